@@ -1,0 +1,1 @@
+"""Self-attention mechanisms: records, independent oracles and implementations."""

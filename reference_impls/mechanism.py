@@ -1,0 +1,135 @@
+"""The records that describe a mechanism and its implementations.
+
+Nothing here imports torch: implementations and oracles are dotted strings
+(``"package.module:attribute"``) that are resolved where they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+class Unsupported(Exception):
+    """An implementation cannot do what it was asked; the message says what and why."""
+
+
+class BadOption(ValueError):
+    """A configuration that no implementation of the mechanism can have (the user's mistake)."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The sizes that a formula for operations, bytes or parameters depends on.
+
+    Attributes
+    ----------
+    batch, length : int
+        B and N.
+    d_in, d_out : int
+        Width of the input tokens and of the output.
+    heads : int
+        H; 1 where a mechanism has no heads.
+    item_bytes : int
+        Bytes of one number in the case's dtype.
+    training : bool
+        Forward and backward pass, or forward alone.
+    """
+
+    batch: int
+    length: int
+    d_in: int
+    d_out: int
+    heads: int = 1
+    item_bytes: int = 4
+    training: bool = False
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One way to compute a mechanism.
+
+    Attributes
+    ----------
+    name : str
+        Last part of the id, as in ``mtsa.algorithm1``.
+    factory : str
+        Dotted callable ``factory(d_in, d_out, **options) -> torch.nn.Module``.
+    summary : str
+        One line for ``attnbench list``.
+    options : mapping
+        Options that select this implementation (a backend, say), added to the mechanism's.
+    devices : tuple of str
+        Device types on which it can run.
+    mask_optional : bool
+        ``forward(x, None)`` is allowed and means that no token is padding.
+    """
+
+    name: str
+    factory: str
+    summary: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    mask_optional: bool = False
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A context-fusion mechanism in one named configuration.
+
+    Attributes
+    ----------
+    name : str
+        First part of the id.
+    summary, source : str
+        One line, and the paper or program with its equation numbers.
+    implementations : tuple of Implementation
+        All of them share the names and shapes of their weights.
+    folder : str
+        Package whose files are part of the code hash; empty for a foreign mechanism.
+    oracle : str or None
+        Dotted naive float64 function; see `harness.verify.oracle`.
+    plain : str or None
+        Dotted factory of the stable yardstick whose rounding error sets the error budget.
+    options : mapping
+        The configuration, passed to oracle and implementations alike.
+    variants : mapping
+        Name -> options that differ from `options`; the verifier goes through all of them.
+    output : {"tokens", "sentence"}
+        ``[B, N, d_out]`` or ``[B, d_out]``.
+    takes_heads : bool
+        Whether ``heads`` is passed.
+    keeps_width : bool
+        Whether d_out must equal d_in.
+    parameters, operations, transient_bytes : callable or None
+        Formulas over a `Size`: number of weights; floating-point operations of one pass; bytes
+        that one pass must hold at its peak beyond input, weights and output.
+    goldens : mapping
+        Name of a golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``.
+    """
+
+    name: str
+    summary: str
+    source: str
+    implementations: tuple[Implementation, ...]
+    folder: str = ""
+    oracle: str | None = None
+    plain: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    output: Literal["tokens", "sentence"] = "tokens"
+    takes_heads: bool = False
+    keeps_width: bool = False
+    parameters: Callable[[Size], int] | None = None
+    operations: Callable[[Size], float] | None = None
+    transient_bytes: Callable[[Size], float] | None = None
+    goldens: Mapping[str, str] = field(default_factory=dict)
+
+    def implementation(self, name: str) -> Implementation:
+        """Return the implementation of that name, or raise `BadOption` naming those there are."""
+        for implementation in self.implementations:
+            if implementation.name == name:
+                return implementation
+        known = ", ".join(i.name for i in self.implementations)
+        raise BadOption(f"{self.name} has no implementation {name!r}; it has {known}")
