@@ -100,13 +100,19 @@ class Mechanism:
         ``[B, N, d_out]`` or ``[B, d_out]``.
     takes_heads : bool
         Whether ``heads`` is passed.
+    even_heads : bool
+        Whether its default masks need an even number of heads.
     keeps_width : bool
         Whether d_out must equal d_in.
+    score_weights : tuple of str
+        Weights that, multiplied by s, multiply every score by s (for the stress test of scores).
+    default : str
+        The implementation meant where only the mechanism is named; empty: the last one.
     parameters, operations, transient_bytes : callable or None
         Formulas over a `Size`: number of weights; floating-point operations of one pass; bytes
         that one pass must hold at its peak beyond input, weights and output.
     goldens : mapping
-        Name of a golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``.
+        Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``.
     """
 
     name: str
@@ -120,7 +126,10 @@ class Mechanism:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     output: Literal["tokens", "sentence"] = "tokens"
     takes_heads: bool = False
+    even_heads: bool = False
     keeps_width: bool = False
+    score_weights: tuple[str, ...] = ()
+    default: str = ""
     parameters: Callable[[Size], int] | None = None
     operations: Callable[[Size], float] | None = None
     transient_bytes: Callable[[Size], float] | None = None

@@ -1,0 +1,1 @@
+"""The harness: plan, isolate, verify, measure, record."""

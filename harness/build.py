@@ -1,0 +1,113 @@
+"""Modules and inputs for a case, the same for verifying and for measuring. Runs in children."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from harness.case import DTYPES, Case
+from harness.errors import UsageError
+from harness.registry import Registry, resolve
+from reference_impls.mechanism import Implementation, Mechanism, Unsupported
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the torch dtype of a short name such as ``bf16``."""
+    return getattr(torch, DTYPES[name])
+
+
+def literal(text: str) -> Any:
+    """Read the value of a ``--option name=value``: a number, true, false, none, or a text."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _accepts(factory: Any, name: str) -> bool:
+    """Whether a factory names this parameter itself (``**options`` alone does not count)."""
+    try:
+        return name in inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def make(
+    mechanism: Mechanism,
+    factory: str,
+    d_in: int,
+    d_out: int,
+    heads: int,
+    options: Mapping[str, Any],
+    seed: int = 0,
+) -> torch.nn.Module:
+    """Build a module with seeded weights in float32 on the CPU.
+
+    ``heads`` is passed to mechanisms that take it, and to a foreign factory that names it.
+
+    Raises
+    ------
+    UsageError
+        If the factory does not return a `torch.nn.Module`.
+    """
+    call = resolve(factory)
+    arguments = dict(options)
+    if heads and (mechanism.takes_heads or (not mechanism.folder and _accepts(call, "heads"))):
+        arguments.setdefault("heads", heads)
+    torch.manual_seed(seed)
+    module = call(d_in, d_out, **arguments)
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(
+            f"{factory} returned a {type(module).__name__}; expected a torch.nn.Module"
+        )
+    return module
+
+
+def case_module(
+    case: Case, registry: Registry, seed: int = 0
+) -> tuple[Mechanism, Implementation, torch.nn.Module]:
+    """Build the module of a case in its dtype on its device.
+
+    Raises
+    ------
+    Unsupported
+        If the implementation can't run on the device, or a setting means nothing there.
+    """
+    mechanism, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
+    p = case.problem
+    if p.device not in implementation.devices:
+        raise Unsupported(f"{case.name} does not run on {p.device}")
+    if p.device not in case.run_settings().devices:
+        raise Unsupported(f"setting {'+'.join(case.settings)} means nothing on {p.device}")
+    if case.run_settings().tf32 and p.dtype != "f32":
+        raise Unsupported(f"setting tf32 means nothing for {p.dtype}")
+    options = {**mechanism.options, **implementation.options}
+    options |= {key: literal(value) for key, value in case.options}
+    module = make(mechanism, implementation.factory, p.d_in, p.d_out, p.heads, options, seed).to(
+        device=p.device, dtype=torch_dtype(p.dtype)
+    )
+    return mechanism, implementation, module.train(p.phase == "training")
+
+
+def case_inputs(
+    case: Case, implementation: Implementation, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Standard-normal input ``[B, N, d_in]`` without padding, and the mask that says so.
+
+    The mask is None where the implementation allows it, all true elsewhere.
+    """
+    p = case.problem
+    generator = torch.Generator().manual_seed(seed + 1)
+    x = torch.randn(p.batch, p.length, p.d_in, generator=generator)
+    x = x.to(device=p.device, dtype=torch_dtype(p.dtype))
+    if implementation.mask_optional:
+        return x, None
+    return x, torch.ones(p.batch, p.length, dtype=torch.bool, device=p.device)

@@ -1,0 +1,307 @@
+"""Problem x named Setting = Case, and the ids by which cases are written.
+
+An id reads as a configuration, for example
+``mtsa.algorithm1-B64-N64-D300x600-H8-f32-training-cpu+1-thread``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
+PHASES = ("forward", "training")
+CONTROL = "control"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is computed.
+
+    Attributes
+    ----------
+    batch, length : int
+        B and N; every sequence has its full length.
+    d_in, d_out : int
+        Widths of input and output.
+    heads : int
+        H; 0 for a mechanism without heads.
+    dtype : {"f64", "f32", "bf16", "f16"}
+    phase : {"forward", "training"}
+        Inference, or forward and backward with gradients of input and weights.
+    device : {"cpu", "cuda"}
+    """
+
+    batch: int
+    length: int
+    d_in: int
+    d_out: int
+    heads: int
+    dtype: str
+    phase: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a problem is run, by name.
+
+    Attributes
+    ----------
+    devices : tuple of str
+        Devices where it means something; elsewhere the case's status is ``unsupported``.
+    threads : int or None
+        Intra-operation threads on the CPU; None: all that the process may use.
+    compile_mode : str or None
+        Mode of `torch.compile`, None for eager.
+    """
+
+    name: str
+    summary: str
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    threads: int | None = None
+    compile_mode: str | None = None
+    graphed: bool = False
+    tf32: bool = False
+
+
+_SETTINGS = {
+    s.name: s
+    for s in (
+        Setting(CONTROL, "nothing changed: the baseline under a second name (A/A control)"),
+        Setting("compiled", "torch.compile, default mode", compile_mode="default"),
+        Setting(
+            "compiled-autotuned",
+            "torch.compile, max-autotune",
+            compile_mode="max-autotune-no-cudagraphs",
+        ),
+        Setting("graphed", "CUDA graph replay", devices=("cuda",), graphed=True),
+        Setting("tf32", "float32 products in TF32", devices=("cuda",), tf32=True),
+        Setting("1-thread", "one CPU thread", devices=("cpu",), threads=1),
+    )
+}
+_THREADS = re.compile(r"([1-9]\d*)-threads?")
+
+
+def setting(name: str) -> Setting:
+    """Return the named setting; ``3-threads`` and the like are made on demand.
+
+    Raises
+    ------
+    UsageError
+        If there is no such setting.
+    """
+    if name in _SETTINGS:
+        return _SETTINGS[name]
+    if match := _THREADS.fullmatch(name):
+        count = int(match[1])
+        return Setting(name, f"{count} CPU threads", devices=("cpu",), threads=count)
+    raise UsageError(
+        f"unknown setting {name!r}; use {', '.join(_SETTINGS)} or K-threads, joined by '+', "
+        "or 'eager' for none"
+    )
+
+
+def settings() -> tuple[Setting, ...]:
+    """All settings that have a fixed name."""
+    return tuple(_SETTINGS.values())
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: an implementation, its extra options, a problem and its settings."""
+
+    mechanism: str
+    implementation: str
+    problem: Problem
+    settings: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``mechanism.implementation`` with its options: what is compared."""
+        options = ",".join(f"{k}={v}" for k, v in self.options)
+        return f"{self.mechanism}.{self.implementation}" + (f"[{options}]" if options else "")
+
+    @property
+    def id(self) -> str:
+        """The id that `parse` reads back."""
+        p = self.problem
+        width = f"D{p.d_in}" if p.d_in == p.d_out else f"D{p.d_in}x{p.d_out}"
+        parts = [self.name, f"B{p.batch}", f"N{p.length}", width]
+        if p.heads:
+            parts.append(f"H{p.heads}")
+        parts += [p.dtype, p.phase, p.device]
+        return "-".join(parts) + "".join(f"+{s}" for s in self.settings)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is the A/A control of a baseline case."""
+        return CONTROL in self.settings
+
+    def control(self) -> Case:
+        """The same case under its second name."""
+        return replace(self, settings=(*self.settings, CONTROL))
+
+    def run_settings(self) -> Setting:
+        """All its settings as one `Setting`.
+
+        Raises
+        ------
+        UsageError
+            If two of them contradict each other.
+        """
+        merged = Setting("+".join(self.settings) or "eager", "")
+        for name in self.settings:
+            one = setting(name)
+            for field in ("threads", "compile_mode"):
+                value = getattr(one, field)
+                if value is not None and getattr(merged, field) is not None:
+                    raise UsageError(f"{self.id}: two settings name {field}; give one")
+            merged = replace(
+                merged,
+                devices=tuple(d for d in merged.devices if d in one.devices),
+                threads=merged.threads or one.threads,
+                compile_mode=merged.compile_mode or one.compile_mode,
+                graphed=merged.graphed or one.graphed,
+                tf32=merged.tf32 or one.tf32,
+            )
+        return merged
+
+
+_ID = re.compile(
+    r"(?P<mechanism>[^.\[\]]+)\.(?P<implementation>[^.\[\]+-]+)(?:\[(?P<options>[^\]]*)\])?"
+    r"-B(?P<batch>\d+)-N(?P<length>\d+)-D(?P<d_in>\d+)(?:x(?P<d_out>\d+))?(?:-H(?P<heads>\d+))?"
+    r"-(?P<dtype>f64|f32|bf16|f16)-(?P<phase>forward|training)-(?P<device>[a-z]+)"
+    r"(?P<settings>(?:\+[\w-]+)*)"
+)
+
+
+def parse(text: str) -> Case:
+    """Read a case id.
+
+    Raises
+    ------
+    UsageError
+        If the text is not one.
+    """
+    match = _ID.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"not a case id: {text!r}; expected e.g. "
+            "mtsa.algorithm1-B64-N64-D300x600-H8-f32-training-cpu+1-thread"
+        )
+    g = match.groupdict()
+    names = tuple(s for s in g["settings"].split("+") if s)
+    for name in names:
+        setting(name)
+    options = tuple(tuple(o.split("=", 1)) for o in (g["options"] or "").split(",") if o)
+    problem = Problem(
+        batch=int(g["batch"]),
+        length=int(g["length"]),
+        d_in=int(g["d_in"]),
+        d_out=int(g["d_out"] or g["d_in"]),
+        heads=int(g["heads"] or 0),
+        dtype=g["dtype"],
+        phase=g["phase"],
+        device=g["device"],
+    )
+    return Case(g["mechanism"], g["implementation"], problem, names, options)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a run measures, read from ``profiles.toml``.
+
+    Attributes
+    ----------
+    name, summary : str
+    baseline : str
+        ``mechanism.implementation`` that all ratios are formed to.
+    subject : str
+        ``mechanism.implementation`` that the closing sentences speak about.
+    reference : mapping
+        batch, length, heads of the size that the closing sentences speak about.
+    blocks, memory_blocks : int
+        Fresh interpreters for time, and in how many of them memory is measured as well.
+    min_rounds, seconds : int, float
+        Samples of one case in one block: at least so many calls, and so much time.
+    limit_seconds : float
+        A case that takes longer in one block is a ``timeout``.
+    groups : tuple of mapping
+        Products of implementations, problems and settings.
+    """
+
+    name: str
+    summary: str
+    baseline: str
+    subject: str
+    reference: Mapping[str, int]
+    blocks: int
+    memory_blocks: int
+    min_rounds: int
+    seconds: float
+    limit_seconds: float
+    groups: tuple[Mapping[str, Any], ...]
+
+
+def load_profiles(path: Path | None = None) -> dict[str, Mapping[str, Any]]:
+    """Return the raw profiles by name."""
+    path = path or Path(__file__).with_name("profiles.toml")
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
+    """Return the profile for a device.
+
+    Raises
+    ------
+    UsageError
+        If there is no such profile.
+    """
+    raw = load_profiles(path)
+    if name not in raw:
+        raise UsageError(f"unknown profile {name!r}; use one of {', '.join(raw)}")
+    p = raw[name]
+    return Profile(
+        name=name,
+        summary=p["summary"],
+        baseline=p["baseline"],
+        subject=p["subject"],
+        reference=p["reference"],
+        blocks=p["blocks"][device],
+        memory_blocks=p["memory_blocks"],
+        min_rounds=p["min_rounds"],
+        seconds=p["seconds"],
+        limit_seconds=p["limit_seconds"],
+        groups=tuple(g for g in p["cases"] if device in g.get("devices", ("cpu", "cuda"))),
+    )
+
+
+def unique(cases: Iterable[Case]) -> list[Case]:
+    """Drop repeated cases, keeping the first of each."""
+    return list(dict.fromkeys(cases))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What narrows a profile, from the command line; empty means: as the profile says."""
+
+    names: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    batch: int | None = None
+    width: tuple[int, int] | None = None
+    heads: int | None = None
+    dtypes: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    blocks: int | None = None

@@ -1,0 +1,171 @@
+"""``attnbench bench``: plan, verify, measure through pytest, conclude."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.cli.output import console, write_json
+from harness.cli.verifying import progress_bar, verify_table
+from harness.errors import UsageError
+
+
+class SessionPlugin:
+    """Hands the planned session to the bench suite, so that it is not planned twice."""
+
+    def __init__(self, session: Any) -> None:
+        self.attnbench_session = session
+
+
+def _plan_line(session: Any) -> str:
+    f = session.fingerprint
+    profile = session.profile
+    total = sum(len(tasks) for tasks in session.tasks())
+    missing = session.missing()
+    have = f", {total - missing} of them already there" if missing < total else ""
+    return (
+        f"{f['model']} ({f['device']}, {f['threads']} CPU threads), torch {f['torch']}: profile "
+        f"{profile.name}, {len(session.cases)} cases in {profile.blocks} blocks, {total} "
+        f"measurements{have}; baseline {profile.baseline}; journal {session.folder}; "
+        "the end is predicted after the first block"
+    )
+
+
+def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
+    """Verify what is to be measured; print the table."""
+    from harness.measure.device import environment
+    from harness.verify.run import jobs, verify
+
+    names = list(dict.fromkeys(f"{c.mechanism}.{c.implementation}" for c in session.cases))
+    dtypes = list(dict.fromkeys(c.problem.dtype for c in session.cases))
+    todo = jobs(names, dtypes, session.registry, session.fingerprint)
+    cuda = session.fingerprint["device"] == "cuda"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    with progress_bar(out) as bar:
+        task = bar.add_task("verifying", total=len(todo))
+        rows = verify(
+            todo, session.registry, session.fingerprint, lambda _: bar.advance(task),
+            session.folder, {"environment": environment(), "purpose": "verify"},
+            1 if cuda else cores,
+        )  # fmt: skip
+    out.print(verify_table(rows))
+    return rows
+
+
+def _refuse(session: Any, rows: Sequence[dict[str, Any]], out: Console) -> int:
+    """Take out what is not right: it is not measured. Returns how many were refused."""
+    bad = {(r["name"], r["dtype"]): r for r in rows if r["verdict"] not in ("ok", "unsupported")}
+    for (name, dtype), row in bad.items():
+        out.print(f"[bold red]{name} {dtype} is not measured:[/] {row['verdict']}: {row['detail']}")
+    session.cases = [
+        c
+        for c in session.cases
+        if (f"{c.mechanism}.{c.implementation}", c.problem.dtype) not in bad
+    ]
+    return len(bad)
+
+
+def _pytest(session: Any, extra: list[str]) -> int:
+    """Run the bench suite; returns our exit code."""
+    import pytest
+
+    import suites.bench
+
+    folder = Path(suites.bench.__file__).parent
+    arguments = [str(folder), "-q", "--no-header", "-p", "no:cacheprovider", *extra]
+    if not any(e.startswith(("--benchmark", "-v")) for e in extra):
+        arguments += ["--benchmark-quiet", "--no-summary"]
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors) if extra else contextlib.nullcontext():
+        code = int(pytest.main(arguments, plugins=[SessionPlugin(session)]))
+    if code == pytest.ExitCode.USAGE_ERROR:
+        told = [s for s in errors.getvalue().splitlines() if "error" in s.lower()]
+        raise UsageError(f"pytest: {told[-1].removeprefix('ERROR: ') if told else 'usage error'}")
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise UsageError("nothing to measure: the selection left no case")
+    return code
+
+
+def subject(session: Any) -> str | None:
+    """Whom the closing sentences are about."""
+    names = list(dict.fromkeys(c.name for c in session.cases))
+    given = [n for n in names if n.partition(".")[0] in session.registry.given_names]
+    if given:
+        return given[0]
+    if session.profile.subject in names:
+        return str(session.profile.subject)
+    return next((n for n in names if n != session.profile.baseline), None)
+
+
+def _conclude(
+    session: Any, verified: Sequence[dict[str, Any]], out: Console, json_file: str | None
+) -> None:
+    """Final table, four sentences, page."""
+    from harness.measure.ratios import summarise
+    from harness.records import journal, table
+    from reports.bench_page import write_page
+    from reports.sentences import closing
+    from suites.bench.display import ratio_table
+
+    records = session.records()
+    rows = summarise(
+        table.times(records), table.memory(records), table.margins(records),
+        session.profile.baseline,
+    )  # fmt: skip
+    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", final=True))
+    for warning in journal.read(session.folder).warnings:
+        out.print(f"[yellow]journal:[/] {warning}")
+    name = subject(session)
+    sentences = (
+        closing(rows, name, session.profile.baseline, session.profile.reference) if name else []
+    )
+    out.print()
+    for sentence in sentences:
+        out.print(sentence, highlight=False)
+    page = write_page(session.folder, session.fingerprint, session.profile.baseline, sentences,
+                      rows, verified)  # fmt: skip
+    out.print(f"page with the figures: {page}", highlight=False, soft_wrap=True)
+    write_json(
+        json_file,
+        {
+            "fingerprint": dict(session.fingerprint),
+            "baseline": session.profile.baseline,
+            "sentences": sentences,
+            "page": str(page),
+            "rows": [asdict(r) for r in rows],
+            "verified": list(verified),
+        },
+    )
+
+
+def run_bench(
+    values: dict[str, Any], extra: list[str], dry_run: bool, json_file: str | None
+) -> int:
+    """Do all of it; returns the exit code."""
+    from suites.bench.setup import make_session
+
+    out = console()
+    session = make_session(values)
+    out.print(_plan_line(session), highlight=False, soft_wrap=True)
+    if dry_run:
+        for case in session.cases:
+            out.print(case.id, highlight=False, soft_wrap=True)
+        write_json(json_file, {"cases": [c.id for c in session.cases]})
+        return 0
+    verified = _verify(session, out)
+    refused = _refuse(session, verified, out)
+    if not session.cases or all(c.name == session.profile.baseline for c in session.cases):
+        out.print("nothing is left to measure beside the baseline")
+        return 1
+    code = _pytest(session, extra)
+    if code not in (0, 1):
+        return 2 if code == 2 else 1
+    _conclude(session, verified, out, json_file)
+    return 1 if refused or code else 0

@@ -1,0 +1,50 @@
+"""``attnbench list``."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from harness.case import load_profiles, settings
+from harness.cli.output import console, write_json
+from harness.registry import Registry
+
+
+def show(given: list[str], json_file: str | None) -> None:
+    """Print mechanisms, settings and profiles."""
+    registry = Registry(given)
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("implementation", "what", "devices", "source"):
+        table.add_column(column, overflow="fold")
+    rows = []
+    for mechanism in registry.mechanisms.values():
+        table.add_row(f"[bold]{mechanism.name}[/]", mechanism.summary, "", mechanism.source)
+        for i in mechanism.implementations:
+            table.add_row(f"  {mechanism.name}.{i.name}", i.summary, ", ".join(i.devices), "")
+            rows.append(
+                {
+                    "name": f"{mechanism.name}.{i.name}",
+                    "mechanism": mechanism.name,
+                    "summary": i.summary,
+                    "source": mechanism.source,
+                    "devices": i.devices,
+                    "factory": i.factory,
+                    "oracle": mechanism.oracle,
+                }
+            )
+    out.print(table)
+    out.print("\n[bold]settings[/]")
+    for setting in settings():
+        out.print(f"  {setting.name}: {setting.summary}")
+    out.print("  K-threads: K CPU threads\n\n[bold]profiles[/]")
+    profiles = load_profiles()
+    for name, profile in profiles.items():
+        out.print(f"  {name}: {profile['summary']}")
+    write_json(
+        json_file,
+        {
+            "implementations": rows,
+            "settings": [s.name for s in settings()],
+            "profiles": list(profiles),
+        },
+    )

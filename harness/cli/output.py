@@ -1,0 +1,47 @@
+"""Console and JSON output shared by the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.errors import UsageError
+
+
+def console() -> Console:
+    """Standard output; wide enough for ids where it is not a terminal."""
+    out = Console()
+    return out if out.is_terminal else Console(width=160)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither infinity nor not-a-number: both become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    return value
+
+
+def write_json(path: str | None, value: Any) -> None:
+    """Write a result to a file, if one was asked for.
+
+    Raises
+    ------
+    UsageError
+        If it can't be written.
+    """
+    if path is None:
+        return
+    try:
+        Path(path).write_text(json.dumps(_plain(value), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"can't write --json {path}: {error.strerror}") from None

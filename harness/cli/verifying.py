@@ -1,0 +1,149 @@
+"""``attnbench verify``: the table of errors and budgets, and the golden vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from harness.case import DTYPES
+from harness.cli.output import console, write_json
+from harness.errors import UsageError
+from harness.registry import Registry
+
+DEFAULT_DTYPES = ("f64", "f32", "bf16")
+
+
+def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Error, budget, margin and verdict of each implementation and dtype."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("implementation", no_wrap=True)
+    table.add_column("dtype")
+    for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict")
+    table.add_column("", overflow="fold")
+    colours = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
+    for row in rows:
+        cells = []
+        for part in ("value", "gradient"):
+            for name, form in (("error", ".1e"), ("budget", ".1e"), ("margin", ".3g")):
+                value = row.get(f"{part}_{name}")
+                cells.append("" if value is None else f"{value:{form}}")
+        colour = colours.get(row["verdict"], "bold red")
+        table.add_row(
+            row["name"], row["dtype"], *cells, f"[{colour}]{row['verdict']}[/]",
+            str(row.get("detail") or ""),
+        )  # fmt: skip
+    return table
+
+
+def progress_bar(out: Console) -> Progress:
+    """A bar with time left, for work whose steps are of one kind."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=out,
+        transient=True,
+        disable=not out.is_terminal,
+    )
+
+
+def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
+    """1 if anything is wrong, crashed or ran out of time or memory."""
+    return int(any(r["verdict"] not in ("ok", "unsupported", "skipped") for r in rows))
+
+
+def verify_oracles(
+    names: list[str], dtypes: str, device: str, given: list[str], workers: int,
+    json_file: str | None,
+) -> int:  # fmt: skip
+    """Check implementations against their oracles and print the table."""
+    from harness.verify.run import jobs, verify
+    from suites.bench.setup import device_fingerprint
+
+    registry = Registry(given)
+    wanted = names or list(registry.given_names) or list(registry.mechanisms)
+    pairs = registry.select(wanted)
+    kinds = tuple(d.strip() for d in dtypes.split(",") if d.strip()) or DEFAULT_DTYPES
+    for dtype in kinds:
+        if dtype not in DTYPES:
+            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
+    fingerprint = device_fingerprint(device)
+    out = console()
+    todo = jobs([f"{m.name}.{i.name}" for m, i in pairs], kinds, registry, fingerprint)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    workers = 1 if fingerprint["device"] == "cuda" else (workers or cores)
+    with progress_bar(out) as bar:
+        task = bar.add_task("verifying", total=len(todo))
+        rows = verify(todo, registry, fingerprint, lambda _: bar.advance(task), workers=workers)
+    out.print(verify_table(rows))
+    bad = sum(exit_code([r]) for r in rows)
+    checked = sum(r["verdict"] == "ok" for r in rows)
+    comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
+    out.print(
+        f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "
+        f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
+    )
+    write_json(json_file, {"fingerprint": fingerprint, "rows": rows})
+    return exit_code(rows)
+
+
+def verify_golden(
+    folder: str, names: list[str], given: list[str], json_file: str | None
+) -> int:  # fmt: skip
+    """Check golden files, one line each.
+
+    Raises
+    ------
+    UsageError
+        If the folder holds nothing that could be checked.
+    """
+    from harness.isolate import Interpreter, Limits
+    from harness.registry import Registry
+    from harness.verify.golden_files import find
+
+    if names:
+        Registry(given).select(names)
+    paths = find(Path(folder))
+    out = console()
+    lines = []
+    with progress_bar(out) as bar, Interpreter() as interpreter:
+        task = bar.add_task("golden vectors", total=len(paths))
+        for path in paths:
+            label = f"{path.parent.name}/{path.stem}"
+            arguments = {"path": str(path), "given": given, "names": names}
+            outcome = interpreter.run(
+                "harness.verify.golden:check_path", arguments, Limits(seconds=120)
+            )
+            bar.advance(task)
+            if outcome.status == "ok" and outcome.value is None:
+                continue
+            if outcome.status == "ok":
+                line = dict(outcome.value)
+            else:
+                line = {"golden": label, "verdict": outcome.status, "detail": outcome.detail}
+            lines.append(line)
+            colour = {"ok": "green", "skipped": "dim"}.get(line["verdict"], "bold red")
+            out.print(
+                f"[{colour}]{line['verdict']:8}[/] {line['golden']}: {line['detail']}",
+                highlight=False,
+            )
+    checked = [r for r in lines if r["verdict"] != "skipped"]
+    write_json(json_file, {"rows": lines})
+    if not checked:
+        raise UsageError(
+            f"nothing was checked: {len(lines)} golden files below {folder}, "
+            "none of a mechanism that is built"
+        )
+    bad = exit_code(lines)
+    wrong = sum(exit_code([r]) for r in lines)
+    out.print(f"{len(checked) - wrong} ok, {wrong} wrong, {len(lines) - len(checked)} skipped")
+    return bad

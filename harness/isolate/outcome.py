@@ -1,0 +1,176 @@
+"""Limits and outcomes, and how an exception or a death is read as one."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reference_impls.mechanism import Unsupported
+
+Status = Literal["ok", "oom", "timeout", "unsupported", "wrong", "crash"]
+
+TAIL = 2000
+"""Characters of a traceback, or of what a dead task left on stderr, that are kept."""
+
+_MEMORY = re.compile(
+    r"out of memory|bad_alloc|DefaultCPUAllocator|MemoryError|_STATUS_ALLOC_FAILED"
+    r"|(can't|cannot|could not|failed to) allocate",
+    re.IGNORECASE,
+)
+# Under a limit on data a refused thread stack is a refusal of memory; without one it need not be.
+_THREAD = re.compile(r"can't start new thread|Thread creation failed|pthread_create failed")
+_NO_KERNEL = re.compile(r"not implemented for")
+_FATAL = "Fatal Python error"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a task may use.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time, after which the task and all it started are killed.
+    data_bytes : int or None
+        Head-room of RLIMIT_DATA above what the process has before the call; None is no limit.
+        Linux only; elsewhere a task with this limit is ``unsupported``.
+
+    Raises
+    ------
+    ValueError
+        If a limit is not positive and finite.
+    """
+
+    seconds: float = 60.0
+    data_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise ValueError(f"given seconds={self.seconds}; expected a positive, finite number")
+        if self.data_bytes is not None and self.data_bytes <= 0:
+            raise ValueError(f"given data_bytes={self.data_bytes}; expected a positive number")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task.
+
+    Attributes
+    ----------
+    status : str
+        ``ok``, ``oom``, ``timeout``, ``unsupported``, ``wrong`` or ``crash``.
+    value : JSON value
+        What the task returned (``ok``) or gave to `Wrong`; None otherwise.
+    detail : str
+        One line; empty when ok.
+    seconds : float
+        Wall time of the whole task, the fork included; a fresh interpreter's start is not.
+    traceback : str
+        End of the Python traceback, or of stderr where the process died.
+    """
+
+    status: Status
+    value: Any = None
+    detail: str = ""
+    seconds: float = 0.0
+    traceback: str = ""
+
+
+class Wrong(Exception):
+    """A task found its result wrong.
+
+    Parameters
+    ----------
+    detail : str
+        One line.
+    value : JSON value
+        Travels as `Outcome.value`.
+    """
+
+    def __init__(self, detail: str = "", value: Any = None) -> None:
+        super().__init__(detail)
+        self.value = value
+
+
+def one_line(text: str) -> str:
+    """First line with something in it, at most 300 characters."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+
+
+def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:
+    """Status and detail of a task that raised.
+
+    Parameters
+    ----------
+    error : BaseException
+        What it raised.
+    limited : bool
+        Whether `Limits.data_bytes` was in force.
+    """
+    text = str(error)
+    line = one_line(text)
+    if isinstance(error, Wrong):
+        return "wrong", line
+    if isinstance(error, Unsupported):
+        return "unsupported", line or "Unsupported"
+    detail = f"{type(error).__name__}: {line}"
+    # By name and message, because torch may not be loaded and most of its allocators raise a
+    # plain RuntimeError.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "oom", detail
+    if isinstance(error, RuntimeError | OSError) and (
+        _MEMORY.search(text) or (limited and _THREAD.search(text))
+    ):
+        return "oom", detail
+    if isinstance(error, NotImplementedError) or (
+        isinstance(error, RuntimeError) and _NO_KERNEL.search(text)
+    ):
+        return "unsupported", detail
+    return "crash", detail
+
+
+def of_death(code: int, stderr: str, limited: bool, oom_killed: bool) -> tuple[Status, str]:
+    """Status and detail of a process that ended without an answer.
+
+    Parameters
+    ----------
+    code : int
+        Exit code, or minus the signal's number.
+    stderr : str
+        The end of what it wrote there.
+    limited : bool
+        Whether `Limits.data_bytes` was in force.
+    oom_killed : bool
+        Whether the kernel killed a process for lack of memory meanwhile.
+    """
+    how = death(code)
+    if code == -signal.SIGKILL and oom_killed:
+        return "oom", f"{how}: the kernel ran out of memory"
+    # faulthandler's frames belong in the traceback; and what a task said long before it died
+    # says nothing of its death.
+    said = stderr.partition(_FATAL)[0].strip().splitlines()[-3:]
+    for line in said:
+        if code != -signal.SIGKILL and (_MEMORY.search(line) or (limited and _THREAD.search(line))):
+            return "oom", f"{how}: {one_line(line)}"
+    return "crash", f"{how}: {one_line(said[-1])}" if said else how
+
+
+def death(code: int) -> str:
+    """Read an exit code as words, as in ``killed by SIGSEGV`` or ``ended with exit code 3``."""
+    if code >= 0:
+        return f"ended with exit code {code} and no result"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def tail(text: str) -> str:
+    """End of a traceback or of stderr; of faulthandler's report the beginning."""
+    before, fatal, report = text.partition(_FATAL)
+    if not fatal:
+        return text.strip()[-TAIL:]
+    return (before[-TAIL // 2 :] + fatal + report).strip()[:TAIL]

@@ -1,0 +1,69 @@
+"""What the system knows of processes; where it is not Linux, mostly nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+MARKER = "ATTNBENCH_INTERPRETER"
+"""Environment variable by which what a killed server left behind is found."""
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what a dead descendant leaves behind, however it detached itself."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def tie_to(parent: int) -> None:
+    """Be killed when the parent ends, and be the first whom the kernel's OOM killer picks."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # the parent ended before the line above
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def children() -> Iterator[int]:
+    """Process ids of the direct children of this process."""
+    own = str(os.getpid())
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name, in brackets, may itself hold blanks and brackets.
+            if path.read_text(errors="replace").rpartition(")")[2].split()[1] == own:
+                yield int(path.parent.name)
+
+
+def kill_marked(marker: str) -> None:
+    """Kill every process that has this `MARKER` in its environment."""
+    needle = f"{MARKER}={marker}".encode()
+    # Again until none is found: they may be forking.
+    for _ in range(100):
+        found = False
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if needle in path.read_bytes().split(b"\0"):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    found = True
+        if not found:
+            return
+        time.sleep(0.01)
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for lack of memory; 0 where it does not say."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

@@ -1,0 +1,1 @@
+"""What does it cost? Blocks, clock, memory, device, ratios."""

@@ -1,0 +1,137 @@
+"""The clock: samples of one case in one block. Runs in children."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from harness.isolate import Wrong
+from harness.measure.run import prepare
+
+WARM_UP_CALLS = 2
+MAX_ROUNDS = 200
+SHORTEST_SAMPLE = 2e-3
+"""Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
+L2_BYTES = 256 * 2**20
+"""More than any GPU's level-two cache: written between samples, outside the timed region."""
+
+
+def cpu_samples(
+    call: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[list[float], int]:
+    """Time a synchronous call.
+
+    Parameters
+    ----------
+    call : callable
+        Already warm.
+    rounds, seconds : int, float
+        At least so many samples, and so much time in all.
+    clock : callable
+        Seconds, monotonic.
+
+    Returns
+    -------
+    samples : list of float
+        Seconds per call.
+    inner : int
+        Calls per sample.
+    """
+    start = clock()
+    call()
+    once = max(clock() - start, 1e-9)
+    inner = max(1, round(SHORTEST_SAMPLE / once))
+    samples: list[float] = []
+    begun = clock()
+    while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
+        start = clock()
+        for _ in range(inner):
+            call()
+        samples.append((clock() - start) / inner)
+    return samples, inner
+
+
+def cuda_samples(
+    call: Callable[[], object], rounds: int, seconds: float
+) -> tuple[list[float], int]:
+    """Time an asynchronous call by CUDA events, the level-two cache flushed before each sample.
+
+    Events are recorded in batches and read after one synchronisation per batch; the flush lies
+    outside the pair of events.
+
+    Returns
+    -------
+    samples : list of float
+        Seconds per call.
+    inner : int
+        Always 1.
+    """
+    flush = torch.empty(L2_BYTES, dtype=torch.int8, device="cuda")
+    samples: list[float] = []
+    batch = max(rounds, 5)
+    begun = time.perf_counter()
+    while len(samples) < rounds or (
+        time.perf_counter() - begun < seconds and len(samples) < MAX_ROUNDS
+    ):
+        events = [
+            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for _ in range(batch)
+        ]
+        for start, end in events:
+            flush.zero_()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        samples += [start.elapsed_time(end) / 1e3 for start, end in events]
+    return samples, 1
+
+
+def time_case(
+    case: str, given: Sequence[str] = (), rounds: int = 3, seconds: float = 0.1, seed: int = 0
+) -> dict[str, Any]:
+    """Warm up, check that the result is finite, then time a case.
+
+    Returns
+    -------
+    dict
+        ``samples`` and ``median`` in seconds per call, ``inner`` calls per sample, ``threads``,
+        and apart from them ``build_seconds`` and ``warmup_seconds`` (compilation included).
+
+    Raises
+    ------
+    Wrong
+        If the output is not finite: such a time is never a result.
+    Unsupported
+        From the implementation.
+    """
+    prepared = prepare(case, given, seed)
+    device = prepared.case.problem.device
+    start = time.perf_counter()
+    for _ in range(WARM_UP_CALLS):
+        prepared.call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    warm_up = time.perf_counter() - start
+    if not bool(torch.isfinite(prepared.output()).all()):
+        raise Wrong("output is not finite")
+    gc.collect()
+    gc.disable()
+    sample = cuda_samples if device == "cuda" else cpu_samples
+    samples, inner = sample(prepared.call, rounds, seconds)
+    return {
+        "samples": samples,
+        "median": statistics.median(samples),
+        "inner": inner,
+        "threads": torch.get_num_threads(),
+        "build_seconds": prepared.build_seconds,
+        "warmup_seconds": warm_up,
+    }

@@ -1,0 +1,194 @@
+"""What is measured on: fingerprint (part of a record's key) and environment (provenance)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "torch", "triton", "numpy", "scipy", "pandas", "statsmodels", "pytest", "pytest-benchmark",
+)  # fmt: skip
+
+TIME_ALLOCATOR = {
+    "M_MMAP_MAX": 0,
+    "M_TRIM_THRESHOLD": 2**31 - 1,
+    "M_TOP_PAD": 64 * 2**20,
+}
+"""mallopt settings under which CPU time is measured, alike for all: large temporaries stay in the
+heap, so that their page faults are paid once, in the warm-up, and not in every call."""
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def cpu_clock_mhz() -> list[float] | None:
+    """Current clock of each core, where it is readable."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    values = [float(s.partition(":")[2]) for s in text.splitlines() if s.startswith("cpu MHz")]
+    return values or None
+
+
+def gpu_state(index: int = 0) -> dict[str, Any] | None:
+    """Clocks (MHz), temperature (degrees C), power (W) and throttle reasons; None without NVML."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        readings = {
+            "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "memory_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+            "celsius": lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+            "watts": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        }
+        state: dict[str, Any] = {}
+        for name, reading in readings.items():
+            try:
+                state[name] = reading()
+            except pynvml.NVMLError as error:
+                state[name] = f"not readable: {error}"
+        return state
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def machine_state() -> dict[str, Any]:
+    """Load, clocks and temperature now: provenance, read before and after every block."""
+    load = list(os.getloadavg()) if hasattr(os, "getloadavg") else None
+    return {"load": load, "cpu_mhz": cpu_clock_mhz(), "gpu": gpu_state()}
+
+
+def _git(*arguments: str) -> str | None:
+    root = Path(__file__).resolve().parents[2]
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """Commit, dirty flag, host, platform, package versions, memory."""
+    dirty = _git("status", "--porcelain")
+    memory = None
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": None if dirty is None else bool(dirty),
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_bytes": memory,
+        "packages": _versions(),
+        "argv": sys.argv,
+        "state": machine_state(),
+    }
+
+
+def fingerprint(device: str) -> dict[str, Any]:
+    """What must be equal for two measurements to be of one kind. Runs in a child (imports torch).
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda", "auto"}
+        ``auto`` is a GPU if there is one.
+
+    Returns
+    -------
+    dict
+        ``device``, ``model``, ``driver``, ``cuda``, ``torch``, ``python``, ``threads``,
+        ``allocator``.
+
+    Raises
+    ------
+    ValueError
+        If CUDA is asked for and not there.
+    """
+    import torch
+
+    from harness.measure.run import threads_available
+
+    available = torch.cuda.is_available()
+    if device == "auto":
+        device = "cuda" if available else "cpu"
+    if device == "cuda" and not available:
+        built = torch.version.cuda or "without CUDA"
+        raise ValueError(
+            f"device cuda given, but torch {torch.__version__} (built {built}) sees no GPU; "
+            "use --device cpu, or install a driver and a CUDA build of torch"
+        )
+    driver = None
+    model = cpu_model()
+    if device == "cuda":
+        import pynvml
+
+        model = torch.cuda.get_device_name(0)
+        pynvml.nvmlInit()
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        pynvml.nvmlShutdown()
+    return {
+        "device": device,
+        "model": model,
+        "driver": driver,
+        "cuda": torch.version.cuda if device == "cuda" else None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": threads_available(),
+        "allocator": (
+            {"cuda": torch.cuda.get_allocator_backend()}
+            if device == "cuda"
+            else (TIME_ALLOCATOR if sys.platform == "linux" else {"cpu": "default"})
+        ),
+    }
+
+
+def available_memory() -> int | None:
+    """Bytes that can be taken without swapping, within the container's limit; None if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    free = next((int(s.split()[1]) * 1024 for s in lines if s.startswith("MemAvailable:")), None)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    if free is not None and limit.isdigit():
+        free = min(free, int(limit) - used)
+    return free

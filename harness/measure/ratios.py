@@ -1,0 +1,150 @@
+"""Ratios to the baseline, formed inside blocks; the noise floor from the A/A control."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from harness.stats import Interval, Verdict, noise_floor, ratio_interval, verdict
+
+PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]
+"""What case and baseline must share. Output width and heads may differ: a mechanism that keeps its
+width, or the papers' 2 heads x 300 against 8 x 75, is compared at the size a user would run."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case against the baseline of its problem.
+
+    Attributes
+    ----------
+    case, baseline : str
+        Case ids.
+    columns : mapping
+        The case's columns of the tidy frame (name, length, phase ...).
+    status : str
+        Status of the case; other than ok without numbers.
+    seconds : float
+        Median over blocks.
+    time : Interval or None
+        Time ratio to the baseline.
+    floor : float
+        Noise floor of this problem, from its A/A control; infinite while unknown.
+    verdict : {"faster", "slower", "same", "undecided", "baseline", ""}
+    peak_bytes, memory_ratio : float
+        Median peak, and its ratio to the baseline's.
+    error, budget, margin : float
+        At this shape; nan where not verified.
+    verified : bool
+        Within the error budget at this shape. Without it there is no headline.
+    detail : str
+    """
+
+    case: str
+    baseline: str | None
+    columns: Mapping[str, object]
+    status: str
+    seconds: float
+    time: Interval | None
+    floor: float
+    verdict: Verdict | str
+    peak_bytes: float
+    memory_ratio: float
+    error: float
+    budget: float
+    margin: float
+    verified: bool
+    detail: str
+
+
+def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
+    """Ratio of a case to another in every block that has both."""
+    joined = case.set_index("block")["seconds"].div(other.set_index("block")["seconds"])
+    return [float(v) for v in joined.dropna().sort_index()]
+
+
+def _baseline_case(group: pd.DataFrame, baseline: str) -> str | None:
+    """Id of the baseline in a problem's rows."""
+    rows = group[(group["name"] == baseline) & ~group["control"]]
+    ids = list(dict.fromkeys(rows["case"]))
+    return ids[0] if ids else None
+
+
+def summarise(
+    times: pd.DataFrame, memory: pd.DataFrame, margins: pd.DataFrame, baseline: str
+) -> list[Row]:
+    """Compare every case with the baseline of its problem.
+
+    Parameters
+    ----------
+    times, memory, margins : DataFrame
+        From `harness.records.table`, of one fingerprint.
+    baseline : str
+        ``mechanism.implementation``.
+
+    Returns
+    -------
+    list of Row
+        In the order of the frame; controls are not rows, they are the floor.
+    """
+    peaks = memory[memory["status"] == "ok"].groupby("case")["peak_bytes"].median()
+    checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
+    rows: list[Row] = []
+    for _, group in times.groupby(PROBLEM, sort=False):
+        base_id = _baseline_case(group, baseline)
+        good = group[group["status"] == "ok"]
+        base = good[good["case"] == base_id]
+        control = good[(good["name"] == baseline) & good["control"]]
+        floor = math.inf
+        if ratios := block_ratios(control, base):
+            floor = noise_floor(ratio_interval(ratios))
+        for case_id, case in group[~group["control"]].groupby("case", sort=False):
+            rows.append(_row(str(case_id), case, base_id, base, floor, peaks, checks))
+    return rows
+
+
+def _row(
+    case_id: str, case: pd.DataFrame, base_id: str | None, base: pd.DataFrame, floor: float,
+    peaks: pd.Series, checks: Mapping[str, Mapping[str, object]],
+) -> Row:  # fmt: skip
+    good = case[case["status"] == "ok"]
+    check = checks.get(case_id, {})
+    bad = case[case["status"] != "ok"]
+    status = "ok" if bad.empty else str(bad["status"].iloc[0])
+    detail = "" if bad.empty else str(bad["detail"].iloc[0] or "")
+    if status == "ok" and check.get("status") == "wrong":
+        status, detail = "wrong", str(check.get("detail") or "")
+    ratio = None
+    says: Verdict | str = ""
+    if status == "ok" and case_id == base_id:
+        says = "baseline"
+    elif status == "ok" and (ratios := block_ratios(good, base)):
+        ratio = ratio_interval(ratios)
+        says = verdict(ratio, floor)
+    peak = float(peaks.get(case_id, math.nan))
+    base_peak = float(peaks.get(base_id, math.nan)) if base_id else math.nan
+
+    def number(name: str) -> float:
+        value = check.get(name)
+        return float(value) if isinstance(value, float) else math.nan
+
+    return Row(
+        case=case_id,
+        baseline=base_id,
+        columns={str(k): v for k, v in case.iloc[0].items()},
+        status=status,
+        seconds=float(good["seconds"].median()) if len(good) else math.nan,
+        time=ratio,
+        floor=floor,
+        verdict=says,
+        peak_bytes=peak,
+        memory_ratio=peak / base_peak if base_peak else math.nan,
+        error=number("error"),
+        budget=number("budget"),
+        margin=number("margin"),
+        verified=check.get("status") == "ok" and not math.isnan(number("margin")),
+        detail=detail,
+    )

@@ -1,0 +1,303 @@
+"""One measuring session: blocks of fresh interpreters, random order, resume, A/A control."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.case import Case, Profile
+from harness.isolate import Interpreter, Limits, Outcome
+from harness.measure import device as devices
+from harness.measure import memory
+from harness.records import journal, schema
+from harness.registry import Registry, code_hash
+
+TIME_CALL = "harness.measure.clock:time_case"
+MEMORY_CALL = "harness.measure.memory:memory_case"
+PRELOAD = ("torch", "harness.measure.clock", "harness.measure.memory")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement to do: what, of which case, in which block."""
+
+    kind: str
+    case: Case
+    block: int
+    key: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a session stands, handed to the display after every task."""
+
+    done: int
+    total: int
+    block: int
+    blocks: int
+    case: str
+    seconds: float
+    left_seconds: float | None
+    block_ended: bool
+
+
+@dataclass
+class Session:
+    """Everything that decides what is measured and where it is recorded.
+
+    Attributes
+    ----------
+    cases : sequence of Case
+        In the order of the plan; baseline controls included.
+    profile : Profile
+    registry : Registry
+    folder : Path
+        The journal.
+    fingerprint : mapping
+        From `harness.measure.device.fingerprint`.
+    margin_call : str
+        Dotted function that returns the margin record of a case (``harness.verify`` gives it;
+        measuring does not import verifying).
+    margin_package : str
+        Sub-package of the harness whose source is part of a margin's key.
+    """
+
+    cases: Sequence[Case]
+    profile: Profile
+    registry: Registry
+    folder: Path
+    fingerprint: Mapping[str, Any]
+    margin_call: str = "harness.verify.margin:check_case"
+    margin_package: str = "verify"
+    seed: int = 0
+    _codes: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def fingerprint_id(self) -> str:
+        """Short hash of the fingerprint, as it stands in records."""
+        return schema.digest(dict(self.fingerprint))
+
+    def _code(self, case: Case, package: str) -> str:
+        name = (case.mechanism, package)
+        if name not in self._codes:
+            self._codes[name] = code_hash(self.registry.mechanism(case.mechanism), package)
+        return self._codes[name]
+
+    def task(self, kind: str, case: Case, block: int) -> Task:
+        """The task with its key."""
+        code = self._code(case, self.margin_package if kind == "margin" else "measure")
+        return Task(
+            kind, case, block, schema.key(kind, case.id, block, code, self.fingerprint), code
+        )
+
+    def tasks(self) -> list[list[Task]]:
+        """All tasks, block by block.
+
+        Margins are checked in the first block (the answer does not change), memory in the first
+        few, time in all.
+        """
+        blocks = []
+        for block in range(self.profile.blocks):
+            tasks = [self.task("time", case, block) for case in self.cases]
+            real = [case for case in self.cases if not case.is_control]
+            if block < self.profile.memory_blocks:
+                tasks += [self.task("memory", case, block) for case in real]
+            if block == 0:
+                tasks += [self.task("margin", case, 0) for case in real]
+            blocks.append(tasks)
+        return blocks
+
+    def keys(self) -> set[str]:
+        """Keys of all tasks: what of a journal belongs to this session's plan."""
+        return {task.key for tasks in self.tasks() for task in tasks}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Finished records of this plan, from any session."""
+        keys = self.keys()
+        return [r for r in journal.read(self.folder).records if r.get("key") in keys]
+
+    def missing(self) -> int:
+        """Number of tasks that are still to be done."""
+        finished = {r["key"]: r for r in self.records()}
+        failed = _failed(finished.values())
+        return sum(
+            1
+            for tasks in self.tasks()
+            for t in tasks
+            if t.key not in finished and not _settled(t, failed)
+        )
+
+    def run(
+        self, on_progress: Callable[[Progress, dict[str, Any]], None], session: Mapping[str, Any]
+    ) -> None:
+        """Do what is missing, one interpreter per block, in random order.
+
+        Parameters
+        ----------
+        on_progress : callable
+            Called with a `Progress` and the record just written.
+        session : mapping
+            Environment for the journal's first line.
+        """
+        finished = {r["key"]: r for r in self.records()}
+        failed = _failed(finished.values())
+        todo = [
+            [t for t in tasks if t.key not in finished and not _settled(t, failed)]
+            for tasks in self.tasks()
+        ]
+        if not any(todo):
+            return
+        writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
+        try:
+            self._run_blocks(todo, failed, writer, on_progress)
+        finally:
+            writer.close()
+
+    def _run_blocks(
+        self, todo: list[list[Task]], failed: set[str], writer: journal.Writer,
+        on_progress: Callable[[Progress, dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        started = time.monotonic()
+        pending = [t for tasks in todo for t in tasks]
+        clock = _Predictor()
+        done = 0
+        for block, tasks in enumerate(todo):
+            random.Random(f"{self.seed}-{block}-{writer.session}").shuffle(tasks)
+            tasks = [t for t in tasks if not _settled(t, failed)]
+            if not tasks:
+                continue
+            before = devices.machine_state()
+            with self._interpreter() as interpreter:
+                for position, task in enumerate(tasks):
+                    pending.remove(task)
+                    if _settled(task, failed):
+                        continue
+                    outcome = self._execute(interpreter, task)
+                    record = writer.append(self._record(task, outcome, interpreter, position))
+                    if _final(record):
+                        failed.add(task.case.id)
+                    done += 1
+                    clock.add(task, outcome.seconds)
+                    left = [t for t in pending if not _settled(t, failed)]
+                    progress = Progress(
+                        done=done,
+                        total=done + len(left),
+                        block=block,
+                        blocks=len(todo),
+                        case=task.case.id,
+                        seconds=time.monotonic() - started,
+                        left_seconds=clock.predict(left),
+                        block_ended=not any(t.block == block for t in left),
+                    )
+                    on_progress(progress, record)
+                writer.append(
+                    {
+                        "kind": "block",
+                        "block": block,
+                        "fingerprint": self.fingerprint_id,
+                        "interpreter": interpreter.id,
+                        "start_seconds": interpreter.start_seconds,
+                        "before": before,
+                        "after": devices.machine_state(),
+                    }
+                )
+
+    def _interpreter(self) -> Interpreter:
+        # One context per block on a GPU, a fork per case on the CPU.
+        cuda = self.fingerprint["device"] == "cuda"
+        return Interpreter("persistent" if cuda else "fork", preload=PRELOAD)
+
+    def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
+        arguments: dict[str, Any] = {"case": task.case.id, "given": list(self.registry.extra)}
+        limits = Limits(seconds=self.profile.limit_seconds, data_bytes=self._memory_limit())
+        mallopt = None
+        if task.kind == "time":
+            arguments |= {"rounds": self.profile.min_rounds, "seconds": self.profile.seconds}
+            call = TIME_CALL
+            mallopt = devices.TIME_ALLOCATOR
+        elif task.kind == "memory":
+            call = MEMORY_CALL
+            mallopt = memory.ALLOCATOR
+        else:
+            call = self.margin_call
+        if "M_TRIM_THRESHOLD" not in str(self.fingerprint["allocator"]):
+            mallopt = None  # no glibc on this platform, or CUDA's own allocator
+        return interpreter.run(call, arguments, limits, mallopt)
+
+    def _memory_limit(self) -> int | None:
+        """Bytes a child may take: nine tenths of what is free, so that the machine never swaps."""
+        if self.fingerprint["device"] != "cpu":
+            return None
+        available = devices.available_memory()
+        return None if available is None else int(0.9 * available)
+
+    def _record(
+        self, task: Task, outcome: Outcome, interpreter: Interpreter, position: int
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "kind": task.kind,
+            "key": task.key,
+            "case": task.case.id,
+            "block": task.block,
+            "code": task.code,
+            "fingerprint": self.fingerprint_id,
+            "interpreter": f"{interpreter.id}.{interpreter.generation}",
+            "order": position,
+            "status": outcome.status,
+            "task_seconds": outcome.seconds,
+        }
+        if outcome.detail:
+            record["detail"] = outcome.detail
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        record |= value
+        if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
+            record["status"] = "wrong"
+            record["detail"] = (
+                f"{value['what']}: error {value['error']:.2g} over budget {value['budget']:.2g}"
+            )
+        return record
+
+
+class _Predictor:
+    """Time left, from what the same task took before."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def add(self, task: Task, seconds: float) -> None:
+        """Note how long a task took."""
+        self._known[task.kind, task.case.id] = seconds
+
+    def predict(self, left: Sequence[Task]) -> float | None:
+        """Seconds for the tasks left; None until most of them have been seen once."""
+        known = [self._known.get((t.kind, t.case.id)) for t in left]
+        seen = [seconds for seconds in known if seconds is not None]
+        if left and len(seen) < 0.5 * len(left):
+            return None
+        mean = sum(seen) / len(seen) if seen else 0.0
+        return sum(seen) + mean * (len(left) - len(seen))
+
+
+def _final(record: Mapping[str, Any]) -> bool:
+    """Whether a record settles its case: a time that failed, or an error over budget.
+
+    A margin or a memory reading that could not be taken does not stop the clock; it is missing,
+    and without a margin there is no headline.
+    """
+    if record["kind"] == "time":
+        return record["status"] != "ok"
+    return record["kind"] == "margin" and record["status"] == "wrong"
+
+
+def _failed(records: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {r["case"] for r in records if _final(r)}
+
+
+def _settled(task: Task, failed: set[str]) -> bool:
+    """Whether nothing more is to be measured of a task's case."""
+    return task.case.id in failed

@@ -1,0 +1,179 @@
+"""From a profile and what the user selected to the list of cases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.case import (
+    DTYPES,
+    PHASES,
+    Case,
+    Problem,
+    Profile,
+    Selection,
+    load_profile,
+    setting,
+    unique,
+)
+from harness.errors import UsageError
+from harness.registry import Registry
+from reference_impls.mechanism import Mechanism
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cases in order, and the profile (with its blocks) they came from."""
+
+    profile: Profile
+    cases: tuple[Case, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """``mechanism.implementation`` of every case, each once."""
+        return list(dict.fromkeys(f"{c.mechanism}.{c.implementation}" for c in self.cases))
+
+    @property
+    def dtypes(self) -> list[str]:
+        """Dtypes of all cases, each once."""
+        return list(dict.fromkeys(c.problem.dtype for c in self.cases))
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """``mtsa.algorithm1@2`` -> name, 2."""
+    name, at, heads = text.partition("@")
+    if at and not (heads.isdigit() and int(heads)):
+        raise UsageError(f"given {text!r}; expected a number of heads after '@'")
+    return name, int(heads) if at else None
+
+
+def _case(
+    registry: Registry, name: str, group: Mapping[str, Any], values: tuple[Any, ...],
+    heads: int | None, device: str, options: tuple[tuple[str, str], ...],
+) -> Case:  # fmt: skip
+    batch, length, width, dtype, phase, settings = values
+    mechanism, implementation = registry.find(name)
+    d_in, d_out = width
+    if mechanism.keeps_width:
+        d_out = d_in
+    takes = mechanism.takes_heads or not mechanism.folder
+    return Case(
+        mechanism.name,
+        implementation.name,
+        Problem(batch, length, d_in, d_out, (heads or group["heads"]) if takes else 0, dtype, phase,
+                device),
+        settings,
+        options,
+    )  # fmt: skip
+
+
+def _settings(text: str) -> tuple[str, ...]:
+    names = tuple(n for n in text.split("+") if n and n != "eager")
+    for name in names:
+        setting(name)
+    return names
+
+
+def _expand(
+    group: Mapping[str, Any],
+    registry: Registry,
+    selection: Selection,
+    device: str,
+    profile: Profile,
+) -> Iterator[Case]:
+    names = [_split(n) for n in group["implementations"]]
+    lists = itertools.product(
+        [selection.batch] if selection.batch else group["batch"],
+        selection.lengths or group["length"],
+        [selection.width] if selection.width else group["width"],
+        selection.dtypes or group["dtype"],
+        selection.phases or group.get("phase", PHASES),
+        [_settings(s) for s in selection.settings or group.get("settings", ["eager"])],
+    )
+    filled = {"heads": profile.reference["heads"], **group}
+    for values in lists:
+        for name, heads in names:
+            # Options are the user's own mechanism's; the baseline stays what it is.
+            options = () if name == profile.baseline else selection.options
+            yield _case(registry, name, filled, values, selection.heads or heads, device, options)
+
+
+def _chosen_groups(
+    profile: Profile, registry: Registry, selection: Selection
+) -> list[Mapping[str, Any]]:
+    """The profile's groups, narrowed to (or rebuilt for) the implementations asked for."""
+    if not selection.names and not registry.given_names:
+        return list(profile.groups)
+    asked = list(selection.names)
+    heads_of = {_split(n)[0]: _split(n)[1] for n in asked}
+    pairs = registry.select([_split(n)[0] for n in asked]) if asked else []
+    chosen = {f"{m.name}.{i.name}": m for m, i in pairs}
+    if not asked:
+        # --with alone: the given mechanisms on every size of the profile, beside the baseline.
+        chosen = {f"{m.name}.{i.name}": m for m, i in registry.select(registry.given_names)}
+    groups: list[Mapping[str, Any]] = []
+    for group in profile.groups:
+        kept = [profile.baseline + f"@{profile.reference['heads']}"]
+        for name in chosen:
+            mechanism_heads = heads_of.get(name) or heads_of.get(name.rpartition(".")[0])
+            listed = [n for n in group["implementations"] if _split(n)[0] == name]
+            if mechanism_heads or not listed:
+                listed = [f"{name}@{mechanism_heads}" if mechanism_heads else name]
+            kept += listed
+        groups.append({**group, "implementations": list(dict.fromkeys(kept))})
+    return groups
+
+
+def make_plan(
+    profile_name: str, device: str, registry: Registry, selection: Selection | None = None
+) -> Plan:
+    """Expand a profile into cases, the baseline and its A/A control in every problem.
+
+    Raises
+    ------
+    UsageError
+        For an unknown profile, mechanism, dtype, phase or setting, or an empty plan.
+    """
+    selection = selection or Selection()
+    profile = load_profile(profile_name, device)
+    for dtype in selection.dtypes:
+        if dtype not in DTYPES:
+            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
+    for phase in selection.phases:
+        if phase not in PHASES:
+            raise UsageError(f"unknown pass {phase!r}; use one of {', '.join(PHASES)}")
+    if selection.blocks is not None:
+        profile = replace(profile, blocks=selection.blocks)
+    cases: list[Case] = []
+    for group in _chosen_groups(profile, registry, selection):
+        cases += _expand(group, registry, selection, device, profile)
+    cases = unique(cases)
+    if not cases:
+        raise UsageError("nothing to measure: the selection left no case")
+    baseline_controls = [c.control() for c in cases if _is_baseline(c, profile)]
+    for case in cases:
+        _check_heads(registry.mechanism(case.mechanism), case)
+    return Plan(profile, tuple(unique([*cases, *baseline_controls])))
+
+
+def _is_baseline(case: Case, profile: Profile) -> bool:
+    return case.name == profile.baseline and case.problem.heads == profile.reference["heads"]
+
+
+def _check_heads(mechanism: Mechanism, case: Case) -> None:
+    """Refuse sizes that can't be, before anything is measured."""
+    p = case.problem
+    if not (mechanism.takes_heads and p.heads):
+        return
+    if p.d_out % p.heads:
+        raise UsageError(
+            f"{case.id}: {p.heads} heads given, output width {p.d_out}; "
+            "expected a number of heads that divides the width"
+        )
+    if mechanism.even_heads and p.heads % 2:
+        raise UsageError(
+            f"{case.id}: {p.heads} heads given; {mechanism.name} gives half of them a forward and "
+            "half a backward mask and needs an even number"
+        )

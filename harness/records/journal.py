@@ -1,0 +1,160 @@
+"""The append-only journal: one uniquely named file per session, one write and flush per line."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.records.schema import KINDS, SCHEMA
+
+
+@dataclass
+class Journal:
+    """What a journal folder holds.
+
+    Attributes
+    ----------
+    records : list of dict
+        All records but the sessions' first lines, each with its ``session``; of several with one
+        key the first finished one is kept.
+    sessions : dict
+        First line of each session, by id.
+    warnings : list of str
+        One line for everything that was skipped.
+    """
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Records by key."""
+        return {r["key"]: r for r in self.records if "key" in r}
+
+
+class Writer:
+    """Appends the records of one session.
+
+    Parameters
+    ----------
+    folder : path
+        Created if missing.
+    session : mapping
+        Fingerprint and environment; they stand once, in the first line.
+
+    Raises
+    ------
+    UsageError
+        If the folder can't be written.
+    """
+
+    def __init__(self, folder: Path, session: Mapping[str, Any]) -> None:
+        self.session = uuid.uuid4().hex
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        self.path = folder / f"{stamp}-{self.session[:8]}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            )
+        except OSError as error:
+            raise UsageError(
+                f"can't write the journal in {folder}: {error.strerror}; give another --journal"
+            ) from None
+        self.append({"kind": "session", "schema": SCHEMA, **session})
+
+    def append(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Write one record in one write, and return it as written.
+
+        Raises
+        ------
+        UsageError
+            If the disk refuses; what was written before stays readable.
+        """
+        stamped = {**record, "session": self.session}
+        stamped["at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = (json.dumps(stamped, separators=(",", ":")) + "\n").encode()
+        try:
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                # A full disk can take part of a line; finish or fail, never leave it unnoticed.
+                os.write(self._descriptor, line[written:])
+        except OSError as error:
+            raise UsageError(
+                f"can't write to {self.path}: {error.strerror}; "
+                "free some space and start again: finished measurements are kept"
+            ) from None
+        return stamped
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def _lines(path: Path, warnings: list[str]) -> Iterator[dict[str, Any]]:
+    """Records of one file; a line that is no record is named in `warnings` and skipped."""
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        if isinstance(value, dict) and "kind" in value:
+            yield value
+        else:
+            warnings.append(f"{path.name}:{number}: not a record (torn or foreign line); skipped")
+
+
+def read(folder: Path) -> Journal:
+    """Read all sessions below a journal folder.
+
+    Nothing in a record is ever executed. A torn or foreign line, or a file that does not begin
+    with a session, is skipped and reported in `Journal.warnings`.
+
+    Raises
+    ------
+    UsageError
+        If a session was written by a newer attnbench, or the folder can't be read.
+    """
+    journal = Journal()
+    seen: set[str] = set()
+    try:
+        paths = sorted(folder.glob("*.jsonl"))
+        for path in paths:
+            _read_file(path, journal, seen)
+    except OSError as error:
+        raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
+    return journal
+
+
+def _read_file(path: Path, journal: Journal, seen: set[str]) -> None:
+    session: str | None = None
+    for record in _lines(path, journal.warnings):
+        if record["kind"] == "session":
+            version = record.get("schema")
+            if not isinstance(version, int) or version > SCHEMA:
+                raise UsageError(
+                    f"{path} was written with schema {version}, we read up to {SCHEMA}; "
+                    "update attnbench or give another --journal"
+                )
+            session = str(record.get("session"))
+            journal.sessions[session] = {**record, "file": str(path)}
+        elif session is None:
+            journal.warnings.append(f"{path.name}: does not begin with a session; skipped")
+            return
+        elif record["kind"] not in KINDS:
+            journal.warnings.append(f"{path.name}: unknown kind {record['kind']!r}; skipped")
+        elif record.get("key") not in seen:
+            # Two sessions at once may both have measured a case: the first stands.
+            if "key" in record:
+                seen.add(record["key"])
+            journal.records.append({**record, "session": session})

@@ -1,0 +1,93 @@
+"""One tidy frame of a journal: a row per case and block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.case import parse
+
+COLUMNS = [
+    "case", "name", "mechanism", "implementation", "batch", "length", "d_in", "d_out", "heads",
+    "dtype", "phase", "device", "settings", "control", "block", "interpreter", "status", "detail",
+    "seconds", "rounds", "order", "fingerprint", "session",
+]  # fmt: skip
+
+MEMORY_COLUMNS = ["case", "block", "status", "transient_bytes", "peak_bytes"]
+MARGIN_COLUMNS = ["case", "status", "error", "budget", "margin", "detail"]
+
+
+def _case_columns(case_id: str) -> dict[str, Any]:
+    case = parse(case_id)
+    p = case.problem
+    plain = tuple(s for s in case.settings if s != "control")
+    return {
+        "case": case_id, "name": case.name, "mechanism": case.mechanism,
+        "implementation": case.implementation, "batch": p.batch, "length": p.length,
+        "d_in": p.d_in, "d_out": p.d_out, "heads": p.heads, "dtype": p.dtype, "phase": p.phase,
+        "device": p.device, "settings": "+".join(plain) or "eager", "control": case.is_control,
+    }  # fmt: skip
+
+
+def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Time per case and block: ``seconds`` is the median sample of that block.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Records of a journal, of any kind.
+
+    Returns
+    -------
+    DataFrame
+        With `COLUMNS`; failed cases have a row as well, with their status and no seconds.
+    """
+    cases: dict[str, dict[str, Any]] = {}
+    rows = []
+    for r in records:
+        if r["kind"] != "time":
+            continue
+        columns = cases.get(r["case"])
+        if columns is None:
+            columns = cases[r["case"]] = _case_columns(r["case"])
+        rows.append(
+            {
+                **columns,
+                **{k: r.get(k) for k in ("block", "interpreter", "status", "detail", "order")},
+                "seconds": r.get("median"),
+                "rounds": len(r.get("samples") or ()),
+                "fingerprint": r.get("fingerprint"),
+                "session": r.get("session"),
+            }
+        )
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    frame["seconds"] = frame["seconds"].astype(float)
+    return frame
+
+
+def memory(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Peak memory per case and block, in bytes.
+
+    ``transient_bytes`` is what the pass needs beyond what was there before it; ``peak_bytes`` adds
+    weights and input.
+    """
+    rows = [r for r in records if r["kind"] == "memory"]
+    frame = pd.DataFrame(
+        [{k: r.get(k) for k in MEMORY_COLUMNS} for r in rows], columns=MEMORY_COLUMNS
+    )
+    for column in ("transient_bytes", "peak_bytes"):
+        frame[column] = frame[column].astype(float)
+    return frame
+
+
+def margins(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Error, budget and margin of each case at its own shape."""
+    rows = [r for r in records if r["kind"] == "margin"]
+    frame = pd.DataFrame(
+        [{k: r.get(k) for k in MARGIN_COLUMNS} for r in rows], columns=MARGIN_COLUMNS
+    )
+    for column in ("error", "budget", "margin"):
+        frame[column] = frame[column].astype(float)
+    return frame

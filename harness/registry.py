@@ -1,0 +1,228 @@
+"""Which mechanisms there are: built in (by scan), from entry points, and given by ``--with``.
+
+Nothing here imports torch, unless a foreign record's own package does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import reference_impls
+from harness.errors import UsageError
+from reference_impls.mechanism import BadOption, Implementation, Mechanism
+
+FACTORIES = "attnbench.mechanisms"
+"""Entry-point group: name -> ``package.module:factory``, which ``list`` does not import."""
+RECORDS = "attnbench.records"
+"""Entry-point group: name -> a `Mechanism` record or a tuple of them; imported when listed."""
+
+FOREIGN_IMPLEMENTATION = "module"
+
+
+def resolve(dotted: str) -> Any:
+    """Import ``package.module:attribute``.
+
+    Raises
+    ------
+    UsageError
+        If the text has another form, or the module or attribute is not there.
+    """
+    module_name, colon, attribute = dotted.partition(":")
+    if not (module_name and colon and attribute):
+        raise UsageError(f"given {dotted!r}; expected package.module:attribute")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name + ".").startswith(error.name + "."):
+            raise UsageError(
+                f"no module {error.name!r} for {dotted!r}; install it, or run from its folder"
+            ) from error
+        raise
+    try:
+        value = module
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except AttributeError:
+        raise UsageError(f"module {module_name!r} has no attribute {attribute!r}") from None
+    return value
+
+
+@cache
+def builtins() -> Mapping[str, Mechanism]:
+    """Built-in mechanisms by name, from the ``MECHANISMS`` of each package in `reference_impls`."""
+    found: dict[str, Mechanism] = {}
+    for info in pkgutil.iter_modules(reference_impls.__path__):
+        if not info.ispkg:
+            continue
+        package = importlib.import_module(f"reference_impls.{info.name}")
+        for mechanism in package.MECHANISMS:
+            found[mechanism.name] = mechanism
+    return MappingProxyType(found)
+
+
+def foreign(name: str, dotted: str, summary: str) -> Mechanism:
+    """The record of a mechanism that only has a factory."""
+    implementation = Implementation(FOREIGN_IMPLEMENTATION, dotted, summary)
+    return Mechanism(name=name, summary=summary, source=dotted, implementations=(implementation,))
+
+
+def entry_points() -> dict[str, Mechanism]:
+    """Mechanisms of installed packages, by name."""
+    found: dict[str, Mechanism] = {}
+    for point in importlib.metadata.entry_points(group=FACTORIES):
+        package = point.dist.name if point.dist else "an installed package"
+        found[point.name] = foreign(point.name, point.value, f"from {package}")
+    for point in importlib.metadata.entry_points(group=RECORDS):
+        loaded = point.load()
+        for mechanism in loaded if isinstance(loaded, tuple) else (loaded,):
+            found[mechanism.name] = mechanism
+    return found
+
+
+def given(dotted: str) -> tuple[Mechanism, ...]:
+    """The mechanism(s) of one ``--with package.module:attribute``.
+
+    The attribute is a factory, a `Mechanism` record or a tuple of records. The working folder is
+    importable, as it is for ``python -m``.
+
+    Raises
+    ------
+    UsageError
+        If it can't be imported or is neither.
+    """
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    value = resolve(dotted)
+    if isinstance(value, Mechanism):
+        return (value,)
+    if isinstance(value, tuple) and all(isinstance(v, Mechanism) for v in value):
+        return value
+    if not callable(value):
+        raise UsageError(f"{dotted} is a {type(value).__name__}; expected a factory or a Mechanism")
+    return (foreign(dotted.partition(":")[2], dotted, f"given by --with {dotted}"),)
+
+
+class Registry:
+    """All mechanisms of one run.
+
+    Parameters
+    ----------
+    extra : iterable of str
+        What ``--with`` named; it wins over installed and built-in mechanisms of the same name.
+    """
+
+    def __init__(self, extra: Iterable[str] = ()) -> None:
+        self.extra = tuple(extra)
+        self.mechanisms: dict[str, Mechanism] = {**builtins(), **entry_points()}
+        self.given_names: tuple[str, ...] = ()
+        for dotted in self.extra:
+            for mechanism in given(dotted):
+                self.mechanisms[mechanism.name] = mechanism
+                self.given_names += (mechanism.name,)
+
+    def mechanism(self, name: str) -> Mechanism:
+        """Return the mechanism of that name.
+
+        Raises
+        ------
+        UsageError
+            Naming close matches.
+        """
+        if name in self.mechanisms:
+            return self.mechanisms[name]
+        close = difflib.get_close_matches(name, self.mechanisms, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see: attnbench list"
+        raise UsageError(f"unknown mechanism {name!r}; {hint}")
+
+    def find(self, name: str) -> tuple[Mechanism, Implementation]:
+        """Return mechanism and implementation for ``mechanism.implementation``.
+
+        Raises
+        ------
+        UsageError
+            If either is unknown.
+        """
+        if name in self.mechanisms:
+            mechanism = self.mechanisms[name]
+            return mechanism, mechanism.implementation(
+                mechanism.default or mechanism.implementations[-1].name
+            )
+        head, _, tail = name.rpartition(".")
+        mechanism = self.mechanism(head or name)
+        try:
+            return mechanism, mechanism.implementation(tail)
+        except BadOption as error:
+            raise UsageError(str(error)) from None
+
+    def select(self, patterns: Iterable[str]) -> list[tuple[Mechanism, Implementation]]:
+        """Expand names: ``mtsa`` is all its implementations, ``mtsa.plain`` is one."""
+        chosen: dict[tuple[str, str], tuple[Mechanism, Implementation]] = {}
+        for pattern in patterns:
+            if pattern in self.mechanisms or "." not in pattern:
+                mechanism = self.mechanism(pattern)
+                pairs = [(mechanism, i) for i in mechanism.implementations]
+            else:
+                pairs = [self.find(pattern)]
+            for mechanism, implementation in pairs:
+                chosen[mechanism.name, implementation.name] = (mechanism, implementation)
+        return list(chosen.values())
+
+
+def _sources(module_name: str) -> list[Path]:
+    """Files whose text decides what a module does: its package folder, or the file alone."""
+    spec = importlib.util.find_spec(module_name)
+    if spec is None or spec.origin is None:
+        return []
+    origin = Path(spec.origin)
+    if spec.parent and (origin.parent / "__init__.py").exists():
+        return sorted(origin.parent.rglob("*.py"))
+    return [origin]
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _shared_files() -> tuple[Path, ...]:
+    root = Path(reference_impls.__path__[0])
+    return tuple(sorted(root.glob("*.py")))
+
+
+@cache
+def harness_hash(package: str) -> str:
+    """Hash of the source files of ``harness/<package>`` and of what builds its inputs."""
+    root = Path(__file__).parent
+    return _digest([*sorted((root / package).rglob("*.py")), root / "build.py"])
+
+
+def code_hash(mechanism: Mechanism, package: str) -> str:
+    """Hash of a mechanism's source and of the part of the harness that judges it.
+
+    Parameters
+    ----------
+    package : {"measure", "verify"}
+        Sub-package of the harness.
+    """
+    if mechanism.folder:
+        files = sorted(Path(importlib.import_module(mechanism.folder).__path__[0]).glob("*.py"))
+        files += _shared_files()
+    else:
+        factory = mechanism.implementations[0].factory
+        files = _sources(factory.partition(":")[0])
+    return hashlib.sha256((_digest(files) + harness_hash(package)).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Is it right? Error budgets, oracle checks, golden vectors, padding properties."""

@@ -1,0 +1,86 @@
+"""The error budget: how far from the float64 oracle an implementation may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+FACTOR = 2.0
+"""An implementation may have twice the error of the plain yardstick in the same dtype."""
+
+FLOOR = {"f64": 2.0**-47, "f32": 2.0**-20, "f16": 2.0**-9, "bf16": 2.0**-7}
+"""Rounding floor: a few units in the last place, for where plain happens to round exactly."""
+
+CAP = {"f64": 1e-10, "f32": 2e-5, "f16": 2e-2, "bf16": 1e-1}
+"""Absolute cap, whatever plain does."""
+
+
+def error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Largest deviation, relative to max(1, max|expected|); infinite if anything is not finite.
+
+    Parameters
+    ----------
+    actual, expected : ndarray of float64
+        Of one shape.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    """
+    if actual.shape != expected.shape:
+        raise ValueError(f"shape {actual.shape} given, {expected.shape} expected")
+    if actual.size == 0:
+        return 0.0
+    if not np.isfinite(actual).all():
+        return math.inf
+    scale = max(1.0, float(np.abs(expected).max()))
+    return float(np.abs(actual - expected).max()) / scale
+
+
+def budget(plain_error: float | None, dtype: str) -> float:
+    """Allowed error: min(cap, 2 x plain's error + floor).
+
+    Parameters
+    ----------
+    plain_error : float or None
+        Error of the plain yardstick on the same tensor; None where there is none. Where it is
+        not finite only the cap counts.
+    dtype : {"f64", "f32", "f16", "bf16"}
+    """
+    if plain_error is None or not math.isfinite(plain_error):
+        return CAP[dtype]
+    return min(CAP[dtype], FACTOR * plain_error + FLOOR[dtype])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison of one tensor.
+
+    Attributes
+    ----------
+    what : str
+        Tensor and shape, e.g. ``x.grad at N=65``.
+    error, budget : float
+    """
+
+    what: str
+    error: float
+    budget: float
+
+    @property
+    def margin(self) -> float:
+        """Budget over error: below 1 is wrong."""
+        return math.inf if self.error == 0 else self.budget / self.error
+
+    @property
+    def ok(self) -> bool:
+        """Within budget; not-a-number never is."""
+        return self.error <= self.budget
+
+
+def worst(findings: list[Finding]) -> Finding:
+    """The finding with the smallest margin."""
+    return min(findings, key=lambda f: f.margin)

@@ -1,0 +1,148 @@
+"""Verify many implementations, each in a child, several at a time; finished ones are reused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.isolate import Interpreter, Limits
+from harness.records import journal, schema
+from harness.registry import Registry, code_hash
+
+CALL = "harness.verify.check:check"
+LIMIT_SECONDS = 300.0
+
+ORDER = {"f64": 0, "f32": 1, "bf16": 2, "f16": 3}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One implementation in one dtype on one device."""
+
+    name: str
+    dtype: str
+    device: str
+    key: str
+    code: str
+
+    @property
+    def case(self) -> str:
+        """How a record names it."""
+        return f"{self.name}-{self.dtype}-{self.device}"
+
+
+def jobs(
+    names: Sequence[str], dtypes: Sequence[str], registry: Registry, fingerprint: Mapping[str, Any]
+) -> list[Job]:
+    """What is to be verified, with the keys of the records."""
+    device = str(fingerprint["device"])
+    out = []
+    for name in names:
+        code = code_hash(registry.find(name)[0], "verify")
+        for dtype in sorted(dtypes, key=ORDER.__getitem__):
+            key = schema.key("verify", f"{name}-{dtype}-{device}", 0, code, fingerprint)
+            out.append(Job(name, dtype, device, key, code))
+    return out
+
+
+def verify(
+    todo: Sequence[Job],
+    registry: Registry,
+    fingerprint: Mapping[str, Any],
+    on_row: Callable[[dict[str, Any]], None],
+    folder: Path | None = None,
+    session: Mapping[str, Any] | None = None,
+    workers: int = 1,
+) -> list[dict[str, Any]]:
+    """Run all jobs; rows come in the order of `todo`.
+
+    Parameters
+    ----------
+    on_row : callable
+        Called with each row as it is known.
+    folder : Path or None
+        Journal in which finished rows are looked up and new ones written; None keeps none.
+    session : mapping
+        Environment for the journal's first line.
+    workers : int
+        Children at a time; 1 on a GPU.
+    """
+    known = journal.read(folder).finished() if folder is not None and folder.exists() else {}
+    rows: dict[str, dict[str, Any]] = {}
+    for job in todo:
+        if job.key in known:
+            rows[job.key] = {**known[job.key], "reused": True}
+            on_row(rows[job.key])
+    missing = [job for job in todo if job.key not in rows]
+    writer = None
+    if folder is not None and missing:
+        writer = journal.Writer(folder, {**(session or {}), "fingerprint": dict(fingerprint)})
+    try:
+        for job, row in _run(missing, registry, workers):
+            record = {
+                "kind": "verify",
+                "key": job.key,
+                "case": job.case,
+                "block": 0,
+                "code": job.code,
+                "fingerprint": schema.digest(dict(fingerprint)),
+                **row,
+            }
+            rows[job.key] = writer.append(record) if writer else record
+            on_row(rows[job.key])
+    finally:
+        if writer is not None:
+            writer.close()
+    return [rows[job.key] for job in todo]
+
+
+def _run(missing: Sequence[Job], registry: Registry, workers: int) -> Any:
+    """Yield (job, row) as they are finished."""
+    if not missing:
+        return
+    interpreters: list[Interpreter] = []
+    free: list[Interpreter] = []
+    try:
+        for _ in range(min(workers, len(missing))):
+            interpreter = Interpreter("persistent" if missing[0].device == "cuda" else "fork")
+            interpreters.append(interpreter)
+            free.append(interpreter)
+        with ThreadPoolExecutor(len(interpreters)) as pool:
+            waiting = list(missing)
+            running: dict[Any, tuple[Job, Interpreter]] = {}
+            while waiting or running:
+                while waiting and free:
+                    job, interpreter = waiting.pop(0), free.pop()
+                    running[pool.submit(_one, interpreter, job, registry)] = (job, interpreter)
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    job, interpreter = running.pop(future)
+                    free.append(interpreter)
+                    yield job, future.result()
+    finally:
+        for interpreter in interpreters:
+            interpreter.close()
+
+
+def _one(interpreter: Interpreter, job: Job, registry: Registry) -> dict[str, Any]:
+    outcome = interpreter.run(
+        CALL,
+        {
+            "name": job.name,
+            "dtype": job.dtype,
+            "device": job.device,
+            "given": list(registry.extra),
+        },
+        Limits(seconds=LIMIT_SECONDS),
+    )
+    row = {"name": job.name, "dtype": job.dtype, "device": job.device, "status": outcome.status,
+           "task_seconds": outcome.seconds}  # fmt: skip
+    if outcome.status != "ok":
+        return {**row, "verdict": outcome.status, "detail": outcome.detail}
+    value = dict(outcome.value)
+    if value["verdict"] == "wrong":
+        row["status"] = "wrong"
+    return {**row, **value}

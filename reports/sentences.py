@@ -1,0 +1,147 @@
+"""Four closing sentences: cost, crossover, memory, correctness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from harness.measure.ratios import Row
+
+
+def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
+    """Rows of the subject at the reference size, eager, forward before training."""
+    found = [
+        r
+        for r in rows
+        if r.columns["name"] == name
+        and r.columns["batch"] == size["batch"]
+        and r.columns["length"] == size["length"]
+        and r.columns["settings"] == "eager"
+        and r.columns["dtype"] == "f32"
+        and r.columns["heads"] in (0, size["heads"])
+    ]
+    return sorted(found, key=lambda r: str(r.columns["phase"]))
+
+
+def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
+    """Where the reference size was not measured: the subject's first problem, both passes."""
+    mine = [r for r in rows if r.columns["name"] == name]
+    if not mine:
+        return []
+    keys = ("batch", "length", "dtype", "settings", "heads")
+    first = tuple(mine[0].columns[k] for k in keys)
+    same = [r for r in mine if tuple(r.columns[k] for k in keys) == first]
+    return sorted(same, key=lambda r: str(r.columns["phase"]))
+
+
+def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
+    known = [r for r in rows if r.time is not None and r.verified]
+    if not known:
+        why = next((f"{r.status}: {r.detail}" for r in rows if r.status != "ok"), "not verified")
+        return f"{name} has no cost to report at this size ({why})."
+    c = known[0].columns
+    parts = []
+    for r in known:
+        says = {"same": "no difference", "undecided": "undecided: too noisy"}.get(
+            r.verdict, r.verdict
+        )
+        parts.append(f"{r.time} in {r.columns['phase']} ({says})")
+    heads = f" ({c['heads']} heads)" if c["heads"] else ""
+    return (
+        f"{name}{heads} takes {' and '.join(parts)} of the time of {baseline} "
+        f"at N = {c['length']}, batch {c['batch']}, {c['d_in']} to {c['d_out']}, {c['dtype']}, "
+        f"{c['device']}."
+    )
+
+
+def sweep(rows: Sequence[Row], name: str, phase: str) -> list[Row]:
+    """The subject's longest sweep over lengths at one batch, dtype, setting and number of heads."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for r in rows:
+        c = r.columns
+        if c["name"] == name and c["phase"] == phase and r.time is not None and r.verified:
+            key = (c["batch"], c["d_in"], c["d_out"], c["dtype"], c["settings"], c["heads"])
+            groups.setdefault(key, []).append(r)
+    best = max(groups.values(), key=len, default=[])
+    return sorted(best, key=lambda r: int(str(r.columns["length"])))
+
+
+def _crossover(rows: Sequence[Row], name: str, baseline: str) -> str:
+    parts = []
+    for phase in ("forward", "training"):
+        line = sweep(rows, name, phase)
+        if len(line) < 2:
+            continue
+        lengths = [int(str(r.columns["length"])) for r in line]
+        faster = [r.verdict == "faster" for r in line]
+        span = f"N = {lengths[0]:,} to {lengths[-1]:,}"
+        if all(faster):
+            parts.append(f"in {phase} faster at every length measured ({span})")
+            continue
+        start = len(faster)
+        while start and faster[start - 1]:
+            start -= 1
+        if start < len(faster):
+            parts.append(f"in {phase} faster from N = {lengths[start]:,} on")
+        elif any(faster):
+            where = ", ".join(f"{n:,}" for n, f in zip(lengths, faster, strict=True) if f)
+            parts.append(f"in {phase} faster at N = {where} only")
+        else:
+            parts.append(f"in {phase} not faster at any length measured ({span})")
+    if not parts:
+        return f"No crossover to report: {name} was measured at one length only."
+    return f"Against {baseline} it is " + "; ".join(parts) + "."
+
+
+def _memory(rows: Sequence[Row], baseline: str) -> str:
+    parts = [
+        f"{r.memory_ratio:.2f}x in {r.columns['phase']}"
+        for r in rows
+        if not math.isnan(r.memory_ratio)
+    ]
+    if not parts:
+        return "Memory was not measured here."
+    return f"Its peak memory (weights and input included) is {' and '.join(parts)} of {baseline}'s."
+
+
+def _correct(rows: Sequence[Row]) -> str:
+    checked = [r for r in rows if not math.isnan(r.error)]
+    floors = [r.floor for r in rows if not math.isinf(r.floor)]
+    noise = (
+        f"; the A/A control reached {100 * (max(floors) - 1):.1f} %, and nothing nearer is claimed"
+        if floors
+        else "; the A/A control needs a second block before anything is claimed"
+    )
+    if not checked:
+        return (
+            f"It was not verified at this shape (no oracle), so its ratios are no headline{noise}."
+        )
+    worst = min(checked, key=lambda r: r.margin)
+    if worst.error > worst.budget:
+        return (
+            f"It is WRONG at this shape: error {worst.error:.2g}, budget {worst.budget:.2g}{noise}."
+        )
+    return (
+        f"Its error against the float64 oracle at this shape is {worst.error:.1e}, within the "
+        f"budget of {worst.budget:.1e} (margin {worst.margin:.1f}x){noise}."
+    )
+
+
+def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, int]) -> list[str]:
+    """The four sentences about one implementation.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    name, baseline : str
+        ``mechanism.implementation``.
+    size : mapping
+        batch, length and heads of the profile's reference size.
+    """
+    here = _at(rows, name, size) or _nearest(rows, name)
+    return [
+        _cost(here, name, baseline),
+        _crossover(rows, name, baseline),
+        _memory(here, baseline),
+        _correct(here),
+    ]

@@ -1,0 +1,1 @@
+"""What it costs: measured in blocks, replayed through pytest-benchmark."""

@@ -1,0 +1,176 @@
+"""pytest-benchmark as the front end, by replay.
+
+The cases that pytest selected are measured first, in blocks of fresh interpreters; every test then
+replays its samples through pytest-benchmark, so that its table, groups, ``--benchmark-json``,
+``--benchmark-compare`` and ``--benchmark-disable`` work as its users know them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.measure import device
+from harness.measure.session import Session
+from suites.bench.display import Display
+from suites.bench.options import PYTEST_OPTIONS
+from suites.bench.replay import Replay
+from suites.bench.setup import make_session
+
+SESSION = pytest.StashKey[Session]()
+REPLAYS = pytest.StashKey[dict[str, Replay]]()
+
+INERT = (
+    "--benchmark-min-rounds, --benchmark-max-time, --benchmark-min-time, --benchmark-warmup, "
+    "--benchmark-calibration-precision, --benchmark-timer and --benchmark-disable-gc can't act on "
+    "replayed samples: use --blocks and --profile"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose cases."""
+    group = parser.getgroup("attnbench", f"attnbench: what is measured. {INERT}.")
+    for name, keywords in PYTEST_OPTIONS:
+        group.addoption(name, **keywords)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what can't work, and plan the session."""
+    if config.getoption("benchmark_cprofile", None):
+        raise pytest.UsageError(
+            "--benchmark-cprofile can't profile replayed samples; profile the module itself"
+        )
+    if getattr(config, "workerinput", None) or config.getoption("dist", "no") != "no":
+        raise pytest.UsageError("xdist would disturb the measuring; run without -n and --dist")
+    config.stash[REPLAYS] = {}
+    if config.option.help or config.option.version:
+        return
+    if planned := _planned(config):
+        config.stash[SESSION] = planned
+        return
+    names = [_destination(name, keywords) for name, keywords in PYTEST_OPTIONS]
+    try:
+        config.stash[SESSION] = make_session({name: config.getoption(name) for name in names})
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _planned(config: pytest.Config) -> Session | None:
+    """The session that ``attnbench bench`` has planned already, if it is who runs pytest."""
+    for plugin in config.pluginmanager.get_plugins():
+        session = getattr(plugin, "attnbench_session", None)
+        if isinstance(session, Session):
+            return session
+    return None
+
+
+def _destination(name: str, keywords: dict[str, Any]) -> str:
+    return keywords.get("dest", name.removeprefix("--"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per case, by id, each with its own replaying timer."""
+    if "case" not in metafunc.fixturenames:
+        return
+    session = metafunc.config.stash[SESSION]
+    replays = metafunc.config.stash[REPLAYS]
+    parameters = []
+    for case in session.cases:
+        replay = replays.setdefault(case.id, Replay(case.id))
+        p = case.problem
+        group = f"B{p.batch} N{p.length} D{p.d_in} {p.dtype} {p.phase} {p.device} " + "+".join(
+            s for s in case.settings if s != "control"
+        )
+        mark = pytest.mark.benchmark(group=group.strip(), timer=replay.timer, warmup=False)
+        parameters.append(pytest.param(case, id=case.id, marks=mark))
+    metafunc.parametrize("case", parameters)
+
+
+@pytest.fixture(scope="session")
+def measured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    """Measure the selected cases, outside pytest's capture; give their time records by case."""
+    config = request.config
+    session = config.stash[SESSION]
+    selected = {
+        item.callspec.params["case"]
+        for item in request.session.items
+        if hasattr(item, "callspec") and "case" in item.callspec.params
+    }
+    session.cases = _with_baselines(session, selected)
+    if config.getoption("benchmark_disable"):
+        # Only whether it runs: one call each, in a journal that is thrown away.
+        session.profile = replace(
+            session.profile, blocks=1, memory_blocks=0, min_rounds=1, seconds=0.0
+        )
+        session.folder = tmp_path_factory.mktemp("journal")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        console = Console(stderr=True)
+        with Display(console, session) as display:
+            try:
+                session.run(display, {"environment": device.environment()})
+            except UsageError as error:
+                pytest.exit(str(error), returncode=2)
+            except KeyboardInterrupt:
+                console.print(
+                    f"\nstopped; what is finished is in {session.folder}: "
+                    "the same command goes on from there"
+                )
+                raise
+    by_case: dict[str, list[dict[str, Any]]] = {}
+    for record in session.records():
+        by_case.setdefault(record["case"], []).append(record)
+    return by_case
+
+
+def _with_baselines(session: Session, selected: set[Case]) -> list[Case]:
+    """Selected cases and, so that there is a ratio, the baseline and control of their problems."""
+    problems = {_problem(case) for case in selected}
+    return [
+        case
+        for case in session.cases
+        if case in selected
+        or (case.name == session.profile.baseline and _problem(case) in problems)
+    ]
+
+
+def _problem(case: Case) -> tuple[Any, ...]:
+    p = case.problem
+    settings = tuple(s for s in case.settings if s != "control")
+    return (p.batch, p.length, p.d_in, p.dtype, p.phase, p.device, settings)
+
+
+@pytest.fixture
+def replay(case: Case, measured: dict[str, Any], request: pytest.FixtureRequest) -> Replay:
+    """The case's samples, ready to be replayed; fails or skips by its status."""
+    records = measured.get(case.id, [])
+    one = request.config.stash[REPLAYS][case.id]
+    for record in records:
+        status = record["status"]
+        if record["kind"] == "time" or status == "wrong":
+            if status in ("oom", "timeout", "unsupported"):
+                pytest.skip(f"{status}: {record.get('detail', '')}")
+            if status in ("wrong", "crash"):
+                pytest.fail(f"{status}: {record.get('detail', '')}", pytrace=False)
+    one.load([s for r in records if r["kind"] == "time" for s in r["samples"]])
+    return one
+
+
+def pytest_benchmark_generate_machine_info(config: pytest.Config) -> dict[str, Any]:
+    """The fingerprint instead of the driver's own machine."""
+    session = config.stash[SESSION]
+    return {"fingerprint": dict(session.fingerprint), "fingerprint_id": session.fingerprint_id}
+
+
+def pytest_benchmark_update_json(
+    config: pytest.Config, benchmarks: Any, output_json: dict[str, Any]
+) -> None:
+    """Add where the raw records are."""
+    output_json["attnbench"] = {"journal": str(config.stash[SESSION].folder.resolve())}

@@ -1,0 +1,159 @@
+"""What a user sees while measuring: a bar with time left, and a ratio table after each block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from harness.measure.ratios import Row
+from harness.measure.session import Progress as Step
+from harness.measure.session import Session
+
+
+def duration(seconds: float | None) -> str:
+    """``3 min 05 s``."""
+    if seconds is None:
+        return "not known before the first block ends"
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def time_text(seconds: float) -> str:
+    """Time with a unit that suits it."""
+    if math.isnan(seconds):
+        return ""
+    for factor, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def bytes_text(count: float) -> str:
+    """Bytes with a unit that suits them."""
+    if math.isnan(count):
+        return ""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count >= 1024**power:
+            return f"{count / 1024**power:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+_COLOURS = {"faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow"}
+
+
+def ratio_table(rows: Sequence[Row], title: str, final: bool = False) -> Table:
+    """Cases against the baseline of their problem."""
+    table = Table(title=title, title_justify="left", pad_edge=False, box=None, header_style="bold")
+    table.add_column("case", overflow="fold")
+    for column in ("pass", "time", "ratio to baseline", "verdict", "memory", "ratio", "margin"):
+        table.add_column(column, justify="right")
+    last = None
+    for row in rows:
+        c = row.columns
+        problem = (
+            f"B{c['batch']} N{c['length']} D{c['d_in']} {c['dtype']} {c['settings']} {c['device']}"
+        )
+        if problem != last:
+            table.add_row(f"[bold]{problem}[/]", end_section=False)
+            last = problem
+        heads = f" H{c['heads']}" if c["heads"] else ""
+        if row.status != "ok":
+            table.add_row(
+                f"  {c['name']}{heads}",
+                str(c["phase"]),
+                "",
+                "",
+                f"[red]{row.status}[/]",
+                "",
+                "",
+                "",
+            )
+            continue
+        margin = f"{row.margin:.3g}x" if row.verified else "[yellow]not verified[/]"
+        colour = _COLOURS.get(row.verdict)
+        table.add_row(
+            f"  {c['name']}{heads}",
+            str(c["phase"]),
+            time_text(row.seconds),
+            str(row.time) if row.time else "",
+            f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
+            bytes_text(row.peak_bytes),
+            "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}x",
+            margin if (final or row.verified) else "",
+        )
+    return table
+
+
+class Display:
+    """Shows a running session on a console."""
+
+    def __init__(self, console: Console, session: Session) -> None:
+        self.console = console
+        self.session = session
+        self.interactive = console.is_terminal
+        self._bar = Progress(
+            TextColumn("block {task.fields[block]}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            TextColumn("left: {task.fields[left]}"),
+            TextColumn("{task.fields[case]}", style="dim"),
+            console=console,
+            transient=True,
+            disable=not self.interactive,
+        )
+        self._task = self._bar.add_task("measuring", total=1, block="", left="", case="")
+        self._last_block = -1
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, step: Step, record: dict[str, Any]) -> None:
+        """Move the bar; after the first and each further block show where things stand."""
+        self._bar.update(
+            self._task,
+            completed=step.done,
+            total=step.total,
+            block=f"{step.block + 1}/{step.blocks}",
+            left=duration(step.left_seconds) if step.left_seconds is not None else "?",
+            case=step.case,
+        )
+        if record.get("kind") == "time" and record.get("status") not in ("ok", "unsupported"):
+            self.console.print(
+                f"{record['case']}: [red]{record['status']}[/] {record.get('detail', '')}"
+            )
+        if step.block_ended and step.block != self._last_block:
+            self._last_block = step.block
+            self._block_ended(step)
+
+    def _block_ended(self, step: Step) -> None:
+        from harness.measure.ratios import summarise
+        from harness.records import table
+
+        left = duration(step.left_seconds)
+        note = f"block {step.block + 1} of {step.blocks} done, {duration(step.seconds)} so far, "
+        note += f"about {left} left" if step.done < step.total else "nothing left"
+        self.console.print(note)
+        records = self.session.records()
+        rows = summarise(
+            table.times(records), table.memory(records), table.margins(records),
+            self.session.profile.baseline,
+        )  # fmt: skip
+        size = self.session.profile.reference
+        shown = [
+            r
+            for r in rows
+            if (r.columns["batch"], r.columns["length"]) == (size["batch"], size["length"])
+        ]
+        if step.done < step.total:
+            title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
+            self.console.print(ratio_table(shown or rows[:12], title))

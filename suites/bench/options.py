@@ -1,0 +1,96 @@
+"""Options of the bench suite: the same names on pytest's command line and on attnbench's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.case import Selection
+from harness.errors import UsageError
+
+DEFAULT_JOURNAL = "results"
+
+PYTEST_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--profile", {"help": "quick, full or paper (default: full on a GPU, quick elsewhere)"}),
+    ("--journal", {"default": DEFAULT_JOURNAL, "help": "journal folder (default: results)"}),
+    ("--device", {"default": "auto", "help": "cpu, cuda or auto (default)"}),
+    ("--with", {"action": "append", "default": [], "dest": "given", "metavar": "PKG.MODULE:FACTORY",
+                "help": "a mechanism of your own; may be repeated"}),
+    ("--only", {"action": "append", "default": [], "metavar": "NAME",
+                "help": "mechanism or mechanism.implementation (@H: its heads); repeatable"}),
+    ("--lengths", {"default": "", "help": "sequence lengths, e.g. 16,64,256"}),
+    ("--batch", {"type": int, "help": "batch size"}),
+    ("--width", {"default": "", "help": "d_in or d_in x d_out, e.g. 300x600"}),
+    ("--heads", {"type": int, "help": "number of heads"}),
+    ("--dtypes", {"default": "", "help": "f64, f32, bf16, f16, joined by commas"}),
+    ("--passes", {"default": "", "help": "forward, training, joined by a comma"}),
+    ("--settings", {"default": "", "help": "eager, 1-thread, compiled, graphed, tf32 ..., joined "
+                    "inside one case by '+' and between cases by ','"}),
+    ("--option", {"action": "append", "default": [], "metavar": "NAME=VALUE",
+                  "help": "option of your own mechanism's factory; may be repeated"}),
+    ("--blocks", {"type": int, "help": "fresh interpreters (default: the profile's)"}),
+)  # fmt: skip
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _positive(text: str, what: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise UsageError(f"{what}: given {text!r}; expected a positive whole number")
+    return int(text)
+
+
+def selection(values: Mapping[str, Any]) -> Selection:
+    """Read the selection from option values, named as in `PYTEST_OPTIONS`.
+
+    Raises
+    ------
+    UsageError
+        If a value can't be read.
+    """
+    width = None
+    if values["width"]:
+        parts = values["width"].lower().split("x")
+        if len(parts) > 2:
+            raise UsageError(f"--width: given {values['width']!r}; expected e.g. 300 or 300x600")
+        numbers = [_positive(part, "--width") for part in parts]
+        width = (numbers[0], numbers[-1])
+    options = []
+    for text in values["option"]:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--option: given {text!r}; expected name=value")
+        if any(c in text for c in ",[]"):
+            raise UsageError(f"--option: given {text!r}; ',', '[' and ']' can't stand in an id")
+        options.append((name, value))
+    for name in ("batch", "heads", "blocks"):
+        if values[name] is not None and values[name] < 1:
+            raise UsageError(f"--{name}: given {values[name]}; expected at least 1")
+    return Selection(
+        names=tuple(values["only"]),
+        lengths=tuple(_positive(n, "--lengths") for n in _list(values["lengths"])),
+        batch=values["batch"],
+        width=width,
+        heads=values["heads"],
+        dtypes=_list(values["dtypes"]),
+        phases=_list(values["passes"]),
+        settings=_list(values["settings"]),
+        options=tuple(options),
+        blocks=values["blocks"],
+    )
+
+
+def journal_folder(text: str) -> Path:
+    """The journal folder; a file of that name is a mistake.
+
+    Raises
+    ------
+    UsageError
+    """
+    folder = Path(text).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--journal: {folder} is a file; expected a folder")
+    return folder

@@ -1,0 +1,48 @@
+"""From option values to a measuring session, shared by pytest and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.errors import UsageError
+from harness.isolate import Limits, run
+from harness.measure.session import Session
+from harness.plan import make_plan
+from harness.registry import Registry
+from suites.bench.options import journal_folder, selection
+
+FINGERPRINT = "harness.measure.device:fingerprint"
+
+
+def device_fingerprint(device: str) -> dict[str, Any]:
+    """Ask a child what is there: the driver itself never touches CUDA.
+
+    Raises
+    ------
+    UsageError
+        If the device is unknown or not there.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
+    outcome = run(FINGERPRINT, {"device": device}, Limits(seconds=120))
+    if outcome.status != "ok":
+        raise UsageError(outcome.detail.removeprefix("ValueError: "))
+    return dict(outcome.value)
+
+
+def make_session(values: Mapping[str, Any]) -> Session:
+    """Build the session that the options describe.
+
+    Raises
+    ------
+    UsageError
+        For any value that can't be.
+    """
+    registry = Registry(values["given"])
+    folder = journal_folder(values["journal"])
+    chosen = selection(values)
+    fingerprint = device_fingerprint(values["device"])
+    profile = values["profile"] or ("full" if fingerprint["device"] == "cuda" else "quick")
+    plan = make_plan(profile, fingerprint["device"], registry, chosen)
+    return Session(plan.cases, plan.profile, registry, folder, fingerprint)

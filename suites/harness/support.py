@@ -1,0 +1,40 @@
+"""Run the command line in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SMALL = (
+    "--only", "multi_cnn.conv", "--lengths", "4", "--batch", "2", "--width", "12",
+    "--device", "cpu",
+)  # fmt: skip
+"""A selection that takes seconds: the baseline, its control and one more, two passes."""
+
+
+def environment() -> dict[str, str]:
+    """The environment with our root importable, as after an editable install."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def attnbench(*arguments: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m harness`` with arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "harness", *arguments],
+        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+
+
+def pytest_bench(
+    *arguments: str, cwd: Path, timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run plain ``pytest suites/bench`` with arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", str(ROOT / "suites" / "bench"), *arguments],
+        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Cases, ids, settings and plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.case import Case, Problem, Selection, load_profiles, parse, setting
+from harness.errors import UsageError
+from harness.plan import make_plan
+from harness.registry import Registry
+
+PROBLEM = Problem(64, 64, 300, 600, 8, "f32", "training", "cpu")
+
+
+def test_id_reads_as_a_configuration() -> None:
+    case = Case("mtsa", "algorithm1", PROBLEM, ("1-thread",))
+    assert case.id == "mtsa.algorithm1-B64-N64-D300x600-H8-f32-training-cpu+1-thread"
+
+
+@given(
+    st.builds(
+        Case,
+        st.sampled_from(["mtsa", "multi_head", "my_own", "Mine-2"]),
+        st.sampled_from(["plain", "sdpa_flash", "module"]),
+        st.builds(
+            Problem,
+            st.integers(1, 512),
+            st.integers(1, 65536),
+            st.integers(1, 999),
+            st.integers(1, 999),
+            st.sampled_from([0, 1, 8]),
+            st.sampled_from(["f64", "f32", "bf16", "f16"]),
+            st.sampled_from(["forward", "training"]),
+            st.sampled_from(["cpu", "cuda"]),
+        ),
+        st.sampled_from([(), ("1-thread",), ("compiled", "control"), ("12-threads", "tf32")]),
+        st.sampled_from([(), (("window", "3"),), (("a", "0.5"), ("b", "relu"))]),
+    )
+)
+def test_id_is_read_back(case: Case) -> None:
+    assert parse(case.id) == case
+
+
+@pytest.mark.parametrize(
+    "text", ["", "mtsa", "mtsa.plain-B1-N2", "mtsa.plain-B1-N2-D3-f32-walk-cpu"]
+)
+def test_other_text_is_no_id(text: str) -> None:
+    with pytest.raises(UsageError, match="not a case id"):
+        parse(text)
+
+
+def test_unknown_setting_is_named_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown setting 'fast'.*tf32"):
+        setting("fast")
+
+
+def test_contradicting_settings_are_refused() -> None:
+    case = Case("mtsa", "plain", PROBLEM, ("1-thread", "2-threads"))
+    with pytest.raises(UsageError, match="two settings name threads"):
+        case.run_settings()
+
+
+@pytest.mark.parametrize("name", list(load_profiles()))
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_profiles_expand_to_unique_cases_with_a_baseline_and_control(
+    name: str, device: str
+) -> None:
+    plan = make_plan(name, device, Registry())
+    ids = [c.id for c in plan.cases]
+    assert len(set(ids)) == len(ids)
+    problems = {_problem(c) for c in plan.cases if not c.is_control}
+    baselines = {_problem(c) for c in plan.cases if c.name == plan.profile.baseline}
+    controls = {_problem(c) for c in plan.cases if c.is_control}
+    assert problems == baselines == controls
+    assert all(parse(c.id) == c for c in plan.cases)
+
+
+def _problem(case: Case) -> tuple[object, ...]:
+    p = replace(case.problem, heads=0, d_out=0)
+    return (p, tuple(s for s in case.settings if s != "control"))
+
+
+def test_selection_narrows_and_keeps_the_baseline() -> None:
+    plan = make_plan(
+        "quick", "cpu", Registry(),
+        Selection(names=("mtsa.algorithm1@2",), lengths=(8,), batch=2, dtypes=("f64",), blocks=3),
+    )  # fmt: skip
+    assert plan.profile.blocks == 3
+    assert {c.name for c in plan.cases} == {"mtsa.algorithm1", "multi_head.sdpa"}
+    mine = [c for c in plan.cases if c.name == "mtsa.algorithm1"]
+    assert {c.problem.heads for c in mine} == {2}
+    assert {(c.problem.length, c.problem.batch, c.problem.dtype) for c in plan.cases} == {
+        (8, 2, "f64")
+    }
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(names=("mtza",)), r"unknown mechanism 'mtza'; did you mean mtsa"),
+        (Selection(names=("mtsa.magic",)), r"mtsa has no implementation 'magic'; it has .*plain"),
+        (Selection(names=("mtsa@3",), width=(300, 600)), "even number"),
+        (Selection(names=("mtsa@7",), width=(300, 600)), "divides the width"),
+        (Selection(dtypes=("f8",)), "unknown dtype 'f8'"),
+        (Selection(phases=("sideways",)), "unknown pass 'sideways'"),
+        (Selection(settings=("warp",)), "unknown setting 'warp'"),
+    ],
+)
+def test_bad_selections_say_what_was_expected(selection: Selection, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_plan("quick", "cpu", Registry(), selection)
+
+
+def test_unknown_profile_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown profile 'slow'; use one of quick, full, paper"):
+        make_plan("slow", "cpu", Registry())

@@ -1,0 +1,161 @@
+"""The journal: torn lines, newer schemas, foreign files, two writers, full disks."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.records import journal, table
+from harness.records.schema import SCHEMA, key
+
+CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
+
+
+def _time_record(name: str, block: int = 0) -> dict[str, object]:
+    return {
+        "kind": "time", "key": name, "case": CASE, "block": block, "status": "ok",
+        "samples": [0.5, 0.25], "median": 0.375,
+    }  # fmt: skip
+
+
+def _written(folder: Path, *keys: str) -> Path:
+    writer = journal.Writer(folder, {"fingerprint": {"device": "cpu"}})
+    for name in keys:
+        writer.append(_time_record(name))
+    writer.close()
+    return writer.path
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    _written(tmp_path, "a", "b")
+    read = journal.read(tmp_path)
+    assert [r["key"] for r in read.records] == ["a", "b"]
+    assert read.warnings == []
+    assert next(iter(read.sessions.values()))["fingerprint"] == {"device": "cpu"}
+
+
+def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path) -> None:
+    path = _written(tmp_path, "a", "b")
+    text = path.read_bytes()
+    path.write_bytes(text[:-20])
+    read = journal.read(tmp_path)
+    assert [r["key"] for r in read.records] == ["a"]
+    assert len(read.warnings) == 1
+    assert "torn" in read.warnings[0]
+
+
+def test_a_newer_schema_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = _written(tmp_path, "a")
+    lines = path.read_text().splitlines()
+    first = {**json.loads(lines[0]), "schema": SCHEMA + 1}
+    path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=f"schema {SCHEMA + 1}"):
+        journal.read(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_a_foreign_file_is_skipped_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"kind": "time", "key": "x"}\n')
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)))
+    _written(tmp_path, "a")
+    read = journal.read(tmp_path)
+    assert [r["key"] for r in read.records] == ["a"]
+    assert any("other.jsonl" in w for w in read.warnings)
+    assert any("binary.jsonl" in w for w in read.warnings)
+
+
+def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UsageError, match=r"can't write the journal in .*give another --journal"):
+        journal.Writer(blocked / "results", {})
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    writer = journal.Writer(tmp_path, {})
+    writer.append(_time_record("a"))
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, writer._descriptor)
+    with pytest.raises(UsageError, match=r"No space left.*finished measurements are kept"):
+        writer.append(_time_record("b"))
+    os.close(full)
+    assert [r["key"] for r in journal.read(tmp_path).records] == ["a"]
+
+
+def _append_many(folder: str, name: str, count: int) -> None:
+    writer = journal.Writer(Path(folder), {})
+    for i in range(count):
+        writer.append(_time_record(f"{name}{i}"))
+    writer.close()
+
+
+def test_two_sessions_at_once_keep_their_own_files(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_append_many, args=(str(tmp_path), name, 200)) for name in "pq"
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    read = journal.read(tmp_path)
+    assert read.warnings == []
+    assert len(read.sessions) == 2
+    assert sorted(r["key"] for r in read.records) == sorted(
+        f"{name}{i}" for name in "pq" for i in range(200)
+    )
+
+
+def test_the_same_key_from_two_sessions_counts_once(tmp_path: Path) -> None:
+    _written(tmp_path, "a")
+    _written(tmp_path, "a", "b")
+    assert sorted(r["key"] for r in journal.read(tmp_path).records) == ["a", "b"]
+
+
+def test_paths_with_spaces_and_unicode(tmp_path: Path) -> None:
+    folder = tmp_path / "mes résultats ☃"
+    _written(folder, "a")
+    assert len(journal.read(folder).records) == 1
+
+
+def test_nothing_in_a_record_is_executed(tmp_path: Path) -> None:
+    path = _written(tmp_path, "a")
+    target = tmp_path / "executed"
+    evil = f"__import__('pathlib').Path({str(target)!r}).touch()"
+    with path.open("a") as file:
+        file.write(json.dumps({**_time_record(evil), "detail": evil, "py/object": evil}) + "\n")
+    frame = table.times(journal.read(tmp_path).records)
+    assert len(frame) == 2
+    assert not target.exists()
+
+
+def test_hundred_thousand_records_load_in_three_seconds(tmp_path: Path) -> None:
+    path = _written(tmp_path, "a")
+    lines = [json.dumps(_time_record(f"k{i}", i)) for i in range(100_000)]
+    with path.open("a") as file:
+        file.write("\n".join(lines) + "\n")
+    start = time.monotonic()
+    frame = table.times(journal.read(tmp_path).records)
+    assert time.monotonic() - start < 3
+    assert len(frame) == 100_001
+
+
+def test_key_depends_on_everything_that_decides_a_number() -> None:
+    base = ("time", CASE, 0, "code", {"torch": "2.13", "threads": 2})
+    keys = {
+        key(*base),
+        key("memory", *base[1:]),
+        key("time", CASE + "+1-thread", *base[2:]),
+        key("time", CASE, 1, "code", base[4]),
+        key("time", CASE, 0, "other", base[4]),
+        key("time", CASE, 0, "code", {"torch": "2.12", "threads": 2}),
+    }
+    assert len(keys) == 6
+    assert key(*base) == key("time", CASE, 0, "code", {"threads": 2, "torch": "2.13"})

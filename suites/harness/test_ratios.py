@@ -1,0 +1,195 @@
+"""Ratios inside blocks, noise floor, sentences, figure and page, on records made by hand."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.measure.ratios import Row, summarise
+from harness.records import table
+from reports.bench_page import write_page
+from reports.figures import cost
+from reports.sentences import closing
+
+BASE = "multi_head.sdpa"
+MINE = "mtsa.algorithm1"
+
+
+def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = "") -> str:
+    return f"{name}-B64-N{length}-D300x600-H8-f32-{phase}-cpu{extra}"
+
+
+def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": "time", "key": f"{case}{block}", "case": case, "block": block, "status": "ok",
+        "samples": [seconds], "median": seconds, **more,
+    }  # fmt: skip
+
+
+def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
+    return {
+        "kind": "margin", "key": f"{case}m", "case": case, "block": 0, "status": status,
+        "error": error, "budget": 1e-6, "margin": 1e-6 / error, "detail": "over budget",
+    }  # fmt: skip
+
+
+def peak(case: str, size: float) -> dict[str, Any]:
+    return {
+        "kind": "memory", "key": f"{case}p", "case": case, "block": 0, "status": "ok",
+        "transient_bytes": size, "peak_bytes": size,
+    }  # fmt: skip
+
+
+def rows_of(records: list[dict[str, Any]]) -> list[Row]:
+    return summarise(table.times(records), table.memory(records), table.margins(records), BASE)
+
+
+def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str, Any]]:
+    """A sweep whose drift between blocks is large and whose ratios are exact up to 1 %."""
+    rng = np.random.default_rng(0)
+    records = []
+    for n, ratio in ratio_at.items():
+        for phase in ("forward", "training"):
+            base, mine = case_id(BASE, n, phase), case_id(MINE, n, phase)
+            control = case_id(BASE, n, phase, "+control")
+            for block in range(blocks):
+                drift = 2.0**block * n / 64
+                noise = np.exp(rng.normal(0, 0.01, 3))
+                records.append(record(base, block, drift * noise[0]))
+                records.append(record(control, block, drift * noise[1]))
+                records.append(record(mine, block, ratio * drift * noise[2]))
+            records += [margin(base), margin(mine), peak(base, 100e6), peak(mine, 150e6)]
+    return records
+
+
+def test_drift_between_blocks_cancels_in_the_ratio() -> None:
+    rows = {r.case: r for r in rows_of(sweep_records({64: 1.2}))}
+    mine = rows[case_id(MINE)]
+    assert mine.time is not None
+    assert mine.time.low < 1.2 < mine.time.high
+    assert mine.time.high / mine.time.low < 1.05
+    assert mine.verdict == "slower"
+    assert mine.memory_ratio == pytest.approx(1.5)
+    assert rows[case_id(BASE)].verdict == "baseline"
+
+
+def test_only_blocks_with_both_count() -> None:
+    records = [record(case_id(BASE), b, 1.0) for b in (0, 1, 2)]
+    records += [record(case_id(MINE), b, 2.0) for b in (1, 2, 3)]
+    rows = {r.case: r for r in rows_of(records)}
+    mine = rows[case_id(MINE)].time
+    assert mine is not None
+    assert mine.count == 2
+    assert mine.ratio == pytest.approx(2.0)
+
+
+def test_nothing_is_claimed_below_the_noise_floor() -> None:
+    records = []
+    for block in range(7):
+        records.append(record(case_id(BASE), block, 1.0))
+        records.append(record(case_id(BASE, extra="+control"), block, 1.5 if block % 2 else 0.7))
+        records.append(record(case_id(MINE), block, 1.1))
+    rows = {r.case: r for r in rows_of(records)}
+    assert rows[case_id(MINE)].floor > 1.1
+    assert rows[case_id(MINE)].verdict not in ("slower", "faster")
+
+
+@pytest.mark.parametrize("status", ["oom", "timeout", "unsupported", "crash", "wrong"])
+def test_a_failed_case_keeps_its_row_and_has_no_number(status: str) -> None:
+    records = [record(case_id(BASE), b, 1.0) for b in range(3)]
+    failed = {**record(case_id(MINE), 0, 0.0, detail="why"), "status": status}
+    del failed["samples"], failed["median"]
+    rows = {r.case: r for r in rows_of([*records, failed])}
+    mine = rows[case_id(MINE)]
+    assert (mine.status, mine.detail) == (status, "why")
+    assert mine.time is None
+    assert math.isnan(mine.seconds)
+
+
+def test_an_error_over_budget_takes_the_headline_away() -> None:
+    records = [r for r in sweep_records({64: 1.2}) if r["kind"] != "margin"]
+    records.append(margin(case_id(MINE), error=1e-3, status="wrong"))
+    rows = {r.case: r for r in rows_of(records)}
+    assert rows[case_id(MINE)].status == "wrong"
+    assert not rows[case_id(MINE)].verified
+    said = closing(list(rows.values()), MINE, BASE, {"batch": 64, "length": 64, "heads": 8})
+    assert "no cost to report" in said[0] or "training" not in said[0]
+
+
+SIZE = {"batch": 64, "length": 64, "heads": 8}
+
+
+def test_sentences_give_cost_crossover_memory_and_error() -> None:
+    rows = rows_of(sweep_records({64: 1.3, 256: 0.9, 1024: 0.7}))
+    cost_says, crossover, memory, correct = closing(rows, MINE, BASE, SIZE)
+    assert "1.3" in cost_says
+    assert "slower" in cost_says
+    assert "N = 64" in cost_says
+    assert "faster from N = 256 on" in crossover
+    assert "1.50x in forward and 1.50x in training" in memory
+    assert "margin 10.0x" in correct
+    assert "A/A control" in correct
+
+
+def test_crossover_is_not_claimed_from_a_dip() -> None:
+    rows = rows_of(sweep_records({64: 1.3, 256: 0.9, 1024: 1.2}))
+    crossover = closing(rows, MINE, BASE, SIZE)[1]
+    assert "faster at N = 256 only" in crossover
+    assert "from N" not in crossover
+
+
+def test_figure_draws_every_length_band_and_reference() -> None:
+    rows = rows_of(sweep_records({64: 1.3, 256: 0.9, 1024: 0.7}))
+    figure = cost(rows, BASE, "footer")
+    time_axes, ratio_axes, _ = figure.axes[:3]
+    drawn = {line.get_label(): line for line in time_axes.get_lines()}
+    mine = drawn["mtsa.algorithm1 8h"]
+    assert np.asarray(mine.get_xdata()).tolist() == [64, 256, 1024]
+    expected = [r.seconds * 1e3 for r in rows if r.columns["name"] == MINE][::2]
+    assert np.asarray(mine.get_ydata()).tolist() == pytest.approx(expected)
+    assert time_axes.get_xscale() == time_axes.get_yscale() == "log"
+    assert "ms" in time_axes.get_ylabel()
+    assert any(np.asarray(line.get_ydata()).tolist() == [1, 1] for line in ratio_axes.get_lines())
+    bars = ratio_axes.containers[0]
+    assert len(bars[0].get_xdata()) == 3
+
+
+def test_oom_is_marked_where_the_line_ends() -> None:
+    records = sweep_records({64: 1.3, 256: 0.9})
+    for r in records:
+        if r["kind"] == "time" and r["case"].startswith(MINE) and "N256" in r["case"]:
+            r.update(status="oom", median=None, samples=None)
+    figure = cost(rows_of(records), BASE, "footer")
+    assert "OOM" in [t.get_text() for t in figure.axes[0].texts]
+
+
+def test_text_from_records_is_escaped(tmp_path: Path) -> None:
+    records = sweep_records({64: 1.2})
+    evil = "<script>alert(1)</script>"
+    failed = {**record(case_id("disa.broadcast"), 0, 0.0), "status": "crash", "detail": evil}
+    del failed["samples"], failed["median"]
+    verified = [{"name": evil, "dtype": "f32", "verdict": "ok", "detail": evil}]
+    page = write_page(
+        tmp_path, {"model": evil, "device": "cpu", "torch": "2"}, BASE, [evil],
+        rows_of([*records, failed]), verified,
+    )  # fmt: skip
+    text = page.read_text()
+    assert evil not in text
+    assert "&lt;script&gt;" in text
+    assert {p.name for p in tmp_path.iterdir()} >= {"index.html", "cost.svg", "cost.png"}
+
+
+def test_reports_and_listing_do_not_load_torch() -> None:
+    code = (
+        "import sys, reports.bench_page, reports.sentences, harness.cli.listing, harness.plan;"
+        "from harness.registry import Registry; Registry();"
+        "sys.exit('torch' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -1,0 +1,78 @@
+"""The statistics of timing, against scipy and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from harness.stats import Interval, noise_floor, ratio_interval, verdict
+
+
+def test_interval_is_scipys_t_interval_on_logs() -> None:
+    ratios = [1.1, 1.25, 0.98, 1.4, 1.17]
+    logs = np.log(ratios)
+    low, high = scipy_stats.t.interval(0.95, 4, logs.mean(), scipy_stats.sem(logs))
+    interval = ratio_interval(ratios)
+    assert interval.ratio == pytest.approx(math.exp(logs.mean()), rel=1e-12)
+    assert (interval.low, interval.high) == pytest.approx(
+        (math.exp(low), math.exp(high)), rel=1e-12
+    )
+
+
+def test_interval_of_the_inverse_is_the_inverse_interval() -> None:
+    ratios = [0.5, 0.61, 0.55]
+    there, back = ratio_interval(ratios), ratio_interval([1 / r for r in ratios])
+    assert back.low == pytest.approx(1 / there.high)
+    assert back.ratio == pytest.approx(1 / there.ratio)
+
+
+def test_one_block_has_no_interval() -> None:
+    interval = ratio_interval([1.5])
+    assert not interval.known
+    assert "one block" in str(interval)
+    assert verdict(interval, 1.0) == "undecided"
+
+
+@pytest.mark.parametrize("ratios", [[], [0.0, 1.0], [math.nan], [math.inf, 1.0], [-1.0]])
+def test_impossible_ratios_are_refused(ratios: list[float]) -> None:
+    with pytest.raises(ValueError):
+        ratio_interval(ratios)
+
+
+@pytest.mark.parametrize("blocks", [3, 7, 15])
+def test_coverage_is_what_it_says(blocks: int) -> None:
+    rng = np.random.default_rng(blocks)
+    runs = 2000
+    hit = 0
+    for _ in range(runs):
+        interval = ratio_interval(list(np.exp(rng.normal(0.1, 0.05, blocks))))
+        hit += interval.low <= math.exp(0.1) <= interval.high
+    low, high = scipy_stats.binom.interval(0.999, runs, 0.95)
+    assert low <= hit <= high
+
+
+def test_noise_floor_is_how_far_the_control_reaches() -> None:
+    assert noise_floor(Interval(1.0, 0.9, 1.05, 5)) == pytest.approx(1 / 0.9)
+    assert noise_floor(Interval(1.0, 0.98, 1.2, 5)) == pytest.approx(1.2)
+    assert math.isinf(noise_floor(ratio_interval([1.0])))
+
+
+@pytest.mark.parametrize(
+    ("interval", "floor", "says"),
+    [
+        (Interval(1.2, 1.1, 1.3, 7), 1.02, "slower"),
+        (Interval(0.8, 0.7, 0.9, 7), 1.02, "faster"),
+        (Interval(1.01, 0.99, 1.03, 7), 1.02, "same"),
+        (Interval(1.1, 0.9, 1.3, 7), 1.02, "undecided"),
+        (Interval(1.08, 1.06, 1.10, 7), 1.12, "same"),
+        (Interval(1.2, 1.1, 1.3, 7), 1.25, "undecided"),
+        (Interval(1.2, 1.1, 1.3, 7), math.inf, "undecided"),
+    ],
+)
+def test_verdict_never_claims_below_the_noise_floor(
+    interval: Interval, floor: float, says: str
+) -> None:
+    assert verdict(interval, floor) == says

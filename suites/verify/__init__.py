@@ -1,0 +1,1 @@
+"""Is it right: oracles, goldens, modules, mutants."""
