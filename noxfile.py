@@ -14,13 +14,12 @@ import nox
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "tests"]
-nox.options.reuse_existing_virtualenvs = True
-nox.options.default_venv_backend = "venv"
 
 ROOT = Path(__file__).parent
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
-SHARED = ".nox/attnbench"
+SHARED = ROOT / ".nox" / "attnbench"
 """One environment for all sessions: torch is installed once."""
+BIN = SHARED / ("Scripts" if sys.platform == "win32" else "bin")
 TORCH = "2.13.0"
 """The version where we choose it."""
 OLDEST_TORCH = (2, 8)
@@ -51,20 +50,25 @@ def reachable(address: str) -> bool:
         return False
 
 
-def site_packages(session: nox.Session) -> Path:
-    """Where the session's environment keeps its packages."""
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    found = session.run("python", "-c", code, silent=True, log=False)
-    return Path(str(found).strip())
+def run_in_shared(session: nox.Session, program: str, *arguments: str) -> None:
+    """Run a program of the shared environment."""
+    session.run(str(BIN / program), *arguments, external=True)
+
+
+def pip(session: nox.Session, *arguments: str) -> None:
+    """Install into the shared environment."""
+    run_in_shared(session, "python", "-m", "pip", "install", "--quiet", *arguments)
 
 
 def install_torch(session: nox.Session) -> None:
     """Use the outer Python's torch; else the CPU build without a GPU; else plain torch."""
     if version := outer_torch():
-        # A virtual environment made from another one does not see its packages, so the folders
-        # are named in a .pth file (which is what --system-site-packages comes down to).
+        # Like --system-site-packages, which sees only the base Python: the outer one may itself
+        # be a virtual environment, so its folders are named in a .pth file.
+        code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        found = session.run(str(BIN / "python"), "-c", code, silent=True, external=True)
         paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        pth = site_packages(session) / "outer_torch.pth"
+        pth = Path(str(found).strip()) / "outer_torch.pth"
         pth.write_text("".join(f"{path}\n" for path in sorted(paths)))
         session.log(f"using torch {version} of {sys.executable}")
         return
@@ -74,51 +78,53 @@ def install_torch(session: nox.Session) -> None:
             arguments = [f"torch=={TORCH}+cpu", "--extra-index-url", CPU_WHEELS]
         else:
             session.log(f"{CPU_WHEELS} can't be reached: torch comes from the default index")
-    session.install(*arguments)
+    pip(session, *arguments)
 
 
 def prepare(session: nox.Session) -> None:
-    """Install attnbench and what it needs, once per change of what decides it."""
+    """Make the shared environment, once per change of what decides it."""
     deciding = [ROOT / "pyproject.toml", CONSTRAINTS, ROOT / "noxfile.py"]
     text = b"".join(path.read_bytes() for path in deciding) + (outer_torch() or "").encode()
-    digest = hashlib.sha256(text + str(ROOT).encode()).hexdigest()
-    stamp = Path(session.virtualenv.location) / "attnbench-installed"
+    digest = hashlib.sha256(text + f"{ROOT}{sys.version}".encode()).hexdigest()
+    stamp = SHARED / "attnbench-installed"
     if stamp.exists() and stamp.read_text() == digest:
         return
+    session.log("setting up .nox/attnbench, once: a few minutes")
+    session.run(sys.executable, "-m", "venv", "--clear", str(SHARED), external=True)
     install_torch(session)
-    session.install("-c", str(CONSTRAINTS), "-e", ".[dev]")
+    pip(session, "-c", str(CONSTRAINTS), "-e", ".[dev]")
     stamp.write_text(digest)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(venv_backend="none")
 def bench(session: nox.Session) -> None:
     """Verify, then measure time and memory on whatever device is there."""
     prepare(session)
-    session.run("attnbench", "bench", *session.posargs)
+    run_in_shared(session, "attnbench", "bench", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(venv_backend="none")
 def verify(session: nox.Session) -> None:
     """Check every implementation against its oracle."""
     prepare(session)
-    session.run("attnbench", "verify", *session.posargs)
+    run_in_shared(session, "attnbench", "verify", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     prepare(session)
-    session.run("pytest", *session.posargs)
+    run_in_shared(session, "pytest", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
     """Lint: ruff, mypy, import-linter, and no outputs in notebooks."""
     prepare(session)
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("mypy")
-    session.run("lint-imports")
+    run_in_shared(session, "ruff", "check", ".")
+    run_in_shared(session, "ruff", "format", "--check", ".")
+    run_in_shared(session, "mypy")
+    run_in_shared(session, "lint-imports")
     notebooks = [str(path) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     if notebooks:
-        session.run("nbstripout", "--verify", *notebooks)
+        run_in_shared(session, "nbstripout", "--verify", *notebooks)

@@ -71,8 +71,9 @@ class Interpreter:
     Notes
     -----
     After a task in mode ``fork`` or ``spawn`` its process and all it started are killed as soon as
-    it has answered, without atexit. In ``persistent`` threads and processes live until their worker
-    is replaced (torch.compile keeps helpers), and allocator settings stay. Use an interpreter from one thread at a time; several don't disturb each other.
+    it has answered, without atexit. In ``persistent`` threads and processes live until their
+    worker is replaced (torch.compile keeps helpers), and allocator settings stay. Use an
+    interpreter from one thread at a time; several don't disturb each other.
 
     On Linux whatever a task started is found, also if it detached itself or the server was killed.
     Elsewhere only its process group is killed.

@@ -61,6 +61,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "wrong": lambda: isolate.Wrong("error above budget", {"margin": 3.5}),
     "wrong, unsendable": lambda: isolate.Wrong("error above budget", {1}),
     "value": lambda: ValueError("first line\nsecond line"),
+    "long": lambda: ValueError("x" * 9999),
     "exit": lambda: SystemExit(3),
     "memory": lambda: MemoryError("Unable to allocate 9 GiB"),
     "bad_alloc": lambda: RuntimeError("std::bad_alloc"),
@@ -124,9 +125,27 @@ def scribble() -> None:
             os.write(descriptor, b"rubbish\n")
 
 
-def end_by_code(code: int) -> None:
-    """Leave without an answer."""
+def end_by_code(code: int, leave: bool = False) -> None:
+    """Leave without an answer, and a daemon that holds every pipe open if asked to."""
+    if leave:
+        detached()
     os._exit(code)
+
+
+def kill_group() -> None:
+    """Send SIGKILL to the own process group."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def open_to_programs() -> list[int]:
+    """Descriptors that a program inherits, of those that are open in this process."""
+    command = "import os; print(*[fd for fd in range(256) if os.path.exists(f'/dev/fd/{fd}')])"
+    return [
+        int(number)
+        for number in subprocess.run(
+            [sys.executable, "-c", command], close_fds=False, capture_output=True, check=True
+        ).stdout.split()
+    ]
 
 
 def kill_server(pid_file: str) -> None:

@@ -147,6 +147,12 @@ def test_an_exception_has_its_status(
     assert outcome.value == ({"margin": 3.5} if status == "wrong" else None)
 
 
+def test_a_long_message_is_cut(fork: Interpreter) -> None:
+    outcome = perform(fork, "fail", kind="long")
+    assert len(outcome.detail) < 400
+    assert len(outcome.traceback) == 2000
+
+
 def test_a_full_gpu_is_oom(with_torch: Interpreter) -> None:
     assert perform(with_torch, "cuda_out_of_memory").status == "oom"
 
@@ -201,6 +207,19 @@ def test_an_exit_code_is_named(any_mode: Interpreter) -> None:
     perform(any_mode, "shout")
     outcome = perform(any_mode, "end_by_code", code=3)
     assert (outcome.status, outcome.detail) == ("crash", "ended with exit code 3 and no result")
+
+
+def test_a_death_is_noticed_while_a_grandchild_holds_the_pipes(any_mode: Interpreter) -> None:
+    outcome = perform(any_mode, "end_by_code", seconds=10, code=3, leave=True)
+    assert outcome.status == "crash"
+    assert outcome.seconds < 2
+
+
+def test_killing_its_own_group_leaves_the_server_alone(any_mode: Interpreter) -> None:
+    server = any_mode.pid
+    assert perform(any_mode, "kill_group").detail == "killed by SIGKILL"
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+    assert any_mode.pid == server
 
 
 @pytest.mark.parametrize(
@@ -295,8 +314,8 @@ def test_the_limit_on_data_is_oom_and_over_with_its_task(with_torch: Interpreter
     refused = with_torch.run(HERE + "tensor_bytes", {"size": size}, limits)
     assert refused.status == "oom"
     assert "allocate" in refused.detail
-    fits = with_torch.run(HERE + "tensor_bytes", {"size": 256 * MIB}, limits)
-    assert (fits.status, fits.value) == ("ok", 256 * MIB)
+    fits = with_torch.run(HERE + "tensor_bytes", {"size": 400 * MIB}, limits)
+    assert (fits.status, fits.value) == ("ok", 400 * MIB)
     assert perform(with_torch, "tensor_bytes", size=600 * MIB).value == 600 * MIB
 
 
@@ -428,6 +447,32 @@ def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_pat
     assert ("KeyboardInterrupt" in stderr) == (number == signal.SIGINT)
     for pid in pids:
         assert gone(pid)
+
+
+@linux
+@pytest.mark.parametrize("mode", MODES)
+def test_a_task_outlives_neither_when_driver_and_server_are_killed(
+    mode: str, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pids"
+    command = [sys.executable, "-c", DRIVER, mode, "c", str(pid_file)]
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        server = int(driver.stdout.readline())
+        assert soon(lambda: pid_file.exists() and len(pid_file.read_text().split()) == 2, 10)
+        worker, daemon = map(int, pid_file.read_text().split())
+        driver.send_signal(signal.SIGSTOP)
+        os.kill(server, signal.SIGKILL)
+        driver.kill()
+    assert gone(worker)
+    os.kill(daemon, signal.SIGKILL)  # nobody is left who could have done it
+
+
+@linux
+@pytest.mark.parametrize("mode", MODES)
+def test_programs_that_a_task_starts_inherit_no_pipe(mode: Mode) -> None:
+    with Interpreter(mode, preload=()) as interpreter:
+        assert perform(interpreter, "open_to_programs").value == [0, 1, 2]
 
 
 def test_an_interrupted_interpreter_can_go_on(fork: Interpreter) -> None:
