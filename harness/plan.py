@@ -100,28 +100,32 @@ def _expand(
             yield _case(registry, name, filled, values, selection.heads or heads, device, options)
 
 
+def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | None]]:
+    """Implementations asked for with their heads; ``--with`` alone asks for what it gives."""
+    asked = [_split(text) for text in selection.names or registry.given_names]
+    return [
+        (f"{mechanism.name}.{implementation.name}", heads)
+        for name, heads in asked
+        for mechanism, implementation in registry.select([name])
+    ]
+
+
 def _chosen_groups(
     profile: Profile, registry: Registry, selection: Selection
 ) -> list[Mapping[str, Any]]:
     """The profile's groups, narrowed to (or rebuilt for) the implementations asked for."""
-    if not selection.names and not registry.given_names:
+    chosen = _chosen(registry, selection)
+    if not chosen:
         return list(profile.groups)
-    asked = list(selection.names)
-    heads_of = {_split(n)[0]: _split(n)[1] for n in asked}
-    pairs = registry.select([_split(n)[0] for n in asked]) if asked else []
-    chosen = {f"{m.name}.{i.name}": m for m, i in pairs}
-    if not asked:
-        # --with alone: the given mechanisms on every size of the profile, beside the baseline.
-        chosen = {f"{m.name}.{i.name}": m for m, i in registry.select(registry.given_names)}
     groups: list[Mapping[str, Any]] = []
     for group in profile.groups:
-        kept = [profile.baseline + f"@{profile.reference['heads']}"]
-        for name in chosen:
-            mechanism_heads = heads_of.get(name) or heads_of.get(name.rpartition(".")[0])
+        kept = [f"{profile.baseline}@{profile.reference['heads']}"]
+        for name, heads in chosen:
             listed = [n for n in group["implementations"] if _split(n)[0] == name]
-            if mechanism_heads or not listed:
-                listed = [f"{name}@{mechanism_heads}" if mechanism_heads else name]
-            kept += listed
+            if heads:
+                kept.append(f"{name}@{heads}")
+            else:
+                kept += listed or [name]
         groups.append({**group, "implementations": list(dict.fromkeys(kept))})
     return groups
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from harness.cli.output import console, write_json
-from harness.cli.verifying import progress_bar, verify_table
+from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
 
 
@@ -55,7 +56,7 @@ def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
             session.folder, {"environment": environment(), "purpose": "verify"},
             1 if cuda else cores,
         )  # fmt: skip
-    out.print(verify_table(rows))
+    print_verified(out, rows)
     return rows
 
 
@@ -63,7 +64,8 @@ def _refuse(session: Any, rows: Sequence[dict[str, Any]], out: Console) -> int:
     """Take out what is not right: it is not measured. Returns how many were refused."""
     bad = {(r["name"], r["dtype"]): r for r in rows if r["verdict"] not in ("ok", "unsupported")}
     for (name, dtype), row in bad.items():
-        out.print(f"[bold red]{name} {dtype} is not measured:[/] {row['verdict']}: {row['detail']}")
+        text = escape(f"{name} {dtype} is not measured: {row['verdict']}: {row['detail']}")
+        out.print(f"[bold red]{text}[/]", soft_wrap=True)
     session.cases = [
         c
         for c in session.cases
@@ -108,30 +110,25 @@ def _conclude(
     session: Any, verified: Sequence[dict[str, Any]], out: Console, json_file: str | None
 ) -> None:
     """Final table, four sentences, page."""
-    from harness.measure.ratios import summarise
-    from harness.records import journal, table
+    from harness.records import journal
     from reports.bench_page import write_page
     from reports.sentences import closing
     from suites.bench.display import ratio_table
 
-    records = session.records()
-    rows = summarise(
-        table.times(records), table.memory(records), table.margins(records),
-        session.profile.baseline,
-    )  # fmt: skip
-    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", final=True))
+    rows = session.rows()
+    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}"))
     for warning in journal.read(session.folder).warnings:
-        out.print(f"[yellow]journal:[/] {warning}")
+        out.print(f"[yellow]journal:[/] {escape(warning)}")
     name = subject(session)
     sentences = (
         closing(rows, name, session.profile.baseline, session.profile.reference) if name else []
     )
     out.print()
     for sentence in sentences:
-        out.print(sentence, highlight=False)
+        out.print(sentence, highlight=False, markup=False)
     page = write_page(session.folder, session.fingerprint, session.profile.baseline, sentences,
                       rows, verified)  # fmt: skip
-    out.print(f"page with the figures: {page}", highlight=False, soft_wrap=True)
+    out.print(f"page with the figures: {page}", highlight=False, soft_wrap=True, markup=False)
     write_json(
         json_file,
         {
@@ -153,10 +150,10 @@ def run_bench(
 
     out = console()
     session = make_session(values)
-    out.print(_plan_line(session), highlight=False, soft_wrap=True)
+    out.print(_plan_line(session), highlight=False, soft_wrap=True, markup=False)
     if dry_run:
         for case in session.cases:
-            out.print(case.id, highlight=False, soft_wrap=True)
+            out.print(case.id, highlight=False, soft_wrap=True, markup=False)
         write_json(json_file, {"cases": [c.id for c in session.cases]})
         return 0
     verified = _verify(session, out)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -27,7 +28,7 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
         table.add_column(column, justify="right")
     table.add_column("verdict")
-    table.add_column("", overflow="fold")
+    table.add_column("")
     colours = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
     for row in rows:
         cells = []
@@ -37,10 +38,19 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 cells.append("" if value is None else f"{value:{form}}")
         colour = colours.get(row["verdict"], "bold red")
         table.add_row(
-            row["name"], row["dtype"], *cells, f"[{colour}]{row['verdict']}[/]",
-            str(row.get("detail") or ""),
+            escape(row["name"]), row["dtype"], *cells, f"[{colour}]{row['verdict']}[/]",
+            escape(str(row.get("detail") or "")) if row["verdict"] == "ok" else "",
         )  # fmt: skip
     return table
+
+
+def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The table, and below it a line for everything that is not ok."""
+    out.print(verify_table(rows))
+    for row in rows:
+        if row["verdict"] != "ok":
+            line = f"{row['name']} {row['dtype']}: {row['verdict']}: {row['detail']}"
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def progress_bar(out: Console) -> Progress:
@@ -84,7 +94,7 @@ def verify_oracles(
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))
         rows = verify(todo, registry, fingerprint, lambda _: bar.advance(task), workers=workers)
-    out.print(verify_table(rows))
+    print_verified(out, rows)
     bad = sum(exit_code([r]) for r in rows)
     checked = sum(r["verdict"] == "ok" for r in rows)
     comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
@@ -132,10 +142,8 @@ def verify_golden(
                 line = {"golden": label, "verdict": outcome.status, "detail": outcome.detail}
             lines.append(line)
             colour = {"ok": "green", "skipped": "dim"}.get(line["verdict"], "bold red")
-            out.print(
-                f"[{colour}]{line['verdict']:8}[/] {line['golden']}: {line['detail']}",
-                highlight=False,
-            )
+            text = escape(f"{line['golden']}: {line['detail']}")
+            out.print(f"[{colour}]{line['verdict']:8}[/] {text}", highlight=False, soft_wrap=True)
     checked = [r for r in lines if r["verdict"] != "skipped"]
     write_json(json_file, {"rows": lines})
     if not checked:

@@ -77,7 +77,6 @@ class Server:
         self.forks = mode == "fork"
         self.modules = modules
         self.worker: _Worker | None = None
-        os.set_inheritable(replies, False)
         processes.adopt_orphans()
         # Wakes the poll when a child dies: a pipe can't tell, a grandchild may hold it open.
         reader, writer = os.pipe()

@@ -13,7 +13,8 @@ from harness.case import Case, Profile
 from harness.isolate import Interpreter, Limits, Outcome
 from harness.measure import device as devices
 from harness.measure import memory
-from harness.records import journal, schema
+from harness.measure.ratios import Row, summarise
+from harness.records import journal, schema, table
 from harness.registry import Registry, code_hash
 
 TIME_CALL = "harness.measure.clock:time_case"
@@ -120,6 +121,28 @@ class Session:
         """Finished records of this plan, from any session."""
         keys = self.keys()
         return [r for r in journal.read(self.folder).records if r.get("key") in keys]
+
+    def rows(self) -> list[Row]:
+        """Every case against its baseline, as far as measured, in the order of the plan."""
+        records = self.records()
+        rows = summarise(
+            table.times(records),
+            table.memory(records),
+            table.margins(records),
+            self.profile.baseline,
+        )
+        position = {case.id: i for i, case in enumerate(self.cases)}
+        problems: dict[tuple[Any, ...], int] = {}
+        for case in self.cases:
+            p = case.problem
+            problems.setdefault((p.batch, p.length, p.d_in, p.dtype, p.phase), len(problems))
+
+        def place(row: Row) -> tuple[int, int]:
+            c = row.columns
+            problem = (c["batch"], c["length"], c["d_in"], c["dtype"], c["phase"])
+            return problems[problem], position[row.case]
+
+        return sorted(rows, key=place)
 
     def missing(self) -> int:
         """Number of tasks that are still to be done."""

@@ -100,7 +100,9 @@ def check_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str,
         for name, got in grads.items():
             want = wanted.grad_x if name == "x" else wanted.grad_weights[name]
             findings.append(
-                Finding(f"grad of {name}", error(got, want), budget(yardstick.get(name), p.dtype))
+                Finding(
+                    f"grad of {name}", error(got, want), budget(yardstick.get(name), p.dtype, True)
+                )
             )
     bad = [f for f in findings if not f.ok]
     return _row("wrong" if bad else "ok", worst(findings))

@@ -107,7 +107,8 @@ def _check_length(
     difference = _difference(rows, want[0])
     _require(
         difference <= TOLERANCE[dtype],
-        f"three more padded positions changed real rows by {difference:.2g} (N={n}, {dtype})",
+        f"lets padding into real rows: three more padded positions changed them by "
+        f"{difference:.2g} (N={n}, {dtype}); mask keys and zero x at padding",
     )
     yield difference
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
@@ -140,6 +141,10 @@ def _one(interpreter: Interpreter, job: Job, registry: Registry) -> dict[str, An
     )
     row = {"name": job.name, "dtype": job.dtype, "device": job.device, "status": outcome.status,
            "task_seconds": outcome.seconds}  # fmt: skip
+    for kind in ("UsageError: ", "BadOption: "):
+        if outcome.detail.startswith(kind):
+            # The user's mistake, found where the module is built.
+            raise UsageError(f"{job.name}: {outcome.detail.removeprefix(kind)}")
     if outcome.status != "ok":
         return {**row, "verdict": outcome.status, "detail": outcome.detail}
     value = dict(outcome.value)

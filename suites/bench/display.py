@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -46,45 +47,41 @@ def bytes_text(count: float) -> str:
 _COLOURS = {"faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow"}
 
 
-def ratio_table(rows: Sequence[Row], title: str, final: bool = False) -> Table:
-    """Cases against the baseline of their problem."""
+def ratio_table(rows: Sequence[Row], title: str) -> Table:
+    """Cases against the baseline of their problem; fits 80 columns."""
     table = Table(title=title, title_justify="left", pad_edge=False, box=None, header_style="bold")
-    table.add_column("case", overflow="fold")
-    for column in ("pass", "time", "ratio to baseline", "verdict", "memory", "ratio", "margin"):
-        table.add_column(column, justify="right")
+    table.add_column("case", overflow="fold", min_width=22)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for column in ("memory", "ratio", "margin"):
+        table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:
         c = row.columns
         problem = (
-            f"B{c['batch']} N{c['length']} D{c['d_in']} {c['dtype']} {c['settings']} {c['device']}"
+            f"{c['phase']} B{c['batch']} N{c['length']} D{c['d_in']}"
+            f" {c['dtype']} {c['settings']} {c['device']}"
         )
         if problem != last:
-            table.add_row(f"[bold]{problem}[/]", end_section=False)
+            if last is not None:
+                table.add_row()
+            table.add_row(f"[bold]{problem}[/]")
             last = problem
         heads = f" H{c['heads']}" if c["heads"] else ""
+        name = f" {c['name']}{heads}"
         if row.status != "ok":
-            table.add_row(
-                f"  {c['name']}{heads}",
-                str(c["phase"]),
-                "",
-                "",
-                f"[red]{row.status}[/]",
-                "",
-                "",
-                "",
-            )
+            table.add_row(escape(name), "", "", f"[red]{row.status}[/]")
             continue
-        margin = f"{row.margin:.3g}x" if row.verified else "[yellow]not verified[/]"
         colour = _COLOURS.get(row.verdict)
         table.add_row(
-            f"  {c['name']}{heads}",
-            str(c["phase"]),
+            escape(name),
             time_text(row.seconds),
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
             bytes_text(row.peak_bytes),
             "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}x",
-            margin if (final or row.verified) else "",
+            f"{row.margin:.3g}x" if row.verified else "-",
         )
     return table
 
@@ -129,31 +126,24 @@ class Display:
         )
         if record.get("kind") == "time" and record.get("status") not in ("ok", "unsupported"):
             self.console.print(
-                f"{record['case']}: [red]{record['status']}[/] {record.get('detail', '')}"
+                f"{escape(record['case'])}: [red]{record['status']}[/] "
+                + escape(record.get("detail", ""))
             )
         if step.block_ended and step.block != self._last_block:
             self._last_block = step.block
             self._block_ended(step)
 
     def _block_ended(self, step: Step) -> None:
-        from harness.measure.ratios import summarise
-        from harness.records import table
-
-        left = duration(step.left_seconds)
-        note = f"block {step.block + 1} of {step.blocks} done, {duration(step.seconds)} so far, "
-        note += f"about {left} left" if step.done < step.total else "nothing left"
-        self.console.print(note)
-        records = self.session.records()
-        rows = summarise(
-            table.times(records), table.memory(records), table.margins(records),
-            self.session.profile.baseline,
-        )  # fmt: skip
+        last = step.done >= step.total
+        left = "nothing left" if last else f"about {duration(step.left_seconds)} left"
+        self.console.print(
+            f"block {step.block + 1} of {step.blocks} done, {duration(step.seconds)} so far, {left}"
+        )
+        if last:
+            return
+        rows = self.session.rows()
         size = self.session.profile.reference
-        shown = [
-            r
-            for r in rows
-            if (r.columns["batch"], r.columns["length"]) == (size["batch"], size["length"])
-        ]
-        if step.done < step.total:
-            title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
-            self.console.print(ratio_table(shown or rows[:12], title))
+        here = (size["batch"], size["length"])
+        shown = [r for r in rows if (r.columns["batch"], r.columns["length"]) == here]
+        title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
+        self.console.print(ratio_table(shown or rows[:12], title))

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 SMALL = (
-    "--only", "multi_cnn.conv", "--lengths", "4", "--batch", "2", "--width", "12",
+    "--only", "multi_cnn.conv", "--lengths", "4", "--batch", "2", "--width", "24",
     "--device", "cpu",
 )  # fmt: skip
 """A selection that takes seconds: the baseline, its control and one more, two passes."""

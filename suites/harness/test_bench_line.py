@@ -340,7 +340,7 @@ class TestOwnMechanism:
     def test_it_is_verified_and_measured(self, package: Path) -> None:
         done = attnbench(
             "bench", "--with", "own_attention.layers:Mean", "--option", "scale=0.5", "--lengths",
-            "4", "--batch", "2", "--width", "12", "--blocks", "2", "--device", "cpu", "--json",
+            "4", "--batch", "2", "--width", "24", "--blocks", "2", "--device", "cpu", "--json",
             "out.json", cwd=package,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
@@ -368,8 +368,8 @@ class TestOwnMechanism:
         done = attnbench(
             "verify", "--with", "own_attention.layers:not_a_module", "--dtypes", "f32", cwd=package
         )
-        assert done.returncode == 1
-        assert "expected a torch.nn.Module" in done.stdout
+        assert done.returncode == 2
+        assert "returned a int; expected a torch.nn.Module" in done.stderr
 
     def test_an_entry_point_is_found(self, package: Path) -> None:
         info = package / "own_attention-1.0.dist-info"

@@ -1,0 +1,53 @@
+"""Bidirectional LSTM, the recurrent peer."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.bi_lstm.plain:PlainBiLstm"
+
+
+def _parameters(s: Size) -> int:
+    """Two directions of four gates; the second bias is frozen at zero and does not count."""
+    h = s.d_out // 2
+    return 2 * 4 * h * (s.d_in + h + 1)
+
+
+def _operations(s: Size) -> float:
+    """Products only; each costs its forward once again for each of its two gradients."""
+    h = s.d_out // 2
+    return (3 if s.training else 1) * 2.0 * s.batch * s.length * 2 * 4 * h * (s.d_in + h)
+
+
+def _transient(s: Size) -> float:
+    """Forward: the inputs' part of the gates (4 per feature; 2 with one direction at a time), and
+    states. Backward: gates, cell and hidden states of every step, and the gates' gradients.
+    """
+    features = s.batch * s.length * s.d_out
+    return float(s.item_bytes * features * (12 if s.training else 3))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="bi_lstm",
+        summary="bidirectional LSTM, half of the width each way",
+        source="Graves et al. (2013); the Bi-LSTM rows of the papers' tables",
+        implementations=(
+            Implementation("plain", _PLAIN, "an explicit loop over time", mask_optional=True),
+            Implementation(
+                "packed",
+                "reference_impls.bi_lstm.optimized:PackedBiLstm",
+                "torch.nn.LSTM, packed sequences where there is a mask",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.bi_lstm",
+        oracle="reference_impls.bi_lstm.naive:naive",
+        plain=_PLAIN,
+        default="packed",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"bi_lstm": "reference_impls.bi_lstm.golden:from_golden"},
+    ),
+)

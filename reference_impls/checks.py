@@ -1,0 +1,177 @@
+"""What every module does alike: checks of options and inputs, initial weights, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reference_impls.mechanism import BadOption
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "selu": torch.selu,
+}
+
+
+def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
+    """Return relu, elu (alpha 1) or selu.
+
+    Raises
+    ------
+    BadOption
+        For any other name.
+    """
+    return ACTIVATIONS[one_of("activation", name, ACTIVATIONS)]
+
+
+def one_of(option: str, value: Any, known: Iterable[Any]) -> Any:
+    """Return a value if it is one of those known, else raise `BadOption`."""
+    names = list(known)
+    if value not in names:
+        raise BadOption(f"{option}={value!r}; expected {' or '.join(map(repr, names))}")
+    return value
+
+
+def positive_int(option: str, value: Any) -> int:
+    """Return an integer of at least 1, else raise `BadOption`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadOption(f"{option}={value!r}; expected an integer of at least 1")
+    return value
+
+
+def true_or_false(option: str, value: Any) -> bool:
+    """Return a bool, else raise `BadOption`."""
+    if not isinstance(value, bool):
+        raise BadOption(f"{option}={value!r}; expected True or False")
+    return value
+
+
+def refuse_unknown(mechanism: str, unknown: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise `BadOption` if any option is left over.
+
+    Parameters
+    ----------
+    mechanism : str
+        Named in the message.
+    unknown : mapping
+        Options that the constructor did not take.
+    known : iterable of str
+        Options that it does take.
+    """
+    if unknown:
+        raise BadOption(
+            f"{mechanism} has no option {', '.join(map(repr, unknown))}; it has {', '.join(known)}"
+        )
+
+
+def width_per_part(d_out: int, parts: int, what: str) -> int:
+    """Return d_out / parts, or raise `BadOption` if it is not an integer."""
+    if d_out % parts:
+        raise BadOption(f"d_out={d_out} is not divisible by {parts} {what}; give a multiple")
+    return d_out // parts
+
+
+def check_input(x: Tensor, mask: Tensor | None, d_in: int) -> None:
+    """Check a batch of sequences.
+
+    Parameters
+    ----------
+    x : Tensor, floating, shape [B, N, d_in], N >= 1
+    mask : Tensor of bool, shape [B, N], on the device of x, or None
+
+    Raises
+    ------
+    ValueError
+        One line: what was given, what was expected, what to do.
+    """
+    if not x.is_floating_point():
+        raise ValueError(f"x has dtype {x.dtype}; expected a floating dtype, convert it")
+    if x.ndim != 3 or x.shape[2] != d_in:
+        raise ValueError(
+            f"x has shape {list(x.shape)}; expected [B, N, {d_in}], batch first; reshape it"
+        )
+    if x.shape[1] < 1:
+        raise ValueError(
+            f"x has shape {list(x.shape)}, no positions; expected N >= 1, drop empty batches"
+        )
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask has dtype {mask.dtype}; expected torch.bool, true for real tokens: use mask != 0"
+        )
+    if mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"mask has shape {list(mask.shape)}; expected {list(x.shape[:2])}, one per token of x"
+        )
+    if mask.device != x.device:
+        raise ValueError(f"mask is on {mask.device}; expected {x.device}, where x is; move it")
+
+
+def zero_at_padding(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Set ``values`` [B, N, ...] to zero where ``mask`` [B, N] is false, NaN and infinity too.
+
+    The gradient that flows back there is zero, whatever it was.
+    """
+    if mask is None:
+        return values
+    return values.masked_fill(~mask.reshape(mask.shape + (1,) * (values.ndim - 2)), 0)
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor, dim: int) -> Tensor:
+    """Softmax over the allowed entries, their maximum subtracted; 0 where nothing is allowed.
+
+    Parameters
+    ----------
+    scores : Tensor
+        May hold anything finite at forbidden entries; nothing flows back there.
+    allowed : Tensor of bool, broadcastable to scores
+    dim : int
+
+    Returns
+    -------
+    Tensor, shape of scores
+    """
+    scores = scores.masked_fill(~allowed, -math.inf)
+    highest = scores.detach().amax(dim, keepdim=True)
+    highest = highest.masked_fill(highest == -math.inf, 0)  # -inf - -inf would be NaN
+    weights = (scores - highest).exp()
+    total = weights.sum(dim, keepdim=True)
+    # A sum that holds its own maximum is at least 1: zero means that nothing is allowed.
+    return weights / total.masked_fill(total == 0, 1)
+
+
+def glorot(*shape: int, taps: int = 1) -> nn.Parameter:
+    """Return a Glorot-uniform weight ``[..., fan_in, fan_out]``.
+
+    Leading axes (heads) hold independent matrices and do not count, except for the `taps` of a
+    convolution, which multiply both fans.
+    """
+    bound = math.sqrt(6 / (taps * (shape[-2] + shape[-1])))
+    return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+
+
+def zero_bias(*shape: int) -> nn.Parameter:
+    """Return a bias of zeros."""
+    return nn.Parameter(torch.zeros(shape))
+
+
+def core_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Dtype for sums of exponentials: float32 in place of half precision.
+
+    float16 has no room for the exponentials. In bfloat16 the gradients of a numerator and its
+    denominator, which nearly cancel, lose 8 % where a softmax loses 0.4 %.
+    """
+    return torch.promote_types(dtype, torch.float32)
+
+
+def host_can_decide(x: Tensor) -> bool:
+    """Whether Python may look at values: not while compiling, nor in CUDA graph capture."""
+    if torch.compiler.is_compiling():
+        return False
+    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())

@@ -1,0 +1,74 @@
+"""Directional self-attention: feature-wise scores for every pair of tokens."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.disa.plain:PlainDisa"
+
+
+def _parameters(s: Size) -> int:
+    """Two blocks of half the width: the map, four matrices, five biases."""
+    d = s.d_out // 2
+    return 2 * (s.d_in * d + 4 * d * d + 5 * d)
+
+
+def _operations(s: Size) -> float:
+    """Products, and what is done for every pair and feature.
+
+    Forward per pair and feature: add, tanh, scale, shift, exp and a product of width 2 (9);
+    backward: the product's two gradients (8), exp, scale, tanh (3), and two sums (15 in all).
+    """
+    d = s.d_out // 2
+    products = 2.0 * s.batch * s.length * (s.d_in * s.d_out + 2 * 4 * d * d)
+    pairs = float(s.batch * s.length**2 * s.d_out)
+    return 3 * products + 24 * pairs if s.training else products + 9 * pairs
+
+
+def _transient(s: Size) -> float:
+    """Forward: tanh and exp of one block. Backward: those of both blocks, and the gradients of exp
+    and tanh of one; beside some tensors over tokens (10 and 20).
+    """
+    pairs = s.batch * s.length**2 * s.d_out
+    features = s.batch * s.length * s.d_out
+    return float(
+        s.item_bytes * (3 * pairs + 20 * features if s.training else pairs + 10 * features)
+    )
+
+
+MECHANISMS = (
+    Mechanism(
+        name="disa",
+        summary="directional self-attention, forward and backward block side by side",
+        source="Shen et al., DiSAN (AAAI 2018); MTSA eq. 6; taoshen58/DiSAN@fdb5b97",
+        implementations=(
+            Implementation(
+                "plain", _PLAIN, "the N x N x d scores and their softmax", mask_optional=True
+            ),
+            Implementation(
+                "broadcast",
+                "reference_impls.disa.optimized:BroadcastDisa",
+                "two tensors over N x N x d, one product for numerator and denominator",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.disa",
+        oracle="reference_impls.disa.naive:naive",
+        plain=_PLAIN,
+        options={"direction": "both", "activation": "elu", "tanh_scale": 5.0},
+        variants={
+            "forward": {"direction": "forward"},
+            "backward": {"direction": "backward"},
+            "diagonal": {"direction": "diagonal"},
+            "relu": {"activation": "relu"},
+            "selu": {"activation": "selu"},
+            "narrow_tanh": {"tanh_scale": 1.0},
+            "wide_tanh": {"tanh_scale": 100.0},
+        },
+        default="broadcast",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"disa": "reference_impls.disa.golden:from_golden"},
+    ),
+)

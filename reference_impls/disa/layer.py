@@ -1,0 +1,140 @@
+"""Directional self-attention around its attention: weights, projections, fusion gate."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reference_impls.checks import (
+    activation_by_name,
+    check_input,
+    glorot,
+    one_of,
+    refuse_unknown,
+    width_per_part,
+    zero_at_padding,
+    zero_bias,
+)
+from reference_impls.masks import HeadMask, parse
+from reference_impls.mechanism import BadOption
+
+DIRECTIONS = ("both", "forward", "backward", "diagonal")
+MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
+BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
+
+
+class DisaLayer(nn.Module):
+    """One block of directional self-attention, or an untied forward and backward one.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        With both directions each block has width d_out / 2, and its weights the prefix ``fw_`` or
+        ``bw_``; the forward block comes first in the output.
+    direction : {"both", "forward", "backward", "diagonal"}
+    activation : {"relu", "elu", "selu"}
+        f of h = f(x map_w + map_b).
+    tanh_scale : float
+        c of e = c tanh(. / c).
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        direction: str = "both",
+        activation: str = "elu",
+        tanh_scale: float = 5.0,
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        refuse_unknown("disa", unknown, ("direction", "activation", "tanh_scale"))
+        self.d_in = d_in
+        self.blocks: tuple[tuple[str, HeadMask], ...] = ()
+        if one_of("direction", direction, DIRECTIONS) == "both":
+            width = width_per_part(d_out, 2, "directions")
+            self.blocks += (("fw_", parse("forward")), ("bw_", parse("backward")))
+        else:
+            width = d_out
+            self.blocks += (("", parse(direction)),)
+        self.activation = activation_by_name(activation)
+        if not (isinstance(tanh_scale, (int, float)) and 0 < tanh_scale < math.inf):
+            raise BadOption(f"tanh_scale={tanh_scale!r}; expected a number above 0")
+        self.tanh_scale = float(tanh_scale)
+        for prefix, _ in self.blocks:
+            self.register_parameter(f"{prefix}map_w", glorot(d_in, width))
+            for name in MATRICES:
+                self.register_parameter(prefix + name, glorot(width, width))
+            for name in BIASES:
+                self.register_parameter(prefix + name, zero_bias(width))
+
+    def attend(
+        self,
+        h: Tensor,
+        dependent: Tensor,
+        head: Tensor,
+        direction: HeadMask,
+        mask: Tensor | None,
+        rows: Tensor | None,
+    ) -> Tensor:
+        """a_i = sum_j p_ij * h_j, p the softmax over allowed j of c tanh((dep_j + head_i) / c).
+
+        Parameters
+        ----------
+        h, dependent, head : Tensor, shape [B, N, d]
+            ``head`` holds the bias f_b.
+        direction : HeadMask
+        mask : Tensor of bool, shape [B, N], or None
+        rows : Tensor of int64, shape [R], or None
+
+        Returns
+        -------
+        Tensor, shape [B, R, d]
+            0 where a query has no allowed key.
+        """
+        raise NotImplementedError
+
+    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
+        """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        prefixes = [prefix for prefix, _ in self.blocks]
+        weight = torch.cat([self._weight(p, "map_w") for p in prefixes], dim=1)
+        bias = torch.cat([self._weight(p, "map_b") for p in prefixes])
+        mapped = self.activation(x @ weight + bias)  # [B, N, d_out]
+        parts = mapped.chunk(len(self.blocks), dim=-1)
+        done = [
+            self._block(h, *block, mask, rows) for h, block in zip(parts, self.blocks, strict=True)
+        ]
+        out = torch.cat(done, dim=-1)  # [B, R, d_out]
+        return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
+
+    def _block(
+        self, h: Tensor, prefix: str, direction: HeadMask, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """One direction with its fusion gate: [B, N, d] -> [B, R, d]."""
+        weight = torch.cat([self._weight(prefix, n) for n in ("dep_w", "head_w", "fi_w")], dim=1)
+        dependent, head, gate = (h @ weight).chunk(3, dim=-1)  # [B, N, d]
+        head = head + self._weight(prefix, "f_b")
+        a = self.attend(h, dependent, head, direction, mask, rows)  # [B, R, d]
+        if rows is not None:
+            h, gate = h[:, rows], gate[:, rows]
+        biases = sum(self._weight(prefix, n) for n in ("fi_b", "fa_b", "o_b"))
+        gate = torch.sigmoid(gate + a @ self._weight(prefix, "fa_w") + biases)
+        return gate * h + (1 - gate) * a
+
+    def _weight(self, prefix: str, name: str) -> Tensor:
+        return self.get_parameter(prefix + name)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        return self.fuse(x, mask)

@@ -1,0 +1,205 @@
+"""Multi-mask tensorized self-attention: the paper's equations, and the authors' program."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PAPER = {
+    "masks": None,
+    "scale_t": "log_sigmoid",
+    "scale_s": "identity",
+    "activation": "relu",
+    "key_dim": None,
+    "score_dim": None,
+}
+_RELEASED = {
+    "head_dim": None,
+    "scale_t": "log_sigmoid",
+    "activation": "relu",
+    "activation_on_values": True,
+    "scores_from_input": False,
+    "source2token_hidden_layer": True,
+    "fusion_gate": True,
+    "directional": True,
+    "include_self": False,
+    "accelerate": False,
+    "input_hidden": None,
+    "output_hidden": None,
+}
+_ALL_MASKS = (
+    "none",
+    "diagonal",
+    "forward",
+    "backward",
+    "forward_inclusive",
+    "backward_inclusive",
+    "window:1",
+    "distance:0.7",
+)
+
+
+def _parameters(s: Size) -> int:
+    """q, k, v; two layers of s; W^o; with d_i = d_a = d_h."""
+    d_h = s.d_out // s.heads
+    return s.heads * (3 * s.d_in * d_h + 2 * d_h * d_h + 2 * d_h) + s.d_out * s.d_out
+
+
+def _released_parameters(s: Size) -> int:
+    """Values with bias; q, k, two layers of s from v; the gate."""
+    d_h = s.d_out // s.heads
+    return s.heads * (s.d_in * d_h + 6 * d_h * d_h + 4 * d_h)
+
+
+def _core(s: Size) -> float:
+    """Q K^T, and P [v*E | E] of twice the width, over all N*N pairs."""
+    return 6.0 * s.batch * s.length**2 * s.d_out
+
+
+def _passes(s: Size) -> int:
+    """A product costs its forward once again for each of its two gradients."""
+    return 3 if s.training else 1
+
+
+def _operations(s: Size) -> float:
+    """Products only: elementwise operations, softmax and activations are not counted."""
+    d_h = s.d_out // s.heads
+    per_token = 2 * s.d_out * (3 * s.d_in + 2 * d_h + s.d_out)
+    return _passes(s) * (s.batch * s.length * per_token + _core(s))
+
+
+def _released_operations(s: Size) -> float:
+    """Products only, as above; the gate reads 2*d_h."""
+    d_h = s.d_out // s.heads
+    per_token = 2 * s.d_out * (s.d_in + 6 * d_h)
+    return _passes(s) * (s.batch * s.length * per_token + _core(s))
+
+
+def _transient(s: Size, kept: int) -> float:
+    """Algorithm 1: numbers over pairs, and numbers over tokens and output features.
+
+    Forward: P, while its product with [v*E | E] is taken (2 + 2 per feature), beside q, k, v, s, E
+    and the projections (7). Backward: P, its gradient and that of r; `kept` per feature; the
+    gradients in flight (6).
+    """
+    pairs = s.batch * s.heads * s.length**2
+    features = s.batch * s.length * s.d_out
+    if not s.training:
+        return float(s.item_bytes * (pairs + 11 * features))
+    return float(s.item_bytes * (3 * pairs + (kept + 6) * features))
+
+
+def _paper_bytes(s: Size) -> float:
+    """Kept: q, k, v, hidden and s, E, [v*E | E], numerator and denominator (2 + 1), a twice."""
+    return _transient(s, kept=14)
+
+
+def _released_bytes(s: Size) -> float:
+    """Kept beside the paper's: the gate, its input and its products."""
+    return _transient(s, kept=19)
+
+
+MECHANISMS = (
+    Mechanism(
+        name="mtsa",
+        summary="multi-mask tensorized self-attention, the paper's equations",
+        source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 7-13",
+        implementations=(
+            Implementation(
+                "plain",
+                "reference_impls.mtsa.plain:PlainMTSA",
+                "the tensor of N x N x d scores and its softmax: slow and stable",
+                mask_optional=True,
+            ),
+            Implementation(
+                "algorithm1",
+                "reference_impls.mtsa.optimized:Algorithm1MTSA",
+                "Algorithm 1, stabilised: matrix products only",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.mtsa",
+        oracle="reference_impls.mtsa.naive:naive",
+        plain="reference_impls.mtsa.plain:PlainMTSA",
+        options=_PAPER,
+        variants={
+            "identity": {"scale_t": "identity"},
+            "log_sigmoid_both": {"scale_s": "log_sigmoid"},
+            "identity_t_log_sigmoid_s": {"scale_t": "identity", "scale_s": "log_sigmoid"},
+            "elu": {"activation": "elu"},
+            "selu": {"activation": "selu"},
+            "all_masks": {"heads": 8, "masks": list(_ALL_MASKS)},
+            "all_masks_identity": {
+                "heads": 8,
+                "masks": list(_ALL_MASKS),
+                "scale_t": "identity",
+            },
+            "windows": {"masks": ["window:0", "window:2", "window:7", "window:100"]},
+            "distances": {
+                "masks": ["distance:0", "distance:3", "forward", "distance:0.05"],
+                "scale_t": "identity",
+            },
+            "other_widths": {"key_dim": 3, "score_dim": 5},
+        },
+        takes_heads=True,
+        even_heads=True,
+        score_weights=("q_w", "s2_w", "s2_b"),
+        default="algorithm1",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_paper_bytes,
+        goldens={"mtsa_paper": "reference_impls.mtsa.golden:paper"},
+    ),
+    Mechanism(
+        name="mtsa_released",
+        summary="multi-mask tensorized self-attention as the authors' program computes it",
+        source="taoshen58/mtsa@2c5907e, multi_mask_tensorized_self_attn",
+        implementations=(
+            Implementation(
+                "plain",
+                "reference_impls.mtsa.plain:PlainReleasedMTSA",
+                "the tensor of N x N x d scores and its softmax: slow and stable",
+                mask_optional=True,
+            ),
+            Implementation(
+                "algorithm1",
+                "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
+                "Algorithm 1, stabilised: matrix products only",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.mtsa",
+        oracle="reference_impls.mtsa.naive_released:naive",
+        plain="reference_impls.mtsa.plain:PlainReleasedMTSA",
+        options=_RELEASED,
+        variants={
+            "snli": {"activation": "elu"},
+            "identity": {"scale_t": "identity", "activation": "elu"},
+            "scores_from_input_no_gate": {"scores_from_input": True, "fusion_gate": False},
+            "no_direction": {"directional": False, "activation": "elu"},
+            "stack": {
+                "scale_t": "identity",
+                "activation_on_values": False,
+                "scores_from_input": True,
+                "source2token_hidden_layer": False,
+                "fusion_gate": False,
+                "accelerate": True,
+                "head_dim": 3,
+                "output_hidden": 16,
+            },
+            "accelerated": {"activation": "elu", "accelerate": True},
+            "accelerated_from_input": {"accelerate": True, "scores_from_input": True},
+            "include_self": {"include_self": True},
+            "one_score_layer": {"source2token_hidden_layer": False},
+            "input_layer": {"input_hidden": 10, "activation": "selu"},
+            "input_layer_from_input": {"input_hidden": 10, "scores_from_input": True},
+        },
+        takes_heads=True,
+        even_heads=True,
+        score_weights=("q_w", "s2_w", "s2_b"),
+        default="algorithm1",
+        parameters=_released_parameters,
+        operations=_released_operations,
+        transient_bytes=_released_bytes,
+        goldens={"mtsa": "reference_impls.mtsa.golden:released"},
+    ),
+)

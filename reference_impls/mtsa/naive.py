@@ -1,0 +1,139 @@
+"""Float64 oracle of multi-mask tensorized self-attention: MTSA eq. 7-13, query by query.
+
+The paper writes tokens as columns, i for the key and j for the query. Here tokens are rows, i is
+the query (it attends), j the key (it is attended to), c the head and l the feature:
+
+W_c^(t1), W_c^(t2), W_c^(t3)     q_w[c].T, k_w[c].T [d_i, d_e], v_w[c].T [d_h, d_e]; d_e is D
+W_c^(s1), b^(s1), W^(s2), b^(s2)  s1_w[c].T [d_a, d_i], s1_b[c], s2_w[c].T [d_h, d_a], s2_b[c]
+W^(o), sigma_m                   o_w.T, activate
+f^t(k_j, q_i), f^s(k_j)          r[j] [n] for one i, s[j] [n, d_h]; sigma_t, sigma_s: scale
+M_ji, [p_j^i]_l, s_i             M[m, j], p[j, l], a[m, l], where i = rows[m]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+Array = np.ndarray
+PER_HEAD = ("q_w", "k_w", "v_w", "s1_w", "s1_b", "s2_w", "s2_b")
+SELU = (1.0507009873554805, 1.6732632423543772)
+
+
+def activate(z: Array, name: str) -> tuple[Array, Array]:
+    """Return sigma_m(z) and its derivative."""
+    if name == "relu":
+        return np.maximum(z, 0.0), (z > 0) * 1.0
+    outer, alpha = {"elu": (1.0, 1.0), "selu": SELU}[name]
+    low = np.minimum(z, 0.0)
+    value = np.where(z > 0, z, alpha * np.expm1(low))
+    return outer * value, outer * np.where(z > 0, 1.0, alpha * np.exp(low))
+
+
+def scale(z: Array, name: str) -> tuple[Array, Array]:
+    """Return a scale function of appendix A.1 and its derivative, for z of any size."""
+    if name == "log_sigmoid":
+        return -np.logaddexp(0.0, -z), np.exp(-np.logaddexp(0.0, z))
+    return {"identity": (z, np.ones_like(z))}[name]
+
+
+def positional_mask(mask: str, rows: Array, n: int) -> Array:
+    """Return M [R, n]: 0 where the query may attend to the key, -inf where not (or a distance)."""
+    i, j = rows[:, None], np.arange(n)
+    kind, _, number = mask.partition(":")
+    if kind == "distance":
+        return -float(number) * np.abs(i - j)
+    allowed = {
+        "none": np.full((len(rows), n), True),
+        "diagonal": j != i,
+        "forward": j < i,
+        "backward": j > i,
+        "forward_inclusive": j <= i,
+        "backward_inclusive": j >= i,
+        "window": np.abs(i - j) <= float(number or 0),
+    }[kind]
+    return np.where(allowed, 0.0, -np.inf)
+
+
+def naive(
+    x: Array,
+    weights: Mapping[str, Array],
+    rows: Sequence[int] | Array | None = None,
+    grad_out: Array | None = None,
+    *,
+    heads: int,
+    masks: Sequence[str] | None = None,
+    scale_t: str = "log_sigmoid",
+    scale_s: str = "identity",
+    activation: str = "relu",
+    key_dim: int | None = None,
+    score_dim: int | None = None,
+) -> tuple[Array, Array | None, dict[str, Array] | None]:
+    """Compute MTSA and its gradients for one sequence.
+
+    Parameters
+    ----------
+    x : ndarray [n, D] of float64
+        Real tokens only.
+    weights : mapping
+        q_w, k_w [H, D, d_i], v_w [H, D, d_h], s1_w [H, d_i, d_a], s1_b [H, d_a],
+        s2_w [H, d_a, d_h], s2_b [H, d_h], o_w [H*d_h, d_out].
+    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
+        Queries to compute, and the cotangent of the output.
+    heads, masks, scale_t, scale_s, activation, key_dim, score_dim
+        Configuration; masks None: forward on the first half of the heads, backward on the other.
+        Widths are told by the weights.
+
+    Returns
+    -------
+    tuple
+        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
+        respect to x [n, D] and to each weight, otherwise two times None.
+    """
+    n = len(x)
+    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
+    masks = masks or ["forward"] * (heads // 2) + ["backward"] * (heads // 2)
+    d_i, d_h = weights["q_w"].shape[-1], weights["v_w"].shape[-1]
+    o_w = weights["o_w"]
+    out, grad_x = np.zeros((len(rows), o_w.shape[1])), np.zeros(x.shape)
+    grads = {name: np.zeros(w.shape) for name, w in weights.items()}
+    for c in range(heads):
+        q_w, k_w, v_w, s1_w, s1_b, s2_w, s2_b = (weights[name][c] for name in PER_HEAD)
+        o_c = slice(c * d_h, (c + 1) * d_h)  # rows of W^(o) that meet head c in eq. 13
+        q, k, v = x[rows] @ q_w, x @ k_w, x @ v_w  # eq. 7; [R, d_i], [n, d_i], [n, d_h]
+        t, t_slope = activate(k @ s1_w + s1_b, activation)
+        s, s_slope = scale(t @ s2_w + s2_b, scale_s)  # eq. 9, and sigma_s of eq. 10
+        M = positional_mask(masks[c], rows, n)
+        a = np.zeros((len(rows), d_h))
+        g_a = None if grad_out is None else grad_out @ o_w[o_c].T
+        g_q, g_k, g_v, g_s = (np.zeros(z.shape) for z in (q, k, v, s))
+        for m in range(len(rows)):
+            if np.isneginf(M[m]).all():
+                continue  # no key is allowed: a = 0, and nothing depends on the scores
+            r, r_slope = scale(k @ q[m] / np.sqrt(d_i), scale_t)  # eq. 8, and sigma_t of eq. 10
+            score = r[:, None] + s + M[m][:, None]  # eq. 10
+            e = np.exp(score - score.max(axis=0))
+            p = e / e.sum(axis=0)  # eq. 11: over the keys, for each feature l
+            a[m] = (p * v).sum(axis=0)  # eq. 12
+            if g_a is None:
+                continue
+            g_v += p * g_a[m]
+            g_score = p * (v - a[m]) * g_a[m]  # derivative of the softmax's expectation
+            g_s += g_score
+            g_r = g_score.sum(axis=1) * r_slope / np.sqrt(d_i)
+            g_q[m] = g_r @ k
+            g_k += np.outer(g_r, q[m])
+        out += a @ o_w[o_c]  # eq. 13
+        if grad_out is None:
+            continue
+        grads["o_w"][o_c] = a.T @ grad_out
+        g_s = g_s * s_slope
+        g_t = g_s @ s2_w.T * t_slope
+        grads["s2_w"][c], grads["s2_b"][c] = t.T @ g_s, g_s.sum(axis=0)
+        grads["s1_w"][c], grads["s1_b"][c] = k.T @ g_t, g_t.sum(axis=0)
+        g_k += g_t @ s1_w.T
+        grads["q_w"][c], grads["k_w"][c], grads["v_w"][c] = x[rows].T @ g_q, x.T @ g_k, x.T @ g_v
+        grad_x += g_k @ k_w.T + g_v @ v_w.T
+        np.add.at(grad_x, rows, g_q @ q_w.T)
+    return (out, None, None) if grad_out is None else (out, grad_x, grads)

@@ -1,0 +1,68 @@
+"""Multi-window convolution around its sums: weights, padding, concatenation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reference_impls.checks import (
+    check_input,
+    glorot,
+    positive_int,
+    refuse_unknown,
+    width_per_part,
+    zero_at_padding,
+    zero_bias,
+)
+from reference_impls.mechanism import BadOption
+
+
+class MultiCnnLayer(nn.Module):
+    """Convolutions with several kernel sizes side by side, each followed by relu.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Every kernel size k has d_out / len(kernel_sizes) filters, weights ``w<k>`` [k, d_in, F]
+        and ``b<k>`` [F].
+    kernel_sizes : sequence of int
+        All different. A kernel of size k reads (k-1)//2 positions in front, the rest behind.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, *, kernel_sizes: Sequence[int] = (3, 4, 5), **unknown: Any
+    ) -> None:
+        super().__init__()
+        refuse_unknown("multi_cnn", unknown, ("kernel_sizes",))
+        if isinstance(kernel_sizes, str) or not isinstance(kernel_sizes, Sequence):
+            raise BadOption(f"kernel_sizes={kernel_sizes!r}; expected a list of integers")
+        if not kernel_sizes or len(set(kernel_sizes)) != len(kernel_sizes):
+            raise BadOption(f"kernel_sizes={list(kernel_sizes)}; expected different integers")
+        self.d_in = d_in
+        self.kernel_sizes = tuple(positive_int("kernel_sizes", k) for k in kernel_sizes)
+        filters = width_per_part(d_out, len(self.kernel_sizes), "kernel sizes")
+        for k in self.kernel_sizes:
+            self.register_parameter(f"w{k}", glorot(k, d_in, filters, taps=k))
+            self.register_parameter(f"b{k}", zero_bias(filters))
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """[B, N, D] by weight [k, D, F] and bias [F] -> [B, N, F], before relu."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        found = [
+            self.convolve(x, self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}"))
+            for k in self.kernel_sizes
+        ]
+        return zero_at_padding(torch.cat(found, dim=-1).relu(), mask)  # [B, N, d_out]

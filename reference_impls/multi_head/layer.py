@@ -1,0 +1,142 @@
+"""Multi-head attention around its attention: positions, projections, output layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reference_impls.checks import (
+    check_input,
+    glorot,
+    host_can_decide,
+    one_of,
+    positive_int,
+    refuse_unknown,
+    true_or_false,
+    width_per_part,
+    zero_at_padding,
+)
+from reference_impls.mechanism import BadOption
+
+
+def sinusoids(length: int, width: int, form: str, device: torch.device) -> Tensor:
+    """Sinusoidal positions, float64, shape [length, width].
+
+    Parameters
+    ----------
+    form : {"paper", "released"}
+        Vaswani et al.: sin(i / 10000^(2m/d)) in column 2m, cos of the same angle in column 2m+1.
+        The released program puts the column itself in place of m, twice the exponent:
+        sin(i / 10000^(2f/d)) for even f, cos(i / 10000^(2(f-1)/d)) for odd f.
+    """
+    position = torch.arange(length, device=device, dtype=torch.float64)[:, None]
+    column = torch.arange(width, device=device)
+    exponent = (column - column % 2).double() / width
+    if form == "released":
+        exponent = 2 * exponent
+    angle = position / 10000.0**exponent  # [N, D]
+    return torch.where(column % 2 == 0, angle.sin(), angle.cos())
+
+
+class Positions:
+    """Sinusoidal positions, computed once in float64 and kept per dtype and device.
+
+    Not a buffer: `Module.to` would round it and could not widen it again.
+    """
+
+    def __init__(self, width: int, form: str) -> None:
+        self.width, self.form = width, form
+        self._tables: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+
+    def added_to(self, x: Tensor) -> Tensor:
+        """Return x [B, N, D] plus the positions of its N tokens."""
+        n = x.shape[1]
+        table = self._tables.get((x.dtype, x.device))
+        if table is None or table.shape[0] < n:
+            # Grows to the next power of two; made outside of inference mode to serve training too.
+            length = 1 << (int(n) - 1).bit_length()
+            with torch.inference_mode(False):
+                table = sinusoids(length, self.width, self.form, x.device).to(x.dtype)
+            if torch.compiler.is_compiling() or host_can_decide(x):
+                # A table made during graph capture lives in the graph's memory: not to be kept.
+                self._tables[x.dtype, x.device] = table
+        return x + table[:n]
+
+
+class MultiHeadLayer(nn.Module):
+    """MTSA eq. 4-5 (Vaswani et al.) or the released baseline; subclasses say how to attend.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Without an output layer d_out must be heads * head_dim.
+    heads : int
+    positions : {"paper", "released"} or None
+        Sinusoids added to x, see `sinusoids`.
+    output_layer : bool
+        Whether there is W^o.
+    head_dim : int, optional
+        d_h; d_out / heads by default.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        heads: int,
+        positions: str | None = "paper",
+        output_layer: bool = True,
+        head_dim: int | None = None,
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        refuse_unknown("multi_head", unknown, ("heads", "positions", "output_layer", "head_dim"))
+        self.d_in, self.heads = d_in, positive_int("heads", heads)
+        if head_dim is None:
+            head_dim = width_per_part(d_out, heads, "heads")
+        self.head_dim = positive_int("head_dim", head_dim)
+        if not true_or_false("output_layer", output_layer) and heads * head_dim != d_out:
+            raise BadOption(
+                f"d_out={d_out}, but heads * head_dim is {heads * head_dim}; "
+                "make them equal, or give output_layer=True"
+            )
+        self.positions: Positions | None = None
+        if one_of("positions", positions, ("paper", "released", None)) is not None:
+            self.positions = Positions(d_in, str(positions))
+        self.q_w = glorot(heads, d_in, head_dim)
+        self.k_w = glorot(heads, d_in, head_dim)
+        self.v_w = glorot(heads, d_in, head_dim)
+        self.o_w = glorot(heads * head_dim, d_out) if output_layer else None
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 4: q, k, v [B, H, N, d_h] -> [B, H, R, d_h]; finite at padding."""
+        raise NotImplementedError
+
+    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
+        """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
+        check_input(x, mask, self.d_in)
+        if self.positions is not None:
+            x = self.positions.added_to(x)
+        x = zero_at_padding(x, mask)
+        weights = [w.transpose(0, 1).flatten(1) for w in (self.q_w, self.k_w, self.v_w)]
+        qkv = (x @ torch.cat(weights, dim=1)).unflatten(-1, (3, self.heads, self.head_dim))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, N, d_h]
+        attended = self.attend(q, k, v, mask, rows)
+        out = attended.transpose(1, 2).flatten(2)  # [B, R, H*d_h]
+        if self.o_w is not None:
+            out = out @ self.o_w
+        return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        return self.fuse(x, mask)

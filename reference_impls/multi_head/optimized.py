@@ -1,0 +1,101 @@
+"""Multi-head attention by matrix products, and by torch's fused attention and its backends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from reference_impls.checks import one_of
+from reference_impls.mechanism import Unsupported
+from reference_impls.multi_head.layer import MultiHeadLayer
+
+BACKENDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+def visible_keys(mask: Tensor) -> Tensor:
+    """The mask [B, N] with the first key opened in samples that have no real token.
+
+    A softmax over nothing is NaN. x is zero at padding, so the opened key holds zeros, and those
+    samples' rows are set to zero in the end.
+    """
+    first = torch.arange(mask.shape[1], device=mask.device) == 0  # [N]
+    return mask | (first & ~mask.any(1, keepdim=True))
+
+
+class MatmulMultiHead(MultiHeadLayer):
+    """Two batched products and torch's softmax between them."""
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 4; the scale goes to the N*d_h queries, not to the N*N scores."""
+        r = (q / math.sqrt(self.head_dim)) @ k.transpose(-1, -2)  # [B, H, N, N]
+        if mask is not None:
+            r.masked_fill_(~visible_keys(mask)[:, None, None, :], -math.inf)
+        return r.softmax(-1) @ v
+
+
+class SdpaMultiHead(MultiHeadLayer):
+    """`torch.nn.functional.scaled_dot_product_attention`.
+
+    Parameters
+    ----------
+    backend : {"math", "flash", "efficient", "cudnn"}, optional
+        Forced; None leaves the choice to torch.
+
+    Notes
+    -----
+    `forward` raises `Unsupported` if the forced backend can't take the call.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, *, backend: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(d_in, d_out, **options)
+        self.backend = None if backend is None else one_of("backend", backend, BACKENDS)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 4, fused."""
+        keys = None if mask is None else visible_keys(mask)[:, None, None, :]  # [B, 1, 1, N]
+        if self.backend is None:
+            return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+        if reason := _refusal(self.backend, q, keys):
+            raise Unsupported(f"sdpa backend {self.backend} {reason}")
+        if torch.compiler.is_compiling():
+            with sdpa_kernel(BACKENDS[self.backend]):
+                return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+        try:
+            with sdpa_kernel(BACKENDS[self.backend]):
+                return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+        except RuntimeError as error:
+            if "No available kernel" in str(error) or "No viable backend" in str(error):
+                what = (
+                    f"{q.dtype}, head width {q.shape[-1]}, {'a' if mask is not None else 'no'} mask"
+                )
+                raise Unsupported(
+                    f"sdpa backend {self.backend} has no kernel on {q.device.type} for {what}"
+                ) from error
+            raise
+
+
+def _refusal(backend: str, q: Tensor, keys: Tensor | None) -> str:
+    """Why a backend can't take a call, as far as it can be told beforehand; empty if nothing."""
+    if q.device.type != "cuda":
+        return "runs on CUDA only" if backend in ("efficient", "cudnn") else ""
+    if backend == "flash" and keys is not None:
+        return "takes no padding mask on CUDA; use efficient, or leave the backend to torch"
+    if backend in ("flash", "cudnn") and q.dtype not in (torch.float16, torch.bfloat16):
+        return f"takes float16 and bfloat16 on CUDA, not {str(q.dtype).removeprefix('torch.')}"
+    return ""

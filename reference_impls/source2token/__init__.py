@@ -1,0 +1,53 @@
+"""Multi-dimensional source2token attention: pools a sequence into a sentence vector."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.source2token.plain:PlainSource2Token"
+
+
+def _parameters(s: Size) -> int:
+    """Two layers with biases."""
+    return 2 * (s.d_in * s.d_in + s.d_in)
+
+
+def _operations(s: Size) -> float:
+    """Products only; each costs its forward once again for each of its two gradients."""
+    return (3 if s.training else 1) * 4.0 * s.batch * s.length * s.d_in**2
+
+
+def _transient(s: Size) -> float:
+    """Forward: hidden layer, scores, softmax, its product with x. Backward: their gradients too."""
+    return float(s.item_bytes * s.batch * s.length * s.d_in * (7 if s.training else 3))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="source2token",
+        summary="multi-dimensional source2token attention, a sentence vector",
+        source="Shen et al., DiSAN (AAAI 2018); MTSA section 2.2 B",
+        implementations=(
+            Implementation("plain", _PLAIN, "the softmax written out", mask_optional=True),
+            Implementation(
+                "direct",
+                "reference_impls.source2token.optimized:DirectSource2Token",
+                "torch's fused softmax",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.source2token",
+        oracle="reference_impls.source2token.naive:naive",
+        plain=_PLAIN,
+        options={"activation": "relu"},
+        variants={"elu": {"activation": "elu"}, "selu": {"activation": "selu"}},
+        output="sentence",
+        keeps_width=True,
+        score_weights=("s2_w", "s2_b"),
+        default="direct",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"source2token": "reference_impls.source2token.golden:from_golden"},
+    ),
+)

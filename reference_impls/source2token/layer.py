@@ -1,0 +1,58 @@
+"""Multi-dimensional source2token attention around its softmax: weights and scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from reference_impls.checks import (
+    activation_by_name,
+    check_input,
+    glorot,
+    refuse_unknown,
+    zero_at_padding,
+    zero_bias,
+)
+from reference_impls.mechanism import BadOption
+
+
+class Source2TokenLayer(nn.Module):
+    """Pools a sequence: s = f(x s1_w + s1_b) s2_w + s2_b, one score per token and feature.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Must be equal: the output is a weighted mean of the tokens.
+    activation : {"relu", "elu", "selu"}
+        f.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu", **unknown: Any) -> None:
+        super().__init__()
+        refuse_unknown("source2token", unknown, ("activation",))
+        if d_in != d_out:
+            raise BadOption(f"d_out={d_out}, but source2token keeps d_in={d_in}; make them equal")
+        self.d_in = d_in
+        self.activation = activation_by_name(activation)
+        self.s1_w, self.s1_b = glorot(d_in, d_in), zero_bias(d_in)
+        self.s2_w, self.s2_b = glorot(d_in, d_in), zero_bias(d_in)
+
+    def pool(self, x: Tensor, s: Tensor, mask: Tensor | None) -> Tensor:
+        """Mean of x over real tokens, weighted by softmax(s): [B, N, D] twice -> [B, D]."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, D] with mask [B, N] (true for real tokens; None: all) -> [B, D].
+
+        A sample without a real token gives zeros.
+        """
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        s = self.activation(x @ self.s1_w + self.s1_b) @ self.s2_w + self.s2_b  # [B, N, D]
+        return self.pool(x, s, mask)

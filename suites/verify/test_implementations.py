@@ -1,0 +1,71 @@
+"""Every implementation against its oracle: values and gradients within the error budget."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.registry import Registry
+from harness.verify.budget import CAP, FLOOR, Finding, budget, error, worst
+from harness.verify.check import check
+from suites.verify.support import DTYPES, implementations
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", implementations("cpu"))
+def test_within_the_error_budget(name: str, dtype: str) -> None:
+    row = check(name, dtype, "cpu")
+    assert row["verdict"] in ("ok", "unsupported"), row
+    if row["verdict"] == "unsupported":
+        assert (name, dtype) in EXPECTED_UNSUPPORTED, row["detail"]
+    else:
+        assert row["comparisons"] > 50
+        assert row["value_margin"] >= 1
+        assert row["gradient_margin"] >= 1
+
+
+EXPECTED_UNSUPPORTED: set[tuple[str, str]] = set()
+"""What this torch can't do on a CPU; anything else that says *unsupported* is a fault."""
+
+
+def test_every_mechanism_has_oracle_plain_and_formulas() -> None:
+    for mechanism in Registry().mechanisms.values():
+        if not mechanism.folder:
+            continue
+        assert mechanism.oracle, mechanism.name
+        assert mechanism.plain, mechanism.name
+        assert mechanism.parameters is not None, mechanism.name
+        assert mechanism.operations is not None, mechanism.name
+        assert mechanism.transient_bytes is not None, mechanism.name
+        assert "plain" in {i.name for i in mechanism.implementations}, mechanism.name
+
+
+def test_error_is_relative_to_the_larger_of_one_and_the_output() -> None:
+    import numpy as np
+
+    assert error(np.array([1.5]), np.array([1.0])) == 0.5
+    assert error(np.array([0.2]), np.array([0.1])) == pytest.approx(0.1)
+    assert error(np.array([110.0, 0]), np.array([100.0, 0])) == pytest.approx(0.1)
+    assert error(np.array([np.nan]), np.array([1.0])) == float("inf")
+    with pytest.raises(ValueError, match="shape"):
+        error(np.zeros(2), np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16"])
+def test_budget_is_twice_plain_plus_floor_under_the_cap(dtype: str) -> None:
+    assert budget(0.0, dtype) == FLOOR[dtype]
+    small = FLOOR[dtype] / 8
+    assert budget(small, dtype) == pytest.approx(2 * small + FLOOR[dtype])
+    assert budget(1.0, dtype) == CAP[dtype]
+    assert budget(None, dtype) == CAP[dtype]
+    assert budget(float("inf"), dtype) == CAP[dtype]
+    assert FLOOR[dtype] < CAP[dtype]
+
+
+def test_not_a_number_is_never_within_budget() -> None:
+    assert not Finding("x", float("nan"), 1.0).ok
+    assert not Finding("x", float("inf"), 1.0).ok
+    bad = Finding("bad", float("inf"), 1.0)
+    assert worst([Finding("good", 0.5, 1.0), bad]) is bad
