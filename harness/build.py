@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,22 @@ def make(
             f"{factory} returned a {type(module).__name__}; expected a torch.nn.Module"
         )
     return module
+
+
+def threads_available() -> int:
+    """CPU threads that this process may use (its affinity, not the machine's size)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def apply_settings(case: Case) -> None:
+    """Set threads and TF32 of this process as the case wants them."""
+    settings = case.run_settings()
+    if case.problem.device == "cpu":
+        torch.set_num_threads(settings.threads or threads_available())
+    torch.backends.cuda.matmul.allow_tf32 = settings.tf32
+    torch.backends.cudnn.allow_tf32 = settings.tf32
 
 
 def case_module(

@@ -233,6 +233,10 @@ class Profile:
         Fresh interpreters for time, and in how many of them memory is measured as well.
     min_rounds, seconds : int, float
         Samples of one case in one block: at least so many calls, and so much time.
+    setting : str
+        Setting of groups that name none.
+    budget_seconds : float or None
+        No further block is begun that would end later than this, once there are three.
     limit_seconds : float
         A case that takes longer in one block is a ``timeout``.
     groups : tuple of mapping
@@ -248,6 +252,8 @@ class Profile:
     memory_blocks: int
     min_rounds: int
     seconds: float
+    setting: str
+    budget_seconds: float | None
     limit_seconds: float
     groups: tuple[Mapping[str, Any], ...]
 
@@ -281,6 +287,8 @@ def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
         memory_blocks=p["memory_blocks"],
         min_rounds=p["min_rounds"],
         seconds=p["seconds"],
+        setting=p["setting"][device],
+        budget_seconds=p.get("budget_seconds"),
         limit_seconds=p["limit_seconds"],
         groups=tuple(g for g in p["cases"] if device in g.get("devices", ("cpu", "cuda"))),
     )

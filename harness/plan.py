@@ -90,7 +90,7 @@ def _expand(
         [selection.width] if selection.width else group["width"],
         selection.dtypes or group["dtype"],
         selection.phases or group.get("phase", PHASES),
-        [_settings(s) for s in selection.settings or group.get("settings", ["eager"])],
+        [_settings(s) for s in selection.settings or group.get("settings", [profile.setting])],
     )
     filled = {"heads": profile.reference["heads"], **group}
     for values in lists:
@@ -149,7 +149,8 @@ def make_plan(
         if phase not in PHASES:
             raise UsageError(f"unknown pass {phase!r}; use one of {', '.join(PHASES)}")
     if selection.blocks is not None:
-        profile = replace(profile, blocks=selection.blocks)
+        # Who asks for a number of blocks gets it, however long it takes.
+        profile = replace(profile, blocks=selection.blocks, budget_seconds=None)
     cases: list[Case] = []
     for group in _chosen_groups(profile, registry, selection):
         cases += _expand(group, registry, selection, device, profile)

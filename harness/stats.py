@@ -11,7 +11,7 @@ Verdict = Literal["faster", "slower", "same", "undecided"]
 
 CONFIDENCE = 0.95
 SAME_WITHIN = 1.05
-"""Ratios whose whole interval lies within 5 % are *same*, unless the noise floor is wider."""
+"""Ratios whose whole interval lies within 5 % are *same*, where the noise floor is lower still."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,15 @@ def verdict(interval: Interval, floor: float) -> Verdict:
     -------
     {"faster", "slower", "same", "undecided"}
         *faster*, *slower*: the interval excludes 1 and the ratio lies beyond the noise floor.
-        *same*: the whole interval lies within 5 %, or within the floor where that is wider.
+        *same*: the whole interval lies within 5 %, and the noise floor is below that.
         *undecided*: the measurement is too noisy to say.
     """
     if not interval.known or math.isinf(floor):
         return "undecided"
-    margin = max(floor, SAME_WITHIN)
     if interval.high < 1 and interval.ratio < 1 / floor:
         return "faster"
     if interval.low > 1 and interval.ratio > floor:
         return "slower"
-    if interval.low >= 1 / margin and interval.high <= margin:
+    if floor <= SAME_WITHIN and interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN:
         return "same"
     return "undecided"

@@ -9,14 +9,14 @@ from harness.measure.ratios import Row
 
 
 def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
-    """Rows of the subject at the reference size, eager, forward before training."""
+    """Rows of the subject at the reference size and setting, forward before training."""
     found = [
         r
         for r in rows
         if r.columns["name"] == name
         and r.columns["batch"] == size["batch"]
         and r.columns["length"] == size["length"]
-        and r.columns["settings"] == "eager"
+        and r.columns["settings"] == size.get("settings", "eager")
         and r.columns["dtype"] == "f32"
         and r.columns["heads"] in (0, size["heads"])
     ]
@@ -45,12 +45,12 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
         says = {"same": "no difference", "undecided": "undecided: too noisy"}.get(
             r.verdict, r.verdict
         )
-        parts.append(f"{r.time} in {r.columns['phase']} ({says})")
+        parts.append(f"{r.time} ({r.columns['phase']}, {says})")
     heads = f" ({c['heads']} heads)" if c["heads"] else ""
     return (
-        f"{name}{heads} takes {' and '.join(parts)} of the time of {baseline} "
+        f"{name}{heads} takes {' and '.join(parts)} the time of {baseline} "
         f"at N = {c['length']}, batch {c['batch']}, {c['d_in']} to {c['d_out']}, {c['dtype']}, "
-        f"{c['device']}."
+        f"{c['device']}, {c['settings']}."
     )
 
 
@@ -136,7 +136,7 @@ def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, in
     name, baseline : str
         ``mechanism.implementation``.
     size : mapping
-        batch, length and heads of the profile's reference size.
+        batch, length and heads of the profile's reference size, and ``settings``.
     """
     here = _at(rows, name, size) or _nearest(rows, name)
     return [

@@ -121,8 +121,21 @@ def _conclude(
         out.print(f"[yellow]journal:[/] {escape(warning)}")
     name = subject(session)
     sentences = (
-        closing(rows, name, session.profile.baseline, session.profile.reference) if name else []
+        closing(
+            rows,
+            name,
+            session.profile.baseline,
+            {**session.profile.reference, "settings": session.profile.setting},
+        )
+        if name
+        else []
     )
+    if session.stopped_after is not None:
+        out.print(
+            f"stopped after {session.stopped_after} of {session.profile.blocks} blocks: the "
+            f"{session.profile.budget_seconds:.0f} s of profile {session.profile.name} are over; "
+            "the same command goes on"
+        )
     out.print()
     for sentence in sentences:
         out.print(sentence, highlight=False, markup=False)

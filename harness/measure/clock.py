@@ -13,7 +13,9 @@ import torch
 from harness.isolate import Wrong
 from harness.measure.run import prepare
 
-WARM_UP_CALLS = 2
+WARM_UP_CALLS = 3
+WARM_UP_SECONDS = 0.1
+"""A call that takes longer than this has warmed everything up."""
 MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
 """Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
@@ -26,6 +28,7 @@ def cpu_samples(
     rounds: int,
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
+    once: float | None = None,
 ) -> tuple[list[float], int]:
     """Time a synchronous call.
 
@@ -37,6 +40,8 @@ def cpu_samples(
         At least so many samples, and so much time in all.
     clock : callable
         Seconds, monotonic.
+    once : float, optional
+        About how long a call takes; tried out if not given.
 
     Returns
     -------
@@ -45,10 +50,11 @@ def cpu_samples(
     inner : int
         Calls per sample.
     """
-    start = clock()
-    call()
-    once = max(clock() - start, 1e-9)
-    inner = max(1, round(SHORTEST_SAMPLE / once))
+    if once is None:
+        start = clock()
+        call()
+        once = clock() - start
+    inner = max(1, round(SHORTEST_SAMPLE / max(once, 1e-9)))
     samples: list[float] = []
     begun = clock()
     while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
@@ -116,17 +122,16 @@ def time_case(
     prepared = prepare(case, given, seed)
     device = prepared.case.problem.device
     start = time.perf_counter()
-    for _ in range(WARM_UP_CALLS):
-        prepared.call()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    once = _warm_up(prepared.call, device)
     warm_up = time.perf_counter() - start
     if not bool(torch.isfinite(prepared.output()).all()):
         raise Wrong("output is not finite")
     gc.collect()
     gc.disable()
-    sample = cuda_samples if device == "cuda" else cpu_samples
-    samples, inner = sample(prepared.call, rounds, seconds)
+    if device == "cuda":
+        samples, inner = cuda_samples(prepared.call, rounds, seconds)
+    else:
+        samples, inner = cpu_samples(prepared.call, rounds, seconds, once=once)
     return {
         "samples": samples,
         "median": statistics.median(samples),
@@ -135,3 +140,17 @@ def time_case(
         "build_seconds": prepared.build_seconds,
         "warmup_seconds": warm_up,
     }
+
+
+def _warm_up(call: Callable[[], object], device: str) -> float:
+    """Call until warm: once if that takes long, else a few times. Returns the last call's time."""
+    once = 0.0
+    for _ in range(WARM_UP_CALLS):
+        start = time.perf_counter()
+        call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        once = time.perf_counter() - start
+        if once > WARM_UP_SECONDS:
+            break
+    return once

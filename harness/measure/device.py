@@ -141,7 +141,7 @@ def fingerprint(device: str) -> dict[str, Any]:
     """
     import torch
 
-    from harness.measure.run import threads_available
+    from harness.build import threads_available
 
     available = torch.cuda.is_available()
     if device == "auto":

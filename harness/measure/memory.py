@@ -62,8 +62,7 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         and ``baseline_bytes``.
     """
     prepared = prepare(case, given, seed)
-    for _ in range(2):
-        prepared.call()
+    prepared.call()
     prepared.reset()
     row: dict[str, Any] = {"resident_bytes": prepared.resident_bytes}
     if prepared.case.problem.device == "cuda":

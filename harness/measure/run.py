@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from harness.build import case_inputs, case_module
+from harness.build import apply_settings, case_inputs, case_module
 from harness.case import Case, parse
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
@@ -42,13 +41,6 @@ class Prepared:
     build_seconds: float
 
 
-def threads_available() -> int:
-    """CPU threads that this process may use (its affinity, not the machine's size)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
     """Build module, input and cotangent of a case under its settings.
 
@@ -60,10 +52,7 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
     start = time.perf_counter()
     case = parse(case_id)
     settings = case.run_settings()
-    if case.problem.device == "cpu":
-        torch.set_num_threads(settings.threads or threads_available())
-    torch.backends.cuda.matmul.allow_tf32 = settings.tf32
-    torch.backends.cudnn.allow_tf32 = settings.tf32
+    apply_settings(case)
     mechanism, implementation, module = case_module(case, Registry(given), seed)
     x, mask = case_inputs(case, implementation, seed)
     p = case.problem

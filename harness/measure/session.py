@@ -19,6 +19,8 @@ from harness.registry import Registry, code_hash
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
+LEAST_BLOCKS = 3
+"""Fewer give no interval worth the name; a time budget never cuts below."""
 PRELOAD = ("torch", "harness.measure.clock", "harness.measure.memory")
 
 
@@ -66,6 +68,10 @@ class Session:
         measuring does not import verifying).
     margin_package : str
         Sub-package of the harness whose source is part of a margin's key.
+    begun : float
+        When the time budget of the profile began to run.
+    stopped_after : int or None
+        Blocks that were done when that budget ended a run.
     """
 
     cases: Sequence[Case]
@@ -76,6 +82,8 @@ class Session:
     margin_call: str = "harness.verify.margin:check_case"
     margin_package: str = "verify"
     seed: int = 0
+    begun: float = field(default_factory=time.monotonic)
+    stopped_after: int | None = None
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
@@ -194,6 +202,9 @@ class Session:
             tasks = [t for t in tasks if not _settled(t, failed)]
             if not tasks:
                 continue
+            if block >= LEAST_BLOCKS and self._too_late(clock.predict(tasks)):
+                self.stopped_after = block
+                return
             before = devices.machine_state()
             with self._interpreter() as interpreter:
                 for position, task in enumerate(tasks):
@@ -229,6 +240,11 @@ class Session:
                         "after": devices.machine_state(),
                     }
                 )
+
+    def _too_late(self, seconds: float | None) -> bool:
+        """Whether a block of so many seconds would end behind the profile's time budget."""
+        budget = self.profile.budget_seconds
+        return budget is not None and time.monotonic() - self.begun + (seconds or 0) > budget
 
     def _interpreter(self) -> Interpreter:
         # One context per block on a GPU, a fork per case on the CPU.

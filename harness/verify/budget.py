@@ -76,11 +76,14 @@ class Finding:
     what : str
         Tensor and shape, e.g. ``x.grad at N=65``.
     error, budget : float
+    tensor : str
+        Its bare name, for gradients.
     """
 
     what: str
     error: float
     budget: float
+    tensor: str = ""
 
     @property
     def margin(self) -> float:

@@ -17,7 +17,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.measure import device
 from harness.measure.session import Session
-from suites.bench.display import Display
+from suites.bench.display import Display, wide
 from suites.bench.options import PYTEST_OPTIONS
 from suites.bench.replay import Replay
 from suites.bench.setup import make_session
@@ -112,7 +112,7 @@ def measured(
         session.folder = tmp_path_factory.mktemp("journal")
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        console = Console(stderr=True)
+        console = wide(Console(stderr=True))
         with Display(console, session) as display:
             try:
                 session.run(display, {"environment": device.environment()})

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -14,6 +15,11 @@ from rich.table import Table
 from harness.measure.ratios import Row
 from harness.measure.session import Progress as Step
 from harness.measure.session import Session
+
+
+def wide(console: Console) -> Console:
+    """The console, or, where it is not a terminal, one wide enough for a table."""
+    return console if console.is_terminal else Console(file=console.file, width=140)
 
 
 def duration(seconds: float | None) -> str:
@@ -87,32 +93,33 @@ def ratio_table(rows: Sequence[Row], title: str) -> Table:
 
 
 class Display:
-    """Shows a running session on a console."""
+    """Shows a running session on a console.
+
+    On a terminal a table of ratios above a bar, refreshed after every block; elsewhere the table
+    after the first block and a line after each further one.
+    """
 
     def __init__(self, console: Console, session: Session) -> None:
         self.console = console
         self.session = session
-        self.interactive = console.is_terminal
         self._bar = Progress(
             TextColumn("block {task.fields[block]}"),
-            BarColumn(),
+            BarColumn(bar_width=24),
             TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(),
             TextColumn("left: {task.fields[left]}"),
-            TextColumn("{task.fields[case]}", style="dim"),
             console=console,
-            transient=True,
-            disable=not self.interactive,
         )
-        self._task = self._bar.add_task("measuring", total=1, block="", left="", case="")
-        self._last_block = -1
+        self._task = self._bar.add_task("measuring", total=1, block="", left="")
+        self._live = Live(self._bar, console=console, transient=True, auto_refresh=False)
 
     def __enter__(self) -> Display:
-        self._bar.start()
+        if self.console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._bar.stop()
+        self._live.stop()
 
     def __call__(self, step: Step, record: dict[str, Any]) -> None:
         """Move the bar; after the first and each further block show where things stand."""
@@ -122,28 +129,29 @@ class Display:
             total=step.total,
             block=f"{step.block + 1}/{step.blocks}",
             left=duration(step.left_seconds) if step.left_seconds is not None else "?",
-            case=step.case,
         )
         if record.get("kind") == "time" and record.get("status") not in ("ok", "unsupported"):
             self.console.print(
                 f"{escape(record['case'])}: [red]{record['status']}[/] "
                 + escape(record.get("detail", ""))
             )
-        if step.block_ended and step.block != self._last_block:
-            self._last_block = step.block
+        if step.block_ended and step.done < step.total:
             self._block_ended(step)
+        self._live.refresh()
 
     def _block_ended(self, step: Step) -> None:
-        last = step.done >= step.total
-        left = "nothing left" if last else f"about {duration(step.left_seconds)} left"
-        self.console.print(
-            f"block {step.block + 1} of {step.blocks} done, {duration(step.seconds)} so far, {left}"
-        )
-        if last:
-            return
         rows = self.session.rows()
         size = self.session.profile.reference
         here = (size["batch"], size["length"])
-        shown = [r for r in rows if (r.columns["batch"], r.columns["length"]) == here]
+        shown = [r for r in rows if (r.columns["batch"], r.columns["length"]) == here] or rows[:12]
         title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
-        self.console.print(ratio_table(shown or rows[:12], title))
+        table = ratio_table(shown, title)
+        if self.console.is_terminal:
+            self._live.update(Group(table, self._bar))
+            return
+        self.console.print(
+            f"block {step.block + 1} of {step.blocks} done after {duration(step.seconds)}, "
+            f"about {duration(step.left_seconds)} left"
+        )
+        if step.block == 0:
+            self.console.print(table)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.registry import builtins
-from harness.verify.check import check_trial, trials
+from harness.verify.check import check_drawn, trials
 from reference_impls.mechanism import Implementation, Mechanism
 from suites.verify.mutants import MUTANTS
 
@@ -27,7 +27,7 @@ def _mutant(name: str) -> tuple[Mechanism, Implementation]:
 def _broken_trials(name: str, dtype: str) -> Iterator[str]:
     mechanism, implementation = _mutant(name)
     for trial in trials(mechanism, dtype):
-        values, gradients = check_trial(mechanism, implementation, trial, dtype, "cpu")
+        values, gradients = check_drawn(mechanism, implementation, trial, dtype, "cpu")
         yield from (f.what for f in values + gradients if not f.ok)
 
 
@@ -40,7 +40,7 @@ def test_a_mutant_exceeds_the_budget(name: str, dtype: str) -> None:
 def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
     mechanism, implementation = _mutant("MtsaDetachedScores")
     for trial in trials(mechanism, "f64"):
-        values, gradients = check_trial(mechanism, implementation, trial, "f64", "cpu")
+        values, gradients = check_drawn(mechanism, implementation, trial, "f64", "cpu")
         assert all(f.ok for f in values)
         if not all(f.ok for f in gradients):
             return
