@@ -10,7 +10,8 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from harness.measure.ratios import Row
 from reports.style import colour, marker
@@ -90,6 +91,10 @@ def _draw(axes: Axes, lines: dict[str, list[Row]], value: Any) -> None:
                     textcoords="offset points", fontsize=7, ha="center", color=colour(mechanism),
                 )  # fmt: skip
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.margins(y=0.08)
     _length_axis(axes, every)
     _label_ends(axes, ends)
 
@@ -135,7 +140,7 @@ def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
     Bars are 95 % t-intervals over blocks; the grey band is the noise floor of the A/A control;
     OOM and timeout are marked at the end of a line.
     """
-    figure = Figure(figsize=(14, 7.6), layout="constrained")
+    figure = Figure(figsize=(14, 8.2), layout=ConstrainedLayoutEngine(hspace=0.07))
     axes = figure.subplots(2, 3)
     for row, phase in enumerate(("forward", "training")):
         lines = _series(rows, phase)

@@ -128,10 +128,13 @@ def time_case(
         raise Wrong("output is not finite")
     gc.collect()
     gc.disable()
-    if device == "cuda":
-        samples, inner = cuda_samples(prepared.call, rounds, seconds)
-    else:
-        samples, inner = cpu_samples(prepared.call, rounds, seconds, once=once)
+    try:
+        if device == "cuda":
+            samples, inner = cuda_samples(prepared.call, rounds, seconds)
+        else:
+            samples, inner = cpu_samples(prepared.call, rounds, seconds, once=once)
+    finally:
+        gc.enable()
     return {
         "samples": samples,
         "median": statistics.median(samples),

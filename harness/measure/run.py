@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
     """
     start = time.perf_counter()
     case = parse(case_id)
+    if case.problem.device == "cuda":
+        # The process serves many cases: what the last one left must not count for this one.
+        gc.collect()
+        torch.cuda.empty_cache()
     settings = case.run_settings()
     apply_settings(case)
     mechanism, implementation, module = case_module(case, Registry(given), seed)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from harness.registry import builtins
 from reference_impls import masks
 from reference_impls.bi_lstm.optimized import PackedBiLstm
 from reference_impls.disa.optimized import BroadcastDisa
 from reference_impls.masks import HeadMask
+from reference_impls.mechanism import Implementation
 from reference_impls.mtsa import layer as mtsa_layer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, algorithm1
 from reference_impls.multi_cnn.optimized import ConvMultiCnn
@@ -246,6 +249,20 @@ class Source2TokenOneScore(DirectSource2Token):
     def pool(self, x: Tensor, s: Tensor, mask: Tensor | None) -> Tensor:
         return super().pool(x, s.mean(-1, keepdim=True).expand_as(s), mask)
 
+
+WRONG = replace(
+    builtins()["multi_cnn"],
+    name="wrong_cnn",
+    implementations=(
+        Implementation(
+            "shifted",
+            "suites.verify.mutants:CnnEvenKernelShifted",
+            "wrong on purpose",
+            mask_optional=True,
+        ),
+    ),
+)
+"""A record that lies, for ``--with suites.verify.mutants:WRONG``."""
 
 MUTANTS = {
     "MtsaNonStrictMask": "mtsa",

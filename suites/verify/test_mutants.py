@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from harness.records import journal
 from harness.registry import builtins
 from harness.verify.check import check_drawn, trials
+from harness.verify.margin import check_case
 from reference_impls.mechanism import Implementation, Mechanism
+from suites.harness.support import SMALL, attnbench, pytest_bench
 from suites.verify.mutants import MUTANTS
 
 torch.set_num_threads(1)
@@ -45,3 +49,30 @@ def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
         if not all(f.ok for f in gradients):
             return
     pytest.fail("missing gradients went unnoticed")
+
+
+WRONG = "suites.verify.mutants:WRONG"
+
+
+@pytest.mark.parametrize("phase", ["forward", "training"])
+def test_a_wrong_implementation_has_no_margin_at_a_benchmarks_shape(phase: str) -> None:
+    row = check_case(f"wrong_cnn.shifted-B4-N32-D24-f32-{phase}-cpu+1-thread", [WRONG])
+    assert row["verdict"] == "wrong"
+    assert row["error"] > row["budget"]
+    right = check_case(f"multi_cnn.conv-B4-N32-D24-f32-{phase}-cpu+1-thread")
+    assert right["verdict"] == "ok"
+    assert right["margin"] > 1
+
+
+def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
+    done = attnbench("bench", "--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "wrong_cnn.shifted f32 is not measured: wrong" in done.stdout
+    kinds = {r["kind"] for r in journal.read(tmp_path / "results").records}
+    assert kinds == {"verify"}
+
+
+def test_a_wrong_margin_fails_plain_pytest(tmp_path: Path) -> None:
+    done = pytest_bench("--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "wrong: output: error" in done.stdout
