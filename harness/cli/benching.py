@@ -87,6 +87,10 @@ def _pytest(session: Any, extra: list[str]) -> int:
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors) if extra else contextlib.nullcontext():
         code = int(pytest.main(arguments, plugins=[SessionPlugin(session)]))
+    if session.failure:
+        raise UsageError(session.failure)
+    if code == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
     if code == pytest.ExitCode.USAGE_ERROR:
         told = [s for s in errors.getvalue().splitlines() if "error" in s.lower()]
         raise UsageError(f"pytest: {told[-1].removeprefix('ERROR: ') if told else 'usage error'}")
@@ -176,6 +180,6 @@ def run_bench(
         return 1
     code = _pytest(session, extra)
     if code not in (0, 1):
-        return 2 if code == 2 else 1
+        return 1
     _conclude(session, verified, out, json_file)
     return 1 if refused or code else 0

@@ -72,6 +72,8 @@ class Session:
         When the time budget of the profile began to run.
     stopped_after : int or None
         Blocks that were done when that budget ended a run.
+    failure : str
+        Why a front end had to end a run: the journal can't be written, say.
     """
 
     cases: Sequence[Case]
@@ -84,6 +86,7 @@ class Session:
     seed: int = 0
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
+    failure: str = ""
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property

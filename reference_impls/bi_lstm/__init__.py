@@ -24,7 +24,7 @@ def _transient(s: Size) -> float:
     states. Backward: gates, cell and hidden states of every step, and the gates' gradients.
     """
     features = s.batch * s.length * s.d_out
-    return float(s.item_bytes * features * (12 if s.training else 3))
+    return float(s.item_bytes * features * (14 if s.training else 3))
 
 
 MECHANISMS = (

@@ -30,10 +30,13 @@ class BroadcastDisa(DisaLayer):
         mask: Tensor | None,
         rows: Tensor | None,
     ) -> Tensor:
-        """Numerator and denominator are one product, ``exp(e - c) [h | 1]``, per feature."""
+        """Numerator and denominator are one product, ``exp(e) [h | 1]``, per feature."""
         with torch.autocast(h.device.type, enabled=False):
             dtype = core_dtype(h.dtype)
-            values, keys, queries = (t.to(dtype).mT for t in (h, dependent, head))  # [B, d, N]
+            # Contiguous, or the tensors over N x N would inherit the order of axes and be copied.
+            values, keys, queries = (
+                t.to(dtype).mT.contiguous() for t in (h, dependent, head)
+            )  # [B, d, N]
             return self._sums(values, keys, queries, direction, mask).mT.to(h.dtype)
 
     def _sums(

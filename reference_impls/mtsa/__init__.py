@@ -77,20 +77,20 @@ def _released_operations(s: Size) -> float:
 def _transient(s: Size, kept: int) -> float:
     """Algorithm 1: numbers over pairs, and numbers over tokens and output features.
 
-    Forward: P, while its product with [v*E | E] is taken (2 + 2 per feature), beside q, k, v, s, E
-    and the projections (7). Backward: P, its gradient and that of r; `kept` per feature; the
-    gradients in flight (6).
+    Forward: P, while its product with [v*E | E] is taken (2 + 2 per feature), beside q, k, v, s
+    and E (5). Training: P and all that is kept for the gradients, at the end of the forward pass,
+    or P, its gradient and that of r, when most of it is gone (7): whichever is more.
     """
     pairs = s.batch * s.heads * s.length**2
     features = s.batch * s.length * s.d_out
     if not s.training:
-        return float(s.item_bytes * (pairs + 11 * features))
-    return float(s.item_bytes * (3 * pairs + (kept + 6) * features))
+        return float(s.item_bytes * (pairs + 9 * features))
+    return float(s.item_bytes * max(pairs + kept * features, 3 * pairs + 7 * features))
 
 
 def _paper_bytes(s: Size) -> float:
-    """Kept: q, k, v, hidden and s, E, [v*E | E], numerator and denominator (2 + 1), a twice."""
-    return _transient(s, kept=14)
+    """Kept: q, k, v, hidden layer, its activation, s, E, v*E, [v*E | E], sums, a, and copies."""
+    return _transient(s, kept=16)
 
 
 def _released_bytes(s: Size) -> float:

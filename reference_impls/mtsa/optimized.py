@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, host_can_decide
-from reference_impls.masks import HeadMask, allowed, distance_bias, has_key, runs
+from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
 from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer
 from reference_impls.mtsa.plain import tensor_softmax
 
@@ -64,8 +64,8 @@ def algorithm1(
     Returns
     -------
     Tensor, shape [H, B, N, d_h]
-        In the dtype of q (computed in float32 for half precision); 0 at padding and where a query
-        has no allowed key.
+        In the dtype of q (computed in float32 for half precision); 0 where a query has no allowed
+        key, something finite at padding.
     """
     with torch.autocast(q.device.type, enabled=False):
         q_, k_, v_, s_ = (t.to(core_dtype(t.dtype)) for t in (q, k, v, s))
@@ -83,14 +83,14 @@ def _stabilised(
 ) -> Tensor:
     n, device = q.shape[2], q.device
     groups, size = runs(masks)  # G groups of heads with one mask each: geometry is [G, N, N]
-    pairs = allowed(groups, n, device)  # [G, N, N]
-    bias_dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    bias = distance_bias(groups, n, device, bias_dtype)  # [G, N, N] or None
-    p = _pair_weights(q, k, pairs, bias, size, scale_t, mask)  # [G, size, B, N, N]
-    e = _source_weights(s, mask).to(q.dtype)  # [H, B, N, d_h]
+    padding = None
+    if mask is not None:
+        padding = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)  # [B, N]
+    p = _pair_weights(q, k, groups, size, scale_t, padding)  # [G, size, B, N, N]
+    e = _source_weights(s, padding).to(q.dtype)  # [H, B, N, d_h]
     both = torch.cat([v * e, e], dim=-1).unflatten(0, (-1, size))  # [G, size, B, N, 2*d_h]
     sums = (p @ both).flatten(0, 1)  # [H, B, N, 2*d_h]
-    del p, e, both  # so that without gradients the tensors go before the next ones come
+    del p, e, both  # without gradients these go before the next ones come
     numerator, denominator = sums.split(v.shape[-1], dim=-1)
 
     closed = ~has_key(groups, n, device, mask).repeat_interleave(size, 0)  # [H, B or 1, N]
@@ -99,55 +99,64 @@ def _stabilised(
     least = least_denominator(q.dtype, n)
     if not host_can_decide(q):
         lost = (denominator < least) & ~closed[..., None]  # [H, B, N, d_h]
-        a = numerator / denominator.masked_fill(closed[..., None], 1)
-        return a.masked_fill(lost, math.nan)
+        return _quotient(numerator, denominator, closed).masked_fill(lost, math.nan)
     flagged = (denominator.detach().amin(-1) < least) & ~closed  # [H, B, N]
     if not bool(flagged.any()):
-        return numerator / denominator.masked_fill(closed[..., None], 1)
-    # A denominator of 1 keeps 0/0 out of the entries that are replaced, and out of gradients.
-    a = numerator / denominator.masked_fill((closed | flagged)[..., None], 1)
+        return _quotient(numerator, denominator, closed)
+    a = _quotient(numerator, denominator, closed | flagged)
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    again = _recomputed(where, q, k, v, s, pairs, bias, size, scale_t, mask)  # [R, d_h]
+    again = _recomputed(where, q, k, v, s, groups, size, scale_t, mask)  # [R, d_h]
     # index_copy sends no gradient to what it overwrites.
     return a.flatten(0, 2).index_copy(0, where, again.to(a.dtype)).unflatten(0, a.shape[:3])
 
 
+def _quotient(numerator: Tensor, denominator: Tensor, closed: Tensor) -> Tensor:
+    """The quotient [H, B, N, d_h], with 1 added to the denominators of closed rows [H, B or 1, N].
+
+    Those rows hold 0/0 or are of no use: so they are finite, and their gradients too. Adding 0 to
+    the others changes nothing and is faster than a masked fill.
+    """
+    return numerator / (denominator + closed[..., None].to(denominator.dtype))
+
+
 def _pair_weights(
-    q: Tensor,
-    k: Tensor,
-    pairs: Tensor,
-    bias: Tensor | None,
-    size: int,
-    scale_t: str,
-    mask: Tensor | None,
-) -> Tensor:
-    """P, [G, size, B, N, N]: at most 1, 0 at forbidden pairs. One tensor of that shape is kept."""
+    q: Tensor, k: Tensor, groups: tuple[HeadMask, ...], size: int, scale_t: str,
+    padding: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """P, [G, size, B, N, N]: at most 1, 0 at forbidden pairs.
+
+    Done in place, and with sums in place of masked fills: one tensor of that shape is kept for the
+    gradient (two with distance masks and log-sigmoid).
+    """
     q = q.unflatten(0, (-1, size))  # [G, size, B, N, d_i]
     r = q @ k.unflatten(0, (-1, size)).transpose(-1, -2)  # [G, size, B, N, N]
-    forbidden = ~pairs[:, None, None]  # [G, 1, 1, N, N]
+    bias = additive(groups, q.shape[3], q.device, q.dtype)[:, None, None]  # [G, 1, 1, N, N]
     if scale_t == "log_sigmoid":
-        # E is 0 at padded keys, so P need not be. In place: nothing saves r for its gradient.
-        p = r.masked_fill_(forbidden, -math.inf).sigmoid_()
-        return p if bias is None else p * bias[:, None, None].exp().to(p.dtype)
-    if bias is not None:
-        r.add_(bias[:, None, None])
-    if mask is not None:
-        # The maximum must not be that of a padded key.
-        forbidden = forbidden | ~mask[:, None, :]  # [G, 1, B, N, N]
-    r.masked_fill_(forbidden, -math.inf)
+        # E is 0 at padded keys, so P need not be.
+        if any(group.slope for group in groups):
+            return r.sigmoid_() * bias.exp()
+        return r.add_(bias).sigmoid_()
+    r.add_(bias)
+    if padding is not None:
+        r.add_(padding[:, None, :])  # the maximum must not be that of a padded key
     highest = r.detach().amax(-1, keepdim=True)  # [G, size, B, N, 1]
     highest.masked_fill_(highest == -math.inf, 0)  # -inf - -inf would be NaN
     return r.sub_(highest).exp_()
 
 
-def _source_weights(s: Tensor, mask: Tensor | None) -> Tensor:
-    """E, [H, B, N, d_h]: at most 1, 0 at padding."""
-    if mask is None:
-        return (s - s.amax(2, keepdim=True)).exp()
-    padded = ~mask[:, :, None]  # [B, N, 1]
-    s = s.masked_fill(padded, -math.inf)
+def _source_weights(s: Tensor, padding: Tensor | None) -> Tensor:
+    """E, [H, B, N, d_h]: at most 1, 0 at padding.
+
+    The result does not depend on the maximum, so its gradient is rounding error and nothing else:
+    just what the sum of the gradients of s is too much. Letting it flow takes that error out again
+    (a bias of s then has the gradient 0 that it should have).
+    """
+    if padding is not None:
+        s = s + padding[..., None]
     highest = s.amax(2, keepdim=True)  # [H, B, 1, d_h]
-    return (s - highest.masked_fill(highest == -math.inf, 0)).exp()
+    if padding is not None:
+        highest = highest.masked_fill(highest == -math.inf, 0)  # -inf - -inf would be NaN
+    return (s - highest).exp()
 
 
 def _recomputed(
@@ -156,14 +165,15 @@ def _recomputed(
     k: Tensor,
     v: Tensor,
     s: Tensor,
-    pairs: Tensor,
-    bias: Tensor | None,
+    groups: tuple[HeadMask, ...],
     size: int,
     scale_t: str,
     mask: Tensor | None,
 ) -> Tensor:
     """The attended values [R, d_h] of the queries ``where`` (flat positions in [H, B, N])."""
     _, batch, n, d_i = q.shape
+    pairs = allowed(groups, n, q.device)  # [G, N, N]
+    bias = distance_bias(groups, n, q.device, q.dtype)  # [G, N, N] or None
     k, v, s = k.flatten(0, 1), v.flatten(0, 1), s.flatten(0, 1)  # [H*B, N, d]
     queries = q.flatten(0, 2).index_select(0, where)  # [R, d_i]
     sequence, i = where // n, where % n  # h*B + b, and the position

@@ -22,11 +22,11 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Forward: the padded input once, the convolutions twice. Backward: the padded inputs of all
-    kernel sizes and their gradients, the output's gradient in two layouts.
+    """Forward: the input padded and channels first, the convolutions twice. Training: the padded
+    inputs of three kernel sizes, convolutions, relu and their gradients.
     """
     inputs, outputs = s.batch * s.length * s.d_in, s.batch * s.length * s.d_out
-    held = 4 * inputs + 4 * outputs if s.training else inputs + 2 * outputs
+    held = 3 * inputs + 4 * outputs if s.training else 2 * inputs + 2 * outputs
     return float(s.item_bytes * held)
 
 

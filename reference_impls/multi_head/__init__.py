@@ -82,15 +82,18 @@ def _released_operations(s: Size) -> float:
 def _transient(s: Size) -> float:
     """The implementation "matmul": numbers over pairs, and over tokens and features.
 
-    Forward: scores and their softmax, beside the projections, copies of q and k, and a (6).
-    Backward: the softmax, its gradient and that of the scores, beside the projections, their
-    copies and their gradients (12). Backends of sdpa other than math need no pairs.
+    Forward: scores and their softmax, beside the projections and copies of q and k (5). Training:
+    the softmax and all that is kept for the gradients, at the end of the forward pass (9), or the
+    softmax, its gradient and that of the scores (5 beside them): whichever is more. Backends of
+    sdpa other than math need no pairs.
     """
     pairs = s.batch * s.heads * s.length**2
     features = s.batch * s.length * s.d_out
     inputs = s.batch * s.length * s.d_in
-    per_pair, per_feature = (3, 12) if s.training else (2, 6)
-    return float(s.item_bytes * (per_pair * pairs + per_feature * features + inputs))
+    held = 2 * pairs + 5 * features + inputs
+    if s.training:
+        held = max(pairs + 9 * features, 3 * pairs + 5 * features) + inputs
+    return float(s.item_bytes * held)
 
 
 MECHANISMS = (
@@ -126,6 +129,7 @@ MECHANISMS = (
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
         options={"positions": "released", "output_layer": False, "head_dim": None},
+        variants={"one_head": {"heads": 1}, "eight_heads": {"heads": 8}},
         takes_heads=True,
         score_weights=("q_w",),
         default="sdpa",

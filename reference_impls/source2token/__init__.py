@@ -18,8 +18,8 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Forward: hidden layer, scores, softmax, its product with x. Backward: their gradients too."""
-    return float(s.item_bytes * s.batch * s.length * s.d_in * (7 if s.training else 3))
+    """Forward: hidden layer, scores, softmax, its product with x. Training: two gradients more."""
+    return float(s.item_bytes * s.batch * s.length * s.d_in * (5 if s.training else 3))
 
 
 MECHANISMS = (

@@ -117,7 +117,8 @@ def measured(
             try:
                 session.run(display, {"environment": device.environment()})
             except UsageError as error:
-                pytest.exit(str(error), returncode=2)
+                session.failure = str(error)
+                pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
             except KeyboardInterrupt:
                 console.print(
                     f"\nstopped; what is finished is in {session.folder}: "

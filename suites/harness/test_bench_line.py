@@ -112,7 +112,7 @@ def test_every_case_has_time_memory_and_margin(measured: tuple) -> None:
         ("time", c, b) for c in cases for b in range(3)
     }
     assert {c for k, c, _ in tasks if k == "margin"} == real
-    assert {(c, b) for k, c, b in tasks if k == "memory"} == {(c, b) for c in real for b in (0, 1)}
+    assert {(c, b) for k, c, b in tasks if k == "memory"} == {(c, 0) for c in real}
     records = [r for r in journal.read(folder / "results").records if r["kind"] == "margin"]
     assert all(r["status"] == "ok" and r["margin"] > 1 for r in records)
 
@@ -148,7 +148,7 @@ def test_more_blocks_add_only_what_is_missing(measured: tuple) -> None:
     assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("records_before_the_kill", [1, 4, 9])
+@pytest.mark.parametrize("records_before_the_kill", [1, 9])
 def test_killed_and_started_again(tmp_path: Path, records_before_the_kill: int) -> None:
     command = [
         sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "2", "--journal", "kept",

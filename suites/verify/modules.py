@@ -1,0 +1,91 @@
+"""Modules, batches and comparisons for the tests of the torch modules among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.build import make
+from harness.registry import builtins
+from reference_impls.mechanism import Mechanism
+
+D_IN, D_OUT, HEADS = 12, 16, 4
+MECHANISMS = {name: builtins()[name] for name in (
+    "multi_head", "multi_head_released", "mtsa", "mtsa_released", "source2token", "disa",
+    "bi_lstm", "multi_cnn",
+)}  # fmt: skip
+FAST = [
+    f"{m.name}.{i.name}"
+    for m in MECHANISMS.values()
+    for i in m.implementations
+    if i.name != "plain" and "cpu" in i.devices
+]
+PLAIN = [f"{m}.plain" for m in MECHANISMS]
+WITH_VARIANTS = [
+    (name, label)
+    for name in FAST
+    for label in ("default", *MECHANISMS[name.partition(".")[0]].variants)
+]
+CPU_DEFAULTS = [f"{m.name}.{m.default}" for m in MECHANISMS.values()]
+
+
+def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
+    if mechanism.keeps_width:
+        return D_IN, D_IN
+    kernels = options.get("kernel_sizes")
+    return D_IN, 4 * len(kernels) if kernels else D_OUT
+
+
+def build(name: str, variant: str = "default", seed: int = 0) -> nn.Module:
+    """A module in float64 with biases that are not zero; the same weights for one mechanism."""
+    mechanism = MECHANISMS[name.partition(".")[0]]
+    implementation = mechanism.implementation(name.partition(".")[2])
+    options = {**mechanism.options, **mechanism.variants.get(variant, {}), **implementation.options}
+    heads = options.pop("heads", HEADS) if mechanism.takes_heads else 0
+    d_in, d_out = widths(mechanism, options)
+    module = make(mechanism, implementation.factory, d_in, d_out, heads, options, seed).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn(parameter.shape, dtype=torch.float64))
+    return module
+
+
+def batch(lengths: tuple[int, ...], seed: int = 1, padding: float = 0.0) -> tuple[Tensor, Tensor]:
+    """A float64 batch [B, N, D_IN] and its mask; ``padding`` is what x holds where it is false."""
+    n = max(lengths)
+    x = torch.randn(
+        len(lengths), n, D_IN, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    mask = torch.arange(n) < torch.tensor(lengths)[:, None]
+    return x.masked_fill(~mask[..., None], padding), mask
+
+
+def run(module: nn.Module, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+    """Output and all gradients of a fixed linear function of it."""
+    x = x.clone().requires_grad_()
+    module.zero_grad()
+    out = module(x, mask)
+    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(2), dtype=out.dtype)
+    (out * cotangent).sum().backward()
+    assert x.grad is not None
+    found = {"output": out.detach(), "x": x.grad}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            found[name] = torch.zeros(()) if parameter.grad is None else parameter.grad.clone()
+    return found
+
+
+def error(got: Tensor, wanted: Tensor) -> float:
+    """Relative to max(1, max|wanted|); not finite where got is not."""
+    got, wanted = got.detach().double(), wanted.detach().double()
+    return float((got - wanted).abs().max() / wanted.abs().max().clamp(min=1))
+
+
+def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    assert got.keys() == wanted.keys()
+    for name in wanted:
+        assert error(got[name], wanted[name]) <= tolerance, name
