@@ -9,8 +9,8 @@ i is the position that attends, j the position attended to:
 ``backward``            j > i
 ``forward_inclusive``   j <= i
 ``backward_inclusive``  j >= i
-``window:W``            \\|i - j\\| <= W
-``distance:A``          every j, with -A \\|i - j\\| added to the score
+``window:W``            abs(i - j) <= W
+``distance:A``          every j, with -A abs(i - j) added to the score
 ======================  =======================================
 
 The papers name forward and backward (MTSA eq. 6) and diagonal (DiSA); MTSA only mentions windows

@@ -115,7 +115,7 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_bytes": memory,
         "packages": _versions(),
-        "argv": sys.argv,
+        "argv": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "state": machine_state(),
     }
 

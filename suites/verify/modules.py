@@ -33,6 +33,7 @@ CPU_DEFAULTS = [f"{m.name}.{m.default}" for m in MECHANISMS.values()]
 
 
 def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
+    """d_in and d_out that suit a mechanism's options."""
     if mechanism.keeps_width:
         return D_IN, D_IN
     kernels = options.get("kernel_sizes")
@@ -86,6 +87,7 @@ def error(got: Tensor, wanted: Tensor) -> float:
 
 
 def assert_same(got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    """Assert that tensors of the same names agree."""
     assert got.keys() == wanted.keys()
     for name in wanted:
         assert error(got[name], wanted[name]) <= tolerance, name
