@@ -121,7 +121,7 @@ def tests(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Lint: ruff, mypy, import-linter, and no outputs in notebooks."""
     prepare(session)
-    run_in_shared(session, "ruff", "check", ".")
+    run_in_shared(session, "ruff", "check", ".", *session.posargs)
     run_in_shared(session, "ruff", "format", "--check", ".")
     run_in_shared(session, "mypy")
     run_in_shared(session, "lint-imports")

@@ -79,13 +79,27 @@ def threads_available() -> int:
     return os.cpu_count() or 1
 
 
+def set_tf32(allowed: bool) -> None:
+    """Say whether float32 products may be TF32; torch's own default allows it for cuDNN."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
 def apply_settings(case: Case) -> None:
-    """Set threads and TF32 of this process as the case wants them."""
+    """Set threads and TF32 of this process as the case wants them; forget compiled code."""
     settings = case.run_settings()
     if case.problem.device == "cpu":
         torch.set_num_threads(settings.threads or threads_available())
-    torch.backends.cuda.matmul.allow_tf32 = settings.tf32
-    torch.backends.cudnn.allow_tf32 = settings.tf32
+    set_tf32(settings.tf32)
+    if settings.compile_mode:
+        # A process may serve many cases, and dynamo gives up on a function after a few shapes.
+        torch.compiler.reset()
+
+
+def compiled(module: torch.nn.Module, case: Case) -> Any:
+    """The module under the case's compile mode, shapes fixed; itself where there is none."""
+    mode = case.run_settings().compile_mode
+    return torch.compile(module, mode=mode, dynamic=False) if mode else module
 
 
 def case_module(

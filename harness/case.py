@@ -216,6 +216,13 @@ def parse(text: str) -> Case:
     return Case(g["mechanism"], g["implementation"], problem, names, options)
 
 
+def problem_of(case: Case) -> tuple[Any, ...]:
+    """What a case and its baseline share: sizes (but the output's), dtype, pass, settings."""
+    p = case.problem
+    settings = tuple(s for s in case.settings if s != CONTROL)
+    return (p.batch, p.length, p.d_in, p.dtype, p.phase, p.device, settings)
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a run measures, read from ``profiles.toml``.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.case import (
+    CONTROL,
     DTYPES,
     PHASES,
     Case,
@@ -15,6 +16,7 @@ from harness.case import (
     Profile,
     Selection,
     load_profile,
+    parse,
     setting,
     unique,
 )
@@ -151,6 +153,8 @@ def make_plan(
     if selection.blocks is not None:
         # Who asks for a number of blocks gets it, however long it takes.
         profile = replace(profile, blocks=selection.blocks, budget_seconds=None)
+    heads = selection.heads or profile.reference["heads"]
+    profile = replace(profile, reference={**profile.reference, "heads": heads})
     cases: list[Case] = []
     for group in _chosen_groups(profile, registry, selection):
         cases += _expand(group, registry, selection, device, profile)
@@ -159,6 +163,13 @@ def make_plan(
         raise UsageError("nothing to measure: the selection left no case")
     baseline_controls = [c.control() for c in cases if _is_baseline(c, profile)]
     for case in cases:
+        case.run_settings()
+        if CONTROL in case.settings:
+            raise UsageError("setting 'control' is the baseline's own second name; leave it out")
+        if parse(case.id) != case:
+            raise UsageError(
+                f"{case.name!r} can't stand in a case id; use a name without '.' or '-'"
+            )
         _check_heads(registry.mechanism(case.mechanism), case)
     return Plan(profile, tuple(unique([*cases, *baseline_controls])))
 

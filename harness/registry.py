@@ -28,6 +28,8 @@ RECORDS = "attnbench.records"
 """Entry-point group: name -> a `Mechanism` record or a tuple of them; imported when listed."""
 
 FOREIGN_IMPLEMENTATION = "module"
+SOURCES = {".py", ".cpp", ".cu", ".cuh", ".h", ".c", ".pyx", ".toml"}
+"""What counts as source code of a mechanism."""
 
 
 def resolve(dotted: str) -> Any:
@@ -48,7 +50,11 @@ def resolve(dotted: str) -> Any:
             raise UsageError(
                 f"no module {error.name!r} for {dotted!r}; install it, or run from its folder"
             ) from error
-        raise
+        raise UsageError(f"importing {module_name} failed: {error}") from error
+    except Exception as error:  # whatever someone else's module does when it is imported
+        first = str(error).splitlines()[0] if str(error) else ""
+        text = f"importing {module_name} failed: {type(error).__name__}: {first}"
+        raise UsageError(text) from error
     try:
         value = module
         for part in attribute.split("."):
@@ -84,7 +90,7 @@ def entry_points() -> dict[str, Mechanism]:
         package = point.dist.name if point.dist else "an installed package"
         found[point.name] = foreign(point.name, point.value, f"from {package}")
     for point in importlib.metadata.entry_points(group=RECORDS):
-        loaded = point.load()
+        loaded = resolve(point.value)
         for mechanism in loaded if isinstance(loaded, tuple) else (loaded,):
             found[mechanism.name] = mechanism
     return found
@@ -102,7 +108,8 @@ def given(dotted: str) -> tuple[Mechanism, ...]:
         If it can't be imported or is neither.
     """
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        # Behind everything else: a folder named reports there must not hide ours.
+        sys.path.append(str(Path.cwd()))
     value = resolve(dotted)
     if isinstance(value, Mechanism):
         return (value,)
@@ -180,13 +187,13 @@ class Registry:
 
 
 def _sources(module_name: str) -> list[Path]:
-    """Files whose text decides what a module does: its package folder, or the file alone."""
-    spec = importlib.util.find_spec(module_name)
+    """Files whose text decides what a module does: its whole top package, or the file alone."""
+    spec = importlib.util.find_spec(module_name.partition(".")[0])
     if spec is None or spec.origin is None:
         return []
     origin = Path(spec.origin)
     if spec.parent and (origin.parent / "__init__.py").exists():
-        return sorted(origin.parent.rglob("*.py"))
+        return sorted(f for f in origin.parent.rglob("*") if f.suffix in SOURCES)
     return [origin]
 
 
@@ -208,7 +215,8 @@ def _shared_files() -> tuple[Path, ...]:
 def harness_hash(package: str) -> str:
     """Hash of the source files of ``harness/<package>`` and of what builds its inputs."""
     root = Path(__file__).parent
-    return _digest([*sorted((root / package).rglob("*.py")), root / "build.py"])
+    own = sorted((root / package).rglob("*.py"))
+    return _digest([*own, root / "build.py", root / "case.py"])
 
 
 def code_hash(mechanism: Mechanism, package: str) -> str:
@@ -220,9 +228,11 @@ def code_hash(mechanism: Mechanism, package: str) -> str:
         Sub-package of the harness.
     """
     if mechanism.folder:
-        files = sorted(Path(importlib.import_module(mechanism.folder).__path__[0]).glob("*.py"))
+        folder = Path(importlib.import_module(mechanism.folder).__path__[0])
+        files = sorted(f for f in folder.rglob("*") if f.suffix in SOURCES)
         files += _shared_files()
     else:
-        factory = mechanism.implementations[0].factory
-        files = _sources(factory.partition(":")[0])
+        dotted = [i.factory for i in mechanism.implementations] + [mechanism.oracle or ""]
+        modules = sorted({d.partition(":")[0] for d in dotted if d})
+        files = [file for module in modules for file in _sources(module)]
     return hashlib.sha256((_digest(files) + harness_hash(package)).encode()).hexdigest()[:16]

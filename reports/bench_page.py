@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.measure.ratios import Row
+from harness.ratios import Row
 from harness.records import journal
 from reports.figures import cost
 from reports.page import build

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from harness.measure.ratios import Row
+from harness.ratios import Row
 from reports.style import colour, marker
 
 matplotlib.rcParams["svg.fonttype"] = "none"

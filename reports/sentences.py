@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.measure.ratios import Row
+from harness.ratios import Row
 
 
 def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
@@ -55,11 +55,14 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
 
 
 def sweep(rows: Sequence[Row], name: str, phase: str) -> list[Row]:
-    """The subject's longest sweep over lengths at one batch, dtype, setting and number of heads."""
+    """The subject's longest sweep over lengths at one batch, dtype, setting and number of heads.
+
+    Rows that failed or are over budget are left out.
+    """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for r in rows:
         c = r.columns
-        if c["name"] == name and c["phase"] == phase and r.time is not None and r.verified:
+        if c["name"] == name and c["phase"] == phase and r.time is not None and r.status == "ok":
             key = (c["batch"], c["d_in"], c["d_out"], c["dtype"], c["settings"], c["heads"])
             groups.setdefault(key, []).append(r)
     best = max(groups.values(), key=len, default=[])
@@ -68,29 +71,32 @@ def sweep(rows: Sequence[Row], name: str, phase: str) -> list[Row]:
 
 def _crossover(rows: Sequence[Row], name: str, baseline: str) -> str:
     parts = []
+    batch: object = None
     for phase in ("forward", "training"):
         line = sweep(rows, name, phase)
         if len(line) < 2:
             continue
+        batch = line[0].columns["batch"]
         lengths = [int(str(r.columns["length"])) for r in line]
         faster = [r.verdict == "faster" for r in line]
         span = f"N = {lengths[0]:,} to {lengths[-1]:,}"
-        if all(faster):
-            parts.append(f"in {phase} faster at every length measured ({span})")
-            continue
         start = len(faster)
         while start and faster[start - 1]:
             start -= 1
-        if start < len(faster):
-            parts.append(f"in {phase} faster from N = {lengths[start]:,} on")
+        open_ = [n for n, r in zip(lengths, line, strict=True) if r.verdict == "undecided"]
+        unsure = f" (undecided at N = {', '.join(f'{n:,}' for n in open_)})" if open_ else ""
+        if start == 0:
+            parts.append(f"in {phase} faster at every length measured ({span})")
+        elif start < len(faster):
+            parts.append(f"in {phase} faster from N = {lengths[start]:,} on{unsure}")
         elif any(faster):
             where = ", ".join(f"{n:,}" for n, f in zip(lengths, faster, strict=True) if f)
-            parts.append(f"in {phase} faster at N = {where} only")
+            parts.append(f"in {phase} faster at N = {where} only{unsure}")
         else:
-            parts.append(f"in {phase} not faster at any length measured ({span})")
+            parts.append(f"in {phase} shown faster at no length measured ({span}){unsure}")
     if not parts:
         return f"No crossover to report: {name} was measured at one length only."
-    return f"Against {baseline} it is " + "; ".join(parts) + "."
+    return f"Against {baseline}, over lengths at batch {batch}, it is " + "; ".join(parts) + "."
 
 
 def _memory(rows: Sequence[Row], baseline: str) -> str:

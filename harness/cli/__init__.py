@@ -30,6 +30,10 @@ GIVEN = Annotated[
 JSON = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Also write the result as JSON.")
 ]
+OPTION = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="For the mechanism's factory; may be repeated."),
+]
 DEVICE = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")]
 JOURNAL = Annotated[str, typer.Option(help="Folder of the records.")]
 
@@ -55,6 +59,7 @@ def verify(
         typer.Option(metavar="DIR", help="Check the golden .npz files at or below DIR instead."),
     ] = None,
     given: GIVEN = None,
+    option: OPTION = None,
     jobs: Annotated[int, typer.Option(help="Children at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
@@ -69,7 +74,9 @@ def verify(
     if golden is not None:
         code = verify_golden(golden, names or [], given or [], json_file)
     else:
-        code = verify_oracles(names or [], dtypes, device, given or [], jobs, json_file)
+        code = verify_oracles(
+            names or [], dtypes, device, given or [], option or [], jobs, json_file
+        )
     raise typer.Exit(code)
 
 
@@ -78,7 +85,7 @@ def bench(
     context: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Option(help="quick, full or paper (default: full on a GPU, quick elsewhere)."),
+        typer.Option(help="quick (default), full or paper."),
     ] = None,
     journal: JOURNAL = "results",
     device: DEVICE = "auto",
@@ -96,7 +103,7 @@ def bench(
     width: Annotated[str, typer.Option(help="Width in and out, e.g. 300x600.")] = "",
     heads: Annotated[int | None, typer.Option(help="Number of heads.")] = None,
     dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
-    passes: Annotated[str, typer.Option(help="forward, training or both.")] = "",
+    passes: Annotated[str, typer.Option(help="forward, training, joined by a comma.")] = "",
     settings: Annotated[
         str,
         typer.Option(
@@ -104,10 +111,7 @@ def bench(
             "between cases by ','."
         ),
     ] = "",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="For your own mechanism's factory."),
-    ] = None,
+    option: OPTION = None,
     blocks: Annotated[
         int | None, typer.Option(help="Fresh interpreters (default: the profile's).")
     ] = None,

@@ -44,9 +44,10 @@ def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
     from harness.measure.device import environment
     from harness.verify.run import jobs, verify
 
-    names = list(dict.fromkeys(f"{c.mechanism}.{c.implementation}" for c in session.cases))
-    dtypes = list(dict.fromkeys(c.problem.dtype for c in session.cases))
-    todo = jobs(names, dtypes, session.registry, session.fingerprint)
+    wanted = [
+        (f"{c.mechanism}.{c.implementation}", c.problem.dtype, c.options) for c in session.cases
+    ]
+    todo = jobs(wanted, session.registry, session.fingerprint)
     cuda = session.fingerprint["device"] == "cuda"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with progress_bar(out) as bar:
@@ -110,6 +111,15 @@ def subject(session: Any) -> str | None:
     return next((n for n in names if n != session.profile.baseline), None)
 
 
+def _failed_readings(session: Any) -> list[str]:
+    """A line for every margin or memory reading that could not be taken, and why."""
+    return [
+        f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
+        for r in session.records()
+        if r["kind"] in ("margin", "memory") and r["status"] not in ("ok", "wrong", "unsupported")
+    ]
+
+
 def _conclude(
     session: Any, verified: Sequence[dict[str, Any]], out: Console, json_file: str | None
 ) -> None:
@@ -143,8 +153,21 @@ def _conclude(
     out.print()
     for sentence in sentences:
         out.print(sentence, highlight=False, markup=False)
-    page = write_page(session.folder, session.fingerprint, session.profile.baseline, sentences,
-                      rows, verified)  # fmt: skip
+    for line in _failed_readings(session):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    try:
+        page = write_page(
+            session.folder,
+            session.fingerprint,
+            session.profile.baseline,
+            sentences,
+            rows,
+            verified,
+        )
+    except OSError as error:
+        raise UsageError(
+            f"can't write the page in {session.folder}: {error.strerror}; the records are kept"
+        ) from None
     out.print(f"page with the figures: {page}", highlight=False, soft_wrap=True, markup=False)
     write_json(
         json_file,
@@ -165,6 +188,8 @@ def run_bench(
     """Do all of it; returns the exit code."""
     from suites.bench.setup import make_session
 
+    if extra and not extra[0].startswith("-"):
+        raise UsageError(f"unexpected argument {extra[0]!r}; to choose use --only {extra[0]}")
     out = console()
     session = make_session(values)
     out.print(_plan_line(session), highlight=False, soft_wrap=True, markup=False)

@@ -72,13 +72,17 @@ def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def verify_oracles(
-    names: list[str], dtypes: str, device: str, given: list[str], workers: int,
-    json_file: str | None,
+    names: list[str], dtypes: str, device: str, given: list[str], option: list[str],
+    workers: int, json_file: str | None,
 ) -> int:  # fmt: skip
     """Check implementations against their oracles and print the table."""
     from harness.verify.run import jobs, verify
+    from suites.bench.options import read_options
     from suites.bench.setup import device_fingerprint
 
+    if workers < 0:
+        raise UsageError(f"--jobs: given {workers}; expected 0 (one per core) or more")
+    options = read_options(option)
     registry = Registry(given)
     wanted = names or list(registry.given_names) or list(registry.mechanisms)
     pairs = registry.select(wanted)
@@ -88,7 +92,8 @@ def verify_oracles(
             raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
     fingerprint = device_fingerprint(device)
     out = console()
-    todo = jobs([f"{m.name}.{i.name}" for m, i in pairs], kinds, registry, fingerprint)
+    wanted_jobs = [(f"{m.name}.{i.name}", dtype, options) for m, i in pairs for dtype in kinds]
+    todo = jobs(wanted_jobs, registry, fingerprint)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     workers = 1 if fingerprint["device"] == "cuda" else (workers or cores)
     with progress_bar(out) as bar:

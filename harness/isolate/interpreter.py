@@ -166,6 +166,10 @@ class Interpreter:
         self._fresh = self.mode == "spawn" or (self.mode == "persistent" and replace)
         return outcome
 
+    def restart(self) -> None:
+        """Kill the processes; the next task starts new ones (for a state that can't be trusted)."""
+        self._stop()
+
     def close(self) -> None:
         """Kill everything that is left."""
         self._closed = True

@@ -15,9 +15,15 @@ PACKAGES = (
     "torch", "triton", "numpy", "scipy", "pandas", "statsmodels", "pytest", "pytest-benchmark",
 )  # fmt: skip
 
+VARIABLES = (
+    "PYTORCH_", "TORCH", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_PRELOAD", "ATEN_", "CUDA_",
+    "NVIDIA_TF32", "MALLOC_", "CUBLAS_",
+)  # fmt: skip
+"""Environment variables (by their beginning) that can change a measurement."""
+
 TIME_ALLOCATOR = {
     "M_MMAP_MAX": 0,
-    "M_TRIM_THRESHOLD": 2**31 - 1,
+    "M_TRIM_THRESHOLD": -1,
     "M_TOP_PAD": 64 * 2**20,
 }
 """mallopt settings under which CPU time is measured, alike for all: large temporaries stay in the
@@ -54,7 +60,10 @@ def gpu_state(index: int = 0) -> dict[str, Any] | None:
     except pynvml.NVMLError:
         return None
     try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        except pynvml.NVMLError:
+            return None
         readings = {
             "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
             "memory_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
@@ -132,7 +141,7 @@ def fingerprint(device: str) -> dict[str, Any]:
     -------
     dict
         ``device``, ``model``, ``driver``, ``cuda``, ``torch``, ``python``, ``threads``,
-        ``allocator``.
+        ``allocator``, ``variables`` (of the environment).
 
     Raises
     ------
@@ -169,6 +178,9 @@ def fingerprint(device: str) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": threads_available(),
+        "variables": {
+            name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)
+        },
         "allocator": (
             {"cuda": torch.cuda.get_allocator_backend()}
             if device == "cuda"
@@ -190,5 +202,17 @@ def available_memory() -> int | None:
     except (OSError, ValueError):
         return free
     if free is not None and limit.isdigit():
-        free = min(free, int(limit) - used)
-    return free
+        free = min(free, int(limit) - used + _reclaimable())
+    return None if free is None else max(free, LEAST_MEMORY)
+
+
+LEAST_MEMORY = 512 * 2**20
+
+
+def _reclaimable() -> int:
+    """Bytes of file cache that the container's count includes and the kernel gives back."""
+    try:
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(s.split()[1]) for s in lines if s.startswith("inactive_file "))

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from harness.case import parse
 from harness.measure.run import prepare
 from reference_impls.mechanism import Unsupported
 
@@ -61,6 +62,8 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         ``peak_bytes``: their sum. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks)
         and ``baseline_bytes``.
     """
+    if parse(case).run_settings().graphed:
+        raise Unsupported("a replayed CUDA graph allocates nothing: measure its memory eager")
     prepared = prepare(case, given, seed)
     prepared.call()
     prepared.reset()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.build import apply_settings, case_inputs, case_module
+from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
@@ -61,9 +61,7 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
     mechanism, implementation, module = case_module(case, Registry(given), seed)
     x, mask = case_inputs(case, implementation, seed)
     p = case.problem
-    run: Callable[..., torch.Tensor] = module
-    if settings.compile_mode:
-        run = torch.compile(module, mode=settings.compile_mode)
+    run: Callable[..., torch.Tensor] = compiled(module, case)
     held: dict[str, torch.Tensor] = {}
     training = p.phase == "training"
     x.requires_grad_(training)
@@ -115,6 +113,8 @@ def _graphed(prepared: Prepared) -> Callable[[], None]:
     try:
         with torch.cuda.graph(graph):
             prepared.call()
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise Unsupported(
             f"can't be captured in a CUDA graph: {str(error).splitlines()[0]}"

@@ -9,19 +9,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.case import Case, Profile
+from harness.case import Case, Profile, problem_of
 from harness.isolate import Interpreter, Limits, Outcome
 from harness.measure import device as devices
 from harness.measure import memory
-from harness.measure.ratios import Row, summarise
+from harness.ratios import Row, summarise
 from harness.records import journal, schema, table
 from harness.registry import Registry, code_hash
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
+NOT_HERE = (
+    "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
+)  # fmt: skip
+"""Beginnings of errors that say what can't be, not that something broke."""
 LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
-PRELOAD = ("torch", "harness.measure.clock", "harness.measure.memory")
+PRELOAD = (
+    "torch",
+    # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
+    "torch.fx.experimental.symbolic_shapes",
+    "harness.measure.clock",
+    "harness.measure.memory",
+)
 
 
 @dataclass(frozen=True)
@@ -103,9 +113,32 @@ class Session:
     def task(self, kind: str, case: Case, block: int) -> Task:
         """The task with its key."""
         code = self._code(case, self.margin_package if kind == "margin" else "measure")
-        return Task(
-            kind, case, block, schema.key(kind, case.id, block, code, self.fingerprint), code
-        )
+        rule = f"{self.profile.min_rounds}-{self.profile.seconds}" if kind == "time" else ""
+        key = schema.key(kind, case.id, block, code + rule, self.fingerprint)
+        return Task(kind, case, block, key, code)
+
+    def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
+        """A baseline measured again beside what an earlier session left to do in a block."""
+        base = self.task("time", case, block)
+        return Task("anchor", case, block, schema.digest([base.key, interpreter]), base.code)
+
+    def _anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
+        """Anchors for the cases whose baseline another interpreter has measured.
+
+        Ratios are formed inside an interpreter: without them a resumed block would divide today's
+        time by yesterday's.
+        """
+        timed = {t.case for t in tasks if t.kind == "time"}
+        needed = {problem_of(case) for case in timed}
+        name, heads = self.profile.baseline, self.profile.reference["heads"]
+        return [
+            self._anchor(case, block, interpreter)
+            for case in self.cases
+            if case.name == name
+            and case.problem.heads in (0, heads)
+            and case not in timed
+            and problem_of(case) in needed
+        ]
 
     def tasks(self) -> list[list[Task]]:
         """All tasks, block by block.
@@ -131,7 +164,15 @@ class Session:
     def records(self) -> list[dict[str, Any]]:
         """Finished records of this plan, from any session."""
         keys = self.keys()
-        return [r for r in journal.read(self.folder).records if r.get("key") in keys]
+        cases = {case.id for case in self.cases}
+        return [
+            r
+            for r in journal.read(self.folder).records
+            if r.get("key") in keys or (r["kind"] == "anchor" and self._is_ours(r, cases))
+        ]
+
+    def _is_ours(self, anchor: Mapping[str, Any], cases: set[str]) -> bool:
+        return anchor["fingerprint"] == self.fingerprint_id and anchor["case"] in cases
 
     def rows(self) -> list[Row]:
         """Every case against its baseline, as far as measured, in the order of the plan."""
@@ -141,6 +182,7 @@ class Session:
             table.memory(records),
             table.margins(records),
             self.profile.baseline,
+            self.profile.reference["heads"],
         )
         position = {case.id: i for i, case in enumerate(self.cases)}
         problems: dict[tuple[Any, ...], int] = {}
@@ -155,9 +197,18 @@ class Session:
 
         return sorted(rows, key=place)
 
+    def _settles(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record of an earlier session is a result; a crash is tried again.
+
+        So is a timeout under a shorter limit than today's.
+        """
+        if record["status"] == "timeout":
+            return bool(record.get("limit_seconds", 0) >= self.profile.limit_seconds)
+        return record["status"] != "crash"
+
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
-        finished = {r["key"]: r for r in self.records()}
+        finished = {r["key"]: r for r in self.records() if self._settles(r)}
         failed = _failed(finished.values())
         return sum(
             1
@@ -178,7 +229,7 @@ class Session:
         session : mapping
             Environment for the journal's first line.
         """
-        finished = {r["key"]: r for r in self.records()}
+        finished = {r["key"]: r for r in self.records() if self._settles(r)}
         failed = _failed(finished.values())
         todo = [
             [t for t in tasks if t.key not in finished and not _settled(t, failed)]
@@ -201,7 +252,6 @@ class Session:
         clock = _Predictor()
         done = 0
         for block, tasks in enumerate(todo):
-            random.Random(f"{self.seed}-{block}-{writer.session}").shuffle(tasks)
             tasks = [t for t in tasks if not _settled(t, failed)]
             if not tasks:
                 continue
@@ -210,11 +260,18 @@ class Session:
                 return
             before = devices.machine_state()
             with self._interpreter() as interpreter:
+                anchors = self._anchors(tasks, block, interpreter.id)
+                pending += anchors
+                tasks += anchors
+                random.Random(f"{self.seed}-{block}-{writer.session}").shuffle(tasks)
                 for position, task in enumerate(tasks):
                     pending.remove(task)
                     if _settled(task, failed):
                         continue
                     outcome = self._execute(interpreter, task)
+                    if outcome.status == "unsupported" and task.case.run_settings().graphed:
+                        # A capture that failed can leave CUDA's allocator in any state.
+                        interpreter.restart()
                     record = writer.append(self._record(task, outcome, interpreter, position))
                     if _final(record):
                         failed.add(task.case.id)
@@ -258,7 +315,7 @@ class Session:
         arguments: dict[str, Any] = {"case": task.case.id, "given": list(self.registry.extra)}
         limits = Limits(seconds=self.profile.limit_seconds, data_bytes=self._memory_limit())
         mallopt = None
-        if task.kind == "time":
+        if task.kind in ("time", "anchor"):
             arguments |= {"rounds": self.profile.min_rounds, "seconds": self.profile.seconds}
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
@@ -288,11 +345,16 @@ class Session:
             "block": task.block,
             "code": task.code,
             "fingerprint": self.fingerprint_id,
-            "interpreter": f"{interpreter.id}.{interpreter.generation}",
+            "interpreter": interpreter.id,
+            "generation": interpreter.generation,
             "order": position,
             "status": outcome.status,
             "task_seconds": outcome.seconds,
         }
+        if outcome.status == "timeout":
+            record["limit_seconds"] = self.profile.limit_seconds
+        if outcome.status == "crash" and outcome.detail.startswith(NOT_HERE):
+            record["status"] = "unsupported"
         if outcome.detail:
             record["detail"] = outcome.detail
         value = outcome.value if isinstance(outcome.value, dict) else {}
@@ -331,8 +393,8 @@ def _final(record: Mapping[str, Any]) -> bool:
     A margin or a memory reading that could not be taken does not stop the clock; it is missing,
     and without a margin there is no headline.
     """
-    if record["kind"] == "time":
-        return record["status"] != "ok"
+    if record["kind"] in ("time", "anchor"):
+        return bool(record["status"] != "ok")
     return record["kind"] == "margin" and record["status"] == "wrong"
 
 

@@ -126,7 +126,7 @@ def read(folder: Path) -> Journal:
         If a session was written by a newer attnbench, or the folder can't be read.
     """
     journal = Journal()
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     try:
         paths = sorted(folder.glob("*.jsonl"))
         for path in paths:
@@ -136,7 +136,7 @@ def read(folder: Path) -> Journal:
     return journal
 
 
-def _read_file(path: Path, journal: Journal, seen: set[str]) -> None:
+def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:
     session: str | None = None
     for record in _lines(path, journal.warnings):
         if record["kind"] == "session":
@@ -153,8 +153,12 @@ def _read_file(path: Path, journal: Journal, seen: set[str]) -> None:
             return
         elif record["kind"] not in KINDS:
             journal.warnings.append(f"{path.name}: unknown kind {record['kind']!r}; skipped")
-        elif record.get("key") not in seen:
-            # Two sessions at once may both have measured a case: the first stands.
-            if "key" in record:
-                seen.add(record["key"])
+        elif "key" not in record:
             journal.records.append({**record, "session": session})
+        elif record["key"] not in seen:
+            seen[record["key"]] = len(journal.records)
+            journal.records.append({**record, "session": session})
+        elif journal.records[seen[record["key"]]].get("status") != "ok":
+            # Tried again after a crash, say. Of two that are ok (two sessions at once) the first
+            # stands.
+            journal.records[seen[record["key"]]] = {**record, "session": session}

@@ -12,7 +12,7 @@ SCHEMA = 1
 
 STATUSES = ("ok", "oom", "timeout", "unsupported", "wrong", "crash")
 
-KINDS = ("session", "block", "verify", "time", "memory", "margin")
+KINDS = ("session", "block", "verify", "time", "anchor", "memory", "margin")
 
 
 def digest(value: Any) -> str:

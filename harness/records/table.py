@@ -48,7 +48,8 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     rows = []
     for r in records:
         # A case whose error is over budget is not timed: its margin is its row.
-        if r["kind"] != "time" and not (r["kind"] == "margin" and r["status"] == "wrong"):
+        timed = r["kind"] in ("time", "anchor")
+        if not timed and not (r["kind"] == "margin" and r["status"] == "wrong"):
             continue
         columns = cases.get(r["case"])
         if columns is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness.build import make, torch_dtype
+from harness.build import literal, make, set_tf32, torch_dtype
 from harness.registry import Registry, resolve
 from harness.verify.budget import Finding, budget, error, worst
 from harness.verify.kinks import DRAWS, at_a_kink
@@ -254,9 +254,22 @@ def _row(what: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def check(
-    name: str, dtype: str, device: str, given: tuple[str, ...] | list[str] = (), seed: int = 0
+    name: str,
+    dtype: str,
+    device: str,
+    given: tuple[str, ...] | list[str] = (),
+    seed: int = 0,
+    options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Verify ``mechanism.implementation`` in one dtype on one device, on all small shapes.
+
+    Parameters
+    ----------
+    name, dtype, device : str
+    given : sequence of str
+        What ``--with`` named.
+    options : mapping of str
+        What ``--option`` gave, as texts.
 
     Returns
     -------
@@ -267,7 +280,11 @@ def check(
     if device == "cpu":
         # Several of these run at a time, on small tensors.
         torch.set_num_threads(1)
+    set_tf32(False)
     mechanism, implementation = Registry(given).find(name)
+    if options:
+        own = {key: literal(value) for key, value in options.items()}
+        mechanism = replace(mechanism, options={**mechanism.options, **own})
     row: dict[str, Any] = {"name": name, "dtype": dtype, "device": device}
     if device not in implementation.devices:
         return {**row, "verdict": "unsupported", "detail": f"does not run on {device}"}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def load(path: Path) -> Golden:
         with np.load(path, allow_pickle=False) as z:
             arrays = {name: z[name] for name in z.files}
         config = json.loads(str(arrays.pop("config")))
-    except (OSError, ValueError, KeyError) as reason:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as reason:
         raise UsageError(
             f"{path} is not a golden file ({reason}); expected an .npz with a JSON 'config'"
         ) from None

@@ -17,7 +17,7 @@ import numpy as np
 from harness.verify.budget import error
 from harness.verify.oracle import Naive, Weights, reference
 
-UNIT = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 SHAKES = 8
 DRAWS = 6
 """How often a point is drawn anew before its error counts all the same."""

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.build import apply_settings, case_inputs, case_module, make, torch_dtype
+from harness.build import (
+    apply_settings,
+    case_inputs,
+    case_module,
+    compiled,
+    literal,
+    make,
+    torch_dtype,
+)
 from harness.case import Case, Problem, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Finding, budget, error, worst
@@ -64,11 +72,11 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     p = parsed.problem
     mechanism, implementation, module = case_module(parsed, registry, seed)
     x, mask = case_inputs(parsed, implementation, seed)
-    settings = parsed.run_settings()
+    arithmetic = "tf32" if parsed.run_settings().tf32 else p.dtype
     samples, rows = sampled(p.length, p.batch, seed)
     tokens = mechanism.output == "tokens"
     cotangent = _cotangent(p, tokens, samples, rows, x, seed)
-    call = torch.compile(module, mode=settings.compile_mode) if settings.compile_mode else module
+    call = compiled(module, parsed)
     training = p.phase == "training"
     x.requires_grad_(training)
     with torch.set_grad_enabled(training):
@@ -80,29 +88,32 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if mechanism.oracle is None:
         nothing = {"error": None, "budget": None, "margin": None, "what": ""}
         return {"verdict": "no oracle", **nothing}, False
-    options = {**mechanism.options, **({"heads": p.heads} if mechanism.takes_heads else {})}
+    own = {key: literal(value) for key, value in parsed.options}
+    options = {**mechanism.options, **own}
+    if mechanism.takes_heads:
+        options["heads"] = p.heads
     small = x.detach()[samples]
     asked = (
         resolve(mechanism.oracle), numpy64(small), [p.length] * len(samples),
         named_weights(module), numpy64(cotangent[samples]), options,
     )  # fmt: skip
     wanted = reference(*asked, rows)
-    yardstick = _plain(mechanism, p, module, small, cotangent[samples], rows, wanted)
+    yardstick = _plain(mechanism, p, module, small, cotangent[samples], rows, wanted, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
     got = numpy64(output[samples])[pick]
     findings = [
         Finding(
             "output",
             error(got, wanted.output[pick]),
-            budget(yardstick.get("output"), p.dtype),
+            budget(yardstick.get("output"), arithmetic),
         )
     ]
     if training:
-        findings += _gradient_findings(module, x, samples, wanted, yardstick, p.dtype)
+        findings += _gradient_findings(module, x, samples, wanted, yardstick, arithmetic)
     bad = {f.tensor: f.error for f in findings if not f.ok}
     row = _row("wrong" if bad else "ok", worst(findings))
     values_bad = "" in bad or not all(math.isfinite(e) for e in bad.values())
-    return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, p.dtype, rows)
+    return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, arithmetic, rows)
 
 
 def _cotangent(
@@ -148,12 +159,12 @@ def _row(verdict: str, finding: Finding) -> dict[str, Any]:
 
 def _plain(
     mechanism: Mechanism, p: Problem, module: torch.nn.Module, x: torch.Tensor,
-    cotangent: torch.Tensor, rows: list[int], wanted: Reference,
+    cotangent: torch.Tensor, rows: list[int], wanted: Reference, own: dict[str, Any],
 ) -> dict[str, float]:  # fmt: skip
     """Errors of the plain yardstick on the same rows, by tensor."""
     if mechanism.plain is None:
         return {}
-    plain = make(mechanism, mechanism.plain, p.d_in, p.d_out, p.heads, mechanism.options)
+    plain = make(mechanism, mechanism.plain, p.d_in, p.d_out, p.heads, {**mechanism.options, **own})
     training = p.phase == "training"
     plain = plain.to(device=p.device, dtype=torch_dtype(p.dtype)).train(training)
     plain.load_state_dict(module.state_dict())

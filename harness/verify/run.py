@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,8 @@ from harness.registry import Registry, code_hash
 CALL = "harness.verify.check:check"
 LIMIT_SECONDS = 300.0
 
-ORDER = {"f64": 0, "f32": 1, "bf16": 2, "f16": 3}
+SETTLED = ("ok", "unsupported", "wrong")
+"""Verdicts that are not tried again."""
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,39 @@ class Job:
     device: str
     key: str
     code: str
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def case(self) -> str:
         """How a record names it."""
-        return f"{self.name}-{self.dtype}-{self.device}"
+        return case_name(self.name, self.options, self.dtype, self.device)
+
+
+def case_name(name: str, options: tuple[tuple[str, str], ...], dtype: str, device: str) -> str:
+    """``mtsa.plain[a=1]-f32-cpu``."""
+    shown = "[" + ",".join(f"{k}={v}" for k, v in options) + "]" if options else ""
+    return f"{name}{shown}-{dtype}-{device}"
 
 
 def jobs(
-    names: Sequence[str], dtypes: Sequence[str], registry: Registry, fingerprint: Mapping[str, Any]
+    wanted: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]],
+    registry: Registry,
+    fingerprint: Mapping[str, Any],
 ) -> list[Job]:
-    """What is to be verified, with the keys of the records."""
+    """What is to be verified, with the keys of the records.
+
+    Parameters
+    ----------
+    wanted : iterable of (name, dtype, options)
+        ``mechanism.implementation``, a dtype, and what ``--option`` gave; repeated ones count once.
+    """
     device = str(fingerprint["device"])
     out = []
-    for name in names:
+    for name, dtype, options in dict.fromkeys(wanted):
         code = code_hash(registry.find(name)[0], "verify")
-        for dtype in sorted(dtypes, key=ORDER.__getitem__):
-            key = schema.key("verify", f"{name}-{dtype}-{device}", 0, code, fingerprint)
-            out.append(Job(name, dtype, device, key, code))
+        case = case_name(name, options, dtype, device)
+        key = schema.key("verify", case, 0, code, fingerprint)
+        out.append(Job(name, dtype, device, key, code, options))
     return out
 
 
@@ -74,7 +90,7 @@ def verify(
     known = journal.read(folder).finished() if folder is not None and folder.exists() else {}
     rows: dict[str, dict[str, Any]] = {}
     for job in todo:
-        if job.key in known:
+        if known.get(job.key, {}).get("verdict") in SETTLED:
             rows[job.key] = {**known[job.key], "reused": True}
             on_row(rows[job.key])
     missing = [job for job in todo if job.key not in rows]
@@ -111,7 +127,8 @@ def _run(missing: Sequence[Job], registry: Registry, workers: int) -> Any:
             interpreter = Interpreter("persistent" if missing[0].device == "cuda" else "fork")
             interpreters.append(interpreter)
             free.append(interpreter)
-        with ThreadPoolExecutor(len(interpreters)) as pool:
+        pool = ThreadPoolExecutor(len(interpreters))
+        try:
             waiting = list(missing)
             running: dict[Any, tuple[Job, Interpreter]] = {}
             while waiting or running:
@@ -123,6 +140,11 @@ def _run(missing: Sequence[Job], registry: Registry, workers: int) -> Any:
                     job, interpreter = running.pop(future)
                     free.append(interpreter)
                     yield job, future.result()
+        finally:
+            # Interpreters first: after ctrl-C the pool would wait for what they run.
+            for interpreter in interpreters:
+                interpreter.close()
+            pool.shutdown(cancel_futures=True)
     finally:
         for interpreter in interpreters:
             interpreter.close()
@@ -136,6 +158,7 @@ def _one(interpreter: Interpreter, job: Job, registry: Registry) -> dict[str, An
             "dtype": job.dtype,
             "device": job.device,
             "given": list(registry.extra),
+            "options": dict(job.options),
         },
         Limits(seconds=LIMIT_SECONDS),
     )

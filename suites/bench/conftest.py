@@ -7,13 +7,14 @@ replays its samples through pytest-benchmark, so that its table, groups, ``--ben
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from harness.case import Case
+from harness.case import Case, problem_of
 from harness.errors import UsageError
 from harness.measure import device
 from harness.measure.session import Session
@@ -112,7 +113,8 @@ def measured(
         session.folder = tmp_path_factory.mktemp("journal")
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        console = wide(Console(stderr=True))
+        # Not sys.stderr, which whoever runs pytest may have redirected to read its errors.
+        console = wide(Console(file=sys.__stderr__))
         with Display(console, session) as display:
             try:
                 session.run(display, {"environment": device.environment()})
@@ -133,19 +135,13 @@ def measured(
 
 def _with_baselines(session: Session, selected: set[Case]) -> list[Case]:
     """Selected cases and, so that there is a ratio, the baseline and control of their problems."""
-    problems = {_problem(case) for case in selected}
+    problems = {problem_of(case) for case in selected}
     return [
         case
         for case in session.cases
         if case in selected
-        or (case.name == session.profile.baseline and _problem(case) in problems)
+        or (case.name == session.profile.baseline and problem_of(case) in problems)
     ]
-
-
-def _problem(case: Case) -> tuple[Any, ...]:
-    p = case.problem
-    settings = tuple(s for s in case.settings if s != "control")
-    return (p.batch, p.length, p.d_in, p.dtype, p.phase, p.device, settings)
 
 
 @pytest.fixture
@@ -155,7 +151,7 @@ def replay(case: Case, measured: dict[str, Any], request: pytest.FixtureRequest)
     one = request.config.stash[REPLAYS][case.id]
     for record in records:
         status = record["status"]
-        if record["kind"] == "time" or status == "wrong":
+        if record["kind"] == "time" or status in ("wrong", "crash"):
             if status in ("oom", "timeout", "unsupported"):
                 pytest.skip(f"{status}: {record.get('detail', '')}")
             if status in ("wrong", "crash"):

@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from harness.measure.ratios import Row
 from harness.measure.session import Progress as Step
 from harness.measure.session import Session
+from harness.ratios import Row
 
 
 def wide(console: Console) -> Console:

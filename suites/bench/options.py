@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from harness.errors import UsageError
 DEFAULT_JOURNAL = "results"
 
 PYTEST_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--profile", {"help": "quick, full or paper (default: full on a GPU, quick elsewhere)"}),
+    ("--profile", {"help": "quick (default), full or paper"}),
     ("--journal", {"default": DEFAULT_JOURNAL, "help": "journal folder (default: results)"}),
     ("--device", {"default": "auto", "help": "cpu, cuda or auto (default)"}),
     ("--with", {"action": "append", "default": [], "dest": "given", "metavar": "PKG.MODULE:FACTORY",
@@ -43,6 +43,25 @@ def _positive(text: str, what: str) -> int:
     return int(text)
 
 
+def read_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Read ``name=value`` texts of ``--option``.
+
+    Raises
+    ------
+    UsageError
+        If one has another form, or a character that can't stand in a case id.
+    """
+    options = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--option: given {text!r}; expected name=value")
+        if any(c in text for c in ",[]"):
+            raise UsageError(f"--option: given {text!r}; ',', '[' and ']' can't stand in an id")
+        options.append((name, value))
+    return tuple(options)
+
+
 def selection(values: Mapping[str, Any]) -> Selection:
     """Read the selection from option values, named as in `PYTEST_OPTIONS`.
 
@@ -58,14 +77,6 @@ def selection(values: Mapping[str, Any]) -> Selection:
             raise UsageError(f"--width: given {values['width']!r}; expected e.g. 300 or 300x600")
         numbers = [_positive(part, "--width") for part in parts]
         width = (numbers[0], numbers[-1])
-    options = []
-    for text in values["option"]:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise UsageError(f"--option: given {text!r}; expected name=value")
-        if any(c in text for c in ",[]"):
-            raise UsageError(f"--option: given {text!r}; ',', '[' and ']' can't stand in an id")
-        options.append((name, value))
     for name in ("batch", "heads", "blocks"):
         if values[name] is not None and values[name] < 1:
             raise UsageError(f"--{name}: given {values[name]}; expected at least 1")
@@ -78,7 +89,7 @@ def selection(values: Mapping[str, Any]) -> Selection:
         dtypes=_list(values["dtypes"]),
         phases=_list(values["passes"]),
         settings=_list(values["settings"]),
-        options=tuple(options),
+        options=read_options(values["option"]),
         blocks=values["blocks"],
     )
 

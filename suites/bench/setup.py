@@ -43,6 +43,5 @@ def make_session(values: Mapping[str, Any]) -> Session:
     folder = journal_folder(values["journal"])
     chosen = selection(values)
     fingerprint = device_fingerprint(values["device"])
-    profile = values["profile"] or ("full" if fingerprint["device"] == "cuda" else "quick")
-    plan = make_plan(profile, fingerprint["device"], registry, chosen)
+    plan = make_plan(values["profile"] or "quick", fingerprint["device"], registry, chosen)
     return Session(plan.cases, plan.profile, registry, folder, fingerprint)

@@ -175,7 +175,17 @@ def test_killed_and_started_again(tmp_path: Path, records_before_the_kill: int) 
     assert len(keys) == len(set(keys)), "something was measured twice"
     tasks = _tasks(folder)
     assert len([t for t in tasks if t[0] == "time"]) == 12
+    _every_case_has_its_baseline_beside_it(journal.read(folder).records, blocks=2)
     assert len([t for t in tasks if t[0] == "margin"]) == 4
+
+
+def _every_case_has_its_baseline_beside_it(records: list, blocks: int) -> None:
+    timed = [r for r in records if r["kind"] in ("time", "anchor")]
+    for block in range(blocks):
+        for phase in ("forward", "training"):
+            here = [r for r in timed if r["block"] == block and phase in r["case"]]
+            base = {r["interpreter"] for r in here if r["case"].startswith("multi_head")}
+            assert {r["interpreter"] for r in here} <= base
 
 
 def test_two_sessions_at_once(tmp_path: Path) -> None:
@@ -348,7 +358,7 @@ class TestOwnMechanism:
         mine = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
         assert {r["columns"]["phase"] for r in mine} == {"forward", "training"}
         assert all(r["status"] == "ok" and r["time"]["ratio"] > 0 for r in mine)
-        assert "not verified at this shape (no oracle)" in told["sentences"][3]
+        assert "error at this shape is not known" in told["sentences"][3]
 
     @pytest.mark.parametrize("name", ["Leaky", "Poisoned"])
     def test_padding_in_real_rows_is_refused_with_the_reason(

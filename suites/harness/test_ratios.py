@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.measure.ratios import Row, summarise
+from harness.ratios import Row, summarise
 from harness.records import table
 from reports.bench_page import write_page
 from reports.figures import cost
@@ -28,7 +28,7 @@ def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = ""
 def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
     return {
         "kind": "time", "key": f"{case}{block}", "case": case, "block": block, "status": "ok",
-        "samples": [seconds], "median": seconds, **more,
+        "samples": [seconds], "median": seconds, "interpreter": f"i{block}", **more,
     }  # fmt: skip
 
 
@@ -77,6 +77,33 @@ def test_drift_between_blocks_cancels_in_the_ratio() -> None:
     assert mine.verdict == "slower"
     assert mine.memory_ratio == pytest.approx(1.5)
     assert rows[case_id(BASE)].verdict == "baseline"
+
+
+def test_a_resumed_block_is_paired_inside_its_interpreter() -> None:
+    records = []
+    for block in range(5):
+        records.append(record(case_id(BASE), block, 1.0))
+        mine = record(case_id(MINE), block, 3.0)
+        anchor = record(case_id(BASE), block, 2.0)
+        if block >= 3:  # measured another day, when the machine was half as fast
+            mine["interpreter"] = anchor["interpreter"] = f"later{block}"
+            records.append({**anchor, "kind": "anchor", "key": f"anchor{block}"})
+        else:
+            mine["median"] = 1.5
+        records.append(mine)
+    rows = {r.case: r for r in rows_of(records)}
+    ratio = rows[case_id(MINE)].time
+    assert ratio is not None
+    assert ratio.count == 5
+    assert (ratio.low, ratio.high) == pytest.approx((1.5, 1.5))
+
+
+def test_times_of_two_interpreters_are_never_divided() -> None:
+    records = [record(case_id(BASE), b, 1.0) for b in range(3)]
+    records += [record(case_id(MINE), b, 3.0, interpreter=f"other{b}") for b in range(3)]
+    rows = {r.case: r for r in rows_of(records)}
+    assert rows[case_id(MINE)].time is None
+    assert rows[case_id(MINE)].verdict == ""
 
 
 def test_only_blocks_with_both_count() -> None:
@@ -141,6 +168,7 @@ def test_crossover_is_not_claimed_from_a_dip() -> None:
     rows = rows_of(sweep_records({64: 1.3, 256: 0.9, 1024: 1.2}))
     crossover = closing(rows, MINE, BASE, SIZE)[1]
     assert "faster at N = 256 only" in crossover
+    assert "batch 64" in crossover
     assert "from N" not in crossover
 
 

@@ -61,20 +61,27 @@ class Row:
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
-    """Ratio of a case to another in every block that has both."""
-    joined = case.set_index("block")["seconds"].div(other.set_index("block")["seconds"])
-    return [float(v) for v in joined.dropna().sort_index()]
+    """Ratio of a case to another in every interpreter that measured both, one per block."""
+    place = ["block", "interpreter"]
+    pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
+    pairs = pairs.dropna().drop_duplicates("block")
+    return [float(v) for v in pairs["seconds_x"] / pairs["seconds_y"]]
 
 
-def _baseline_case(group: pd.DataFrame, baseline: str) -> str | None:
+def _baseline_case(group: pd.DataFrame, baseline: str, heads: int) -> str | None:
     """Id of the baseline in a problem's rows."""
     rows = group[(group["name"] == baseline) & ~group["control"]]
+    rows = rows[rows["heads"].isin([0, heads])]
     ids = list(dict.fromkeys(rows["case"]))
     return ids[0] if ids else None
 
 
 def summarise(
-    times: pd.DataFrame, memory: pd.DataFrame, margins: pd.DataFrame, baseline: str
+    times: pd.DataFrame,
+    memory: pd.DataFrame,
+    margins: pd.DataFrame,
+    baseline: str,
+    heads: int = 8,
 ) -> list[Row]:
     """Compare every case with the baseline of its problem.
 
@@ -84,6 +91,8 @@ def summarise(
         From `harness.records.table`, of one fingerprint.
     baseline : str
         ``mechanism.implementation``.
+    heads : int
+        The baseline's heads.
 
     Returns
     -------
@@ -94,7 +103,7 @@ def summarise(
     checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
     rows: list[Row] = []
     for _, group in times.groupby(PROBLEM, sort=False):
-        base_id = _baseline_case(group, baseline)
+        base_id = _baseline_case(group, baseline, heads)
         good = group[group["status"] == "ok"]
         base = good[good["case"] == base_id]
         control = good[(good["name"] == baseline) & good["control"]]
