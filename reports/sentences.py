@@ -119,9 +119,7 @@ def _correct(rows: Sequence[Row]) -> str:
         else "; the A/A control needs a second block before anything is claimed"
     )
     if not checked:
-        return (
-            f"It was not verified at this shape (no oracle), so its ratios are no headline{noise}."
-        )
+        return f"Its error at this shape is not known, so its ratios are no headline{noise}."
     worst = min(checked, key=lambda r: r.margin)
     if worst.error > worst.budget:
         return (
