@@ -62,7 +62,7 @@ class Writer:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(
-                self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+                self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644
             )
         except OSError as error:
             raise UsageError(
