@@ -7,20 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.case import (
-    CONTROL,
-    DTYPES,
-    PHASES,
-    Case,
-    Problem,
-    Profile,
-    Selection,
-    load_profile,
-    parse,
-    setting,
-    unique,
-)
+from harness.case import CONTROL, DTYPES, PHASES, Case, Problem, parse, setting, unique
 from harness.errors import UsageError
+from harness.profile import Profile, Selection, load_profile
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from harness.case import load_profiles, settings
+from harness.case import settings
 from harness.cli.output import console, write_json
+from harness.profile import load_profiles
 from harness.registry import Registry
 
 

@@ -1,62 +1,20 @@
-"""One measuring session: blocks of fresh interpreters, random order, resume, A/A control."""
+"""One measuring session: what is to be done, what is there already, where ratios come from."""
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.case import Case, Profile, problem_of
-from harness.isolate import Interpreter, Limits, Outcome
-from harness.measure import device as devices
-from harness.measure import memory
+from harness.case import Case, problem_of
+from harness.measure.blocks import Runner
+from harness.measure.task import Progress, Task, failed_cases, is_settled
+from harness.profile import Profile
 from harness.ratios import Row, summarise
 from harness.records import journal, schema, table
 from harness.registry import Registry, code_hash
-
-TIME_CALL = "harness.measure.clock:time_case"
-MEMORY_CALL = "harness.measure.memory:memory_case"
-NOT_HERE = (
-    "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
-)  # fmt: skip
-"""Beginnings of errors that say what can't be, not that something broke."""
-LEAST_BLOCKS = 3
-"""Fewer give no interval worth the name; a time budget never cuts below."""
-PRELOAD = (
-    "torch",
-    # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
-    "torch.fx.experimental.symbolic_shapes",
-    "harness.measure.clock",
-    "harness.measure.memory",
-)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One measurement to do: what, of which case, in which block."""
-
-    kind: str
-    case: Case
-    block: int
-    key: str
-    code: str
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a session stands, handed to the display after every task."""
-
-    done: int
-    total: int
-    block: int
-    blocks: int
-    case: str
-    seconds: float
-    left_seconds: float | None
-    block_ended: bool
 
 
 @dataclass
@@ -122,7 +80,7 @@ class Session:
         base = self.task("time", case, block)
         return Task("anchor", case, block, schema.digest([base.key, interpreter]), base.code)
 
-    def _anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
+    def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
         """Anchors for the cases whose baseline another interpreter has measured.
 
         Ratios are formed inside an interpreter: without them a resumed block would divide today's
@@ -209,12 +167,12 @@ class Session:
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
         finished = {r["key"]: r for r in self.records() if self._settles(r)}
-        failed = _failed(finished.values())
+        failed = failed_cases(finished.values())
         return sum(
             1
             for tasks in self.tasks()
             for t in tasks
-            if t.key not in finished and not _settled(t, failed)
+            if t.key not in finished and not is_settled(t, failed)
         )
 
     def run(
@@ -230,178 +188,15 @@ class Session:
             Environment for the journal's first line.
         """
         finished = {r["key"]: r for r in self.records() if self._settles(r)}
-        failed = _failed(finished.values())
+        failed = failed_cases(finished.values())
         todo = [
-            [t for t in tasks if t.key not in finished and not _settled(t, failed)]
+            [t for t in tasks if t.key not in finished and not is_settled(t, failed)]
             for tasks in self.tasks()
         ]
         if not any(todo):
             return
         writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
         try:
-            self._run_blocks(todo, failed, writer, on_progress)
+            self.stopped_after = Runner(self, writer, on_progress).run(todo, failed)
         finally:
             writer.close()
-
-    def _run_blocks(
-        self, todo: list[list[Task]], failed: set[str], writer: journal.Writer,
-        on_progress: Callable[[Progress, dict[str, Any]], None],
-    ) -> None:  # fmt: skip
-        started = time.monotonic()
-        pending = [t for tasks in todo for t in tasks]
-        clock = _Predictor()
-        done = 0
-        for block, tasks in enumerate(todo):
-            tasks = [t for t in tasks if not _settled(t, failed)]
-            if not tasks:
-                continue
-            if block >= LEAST_BLOCKS and self._too_late(clock.predict(tasks)):
-                self.stopped_after = block
-                return
-            before = devices.machine_state()
-            with self._interpreter() as interpreter:
-                anchors = self._anchors(tasks, block, interpreter.id)
-                pending += anchors
-                tasks += anchors
-                random.Random(f"{self.seed}-{block}-{writer.session}").shuffle(tasks)
-                for position, task in enumerate(tasks):
-                    pending.remove(task)
-                    if _settled(task, failed):
-                        continue
-                    outcome = self._execute(interpreter, task)
-                    if outcome.status == "unsupported" and task.case.run_settings().graphed:
-                        # A capture that failed can leave CUDA's allocator in any state.
-                        interpreter.restart()
-                    record = writer.append(self._record(task, outcome, interpreter, position))
-                    if _final(record):
-                        failed.add(task.case.id)
-                    done += 1
-                    clock.add(task, outcome.seconds)
-                    left = [t for t in pending if not _settled(t, failed)]
-                    progress = Progress(
-                        done=done,
-                        total=done + len(left),
-                        block=block,
-                        blocks=len(todo),
-                        case=task.case.id,
-                        seconds=time.monotonic() - started,
-                        left_seconds=clock.predict(left),
-                        block_ended=not any(t.block == block for t in left),
-                    )
-                    on_progress(progress, record)
-                writer.append(
-                    {
-                        "kind": "block",
-                        "block": block,
-                        "fingerprint": self.fingerprint_id,
-                        "interpreter": interpreter.id,
-                        "start_seconds": interpreter.start_seconds,
-                        "before": before,
-                        "after": devices.machine_state(),
-                    }
-                )
-
-    def _too_late(self, seconds: float | None) -> bool:
-        """Whether a block of so many seconds would end behind the profile's time budget."""
-        budget = self.profile.budget_seconds
-        return budget is not None and time.monotonic() - self.begun + (seconds or 0) > budget
-
-    def _interpreter(self) -> Interpreter:
-        # One context per block on a GPU, a fork per case on the CPU.
-        cuda = self.fingerprint["device"] == "cuda"
-        return Interpreter("persistent" if cuda else "fork", preload=PRELOAD)
-
-    def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
-        arguments: dict[str, Any] = {"case": task.case.id, "given": list(self.registry.extra)}
-        limits = Limits(seconds=self.profile.limit_seconds, data_bytes=self._memory_limit())
-        mallopt = None
-        if task.kind in ("time", "anchor"):
-            arguments |= {"rounds": self.profile.min_rounds, "seconds": self.profile.seconds}
-            call = TIME_CALL
-            mallopt = devices.TIME_ALLOCATOR
-        elif task.kind == "memory":
-            call = MEMORY_CALL
-            mallopt = memory.ALLOCATOR
-        else:
-            call = self.margin_call
-        if "M_TRIM_THRESHOLD" not in str(self.fingerprint["allocator"]):
-            mallopt = None  # no glibc on this platform, or CUDA's own allocator
-        return interpreter.run(call, arguments, limits, mallopt)
-
-    def _memory_limit(self) -> int | None:
-        """Bytes a child may take: nine tenths of what is free, so that the machine never swaps."""
-        if self.fingerprint["device"] != "cpu":
-            return None
-        available = devices.available_memory()
-        return None if available is None else int(0.9 * available)
-
-    def _record(
-        self, task: Task, outcome: Outcome, interpreter: Interpreter, position: int
-    ) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "kind": task.kind,
-            "key": task.key,
-            "case": task.case.id,
-            "block": task.block,
-            "code": task.code,
-            "fingerprint": self.fingerprint_id,
-            "interpreter": interpreter.id,
-            "generation": interpreter.generation,
-            "order": position,
-            "status": outcome.status,
-            "task_seconds": outcome.seconds,
-        }
-        if outcome.status == "timeout":
-            record["limit_seconds"] = self.profile.limit_seconds
-        if outcome.status == "crash" and outcome.detail.startswith(NOT_HERE):
-            record["status"] = "unsupported"
-        if outcome.detail:
-            record["detail"] = outcome.detail
-        value = outcome.value if isinstance(outcome.value, dict) else {}
-        record |= value
-        if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
-            record["status"] = "wrong"
-            record["detail"] = (
-                f"{value['what']}: error {value['error']:.2g} over budget {value['budget']:.2g}"
-            )
-        return record
-
-
-class _Predictor:
-    """Time left, from what the same task took before."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], float] = {}
-
-    def add(self, task: Task, seconds: float) -> None:
-        """Note how long a task took."""
-        self._known[task.kind, task.case.id] = seconds
-
-    def predict(self, left: Sequence[Task]) -> float | None:
-        """Seconds for the tasks left; None until most of them have been seen once."""
-        known = [self._known.get((t.kind, t.case.id)) for t in left]
-        seen = [seconds for seconds in known if seconds is not None]
-        if left and len(seen) < 0.5 * len(left):
-            return None
-        mean = sum(seen) / len(seen) if seen else 0.0
-        return sum(seen) + mean * (len(left) - len(seen))
-
-
-def _final(record: Mapping[str, Any]) -> bool:
-    """Whether a record settles its case: a time that failed, or an error over budget.
-
-    A margin or a memory reading that could not be taken does not stop the clock; it is missing,
-    and without a margin there is no headline.
-    """
-    if record["kind"] in ("time", "anchor"):
-        return bool(record["status"] != "ok")
-    return record["kind"] == "margin" and record["status"] == "wrong"
-
-
-def _failed(records: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {r["case"] for r in records if _final(r)}
-
-
-def _settled(task: Task, failed: set[str]) -> bool:
-    """Whether nothing more is to be measured of a task's case."""
-    return task.case.id in failed

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from harness.measure.session import Progress as Step
 from harness.measure.session import Session
+from harness.measure.task import Progress as Step
 from harness.ratios import Row
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.case import Selection
 from harness.errors import UsageError
+from harness.profile import Selection
 
 DEFAULT_JOURNAL = "results"
 

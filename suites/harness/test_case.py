@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.case import Case, Problem, Selection, load_profiles, parse, setting
+from harness.case import Case, Problem, parse, setting
 from harness.errors import UsageError
 from harness.plan import make_plan
+from harness.profile import Selection, load_profiles
 from harness.registry import Registry
 
 PROBLEM = Problem(64, 64, 300, 600, 8, "f32", "training", "cpu")

@@ -159,3 +159,15 @@ def test_key_depends_on_everything_that_decides_a_number() -> None:
     }
     assert len(keys) == 6
     assert key(*base) == key("time", CASE, 0, "code", {"threads": 2, "torch": "2.13"})
+
+
+def test_a_crash_that_was_tried_again_gives_way_to_the_result(tmp_path: Path) -> None:
+    first = journal.Writer(tmp_path, {})
+    first.append({**_time_record("a"), "status": "crash"})
+    first.append(_time_record("b"))
+    first.close()
+    second = journal.Writer(tmp_path, {})
+    second.append(_time_record("a"))
+    second.append({**_time_record("b"), "status": "crash"})
+    second.close()
+    assert {r["key"]: r["status"] for r in journal.read(tmp_path).records} == {"a": "ok", "b": "ok"}

@@ -1,0 +1,220 @@
+"""The blocks of a session: one fresh interpreter each, every case once, in random order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.isolate import Interpreter, Limits, Outcome
+from harness.measure import device as devices
+from harness.measure import memory
+from harness.measure.task import Progress, Task, is_final, is_settled
+from harness.records import journal
+
+if TYPE_CHECKING:
+    from harness.measure.session import Session
+
+TIME_CALL = "harness.measure.clock:time_case"
+MEMORY_CALL = "harness.measure.memory:memory_case"
+NOT_HERE = (
+    "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
+)  # fmt: skip
+"""Beginnings of errors that say what can't be, not that something broke."""
+LEAST_BLOCKS = 3
+"""Fewer give no interval worth the name; a time budget never cuts below."""
+PRELOAD = (
+    "torch",
+    # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
+    "torch.fx.experimental.symbolic_shapes",
+    "harness.measure.clock",
+    "harness.measure.memory",
+)
+
+
+class Runner:
+    """Does tasks and writes their records.
+
+    Parameters
+    ----------
+    session : Session
+        What is measured, and how.
+    writer : journal.Writer
+    on_progress : callable
+        Called with a `Progress` and the record just written.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        writer: journal.Writer,
+        on_progress: Callable[[Progress, dict[str, Any]], None],
+    ) -> None:
+        self.session = session
+        self.writer = writer
+        self.on_progress = on_progress
+        self._clock = _Predictor()
+        self._started = time.monotonic()
+        self._pending: list[Task] = []
+        self._blocks = 0
+        self._done = 0
+
+    def run(self, todo: Sequence[list[Task]], failed: set[str]) -> int | None:
+        """Run all blocks; `failed` grows by the cases that fail.
+
+        Returns
+        -------
+        int or None
+            The number of blocks after which the profile's time budget ended the run.
+        """
+        self._pending = [t for tasks in todo for t in tasks]
+        self._blocks = len(todo)
+        for block, tasks in enumerate(todo):
+            tasks = [t for t in tasks if not is_settled(t, failed)]
+            if not tasks:
+                continue
+            if block >= LEAST_BLOCKS and self._too_late(self._clock.predict(tasks)):
+                return block
+            self._run_block(block, tasks, failed)
+        return None
+
+    def _run_block(self, block: int, tasks: list[Task], failed: set[str]) -> None:
+        before = devices.machine_state()
+        session = self.session
+        with self._interpreter() as interpreter:
+            anchors = session.anchors(tasks, block, interpreter.id)
+            self._pending += anchors
+            tasks = [*tasks, *anchors]
+            random.Random(f"{session.seed}-{block}-{self.writer.session}").shuffle(tasks)
+            for position, task in enumerate(tasks):
+                self._pending.remove(task)
+                if is_settled(task, failed):
+                    continue
+                outcome = self._execute(interpreter, task)
+                if outcome.status == "unsupported" and task.case.run_settings().graphed:
+                    # A capture that failed can leave CUDA's allocator in any state.
+                    interpreter.restart()
+                record = self.writer.append(self._record(task, outcome, interpreter, position))
+                if is_final(record):
+                    failed.add(task.case.id)
+                self._done += 1
+                self._clock.add(task, outcome.seconds)
+                self.on_progress(self._progress(task, failed), record)
+            self.writer.append(
+                {
+                    "kind": "block",
+                    "block": block,
+                    "fingerprint": session.fingerprint_id,
+                    "interpreter": interpreter.id,
+                    "start_seconds": interpreter.start_seconds,
+                    "before": before,
+                    "after": devices.machine_state(),
+                }
+            )
+
+    def _progress(self, task: Task, failed: set[str]) -> Progress:
+        left = [t for t in self._pending if not is_settled(t, failed)]
+        return Progress(
+            done=self._done,
+            total=self._done + len(left),
+            block=task.block,
+            blocks=self._blocks,
+            case=task.case.id,
+            seconds=time.monotonic() - self._started,
+            left_seconds=self._clock.predict(left),
+            block_ended=not any(t.block == task.block for t in left),
+        )
+
+    def _too_late(self, seconds: float | None) -> bool:
+        """Whether a block of so many seconds would end behind the profile's time budget."""
+        budget = self.session.profile.budget_seconds
+        return (
+            budget is not None and time.monotonic() - self.session.begun + (seconds or 0) > budget
+        )
+
+    def _interpreter(self) -> Interpreter:
+        # One context per block on a GPU, a fork per case on the CPU.
+        cuda = self.session.fingerprint["device"] == "cuda"
+        return Interpreter("persistent" if cuda else "fork", preload=PRELOAD)
+
+    def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
+        arguments: dict[str, Any] = {
+            "case": task.case.id,
+            "given": list(self.session.registry.extra),
+        }
+        limits = Limits(seconds=self.session.profile.limit_seconds, data_bytes=self._memory_limit())
+        mallopt = None
+        if task.kind in ("time", "anchor"):
+            arguments |= {
+                "rounds": self.session.profile.min_rounds,
+                "seconds": self.session.profile.seconds,
+            }
+            call = TIME_CALL
+            mallopt = devices.TIME_ALLOCATOR
+        elif task.kind == "memory":
+            call = MEMORY_CALL
+            mallopt = memory.ALLOCATOR
+        else:
+            call = self.session.margin_call
+        if "M_TRIM_THRESHOLD" not in str(self.session.fingerprint["allocator"]):
+            mallopt = None  # no glibc on this platform, or CUDA's own allocator
+        return interpreter.run(call, arguments, limits, mallopt)
+
+    def _memory_limit(self) -> int | None:
+        """Bytes a child may take: nine tenths of what is free, so that the machine never swaps."""
+        if self.session.fingerprint["device"] != "cpu":
+            return None
+        available = devices.available_memory()
+        return None if available is None else int(0.9 * available)
+
+    def _record(
+        self, task: Task, outcome: Outcome, interpreter: Interpreter, position: int
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "kind": task.kind,
+            "key": task.key,
+            "case": task.case.id,
+            "block": task.block,
+            "code": task.code,
+            "fingerprint": self.session.fingerprint_id,
+            "interpreter": interpreter.id,
+            "generation": interpreter.generation,
+            "order": position,
+            "status": outcome.status,
+            "task_seconds": outcome.seconds,
+        }
+        if outcome.status == "timeout":
+            record["limit_seconds"] = self.session.profile.limit_seconds
+        if outcome.status == "crash" and outcome.detail.startswith(NOT_HERE):
+            record["status"] = "unsupported"
+        if outcome.detail:
+            record["detail"] = outcome.detail
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        record |= value
+        if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
+            record["status"] = "wrong"
+            record["detail"] = (
+                f"{value['what']}: error {value['error']:.2g} over budget {value['budget']:.2g}"
+            )
+        return record
+
+
+class _Predictor:
+    """Time left, from what the same task took before."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def add(self, task: Task, seconds: float) -> None:
+        """Note how long a task took."""
+        self._known[task.kind, task.case.id] = seconds
+
+    def predict(self, left: Sequence[Task]) -> float | None:
+        """Seconds for the tasks left; None until most of them have been seen once."""
+        known = [self._known.get((t.kind, t.case.id)) for t in left]
+        seen = [seconds for seconds in known if seconds is not None]
+        if left and len(seen) < 0.5 * len(left):
+            return None
+        mean = sum(seen) / len(seen) if seen else 0.0
+        return sum(seen) + mean * (len(left) - len(seen))

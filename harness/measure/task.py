@@ -1,0 +1,55 @@
+"""One measurement to do, how far a session is, and when a case is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import Case
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement to do: what, of which case, in which block."""
+
+    kind: str
+    case: Case
+    block: int
+    key: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a session stands, handed to the display after every task."""
+
+    done: int
+    total: int
+    block: int
+    blocks: int
+    case: str
+    seconds: float
+    left_seconds: float | None
+    block_ended: bool
+
+
+def is_final(record: Mapping[str, Any]) -> bool:
+    """Whether a record settles its case: a time that failed, or an error over budget.
+
+    A margin or a memory reading that could not be taken does not stop the clock; it is missing,
+    and without a margin there is no headline.
+    """
+    if record["kind"] in ("time", "anchor"):
+        return bool(record["status"] != "ok")
+    return record["kind"] == "margin" and record["status"] == "wrong"
+
+
+def failed_cases(records: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Ids of the cases that the records settle."""
+    return {r["case"] for r in records if is_final(r)}
+
+
+def is_settled(task: Task, failed: set[str]) -> bool:
+    """Whether nothing more is to be measured of a task's case."""
+    return task.case.id in failed

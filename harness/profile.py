@@ -1,0 +1,105 @@
+"""What a run measures: profiles, read from ``profiles.toml``, and what narrows them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a run measures, read from ``profiles.toml``.
+
+    Attributes
+    ----------
+    name, summary : str
+    baseline : str
+        ``mechanism.implementation`` that all ratios are formed to.
+    subject : str
+        ``mechanism.implementation`` that the closing sentences speak about.
+    reference : mapping
+        batch, length, heads of the size that the closing sentences speak about.
+    blocks, memory_blocks : int
+        Fresh interpreters for time, and in how many of them memory is measured as well.
+    min_rounds, seconds : int, float
+        Samples of one case in one block: at least so many calls, and so much time.
+    setting : str
+        Setting of groups that name none.
+    budget_seconds : float or None
+        No further block is begun that would end later than this, once there are three.
+    limit_seconds : float
+        A case that takes longer in one block is a ``timeout``.
+    groups : tuple of mapping
+        Products of implementations, problems and settings.
+    """
+
+    name: str
+    summary: str
+    baseline: str
+    subject: str
+    reference: Mapping[str, int]
+    blocks: int
+    memory_blocks: int
+    min_rounds: int
+    seconds: float
+    setting: str
+    budget_seconds: float | None
+    limit_seconds: float
+    groups: tuple[Mapping[str, Any], ...]
+
+
+def load_profiles(path: Path | None = None) -> dict[str, Mapping[str, Any]]:
+    """Return the raw profiles by name."""
+    path = path or Path(__file__).with_name("profiles.toml")
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
+    """Return the profile for a device.
+
+    Raises
+    ------
+    UsageError
+        If there is no such profile.
+    """
+    raw = load_profiles(path)
+    if name not in raw:
+        raise UsageError(f"unknown profile {name!r}; use one of {', '.join(raw)}")
+    p = raw[name]
+    return Profile(
+        name=name,
+        summary=p["summary"],
+        baseline=p["baseline"],
+        subject=p["subject"],
+        reference=p["reference"],
+        blocks=p["blocks"][device],
+        memory_blocks=p["memory_blocks"],
+        min_rounds=p["min_rounds"],
+        seconds=p["seconds"],
+        setting=p["setting"][device],
+        budget_seconds=p.get("budget_seconds"),
+        limit_seconds=p["limit_seconds"],
+        groups=tuple(g for g in p["cases"] if device in g.get("devices", ("cpu", "cuda"))),
+    )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What narrows a profile, from the command line; empty means: as the profile says."""
+
+    names: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    batch: int | None = None
+    width: tuple[int, int] | None = None
+    heads: int | None = None
+    dtypes: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    blocks: int | None = None
