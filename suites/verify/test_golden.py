@@ -79,3 +79,22 @@ def test_a_file_that_is_no_golden_fails_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "not a golden file" in done.stdout
     assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_where_the_authors_float32_is_invalid_ours_is_held_against_float64(tmp_path: Path) -> None:
+    with np.load(FOLDER / "disa" / "forward.npz") as z:
+        arrays = {k: z[k] for k in z.files}
+    config = {**json.loads(str(arrays["config"])), "reference_float32_valid": False}
+    arrays["config"] = np.array(json.dumps(config))
+    arrays["output"] = np.full_like(arrays["output"], np.nan)
+    arrays["grad_x"] = np.full_like(arrays["grad_x"], np.nan)
+    np.savez(tmp_path / "forward.npz", **arrays)
+    told = check_path(str(tmp_path / "forward.npz"))
+    assert told is not None
+    assert told["verdict"] == "ok", told
+    assert all("_f64" in row["detail"] for row in told["rows"])
+    arrays["output_f64"] = arrays["output_f64"] + 1e-4
+    np.savez(tmp_path / "forward.npz", **arrays)
+    wrong = check_path(str(tmp_path / "forward.npz"))
+    assert wrong is not None
+    assert {r["verdict"] for r in wrong["rows"]} == {"wrong"}
