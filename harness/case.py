@@ -14,7 +14,6 @@ from typing import Any
 from harness.errors import UsageError
 
 DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
-ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
 PHASES = ("forward", "training")
 CONTROL = "control"
 
@@ -140,6 +139,11 @@ class Case:
         return "-".join(parts) + "".join(f"+{s}" for s in self.settings)
 
     @property
+    def own_settings(self) -> tuple[str, ...]:
+        """Its settings without the mark of the A/A control."""
+        return tuple(s for s in self.settings if s != CONTROL)
+
+    @property
     def is_control(self) -> bool:
         """Whether this is the A/A control of a baseline case."""
         return CONTROL in self.settings
@@ -217,8 +221,7 @@ def parse(text: str) -> Case:
 def problem_of(case: Case) -> tuple[Any, ...]:
     """What a case and its baseline share: sizes (but the output's), dtype, pass, settings."""
     p = case.problem
-    settings = tuple(s for s in case.settings if s != CONTROL)
-    return (p.batch, p.length, p.d_in, p.dtype, p.phase, p.device, settings)
+    return (p.batch, p.length, p.d_in, p.dtype, p.phase, p.device, case.own_settings)
 
 
 def unique(cases: Iterable[Case]) -> list[Case]:

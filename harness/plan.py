@@ -21,16 +21,6 @@ class Plan:
     profile: Profile
     cases: tuple[Case, ...]
 
-    @property
-    def names(self) -> list[str]:
-        """``mechanism.implementation`` of every case, each once."""
-        return list(dict.fromkeys(f"{c.mechanism}.{c.implementation}" for c in self.cases))
-
-    @property
-    def dtypes(self) -> list[str]:
-        """Dtypes of all cases, each once."""
-        return list(dict.fromkeys(c.problem.dtype for c in self.cases))
-
 
 def _split(text: str) -> tuple[str, int | None]:
     """``mtsa.algorithm1@2`` -> name, 2."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,20 +41,18 @@ def _plan_line(session: Any) -> str:
 def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
     """Verify what is to be measured; print the table."""
     from harness.measure.device import environment
-    from harness.verify.run import jobs, verify
+    from harness.verify.run import jobs, verify, workers_for
 
     wanted = [
         (f"{c.mechanism}.{c.implementation}", c.problem.dtype, c.options) for c in session.cases
     ]
     todo = jobs(wanted, session.registry, session.fingerprint)
-    cuda = session.fingerprint["device"] == "cuda"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))
         rows = verify(
             todo, session.registry, session.fingerprint, lambda _: bar.advance(task),
             session.folder, {"environment": environment(), "purpose": "verify"},
-            1 if cuda else cores,
+            workers_for(session.fingerprint),
         )  # fmt: skip
     print_verified(out, rows)
     return rows

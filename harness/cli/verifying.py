@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ def verify_oracles(
     workers: int, json_file: str | None,
 ) -> int:  # fmt: skip
     """Check implementations against their oracles and print the table."""
-    from harness.verify.run import jobs, verify
+    from harness.verify.run import jobs, verify, workers_for
     from suites.bench.options import read_options
     from suites.bench.setup import device_fingerprint
 
@@ -94,8 +93,7 @@ def verify_oracles(
     out = console()
     wanted_jobs = [(f"{m.name}.{i.name}", dtype, options) for m, i in pairs for dtype in kinds]
     todo = jobs(wanted_jobs, registry, fingerprint)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    workers = 1 if fingerprint["device"] == "cuda" else (workers or cores)
+    workers = workers_for(fingerprint, workers)
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))
         rows = verify(todo, registry, fingerprint, lambda _: bar.advance(task), workers=workers)

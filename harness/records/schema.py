@@ -10,8 +10,6 @@ from typing import Any
 SCHEMA = 1
 """Version of the journal; a reader refuses newer ones, because it can't know what they mean."""
 
-STATUSES = ("ok", "oom", "timeout", "unsupported", "wrong", "crash")
-
 KINDS = ("session", "block", "verify", "time", "anchor", "memory", "margin")
 
 

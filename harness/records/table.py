@@ -22,12 +22,12 @@ MARGIN_COLUMNS = ["case", "status", "error", "budget", "margin", "detail"]
 def _case_columns(case_id: str) -> dict[str, Any]:
     case = parse(case_id)
     p = case.problem
-    plain = tuple(s for s in case.settings if s != "control")
     return {
         "case": case_id, "name": case.name, "mechanism": case.mechanism,
         "implementation": case.implementation, "batch": p.batch, "length": p.length,
         "d_in": p.d_in, "d_out": p.d_out, "heads": p.heads, "dtype": p.dtype, "phase": p.phase,
-        "device": p.device, "settings": "+".join(plain) or "eager", "control": case.is_control,
+        "device": p.device, "settings": "+".join(case.own_settings) or "eager",
+        "control": case.is_control,
     }  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits
@@ -65,6 +66,11 @@ def jobs(
     return out
 
 
+def workers_for(fingerprint: Mapping[str, Any], asked: int = 0) -> int:
+    """Children at a time: one on a GPU, else as many as asked for, or one per thread."""
+    return 1 if fingerprint["device"] == "cuda" else (asked or int(fingerprint["threads"]))
+
+
 def verify(
     todo: Sequence[Job],
     registry: Registry,
@@ -120,34 +126,23 @@ def _run(missing: Sequence[Job], registry: Registry, workers: int) -> Any:
     """Yield (job, row) as they are finished."""
     if not missing:
         return
-    interpreters: list[Interpreter] = []
-    free: list[Interpreter] = []
-    try:
-        for _ in range(min(workers, len(missing))):
-            interpreter = Interpreter("persistent" if missing[0].device == "cuda" else "fork")
-            interpreters.append(interpreter)
-            free.append(interpreter)
-        pool = ThreadPoolExecutor(len(interpreters))
-        try:
-            waiting = list(missing)
-            running: dict[Any, tuple[Job, Interpreter]] = {}
-            while waiting or running:
-                while waiting and free:
-                    job, interpreter = waiting.pop(0), free.pop()
-                    running[pool.submit(_one, interpreter, job, registry)] = (job, interpreter)
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    job, interpreter = running.pop(future)
-                    free.append(interpreter)
-                    yield job, future.result()
-        finally:
-            # Interpreters first: after ctrl-C the pool would wait for what they run.
-            for interpreter in interpreters:
-                interpreter.close()
-            pool.shutdown(cancel_futures=True)
-    finally:
-        for interpreter in interpreters:
-            interpreter.close()
+    mode: Literal["fork", "persistent"] = "persistent" if missing[0].device == "cuda" else "fork"
+    with ExitStack() as stack:
+        pool = ThreadPoolExecutor(min(workers, len(missing)))
+        # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
+        stack.callback(pool.shutdown, cancel_futures=True)
+        free = [stack.enter_context(Interpreter(mode)) for _ in range(min(workers, len(missing)))]
+        waiting = list(missing)
+        running: dict[Any, tuple[Job, Interpreter]] = {}
+        while waiting or running:
+            while waiting and free:
+                job, interpreter = waiting.pop(0), free.pop()
+                running[pool.submit(_one, interpreter, job, registry)] = (job, interpreter)
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                job, interpreter = running.pop(future)
+                free.append(interpreter)
+                yield job, future.result()
 
 
 def _one(interpreter: Interpreter, job: Job, registry: Registry) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         replay = replays.setdefault(case.id, Replay(case.id))
         p = case.problem
         group = f"B{p.batch} N{p.length} D{p.d_in} {p.dtype} {p.phase} {p.device} " + "+".join(
-            s for s in case.settings if s != "control"
+            case.own_settings
         )
         mark = pytest.mark.benchmark(group=group.strip(), timer=replay.timer, warmup=False)
         parameters.append(pytest.param(case, id=case.id, marks=mark))
