@@ -153,4 +153,6 @@ def run(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("attnbench: stopped", file=sys.stderr)
         return 130
+    if result == 130:  # newer typer turns ctrl-C into its exit code
+        print("attnbench: stopped", file=sys.stderr)
     return result if isinstance(result, int) else 0
