@@ -1,4 +1,4 @@
-"""Statistics of measurements: pure functions, scipy underneath."""
+"""Statistics of times: ratios over blocks, the noise floor, the verdict."""
 
 from __future__ import annotations
 
