@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.isolate import Interpreter, Limits, Outcome
@@ -60,8 +60,19 @@ class Runner:
         self._blocks = 0
         self._done = 0
 
-    def run(self, todo: Sequence[list[Task]], failed: set[str]) -> int | None:
+    def run(
+        self, todo: Sequence[list[Task]], unpaired: Collection[int], failed: set[str]
+    ) -> int | None:
         """Run all blocks; `failed` grows by the cases that fail.
+
+        Parameters
+        ----------
+        todo : sequence of list of Task
+            By block.
+        unpaired : collection of int
+            Blocks that hold cases whose baseline was not reached before a kill; they are run even
+            where nothing is left to do.
+        failed : set of str
 
         Returns
         -------
@@ -72,7 +83,7 @@ class Runner:
         self._blocks = len(todo)
         for block, tasks in enumerate(todo):
             tasks = [t for t in tasks if not is_settled(t, failed)]
-            if not tasks:
+            if not tasks and block not in unpaired:
                 continue
             if block >= LEAST_BLOCKS and self._too_late(self._clock.predict(tasks)):
                 return block

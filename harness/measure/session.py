@@ -76,27 +76,71 @@ class Session:
         return Task(kind, case, block, key, code)
 
     def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
-        """A baseline measured again beside what an earlier session left to do in a block."""
-        base = self.task("time", case, block)
-        return Task("anchor", case, block, schema.digest([base.key, interpreter]), base.code)
+        """A case measured again, so that case and baseline stand in one interpreter."""
+        task = self.task("time", case, block)
+        return Task("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
+
+    def _baselines(self) -> dict[tuple[Any, ...], Case]:
+        """The baseline case of each problem."""
+        name, heads = self.profile.baseline, self.profile.reference["heads"]
+        return {
+            problem_of(case): case
+            for case in reversed(self.cases)
+            if case.name == name and case.problem.heads in (0, heads) and not case.is_control
+        }
 
     def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
-        """Anchors for the cases whose baseline another interpreter has measured.
+        """What must be measured again beside the tasks of a block that was interrupted.
 
-        Ratios are formed inside an interpreter: without them a resumed block would divide today's
-        time by yesterday's.
+        Ratios are formed inside an interpreter: without the baseline of each case that is left to
+        do, a resumed block would divide today's time by yesterday's; and a case that was measured
+        before the kill, but not its baseline, would have no ratio at all.
         """
-        timed = {t.case for t in tasks if t.kind == "time"}
-        needed = {problem_of(case) for case in timed}
-        name, heads = self.profile.baseline, self.profile.reference["heads"]
-        return [
-            self._anchor(case, block, interpreter)
-            for case in self.cases
-            if case.name == name
-            and case.problem.heads in (0, heads)
-            and case not in timed
-            and problem_of(case) in needed
+        bases = self._baselines()
+        cases = {t.case for t in tasks if t.kind == "time"}
+        again = [case for case in self._alone(block, self.records()) if case not in cases]
+        needed = {bases[problem_of(case)] for case in {*cases, *again} if problem_of(case) in bases}
+        again += [base for base in needed if base not in cases and base not in again]
+        return [self._anchor(case, block, interpreter) for case in self.cases if case in again]
+
+    def _alone(self, block: int, records: Sequence[Mapping[str, Any]]) -> list[Case]:
+        """Cases of a block that no interpreter has measured together with their baseline."""
+        timed = [
+            r
+            for r in records
+            if r["kind"] in ("time", "anchor") and r["block"] == block and r["status"] == "ok"
         ]
+        where: dict[str, set[str]] = {}
+        for r in timed:
+            where.setdefault(r["case"], set()).add(r["interpreter"])
+        bases = self._baselines()
+        return [
+            case
+            for case in self.cases
+            if case.id in where
+            and problem_of(case) in bases
+            and not where[case.id] & where.get(bases[problem_of(case)].id, set())
+        ]
+
+    def _todo(self) -> tuple[list[list[Task]], list[int], set[str]]:
+        """Unfinished tasks by block, blocks with cases to measure again, cases that failed."""
+        records = self.records()
+        finished = {r["key"]: r for r in records if self._settles(r)}
+        failed = failed_cases(finished.values())
+        todo = [
+            [t for t in tasks if t.key not in finished and not is_settled(t, failed)]
+            for tasks in self.tasks()
+        ]
+        failed_bases = {problem for problem, case in self._baselines().items() if case.id in failed}
+        alone = [
+            sum(
+                1
+                for case in self._alone(block, records)
+                if case.id not in failed and problem_of(case) not in failed_bases
+            )
+            for block in range(len(todo))
+        ]
+        return todo, alone, failed
 
     def tasks(self) -> list[list[Task]]:
         """All tasks, block by block.
@@ -166,14 +210,8 @@ class Session:
 
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
-        finished = {r["key"]: r for r in self.records() if self._settles(r)}
-        failed = failed_cases(finished.values())
-        return sum(
-            1
-            for tasks in self.tasks()
-            for t in tasks
-            if t.key not in finished and not is_settled(t, failed)
-        )
+        todo, alone, _ = self._todo()
+        return sum(len(tasks) for tasks in todo) + sum(alone)
 
     def run(
         self, on_progress: Callable[[Progress, dict[str, Any]], None], session: Mapping[str, Any]
@@ -187,16 +225,12 @@ class Session:
         session : mapping
             Environment for the journal's first line.
         """
-        finished = {r["key"]: r for r in self.records() if self._settles(r)}
-        failed = failed_cases(finished.values())
-        todo = [
-            [t for t in tasks if t.key not in finished and not is_settled(t, failed)]
-            for tasks in self.tasks()
-        ]
-        if not any(todo):
+        todo, alone, failed = self._todo()
+        if not any(todo) and not any(alone):
             return
         writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
         try:
-            self.stopped_after = Runner(self, writer, on_progress).run(todo, failed)
+            unpaired = {block for block, count in enumerate(alone) if count}
+            self.stopped_after = Runner(self, writer, on_progress).run(todo, unpaired, failed)
         finally:
             writer.close()

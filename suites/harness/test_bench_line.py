@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,7 +186,40 @@ def _every_case_has_its_baseline_beside_it(records: list, blocks: int) -> None:
         for phase in ("forward", "training"):
             here = [r for r in timed if r["block"] == block and phase in r["case"]]
             base = {r["interpreter"] for r in here if r["case"].startswith("multi_head")}
-            assert {r["interpreter"] for r in here} <= base
+            for case in {r["case"] for r in here}:
+                assert base & {r["interpreter"] for r in here if r["case"] == case}, case
+
+
+@pytest.mark.parametrize("baseline_finished", [False, True])
+def test_a_case_whose_baseline_was_not_reached_is_paired(
+    measured: tuple, tmp_path: Path, baseline_finished: bool
+) -> None:
+    """Killed with the case measured and its baseline not, or after the baseline came later."""
+    shutil.copytree(measured[0] / "results", tmp_path / "results")
+    for path in (tmp_path / "results").glob("*.jsonl"):
+        lines = []
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if record.get("block") == 1 and record["kind"] == "time":
+                if record["case"].startswith("multi_cnn"):
+                    record["interpreter"] = "killed"
+                elif not baseline_finished:
+                    continue
+            lines.append(json.dumps(record))
+        path.write_text("\n".join(lines) + "\n")
+    before = len(_raw_keys(tmp_path / "results"))
+    done = attnbench("bench", *SMALL, "--blocks", "3", "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _every_case_has_its_baseline_beside_it(journal.read(tmp_path / "results").records, blocks=3)
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert {r["time"]["count"] for r in rows if "multi_cnn" in r["case"]} == {3}
+    # In both passes: the case again beside its baseline measured again; or the case again beside
+    # baseline and control that had not been reached.
+    added = 4 if baseline_finished else 6
+    assert len(_raw_keys(tmp_path / "results")) - before == added
+    again = attnbench("bench", *SMALL, "--blocks", "3", cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert len(_raw_keys(tmp_path / "results")) - before == added
 
 
 def test_two_sessions_at_once(tmp_path: Path) -> None:
