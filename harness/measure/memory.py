@@ -8,28 +8,19 @@ saved tensors miss what is not saved.
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from harness import high_water
 from harness.case import parse
 from harness.measure.run import prepare
 from reference_impls.mechanism import Unsupported
 
 ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
 """mallopt settings under which the high-water mark can be trusted."""
-
-
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise Unsupported(f"the kernel does not report {field}")
 
 
 def cpu_peak(call: Any) -> tuple[int, int]:
@@ -40,15 +31,9 @@ def cpu_peak(call: Any) -> tuple[int, int]:
     Unsupported
         Where the kernel has no resettable high-water mark (anything but Linux).
     """
-    if sys.platform != "linux":
-        raise Unsupported("CPU peak memory needs Linux")
-    gc.collect()
-    # Pages that the warm-up freed must not hide what the measured pass takes.
-    ctypes.CDLL(None).malloc_trim(0)
-    before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
+    before = high_water.reset()
     call()
-    return before, _status("VmHWM")
+    return before, high_water.read()
 
 
 def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:

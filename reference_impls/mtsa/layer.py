@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from reference_impls.checks import (
     activation_by_name,
@@ -27,15 +26,11 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.masks import HeadMask, parse_all
+from reference_impls.masks import HeadMask, allowed, distance_bias, parse_all
 from reference_impls.mechanism import BadOption
+from reference_impls.mtsa.softmax import scaled, tensor_weights
 
 SCALES = ("log_sigmoid", "identity")
-
-
-def scaled(scores: Tensor, scale: str) -> Tensor:
-    """A scale function of appendix A.1: log sigmoid or identity."""
-    return logsigmoid(scores) if scale == "log_sigmoid" else scores
 
 
 def side_by_side(*weights: Tensor) -> Tensor:
@@ -101,6 +96,32 @@ class TensorizedLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
         return self.fuse(x, mask)
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Scores and weights, for looking at: memory B * N * N * d_out.
+
+        Returns
+        -------
+        dict
+            ``token2token_scores`` r [H, B, N, N] (eq. 8, queries before keys),
+            ``source2token_scores`` sigma_s(s) [H, B, N, d_h] (eq. 9), ``token2token_weights``
+            [H, B, N, N]: the weights of eq. 11, their mean over the features.
+        """
+        check_input(x, mask, self.d_in)
+        q, k, _, s = self.project(zero_at_padding(x, mask))
+        r = q @ k.transpose(-1, -2)  # [H, B, N, N]
+        n = x.shape[1]
+        pairs = allowed(self.masks, n, x.device)[:, None]  # [H, 1, N, N]
+        if mask is not None:
+            pairs = pairs & mask[None, :, None, :] & mask[None, :, :, None]
+        bias = distance_bias(self.masks, n, x.device, r.dtype)
+        bias = None if bias is None else bias[:, None]
+        weights = tensor_weights(r, s, pairs, bias, self.scale_t)  # [H, B, N, N, d_h]
+        return {
+            "token2token_scores": r,
+            "source2token_scores": s,
+            "token2token_weights": weights.mean(-1),
+        }
 
 
 class PaperLayer(TensorizedLayer):

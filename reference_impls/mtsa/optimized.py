@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from reference_impls.checks import core_dtype, host_can_decide
 from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
 from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer
-from reference_impls.mtsa.plain import tensor_softmax
+from reference_impls.mtsa.softmax import tensor_softmax
 
 CHUNK_BYTES = 64 * 2**20
 """About how much the recomputation of queries may hold at once."""

@@ -4,38 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from reference_impls.checks import masked_softmax
 from reference_impls.masks import allowed, distance_bias
-from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer, scaled
-
-
-def tensor_softmax(
-    r: Tensor, s: Tensor, v: Tensor, allowed_pairs: Tensor, bias: Tensor | None, scale_t: str
-) -> Tensor:
-    """Eq. 10-12 with the whole tensor of scores, the maximum over the keys subtracted.
-
-    Parameters
-    ----------
-    r : Tensor, shape [..., R, N]
-        Token2token scores (eq. 8).
-    s, v : Tensor, shape [..., N, d_h]
-        sigma_s of the source2token scores, and values.
-    allowed_pairs : Tensor of bool, broadcastable to r
-    bias : Tensor or None, broadcastable to r
-        Added to sigma_t(r).
-    scale_t : {"log_sigmoid", "identity"}
-
-    Returns
-    -------
-    Tensor, shape [..., R, d_h]
-        0 where a query has no allowed key.
-    """
-    pairs = scaled(r, scale_t)
-    if bias is not None:
-        pairs = pairs + bias
-    scores = pairs[..., None] + s[..., None, :, :]  # [..., R, N, d_h], eq. 10
-    p = masked_softmax(scores, allowed_pairs[..., None], dim=-2)  # eq. 11
-    return (p * v[..., None, :, :]).sum(-2)  # [..., R, d_h], eq. 12
+from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer
+from reference_impls.mtsa.softmax import tensor_softmax
 
 
 class _Plain(TensorizedLayer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from reference_impls.checks import (
     check_input,
     glorot,
     host_can_decide,
+    masked_softmax,
     one_of,
     positive_int,
     refuse_unknown,
@@ -122,15 +124,20 @@ class MultiHeadLayer(nn.Module):
         """Eq. 4: q, k, v [B, H, N, d_h] -> [B, H, R, d_h]; finite at padding."""
         raise NotImplementedError
 
-    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
-        """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
+    def _project(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, [B, H, N, d_h] each."""
         check_input(x, mask, self.d_in)
         if self.positions is not None:
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
         weights = [w.transpose(0, 1).flatten(1) for w in (self.q_w, self.k_w, self.v_w)]
         qkv = (x @ torch.cat(weights, dim=1)).unflatten(-1, (3, self.heads, self.head_dim))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, N, d_h]
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+
+    def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
+        """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
+        q, k, v = self._project(x, mask)
         attended = self.attend(q, k, v, mask, rows)
         out = attended.transpose(1, 2).flatten(2)  # [B, R, H*d_h]
         if self.o_w is not None:
@@ -140,3 +147,22 @@ class MultiHeadLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
         return self.fuse(x, mask)
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Scores and weights, for looking at.
+
+        Returns
+        -------
+        dict
+            ``token2token_scores`` q k^T / sqrt(d_h) and ``token2token_weights`` (their softmax,
+            eq. 4), [H, B, N, N] each, queries before keys.
+        """
+        q, k, _ = self._project(x, mask)
+        r = q @ k.transpose(-1, -2) / math.sqrt(self.head_dim)  # [B, H, N, N]
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        pairs = real[:, None, None, :] & real[:, None, :, None]  # [B, 1, N, N]
+        weights = masked_softmax(r, pairs, dim=-1)
+        return {
+            "token2token_scores": r.transpose(0, 1),
+            "token2token_weights": weights.transpose(0, 1),
+        }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    masked_softmax,
     refuse_unknown,
     zero_at_padding,
     zero_bias,
@@ -54,5 +56,14 @@ class Source2TokenLayer(nn.Module):
         """
         check_input(x, mask, self.d_in)
         x = zero_at_padding(x, mask)
-        s = self.activation(x @ self.s1_w + self.s1_b) @ self.s2_w + self.s2_b  # [B, N, D]
-        return self.pool(x, s, mask)
+        return self.pool(x, self._scores(x), mask)
+
+    def _scores(self, x: Tensor) -> Tensor:
+        return self.activation(x @ self.s1_w + self.s1_b) @ self.s2_w + self.s2_b  # [B, N, D]
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Scores s and weights p (their softmax over real tokens), [B, N, D], for looking at."""
+        check_input(x, mask, self.d_in)
+        s = self._scores(zero_at_padding(x, mask))
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return {"scores": s, "weights": masked_softmax(s, real[..., None], dim=1)}

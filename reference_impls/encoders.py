@@ -1,0 +1,169 @@
+"""Sentence, pair and sequence models around any context-fusion mechanism.
+
+All of them are embedding -> context fusion -> source2token -> head (MTSA, section 4; the released
+programs' heads). The fusion module is given: whatever maps ``x [B, N, D], mask [B, N]`` to tokens
+``[B, N, D_out]``, or to a sentence ``[B, D_out]`` (then nothing is pooled).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from reference_impls.checks import glorot, zero_bias
+
+
+class Dense(nn.Module):
+    """A Glorot-initialised layer x w + b, as all dense layers of the released models.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+    bias : bool
+        Whether there is a b, zero at first.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.w = glorot(d_in, d_out)
+        self.b = zero_bias(d_out) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d_in] -> [..., d_out]."""
+        return x @ self.w if self.b is None else x @ self.w + self.b
+
+
+class Encoder(nn.Module):
+    """Tokens to one vector: dropout, context fusion, pooling, dropout.
+
+    Parameters
+    ----------
+    fusion : Module
+        ``x [B, N, D], mask [B, N]`` -> ``[B, N, width]``, or ``[B, width]`` without a pooling.
+    pooling : Module or None
+        ``x [B, N, width], mask [B, N]`` -> ``[B, width]``.
+    dropout : float
+        Share of the token features, and of the sentence features, set to zero in training.
+    """
+
+    def __init__(self, fusion: nn.Module, pooling: nn.Module | None, dropout: float) -> None:
+        super().__init__()
+        self.fusion, self.pooling = fusion, pooling
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """[B, N, D] with mask [B, N] (true for real tokens) -> [B, width]."""
+        fused = self.fusion(self.dropout(x), mask)  # [B, N, width] or [B, width]
+        sentence = fused if self.pooling is None else self.pooling(fused, mask)
+        return self.dropout(sentence)
+
+
+class Embedding(nn.Module):
+    """Word vectors, fine-tuned in training; row 0 is padding and stays zero.
+
+    Parameters
+    ----------
+    table : Tensor, float, shape [V, D]
+        Initial vectors.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.words = nn.Embedding.from_pretrained(table, freeze=False, padding_idx=0)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Word ids [B, N], 0 at padding -> tokens [B, N, D] and mask [B, N]."""
+        return self.words(ids), ids != 0
+
+
+class SentenceClassifier(nn.Module):
+    """One sentence to classes: relu layer, then logits without a bias (released).
+
+    Parameters
+    ----------
+    embedding : Embedding
+    encoder : Encoder
+        With `width` features out.
+    width, hidden, classes : int
+    dropout : float
+        Of the hidden layer.
+    """
+
+    def __init__(
+        self, embedding: Embedding, encoder: Encoder, *,
+        width: int, hidden: int, classes: int, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embedding, self.encoder = embedding, encoder
+        self.hidden = Dense(width, hidden)
+        self.logits = Dense(hidden, classes, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Word ids [B, N], 0 at padding -> logits [B, classes]."""
+        sentence = self.encoder(*self.embedding(ids))  # [B, width]
+        return self.logits(self.dropout(torch.relu(self.hidden(sentence))))
+
+
+class PairRelatedness(nn.Module):
+    """Two sentences to a degree of relatedness between 1 and `degrees`.
+
+    Features [a * b; |a - b|], relu layer, a distribution over the degrees, its expected degree
+    (Tai et al. 2015, section 4.2; the ReSAN program's head).
+
+    Parameters
+    ----------
+    embedding : Embedding
+    encoder : Encoder
+        Encodes both sentences, with `width` features out.
+    width, hidden, degrees : int
+    dropout : float
+        Of the hidden layer.
+    """
+
+    def __init__(
+        self, embedding: Embedding, encoder: Encoder, *,
+        width: int, hidden: int, degrees: int, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embedding, self.encoder = embedding, encoder
+        self.hidden = Dense(2 * width, hidden)
+        self.logits = Dense(hidden, degrees)
+        self.dropout = nn.Dropout(dropout)
+        self.degrees: Tensor
+        self.register_buffer("degrees", torch.arange(1.0, degrees + 1), persistent=False)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """Word ids [B, N] twice, 0 at padding -> expected degree [B]."""
+        a, b = self.encoder(*self.embedding(first)), self.encoder(*self.embedding(second))
+        features = torch.cat([a * b, (a - b).abs()], dim=-1)  # [B, 2 * width]
+        logits = self.logits(self.dropout(torch.relu(self.hidden(features))))
+        return logits.softmax(-1) @ self.degrees
+
+
+class SequenceRegressor(nn.Module):
+    """A sequence of vectors to one vector, for synthetic tasks: relu layer, linear output.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        With `width` features out.
+    width, hidden, outputs : int
+    dropout : float
+        Of the hidden layer.
+    """
+
+    def __init__(
+        self, encoder: Encoder, *, width: int, hidden: int, outputs: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.hidden = Dense(width, hidden)
+        self.output = Dense(hidden, outputs)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, N, D], every position a real one -> [B, outputs]."""
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        sentence = self.encoder(x, mask)  # [B, width]
+        return self.output(self.dropout(torch.relu(self.hidden(sentence))))
