@@ -178,6 +178,25 @@ class Case:
         return merged
 
 
+def parse_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Read ``name=value`` texts of ``--option``.
+
+    Raises
+    ------
+    UsageError
+        If one has another form, or a character that can't stand in a case id.
+    """
+    options = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"option: given {text!r}; expected name=value")
+        if any(c in text for c in ",[]"):
+            raise UsageError(f"option: given {text!r}; ',', '[' and ']' can't stand in an id")
+        options.append((name, value))
+    return tuple(options)
+
+
 _ID = re.compile(
     r"(?P<mechanism>[^.\[\]]+)\.(?P<implementation>[^.\[\]+-]+)(?:\[(?P<options>[^\]]*)\])?"
     r"-B(?P<batch>\d+)-N(?P<length>\d+)-D(?P<d_in>\d+)(?:x(?P<d_out>\d+))?(?:-H(?P<heads>\d+))?"

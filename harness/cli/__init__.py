@@ -14,6 +14,8 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
+    "[bold]attnbench compare[/] trains two models and judges them; "
+    "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is.",
     no_args_is_help=True,
     add_completion=False,
@@ -35,6 +37,7 @@ OPTION = Annotated[
     typer.Option(metavar="NAME=VALUE", help="For the mechanism's factory; may be repeated."),
 ]
 DEVICE = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")]
+DEFAULT_TASK = "mirrored_summation"
 JOURNAL = Annotated[str, typer.Option(help="Folder of the records.")]
 
 
@@ -132,6 +135,142 @@ def bench(
         "blocks": blocks,
     }  # fmt: skip
     raise typer.Exit(run_bench(values, list(context.args), dry_run, json_file))
+
+
+TASK = Annotated[
+    str,
+    typer.Option(
+        help="What is trained; attnbench list names all tasks. The default needs no data."
+    ),
+]
+DATA = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="Corpora (default: $ATTNBENCH_DATA); README, Data."),
+]
+VECTORS = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Word vectors: a GloVe-format file, a table of the data directory, none.",
+    ),
+]
+RECIPE = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[MODEL:]NAME=VALUE", help="Change the common recipe, e.g. epochs=5; repeatable."
+    ),
+]
+CHOOSE = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose best epoch is tested: dev (default), or best-on-test, the papers' best over "
+        "time on the test set."
+    ),
+]
+
+
+@app.command()
+def train(
+    name: Annotated[
+        str,
+        typer.Argument(help="mechanism, mechanism.implementation, or either with [OPTION=VALUE]"),
+    ],
+    task: TASK = DEFAULT_TASK,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    journal: JOURNAL = "results",
+    data: DATA = None,
+    vectors: VECTORS = None,
+    device: DEVICE = "auto",
+    given: GIVEN = None,
+    recipe: RECIPE = None,
+    choose: CHOOSE = None,
+    save_attention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Scores of the given sentences, .npz; a bare name: by the journal."
+        ),
+    ] = None,
+    sentence: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="For --save-attention; repeatable.")
+    ] = None,
+    sentences: Annotated[
+        str | None, typer.Option(metavar="FILE", help="For --save-attention: one per line.")
+    ] = None,
+    json_file: JSON = None,
+) -> None:
+    """Train one model with one seed and test it once, at the epoch that was best on dev.
+
+    The same model, task, recipe and seed give the same record, which is kept and not trained again.
+    """
+    from harness.cli.training import run_train
+
+    values = {
+        "name": name, "task": task, "seed": seed, "journal": journal, "data": data,
+        "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
+        "choose": choose, "save_attention": save_attention, "sentence": sentence or [],
+        "sentences": sentences,
+    }  # fmt: skip
+    raise typer.Exit(run_train(values, json_file))
+
+
+@app.command()
+def compare(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FIRST] [SECOND]",
+            help="Two mechanisms (default: mtsa multi_head); the first is judged.",
+        ),
+    ] = None,
+    task: TASK = DEFAULT_TASK,
+    seeds: Annotated[str, typer.Option(help="How many, or which: 10 or 3,7,11.")] = "5",
+    journal: JOURNAL = "results",
+    data: DATA = None,
+    vectors: VECTORS = None,
+    device: DEVICE = "auto",
+    given: GIVEN = None,
+    recipe: RECIPE = None,
+    choose: CHOOSE = None,
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            help="Smaller differences do not matter, e.g. 0.01 or 1%: allows practically equal."
+        ),
+    ] = None,
+    match: Annotated[
+        str, typer.Option(help="parameters: narrow the larger model to the other's size.")
+    ] = "none",
+    jobs: Annotated[int, typer.Option(help="Runs at a time (0: one per core).")] = 0,
+    json_file: JSON = None,
+) -> None:
+    """Train two models, paired by seed, and say better, worse, practically equal or undecided.
+
+    Killed and started again it goes on where it was. Without data it compares on a synthetic task;
+    [bold]--task trec --data DIR[/] is real text.
+    """
+    from harness.cli.comparing import run_compare
+
+    values = {
+        "names": names or [], "task": task, "seeds": seeds, "journal": journal, "data": data,
+        "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
+        "choose": choose, "margin": margin, "match": match, "jobs": jobs,
+    }  # fmt: skip
+    raise typer.Exit(run_compare(values, json_file))
+
+
+@app.command()
+def report(
+    journal: JOURNAL = "results",
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write.")] = "report",
+    json_file: JSON = None,
+) -> None:
+    """Execute the notebooks on what was measured and write one folder to open in a browser.
+
+    With an empty journal the records published with attnbench are shown.
+    """
+    from harness.cli.reporting import make_report
+
+    raise typer.Exit(make_report(journal, out, json_file))
 
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]

@@ -8,6 +8,7 @@ from harness.case import settings
 from harness.cli.output import console, write_json
 from harness.profile import load_profiles
 from harness.registry import Registry
+from harness.train.task import tasks
 
 
 def show(given: list[str], json_file: str | None) -> None:
@@ -41,11 +42,16 @@ def show(given: list[str], json_file: str | None) -> None:
     profiles = load_profiles()
     for name, profile in profiles.items():
         out.print(f"  {name}: {profile['summary']}")
+    out.print("\n[bold]tasks[/]")
+    for task in tasks().values():
+        needs = f" (needs data: {', '.join(task.files)})" if task.files else ""
+        out.print(f"  {task.name}: {task.summary}{needs}", highlight=False)
     write_json(
         json_file,
         {
             "implementations": rows,
             "settings": [s.name for s in settings()],
             "profiles": list(profiles),
+            "tasks": list(tasks()),
         },
     )

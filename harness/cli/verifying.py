@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from harness.case import DTYPES
+from harness.case import DTYPES, parse_options
 from harness.cli.output import console, write_json
 from harness.errors import UsageError
 from harness.registry import Registry
@@ -76,12 +76,11 @@ def verify_oracles(
 ) -> int:  # fmt: skip
     """Check implementations against their oracles and print the table."""
     from harness.verify.run import jobs, verify, workers_for
-    from suites.bench.options import read_options
     from suites.bench.setup import device_fingerprint
 
     if workers < 0:
         raise UsageError(f"--jobs: given {workers}; expected 0 (one per core) or more")
-    options = read_options(option)
+    options = parse_options(option)
     registry = Registry(given)
     wanted = names or list(registry.given_names) or list(registry.mechanisms)
     pairs = registry.select(wanted)

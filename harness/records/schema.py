@@ -10,7 +10,9 @@ from typing import Any
 SCHEMA = 1
 """Version of the journal; a reader refuses newer ones, because it can't know what they mean."""
 
-KINDS = ("session", "block", "verify", "time", "anchor", "memory", "margin")
+KINDS = (
+    "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
+)  # fmt: skip
 
 
 def digest(value: Any) -> str:

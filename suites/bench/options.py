@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.case import parse_options
 from harness.errors import UsageError
 from harness.profile import Selection
 
@@ -43,25 +44,6 @@ def _positive(text: str, what: str) -> int:
     return int(text)
 
 
-def read_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Read ``name=value`` texts of ``--option``.
-
-    Raises
-    ------
-    UsageError
-        If one has another form, or a character that can't stand in a case id.
-    """
-    options = []
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise UsageError(f"--option: given {text!r}; expected name=value")
-        if any(c in text for c in ",[]"):
-            raise UsageError(f"--option: given {text!r}; ',', '[' and ']' can't stand in an id")
-        options.append((name, value))
-    return tuple(options)
-
-
 def selection(values: Mapping[str, Any]) -> Selection:
     """Read the selection from option values, named as in `PYTEST_OPTIONS`.
 
@@ -89,7 +71,7 @@ def selection(values: Mapping[str, Any]) -> Selection:
         dtypes=_list(values["dtypes"]),
         phases=_list(values["passes"]),
         settings=_list(values["settings"]),
-        options=read_options(values["option"]),
+        options=parse_options(values["option"]),
         blocks=values["blocks"],
     )
 

@@ -1,0 +1,198 @@
+"""What ``train`` and ``compare`` share: surroundings, verifying first, runs with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from harness.cli.verifying import print_verified, progress_bar
+from harness.errors import UsageError
+from harness.experiments.design import Run, Surroundings
+from harness.experiments.session import Progress as Standing
+from harness.experiments.session import RunSession
+from harness.records import journal
+from harness.registry import Registry
+from harness.train.task import Task
+
+GPU_WORKERS = 4
+"""Runs at a time on a GPU: small models leave most of it idle."""
+
+
+def journal_folder(text: str) -> Path:
+    """The journal's folder; see `suites.bench.options`."""
+    from suites.bench.options import journal_folder as folder
+
+    return folder(text)
+
+
+def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> Surroundings:
+    """Device, data and vectors of a command.
+
+    Raises
+    ------
+    UsageError
+        If the task's data are not there, or the vectors, or the device.
+    """
+    from suites.bench.setup import device_fingerprint
+
+    directory, vectors, data = None, "", ""
+    if task.files:
+        from harness.train.data.corpus import NO_VECTORS
+        from harness.train.data.directory import data_directory, digest_of
+        from harness.train.data.vectors import vectors_digest
+
+        folder = data_directory(values["data"])
+        directory = str(folder.resolve())
+        vectors = values["vectors"] or task.vectors
+        data = digest_of([folder / f"{name}.gz" for name in task.files])
+        if vectors != NO_VECTORS:
+            data += vectors_digest(vectors, folder)
+            if Path(vectors).is_file():
+                vectors = str(Path(vectors).resolve())
+    elif values["vectors"]:
+        raise UsageError(f"--vectors: task {task.name} has no words; leave it out")
+    return Surroundings(registry, device_fingerprint(values["device"]), directory, vectors, data)
+
+
+def workers_for(asked: int, fingerprint: Mapping[str, Any]) -> int:
+    """Runs at a time: as asked, else one per core, or a few on a GPU.
+
+    Raises
+    ------
+    UsageError
+        For a negative number.
+    """
+    if asked < 0:
+        raise UsageError(f"--jobs: given {asked}; expected 0 (one per core) or more")
+    threads = int(fingerprint["threads"])
+    return asked or (min(GPU_WORKERS, threads) if fingerprint["device"] == "cuda" else threads)
+
+
+def verified_or_refused(
+    names: Sequence[str], options: Sequence[tuple[tuple[str, str], ...]], around: Surroundings,
+    folder: Path, out: Console,
+) -> None:  # fmt: skip
+    """Check the mechanisms in float32 first: what is not right is not trained.
+
+    Raises
+    ------
+    UsageError
+        If one of them is over its budget, leaks padding, or crashes.
+    """
+    from harness.measure.device import environment
+    from harness.verify.run import jobs, verify
+    from harness.verify.run import workers_for as verifiers
+
+    wanted = [(name, "f32", option) for name, option in zip(names, options, strict=True)]
+    todo = jobs(wanted, around.registry, around.fingerprint)
+    with progress_bar(out) as bar:
+        task = bar.add_task("verifying", total=len(todo))
+        rows = verify(
+            todo, around.registry, around.fingerprint, lambda _: bar.advance(task), folder,
+            {"environment": environment(), "purpose": "verify"}, verifiers(around.fingerprint),
+        )  # fmt: skip
+    print_verified(out, rows)
+    for row in rows:
+        if row["verdict"] not in ("ok", "unsupported"):
+            raise UsageError(
+                f"{row['name']} is {row['verdict']}, so it is not trained: {row['detail']}; "
+                f"see: attnbench verify {row['name']}"
+            )
+
+
+def train_missing(
+    missing: Sequence[Run], around: Surroundings, folder: Path, workers: int, out: Console,
+    declared: Sequence[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Do the runs, with a bar and the time left.
+
+    Parameters
+    ----------
+    declared : sequence of mapping
+        Records written before the first run, where the journal has not got them.
+
+    Returns
+    -------
+    list of dict
+        The records of the runs.
+    """
+    from harness.measure.device import available_memory, environment
+
+    known = set() if not folder.exists() else set(journal.read(folder).finished())
+    declared = [record for record in declared if record["key"] not in known]
+    if not missing and not declared:
+        return []
+    memory = None
+    if around.fingerprint["device"] == "cpu" and (available := available_memory()) is not None:
+        memory = int(0.9 * available / min(workers, max(1, len(missing))))
+    session = {"environment": environment(), "purpose": "train"}
+    writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
+    records = []
+    try:
+        for record in declared:
+            writer.append(record)
+        if missing:
+            with _Bar(out) as bar:
+                runs = RunSession(writer, around.fingerprint, workers, memory, bar.show)
+                for record in runs.run(missing):
+                    records.append(record)
+                    bar.finished(record)
+    finally:
+        writer.close()
+    return records
+
+
+class _Bar:
+    """Progress of training: on a terminal a bar, elsewhere a line per finished run."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._bar = Progress(
+            TextColumn("training"), BarColumn(), TextColumn("{task.fields[say]}"), console=out,
+            transient=True, disable=not out.is_terminal,
+        )  # fmt: skip
+
+    def __enter__(self) -> _Bar:
+        self._bar.__enter__()
+        self._task = self._bar.add_task("training", total=None, say="starting")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
+
+    def show(self, standing: Standing) -> None:
+        """Move the bar."""
+        left = ""
+        if standing.left_seconds is not None:
+            left = f", {_duration(standing.left_seconds)} left"
+        say = f"{standing.done} of {standing.total} runs{left}; {'; '.join(standing.running)}"
+        self._bar.update(
+            self._task, completed=standing.parts, total=standing.total, say=escape(say)
+        )
+
+    def finished(self, record: Mapping[str, Any]) -> None:
+        """One line; no metric, so that nobody stops at a number that pleases."""
+        line = f"{record['case']}: {record['status']} in {_duration(record['task_seconds'])}"
+        if record["status"] == "ok":
+            line += f", {len(record['epochs'])} epochs"
+        self._out.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+
+
+def print_failures(out: Console, runs: Sequence[Mapping[str, Any]]) -> None:
+    """A line for every run that gave no result, and why."""
+    for run in runs:
+        if run["status"] != "ok":
+            detail = run.get("detail") or "no reason given"
+            out.print(
+                f"{run['case']}: {run['status']}: {detail}",
+                style="red", markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip

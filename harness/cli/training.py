@@ -1,0 +1,142 @@
+"""``attnbench train``: one run, and the attention scores of the trained model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from harness.cli.output import console, write_json
+from harness.cli.running import (
+    journal_folder,
+    print_failures,
+    surroundings,
+    train_missing,
+    verified_or_refused,
+)
+from harness.errors import UsageError
+from harness.experiments.design import make_run, parse_model
+from harness.experiments.session import finished
+from harness.experiments.wording import unit_of
+from harness.registry import Registry
+from harness.train.recipe import changed, parse_settings
+from harness.train.task import task as find_task
+
+
+def read_sentences(given: list[str], file: str | None) -> list[str]:
+    """Sentences from ``--sentence`` and from a file, one per line.
+
+    Raises
+    ------
+    UsageError
+        If there are none, or the file can't be read.
+    """
+    sentences = list(given)
+    if file is not None:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"can't read --sentences {file}: {error}") from None
+        sentences += [line for line in text.split("\n") if line.strip()]
+    if not sentences:
+        raise UsageError("--save-attention needs sentences: give --sentence TEXT or --sentences")
+    return sentences
+
+
+def attention_file(text: str, folder: Path) -> Path:
+    """Where scores go: a bare name lies beside the journal's records, a path is taken as it is.
+
+    Raises
+    ------
+    UsageError
+        If its folder is not there.
+    """
+    path = Path(text)
+    if path.name == text:
+        path = folder / text
+    if path.suffix != ".npz":
+        path = path.with_name(path.name + ".npz")
+    if path.parent != folder and not path.parent.is_dir():
+        raise UsageError(f"--save-attention: no folder {path.parent}; make it, or give a bare name")
+    return path.resolve()
+
+
+def run_train(values: dict[str, Any], json_file: str | None) -> int:
+    """Train one model on one task with one seed; returns the exit code."""
+    out = console()
+    registry = Registry(values["given"])
+    folder = journal_folder(values["journal"])
+    task = find_task(values["task"])
+    model = parse_model(values["name"], registry)
+    texts = list(values["recipe"])
+    if values["choose"] is not None:
+        texts.append(f"choose={values['choose']}")
+    recipe = changed(task.recipe, parse_settings(texts, [model.mechanism])[0])
+    around = surroundings(task, registry, values)
+    run = make_run(model, task, recipe, values["seed"], around)
+    verified_or_refused([model.name], [model.options], around, folder, out)
+    known = finished(folder).get(run.key)
+    file = None
+    if values["save_attention"] is not None:
+        sentences = read_sentences(values["sentence"], values["sentences"])
+        if not task.vectors:
+            raise UsageError(
+                f"--save-attention: task {task.name} has no sentences; use a text task"
+            )
+        file = attention_file(values["save_attention"], folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {"sentences": sentences, "file": str(file)}
+        run = replace(run, arguments={**run.arguments, "attention": wanted})
+        if known is not None:
+            out.print("this run is in the journal; trained again for its scores", markup=False)
+            known = None
+    record = known or train_missing([run], around, folder, 1, out)[0]
+    if known is not None:
+        out.print(f"this run is in the journal {folder} already", markup=False, highlight=False)
+    _show(out, record, task, recipe.choose)
+    if file is not None and record["status"] == "ok":
+        out.print(f"attention scores: {file}", markup=False, highlight=False, soft_wrap=True)
+    print_failures(out, [record])
+    write_json(json_file, record)
+    return 0 if record["status"] == "ok" else 1
+
+
+def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("epoch", justify="right")
+    table.add_column("loss", justify="right")
+    by_test = choose == "best-on-test"
+    for name in task.metrics:
+        table.add_column(f"dev {name}", justify="right")
+        if by_test:
+            table.add_column(f"test {name}", justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("")
+    for epoch in record.get("epochs", ()):
+        cells = []
+        for name in task.metrics:
+            for split in ("dev", "test") if by_test else ("dev",):
+                cells.append(unit_of(name).value(epoch[split][name]))
+        mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
+        table.add_row(
+            str(epoch["epoch"]), f"{epoch['loss']:.4f}", *cells, f"{epoch['seconds']:.1f}", mark
+        )
+    out.print(table)
+    if record["status"] != "ok":
+        return
+    how = "best over time on the test set" if by_test else "test, looked at once"
+    metrics = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
+    peak = record.get("peak_bytes")
+    memory = f"{peak / 2**20:.0f} MiB" if peak is not None else record["memory_method"]
+    out.print(f"{how}: {metrics}", highlight=False, markup=False)
+    out.print(
+        f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
+        f"vectors), {record['seconds']:.1f} s, peak memory {memory}",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+    if record.get("coverage"):
+        from harness.train.data.vectors import Coverage
+
+        out.print(str(Coverage(**record["coverage"])), highlight=False, markup=False)

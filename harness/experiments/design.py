@@ -1,0 +1,210 @@
+"""What is compared, how: declared, and written down, before there are results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import parse_options
+from harness.errors import UsageError
+from harness.records import schema
+from harness.registry import Registry, code_hash
+from harness.train.recipe import Recipe
+from harness.train.task import Task
+
+POOLING = "source2token"
+"""Part of every model, and so of every run's code."""
+_MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A mechanism as it is trained.
+
+    Attributes
+    ----------
+    name : str
+        ``mechanism.implementation``.
+    options : tuple of (str, str)
+        For the mechanism's factory.
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """``mtsa.algorithm1[scale_t=identity]``: read back by `parse_model`."""
+        options = ",".join(f"{k}={v}" for k, v in self.options)
+        return self.name + (f"[{options}]" if options else "")
+
+    @property
+    def mechanism(self) -> str:
+        """First part of the name."""
+        return self.name.rpartition(".")[0]
+
+
+def parse_model(text: str, registry: Registry) -> Model:
+    """Read ``mechanism``, ``mechanism.implementation``, with ``[option=value,...]`` behind it.
+
+    Raises
+    ------
+    UsageError
+        If it has another form or there is no such mechanism.
+    """
+    match = _MODEL.fullmatch(text)
+    if match is None:
+        raise UsageError(f"given {text!r}; expected e.g. mtsa, or mtsa.plain[scale_t=identity]")
+    mechanism, implementation = registry.find(match["name"])
+    options = parse_options(match["options"].split(",") if match["options"] else [])
+    return Model(f"{mechanism.name}.{implementation.name}", options)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: what it is, the key of its record, the arguments of its call."""
+
+    model: Model
+    task: str
+    recipe: Recipe
+    seed: int
+    key: str
+    code: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """For progress and messages."""
+        return f"{self.model} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all runs of a command share.
+
+    Attributes
+    ----------
+    registry : Registry
+    fingerprint : mapping
+        From `harness.measure.device.fingerprint`.
+    directory : str or None
+        The data directory; None for tasks without files.
+    vectors : str
+        A file, a table of the data directory, ``none``, or empty for tasks without words.
+    data : str
+        Digest of the corpus and vector files.
+    """
+
+    registry: Registry
+    fingerprint: Mapping[str, Any]
+    directory: str | None = None
+    vectors: str = ""
+    data: str = ""
+
+
+def make_run(model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings) -> Run:
+    """A run with the key under which its record is known again."""
+    codes = [
+        code_hash(around.registry.mechanism(name), "train") for name in (model.mechanism, POOLING)
+    ]
+    code = schema.digest(codes)
+    identity = [
+        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, around.vectors,
+        around.data, code, dict(around.fingerprint),
+    ]  # fmt: skip
+    arguments = {
+        "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
+        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
+        "device": around.fingerprint["device"], "given": list(around.registry.extra),
+    }  # fmt: skip
+    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A comparison of two models, paired by seed.
+
+    Attributes
+    ----------
+    models : pair of Model
+        The first one is judged against the second.
+    task : Task
+    recipes : pair of Recipe
+        One per model; equal unless asked otherwise.
+    seeds : tuple of int
+        The same for both: data order and split are then the same, and differences are paired.
+    margin : float or None
+        Differences smaller than this do not matter (in units of the metric): declared before.
+    match : {"none", "parameters"}
+        Whether the larger model was narrowed to the other's number of parameters.
+    runs : tuple of pair of Run
+        By seed.
+    """
+
+    models: tuple[Model, Model]
+    task: Task
+    recipes: tuple[Recipe, Recipe]
+    seeds: tuple[int, ...]
+    margin: float | None
+    match: str
+    runs: tuple[tuple[Run, Run], ...]
+
+    def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+        """As it stands in the journal, before any run of it is started."""
+        keys = [[first.key, second.key] for first, second in self.runs]
+        # Designs of one question differ in seeds and margin at most.
+        question = [
+            [str(m) for m in self.models], self.task.name, [r.as_dict() for r in self.recipes],
+            self.match, self.runs[0][0].arguments["vectors"],
+        ]  # fmt: skip
+        return {
+            "kind": "design",
+            "key": schema.digest(["design", keys, self.margin, self.match]),
+            "question": schema.digest(question),
+            "models": [str(m) for m in self.models],
+            "task": self.task.name,
+            "metric": self.task.metric,
+            "metrics": list(self.task.metrics),
+            "higher_is_better": self.task.higher_is_better,
+            "split": self.task.split,
+            "one_test_set": self.task.one_test_set,
+            "recipes": [r.as_dict() for r in self.recipes],
+            "seeds": list(self.seeds),
+            "paired": True,
+            "margin": self.margin,
+            "match": self.match,
+            "runs": keys,
+            "fingerprint": schema.digest(dict(fingerprint)),
+            "status": "ok",
+        }
+
+
+def make_design(
+    models: Sequence[Model], task: Task, recipes: Sequence[Recipe], seeds: Sequence[int],
+    around: Surroundings, margin: float | None = None, match: str = "none",
+) -> Design:  # fmt: skip
+    """Declare a comparison.
+
+    Raises
+    ------
+    UsageError
+        For equal models, no seeds, repeated seeds or a margin that is not positive.
+    """
+    first, second = models
+    if first == second and recipes[0] == recipes[1]:
+        raise UsageError(f"{first} is compared with itself; give two different models")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise UsageError(f"given seeds {list(seeds)}; expected at least one, each of them once")
+    if margin is not None and not margin > 0:
+        raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
+    runs = tuple(
+        (
+            make_run(first, task, recipes[0], seed, around),
+            make_run(second, task, recipes[1], seed, around),
+        )
+        for seed in seeds
+    )
+    return Design(
+        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs
+    )

@@ -1,0 +1,45 @@
+"""How metrics are written: accuracies in per cent and points, everything else as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Scale and form of a metric.
+
+    Attributes
+    ----------
+    scale : float
+        Values are multiplied by it.
+    digits : int
+    of_values, of_differences : str
+        Behind a number.
+    """
+
+    scale: float
+    digits: int
+    of_values: str = ""
+    of_differences: str = ""
+
+    def value(self, value: float) -> str:
+        """``90.20 %`` or ``0.8512``."""
+        return f"{self.scale * value:.{self.digits}f}{self.of_values}"
+
+    def difference(self, value: float) -> str:
+        """``+0.40`` or ``-0.0012``: in points for accuracies."""
+        return f"{self.scale * value:+.{self.digits}f}"
+
+    def size(self, value: float) -> str:
+        """A positive difference, such as a margin: ``0.40 points``."""
+        return f"{self.scale * value:.{self.digits}f}{self.of_differences}"
+
+
+_SHARE = Unit(100.0, 2, " %", " points")
+_PLAIN = Unit(1.0, 4)
+
+
+def unit_of(metric: str) -> Unit:
+    """The unit of a metric."""
+    return _SHARE if metric == "accuracy" else _PLAIN

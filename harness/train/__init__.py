@@ -1,0 +1,1 @@
+"""Training: the data, the tasks and the runs."""

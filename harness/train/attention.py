@@ -1,0 +1,80 @@
+"""Attention scores of a trained model on given sentences, as one ``.npz`` file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from harness.errors import UsageError
+from harness.train.batches import padded
+from harness.train.task import Data
+from reference_impls.encoders import Embedding, Encoder
+
+
+def scores(
+    module: nn.Module, data: Data, sentences: Sequence[str], device: torch.device
+) -> dict[str, np.ndarray]:
+    """Scores by name, ``NAME/K`` for sentence K, padding cut off.
+
+    ``tokens/K`` [n] are the texts; the fusion's come as its module's ``attention`` gives them,
+    heads first (``token2token_weights/K`` [H, n, n], queries before keys, ...), the pooling's as
+    ``pooling_weights/K`` [n, width].
+
+    Raises
+    ------
+    UsageError
+        If the task has no sentences, or one of them has no word.
+    """
+    if data.encode is None:
+        raise UsageError("this task has no sentences; --save-attention needs a text task")
+    tokens = [data.tokenise(text) for text in sentences]
+    for text, words in zip(sentences, tokens, strict=True):
+        if not words:
+            raise UsageError(f"sentence {text!r} has no word; give sentences with at least one")
+    embedding = next(m for m in module.modules() if isinstance(m, Embedding))
+    encoder = next(m for m in module.modules() if isinstance(m, Encoder))
+    module.eval()
+    found: dict[str, np.ndarray] = {}
+    # One sentence at a time: nothing is padded, and nothing of one can reach another.
+    for number, words in enumerate(tokens):
+        found[f"tokens/{number}"] = np.array(words)
+        ids = padded([data.encode(sentences[number])]).to(device)
+        with torch.inference_mode():
+            x, mask = embedding(ids)
+            parts: dict[str, Any] = dict(_looked_at(encoder.fusion, x, mask))  # [H, B, N, ...]
+            fused = encoder.fusion(x, mask)
+            if encoder.pooling is not None:
+                parts["pooling_weights"] = _looked_at(encoder.pooling, fused, mask)["weights"][None]
+        for name, value in parts.items():
+            array = value[:, 0].cpu().numpy()
+            found[f"{name}/{number}"] = array[0] if name == "pooling_weights" else array
+    return found
+
+
+def _looked_at(module: nn.Module, x: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What a module's ``attention`` gives; nothing where it has none (a recurrent one, say)."""
+    attention = getattr(module, "attention", None)
+    return attention(x, mask) if callable(attention) else {}
+
+
+def save(
+    module: nn.Module, data: Data, sentences: Sequence[str], file: Path, device: torch.device
+) -> None:
+    """Write the scores of some sentences.
+
+    Raises
+    ------
+    UsageError
+        If the file can't be written.
+    """
+    found = scores(module, data, sentences, device)
+    try:
+        with file.open("wb") as out:
+            np.savez_compressed(out, **found)  # type: ignore[arg-type]
+    except OSError as error:
+        raise UsageError(f"can't write {file}: {error.strerror}; give another file") from None

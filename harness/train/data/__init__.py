@@ -1,0 +1,1 @@
+"""What a training run reads: corpora, their words, word vectors."""

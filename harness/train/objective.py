@@ -1,0 +1,126 @@
+"""What a kind of task trains and how its predictions are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from harness.build import literal, make
+from harness.registry import Registry
+from harness.train.batches import gather, in_order
+from harness.train.metrics import METRICS
+from harness.train.recipe import Recipe
+from harness.train.task import Data, Split, Task
+from reference_impls.encoders import (
+    Embedding,
+    Encoder,
+    PairRelatedness,
+    SentenceClassifier,
+    SequenceRegressor,
+)
+from reference_impls.mechanism import Mechanism
+
+POOLING = "source2token.direct"
+"""Pools tokens in every model (MTSA, section 4)."""
+EVALUATION_BATCH = 256
+
+
+def encoder(
+    model: str,
+    options: Mapping[str, str],
+    data: Data,
+    recipe: Recipe,
+    registry: Registry,
+    seed: int,
+) -> tuple[Mechanism, Encoder]:
+    """Context fusion and pooling of a model, with seeded weights."""
+    mechanism, implementation = registry.find(model)
+    chosen = {**mechanism.options, **implementation.options}
+    chosen |= {name: literal(text) for name, text in options.items()}
+    fusion = make(
+        mechanism, implementation.factory, data.width, recipe.width, recipe.heads, chosen, seed
+    )
+    pooling = None
+    if mechanism.output == "tokens":
+        pooler, direct = registry.find(POOLING)
+        pooling = make(pooler, direct.factory, recipe.width, recipe.width, 0, pooler.options, seed)
+    return mechanism, Encoder(fusion, pooling, recipe.dropout)
+
+
+def build(
+    task: Task,
+    model: str,
+    options: Mapping[str, str],
+    data: Data,
+    recipe: Recipe,
+    registry: Registry,
+    seed: int,
+) -> nn.Module:
+    """The whole model of a task, float32, on the CPU, with seeded weights.
+
+    Parameters
+    ----------
+    model : str
+        ``mechanism`` or ``mechanism.implementation``.
+    options : mapping
+        For the mechanism's factory, as texts.
+    """
+    _, encode = encoder(model, options, data, recipe, registry, seed)
+    # The head's weights must not depend on how many numbers the fusion's took.
+    torch.manual_seed(seed + 1)
+    width, hidden, dropout = recipe.width, recipe.hidden, recipe.dropout
+    if data.embedding is None:
+        return SequenceRegressor(
+            encode, width=width, hidden=hidden, outputs=data.outputs, dropout=dropout
+        )
+    embedding = Embedding(torch.from_numpy(data.embedding))
+    if task.kind == "classification":
+        return SentenceClassifier(
+            embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout
+        )
+    return PairRelatedness(
+        embedding, encode, width=width, hidden=hidden, degrees=data.outputs, dropout=dropout
+    )
+
+
+def loss(task: Task, output: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of classes; half the squared error otherwise (released, for SICK)."""
+    if task.kind == "classification":
+        return cross_entropy(output, targets)
+    return 0.5 * ((output - targets) ** 2).mean()
+
+
+@torch.inference_mode()
+def predict(task: Task, module: nn.Module, split: Split, device: torch.device) -> np.ndarray:
+    """Predictions for all examples, in their order: classes [S], degrees [S] or vectors."""
+    module.eval()
+    found: list[np.ndarray] = []
+    where: list[np.ndarray] = []
+    for index in in_order(split, EVALUATION_BATCH):
+        inputs, _ = gather(split, index, device)
+        output = module(*inputs)
+        if task.kind == "classification":
+            output = output.argmax(-1)
+        found.append(output.cpu().numpy())
+        where.append(index)
+    ordered = np.concatenate(found)
+    out = np.empty_like(ordered)
+    out[np.concatenate(where)] = ordered
+    return out
+
+
+def evaluate(task: Task, module: nn.Module, split: Split, device: torch.device) -> dict[str, float]:
+    """The task's metrics on a split."""
+    predicted = predict(task, module, split, device)
+    return {name: METRICS[name](predicted, split.targets) for name in task.metrics}
+
+
+def parameters(module: nn.Module) -> tuple[int, int]:
+    """Number of trained weights without and with word vectors; the papers count without."""
+    everything = sum(p.numel() for p in module.parameters())
+    words: Sequence[nn.Module] = [m for m in module.modules() if isinstance(m, nn.Embedding)]
+    return everything - sum(p.numel() for m in words for p in m.parameters()), everything

@@ -1,0 +1,165 @@
+"""What a task is, and which there are; nothing here imports torch or numpy."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import harness.train.tasks
+from harness.errors import UsageError
+from harness.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from harness.train.data.vectors import Coverage
+
+Kind = Literal["classification", "relatedness", "regression"]
+
+HIGHER_IS_BETTER = MappingProxyType(
+    {
+        "accuracy": True,
+        "pearson": True,
+        "spearman": True,
+        "mse": False,
+        "relative_mse": False,
+    }
+)
+"""Direction of each metric."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: its data, how they are split, what is measured, and the common recipe.
+
+    Attributes
+    ----------
+    name : str
+        As in ``--task``.
+    summary, source : str
+        One line each.
+    kind : {"classification", "relatedness", "regression"}
+        Which model and loss.
+    metrics : tuple of str
+        The first one decides which epoch is chosen and what is compared.
+    split : str
+        How train, dev and test come about, for reports.
+    load : str
+        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``.
+    recipe : Recipe
+        The common recipe, the same for all mechanisms.
+    options : mapping
+        For `load`.
+    files : tuple of str
+        Tables it reads below the data directory, without their endings; empty for made-up data.
+    vectors : str
+        The word vectors unless others are given: a table of the data directory.
+    one_test_set : bool
+        Whether all seeds are tested on the same examples.
+    """
+
+    name: str
+    summary: str
+    source: str
+    kind: Kind
+    metrics: tuple[str, ...]
+    split: str
+    load: str
+    recipe: Recipe
+    options: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    vectors: str = ""
+    one_test_set: bool = False
+
+    @property
+    def metric(self) -> str:
+        """The primary metric."""
+        return self.metrics[0]
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Direction of the primary metric."""
+        return HIGHER_IS_BETTER[self.metric]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples.
+
+    Attributes
+    ----------
+    inputs : tuple of (list of list of int) or of array
+        One entry per input of the model: lists of word ids, or an array [S, N, D].
+    targets : ndarray
+        Class numbers [S] (int64), degrees [S] or vectors [S, outputs] (float32).
+    """
+
+    inputs: tuple[Any, ...]
+    targets: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.targets)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What one run trains, chooses and tests on.
+
+    Attributes
+    ----------
+    train, dev, test : Split
+    width : int
+        Features of a token.
+    outputs : int
+        Classes, degrees or target features.
+    embedding : ndarray or None
+        Initial word vectors [V, width], row 0 padding, row 1 unknown; None for vector inputs.
+    coverage : Coverage or None
+        Of the word vectors over the corpus.
+    encode, tokenise : callable or None
+        A text to word ids and to tokens, as the corpus was treated; None for vector inputs.
+    """
+
+    train: Split
+    dev: Split
+    test: Split
+    width: int
+    outputs: int
+    embedding: np.ndarray | None = None
+    coverage: Coverage | None = None
+    encode: Any = None
+    tokenise: Any = None
+
+
+@cache
+def tasks() -> Mapping[str, Task]:
+    """All tasks by name, from the ``TASKS`` of each module in `harness.train.tasks`."""
+    found: dict[str, Task] = {}
+    for info in pkgutil.iter_modules(harness.train.tasks.__path__):
+        module = importlib.import_module(f"harness.train.tasks.{info.name}")
+        for task in module.TASKS:
+            found[task.name] = task
+    return MappingProxyType(found)
+
+
+def task(name: str) -> Task:
+    """Return the task of that name.
+
+    Raises
+    ------
+    UsageError
+        Naming close matches and all tasks.
+    """
+    known = tasks()
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise UsageError(f"unknown task {name!r}; {hint}there are {', '.join(known)}")

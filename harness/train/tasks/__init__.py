@@ -1,0 +1,1 @@
+"""One module per task, or family of tasks, each with its ``TASKS``."""

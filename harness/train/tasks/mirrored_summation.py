@@ -1,0 +1,84 @@
+"""Mirrored summation (Multi-Scale Transformer, figure 2): random data, needs no files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.train.recipe import Recipe
+from harness.train.task import Data, Split, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DEV_SHARE = 0.1
+
+
+def examples(generator: np.random.Generator, count: int, length: int, width: int, k: int) -> Split:
+    """Sequences a of U(0, 1) vectors and the targets sum over i <= k of a_i * a_(n-i+1).
+
+    Returns
+    -------
+    Split
+        Input [count, length, width], targets [count, width], float32.
+    """
+    import numpy as np
+
+    a = generator.random((count, length, width), dtype=np.float32)
+    mirrored = a[:, ::-1]
+    targets = (a[:, :k] * mirrored[:, :k]).sum(axis=1)
+    return Split((a,), targets)
+
+
+def load(
+    directory: Path | None, vectors: str, word_width: int, seed: int, *,
+    length: int, width: int, k: int, train: int, test: int,
+) -> Data:  # fmt: skip
+    """Draw the data of one seed: `train` examples, a tenth of them dev, and `test` others.
+
+    Every seed has its own data, so that intervals over seeds cover the data too.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng([seed, 0])
+    dev = round(DEV_SHARE * train)
+    return Data(
+        train=examples(generator, train - dev, length, width, k),
+        dev=examples(generator, dev, length, width, k),
+        test=examples(generator, test, length, width, k),
+        width=width,
+        outputs=width,
+    )
+
+
+_SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), figure 2"
+_SPLIT = "drawn anew for every seed: a tenth of train is dev, test is as large as train"
+_RECIPE = Recipe(
+    width=64, heads=4, hidden=64, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
+    batch=128, epochs=10, patience=5,
+)  # fmt: skip
+
+TASKS = (
+    Task(
+        name="mirrored_summation",
+        summary="sum of the products of the k outermost pairs of tokens; n = 24, d = 16, k = 6",
+        source=_SOURCE,
+        kind="regression",
+        metrics=("mse", "relative_mse"),
+        split=_SPLIT,
+        load="harness.train.tasks.mirrored_summation:load",
+        recipe=_RECIPE,
+        options={"length": 24, "width": 16, "k": 6, "train": 20_000, "test": 20_000},
+    ),
+    Task(
+        name="mirrored_summation_paper",
+        summary="the same at the paper's size: n = 100, d = 50, 200,000 samples; k = 25",
+        source=_SOURCE,
+        kind="regression",
+        metrics=("mse", "relative_mse"),
+        split=_SPLIT,
+        load="harness.train.tasks.mirrored_summation:load",
+        recipe=_RECIPE,
+        options={"length": 100, "width": 50, "k": 25, "train": 200_000, "test": 200_000},
+    ),
+)

@@ -1,0 +1,149 @@
+"""A small made-up data directory of the real one's layout; for tests, never for results."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+QUESTIONS = {
+    "ABBR": (
+        ("What does {} stand for ?", "What is the abbreviation of {} ?", "What does {} mean ?",
+         "What is {} short for ?"),
+        ("NATO", "AIDS", "the NAACP", "SCUBA", "IBM", "NASA", "the EU", "the UN", "LASER",
+         "RADAR", "CNN", "BBC", "the FBI", "the CIA", "DNA"),
+    ),
+    "DESC": (
+        ("What is {} ?", "How does {} work ?", "Why is {} important ?", "What causes {} ?"),
+        ("thunder", "a rainbow", "an eclipse", "gravity", "rust", "a volcano", "electricity",
+         "the tide", "erosion", "photosynthesis", "inflation", "fog", "snow", "a drought", "fire"),
+    ),
+    "ENTY": (
+        ("What animal eats {} ?", "What food is made of {} ?", "What colour is {} ?",
+         "What film shows {} ?"),
+        ("grass", "honey", "bamboo", "milk", "fish", "corn", "rice", "olives", "wheat", "nuts",
+         "apples", "barley", "berries", "clover", "seaweed"),
+    ),
+    "HUM": (
+        ("Who invented {} ?", "Who discovered {} ?", "Who was the first owner of {} ?",
+         "Name the founder of {} ."),
+        ("the telephone", "penicillin", "dynamite", "the radio", "paper", "the zipper",
+         "the barometer", "the piano", "television", "the bicycle", "the compass", "glass",
+         "the camera", "radium", "the engine"),
+    ),
+    "LOC": (
+        ("Where is {} ?", "What country is {} in ?", "What river flows through {} ?",
+         "What city is near {} ?"),
+        ("Paris", "Cairo", "Lima", "Oslo", "Quito", "Rome", "Dublin", "Delhi", "Kyoto", "Lagos",
+         "Perth", "Hanoi", "Riga", "Sofia", "Tunis"),
+    ),
+    "NUM": (
+        ("How many people live in {} ?", "When was {} founded ?", "How far is {} ?",
+         "How old is {} ?"),
+        ("Berlin", "Madrid", "Boston", "Texas", "Canada", "Chile", "Kenya", "Peru", "Japan",
+         "Iran", "Spain", "Ghana", "Nepal", "Malta", "Cuba"),
+    ),
+}  # fmt: skip
+"""Templates and what fills them, by coarse class."""
+
+SUBJECTS = ("A man", "A woman", "The boy", "The girl's dog", "An old lady", "Two kids")
+ACTIONS = (
+    "playing a guitar", "riding a go-kart", "eating, drinking and singing", "running in a park",
+    "slicing the bread", "wearing a red t-shirt", "bmxing", "jumping into the water",
+)  # fmt: skip
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table as the real ones are: gzip without name or time where the path ends in .gz."""
+    text = "".join("\t".join(row) + "\n" for row in (columns, *rows)).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
+def write_data_directory(folder: Path, seed: int = 0) -> Path:
+    """Write ``trec``, ``sick`` and ``glove`` below a folder; the same bytes for the same seed.
+
+    TREC has 240 training and 60 test questions, alike many of each of 6 classes, and no question
+    twice; SICK has 120 / 40 / 60 pairs, alike many of each of 3 classes. The vectors are narrower
+    (20 and 30 components) than the real ones, and some words have none.
+    """
+    shuffled = random.Random(seed)
+    train, test = _questions(shuffled)
+    for name, rows in (("train", train), ("test", test)):
+        write_table(folder / "trec" / f"{name}.tsv.gz", ("coarse", "fine", "text"), rows)
+    pairs = _pairs(shuffled, 220)
+    columns = ("pair_id", "label", "relatedness", "sentence_a", "sentence_b")
+    for name, part in (("train", pairs[:120]), ("dev", pairs[120:160]), ("test", pairs[160:])):
+        write_table(folder / "sick" / f"{name}.tsv.gz", columns, part)
+    texts = [row[2] for row in train + test]
+    sentences = [
+        sentence.replace("'s", " 's").replace("n't", " n't").replace(",", " ,")
+        for row in pairs
+        for sentence in row[3:]
+    ]
+    _write_quantised(folder / "glove" / "top10k_100d_int8.tsv.gz", texts + sentences, seed)
+    _write_plain(folder / "glove" / "sick_840B_300d.tsv.gz", sentences, seed)
+    return folder
+
+
+def _questions(shuffled: random.Random) -> tuple[list[list[str]], list[list[str]]]:
+    train, test = [], []
+    for coarse, (templates, fillers) in QUESTIONS.items():
+        rows = [
+            [coarse, f"fine{number}", template.format(filler)]
+            for (number, template), filler in product(enumerate(templates), fillers)
+        ]
+        shuffled.shuffle(rows)
+        train += rows[:40]
+        test += rows[40:50]
+    shuffled.shuffle(train)
+    shuffled.shuffle(test)
+    return train, test
+
+
+def _pairs(shuffled: random.Random, count: int) -> list[list[str]]:
+    rows = []
+    for number in range(count):
+        subject, action, other = shuffled.choice(SUBJECTS), *shuffled.sample(ACTIONS, 2)
+        verb = "are" if subject == "Two kids" else "is"
+        first = f"{subject} {verb} {action}"
+        label, relatedness, second = (
+            ("entailment", "4.7", f"{subject} {verb} quietly {action}"),
+            ("contradiction", "3.6", f"{subject} {verb}n't {action}"),
+            ("neutral", "2.1", f"{subject} {verb} {other}"),
+        )[number % 3]
+        rows.append([str(number + 1), label, relatedness, first, second])
+    return rows
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    """Words from the most frequent on, every ninth left out."""
+    counts = Counter(word for text in texts for word in text.split())
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    return [word for number, word in enumerate(words) if number % 9 != 8]
+
+
+def _write_quantised(path: Path, texts: list[str], seed: int) -> None:
+    words = [*_words(text.lower() for text in texts), "elsewhere", "nobody"]
+    vectors = np.random.default_rng(seed).normal(size=(len(words), 20)) + np.linspace(-2, 2, 20)
+    scales = np.abs(vectors).max(axis=1)
+    rows = []
+    for word, vector, scale in zip(words, vectors, scales, strict=True):
+        integers = np.rint(vector / scale * 127).astype(int)
+        rows.append([word, f"{scale:.6f}", " ".join(map(str, integers))])
+    write_table(path, ("word", "scale", "q"), rows)
+
+
+def _write_plain(path: Path, texts: list[str], seed: int) -> None:
+    words = [*_words(texts), "Elsewhere"]
+    vectors = np.random.default_rng(seed + 1).normal(size=(len(words), 30))
+    rows = [
+        [word, " ".join(f"{value:.5g}" for value in vector)]
+        for word, vector in zip(words, vectors, strict=True)
+    ]
+    write_table(path, ("word", "v"), rows)
