@@ -1,4 +1,4 @@
-"""What attnbench is used by: nox -s bench | verify | tests | lint."""
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | lint."""
 
 from __future__ import annotations
 
@@ -108,6 +108,20 @@ def verify(session: nox.Session) -> None:
     """Check every implementation against its oracle."""
     prepare(session)
     run_in_shared(session, "attnbench", "verify", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def compare(session: nox.Session) -> None:
+    """Train two models, paired by seed, and judge them: by default MTSA against multi-head."""
+    prepare(session)
+    run_in_shared(session, "attnbench", "compare", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def report(session: nox.Session) -> None:
+    """Execute the notebooks on what was measured; one folder to open in a browser."""
+    prepare(session)
+    run_in_shared(session, "attnbench", "report", *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -106,10 +106,10 @@ class SentenceClassifier(nn.Module):
 
 
 class PairRelatedness(nn.Module):
-    """Two sentences to a degree of relatedness between 1 and `degrees`.
+    """Two sentences to a distribution over degrees of relatedness, 1 to `degrees`.
 
-    Features [a * b; |a - b|], relu layer, a distribution over the degrees, its expected degree
-    (Tai et al. 2015, section 4.2; the ReSAN program's head).
+    Features [a * b; |a - b|], relu layer, logits of the degrees (Tai et al. 2015, section 4.2; the
+    ReSAN program's head). The prediction is the expected degree.
 
     Parameters
     ----------
@@ -130,15 +130,35 @@ class PairRelatedness(nn.Module):
         self.hidden = Dense(2 * width, hidden)
         self.logits = Dense(hidden, degrees)
         self.dropout = nn.Dropout(dropout)
-        self.degrees: Tensor
-        self.register_buffer("degrees", torch.arange(1.0, degrees + 1), persistent=False)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Word ids [B, N] twice, 0 at padding -> expected degree [B]."""
+        """Word ids [B, N] twice, 0 at padding -> logits of the degrees [B, degrees]."""
         a, b = self.encoder(*self.embedding(first)), self.encoder(*self.embedding(second))
         features = torch.cat([a * b, (a - b).abs()], dim=-1)  # [B, 2 * width]
-        logits = self.logits(self.dropout(torch.relu(self.hidden(features))))
-        return logits.softmax(-1) @ self.degrees
+        return self.logits(self.dropout(torch.relu(self.hidden(features))))
+
+
+def expected_degree(logits: Tensor) -> Tensor:
+    """Mean of the degrees 1 ... G under softmax(logits): [B, G] -> [B]."""
+    degrees = torch.arange(1, logits.shape[-1] + 1, dtype=logits.dtype, device=logits.device)
+    return logits.softmax(-1) @ degrees
+
+
+def degree_distribution(degree: Tensor, degrees: int) -> Tensor:
+    """The distribution on the two neighbouring degrees whose mean is given (Tai et al., eq. 15).
+
+    Parameters
+    ----------
+    degree : Tensor, shape [B], between 1 and `degrees`
+    degrees : int
+        G.
+
+    Returns
+    -------
+    Tensor, shape [B, G]
+    """
+    grid = torch.arange(1, degrees + 1, dtype=degree.dtype, device=degree.device)
+    return (1 - (degree[:, None] - grid).abs()).clamp(min=0)
 
 
 class SequenceRegressor(nn.Module):

@@ -195,9 +195,10 @@ def _sentence(
         return f"{first} and {second} {where}: no pair of runs is finished"
     unit = unit_of(design["metric"])
     how = "best over time on the test set" if _by_test(design) else "test"
+    apart = unit.difference(difference.difference) + unit.of_differences
     size = (
         f"{how} {design['metric']} {unit.value(difference.mean_first)} and "
-        f"{unit.value(difference.mean_second)}, difference {unit.difference(difference.difference)}"
+        f"{unit.value(difference.mean_second)}, difference {apart}"
     )
     if not math.isnan(difference.low):
         size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"

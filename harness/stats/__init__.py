@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from harness.stats.accuracy import (
+    MeanDifference,
+    accuracy_verdict,
+    compare_means,
+    equivalence,
+    holm,
+    pairs_needed,
+    power_of,
+)
+from harness.stats.published import (
+    Summary,
+    WelchResult,
+    implied_interval,
+    two_proportions,
+    welch,
+)
 from harness.stats.timing import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -16,8 +32,20 @@ __all__ = [
     "CONFIDENCE",
     "SAME_WITHIN",
     "Interval",
+    "MeanDifference",
+    "Summary",
     "Verdict",
+    "WelchResult",
+    "accuracy_verdict",
+    "compare_means",
+    "equivalence",
+    "holm",
+    "implied_interval",
     "noise_floor",
+    "pairs_needed",
+    "power_of",
     "ratio_interval",
+    "two_proportions",
     "verdict",
+    "welch",
 ]

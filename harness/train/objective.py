@@ -21,6 +21,8 @@ from reference_impls.encoders import (
     PairRelatedness,
     SentenceClassifier,
     SequenceRegressor,
+    degree_distribution,
+    expected_degree,
 )
 from reference_impls.mechanism import Mechanism
 
@@ -88,9 +90,16 @@ def build(
 
 
 def loss(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of classes; half the squared error otherwise (released, for SICK)."""
+    """Cross entropy of classes and of degrees, half the squared error of vectors.
+
+    Degrees of relatedness are trained towards the distribution whose mean they are (Tai et al.
+    2015). The ReSAN program takes half the squared error of the expected degree; there the softmax
+    saturates, and its gradient with it: multi-head then predicts one degree for all pairs.
+    """
     if task.kind == "classification":
         return cross_entropy(output, targets)
+    if task.kind == "relatedness":
+        return cross_entropy(output, degree_distribution(targets, output.shape[-1]))
     return 0.5 * ((output - targets) ** 2).mean()
 
 
@@ -105,6 +114,8 @@ def predict(task: Task, module: nn.Module, split: Split, device: torch.device) -
         output = module(*inputs)
         if task.kind == "classification":
             output = output.argmax(-1)
+        elif task.kind == "relatedness":
+            output = expected_degree(output)
         found.append(output.cpu().numpy())
         where.append(index)
     ordered = np.concatenate(found)

@@ -16,17 +16,19 @@ SMALL = (
 """A selection that takes seconds: the baseline, its control and one more, two passes."""
 
 
-def environment() -> dict[str, str]:
+def environment(**more: str) -> dict[str, str]:
     """The environment with our root importable, as after an editable install."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1", **more}
 
 
-def attnbench(*arguments: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m harness`` with arguments."""
+def attnbench(
+    *arguments: str, cwd: Path, timeout: float = 300, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m harness`` with arguments, and more environment variables."""
     return subprocess.run(
         [sys.executable, "-m", "harness", *arguments],
-        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout,
+        cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=timeout,
     )  # fmt: skip
 
 

@@ -21,7 +21,14 @@ from reference_impls.mechanism import Size
 from reference_impls.source2token import MECHANISMS as POOLINGS
 from suites.harness.made_up_data import write_data_directory
 
-SMALL = {"width": 12, "heads": 2, "hidden": 10, "epochs": 3, "batch": 16, "rate": 5e-3}
+SMALL: dict[str, Any] = {
+    "width": 12,
+    "heads": 2,
+    "hidden": 10,
+    "epochs": 3,
+    "batch": 16,
+    "rate": 5e-3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +194,8 @@ def test_padding_stays_zero_and_words_are_fine_tuned(data: Path) -> None:
 
     def noting(*arguments: Any) -> Any:
         module = real(*arguments)
-        kept["before"] = module.embedding.words.weight.detach().clone()
-        kept["after"] = module.embedding.words.weight
+        words: Any = module.get_submodule("embedding.words")
+        kept["before"], kept["after"] = words.weight.detach().clone(), words.weight
         return module
 
     with pytest.MonkeyPatch.context() as patch:

@@ -41,8 +41,8 @@ def test_mtsa_rows_sum_to_one_and_forbidden_pairs_are_zero(batch: tuple) -> None
     for h, forward in enumerate((True, False)):
         for b, length in enumerate(LENGTHS):
             for i in range(N):
-                keys = range(i) if forward else range(i + 1, length)
-                keys = [j for j in keys if i < length]
+                found_keys = range(i) if forward else range(i + 1, length)
+                keys = [j for j in found_keys if i < length]
                 row = weights[h, b, i]
                 assert row.sum().item() == pytest.approx(1.0 if keys else 0.0, abs=1e-12)
                 assert all(row[j] == 0 for j in range(N) if j not in keys)
@@ -53,9 +53,7 @@ def test_released_form_gives_attention_of_its_values(batch: tuple) -> None:
     module = Algorithm1ReleasedMTSA(D, D, heads=D, fusion_gate=False).double()
     weights = module.attention(x, mask)["token2token_weights"]
     clean = x.masked_fill(~mask[..., None], 0)
-    v = torch.stack(
-        [torch.relu(clean @ w + b) for w, b in zip(module.v_w, module.v_b, strict=True)]
-    )
+    v = torch.relu(clean @ module.v_w[:, None] + module.v_b[:, None, None])
     out = torch.cat(list(weights @ v), dim=-1).masked_fill(~mask[..., None], 0)
     torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
 
@@ -63,6 +61,7 @@ def test_released_form_gives_attention_of_its_values(batch: tuple) -> None:
 def test_multi_head(batch: tuple) -> None:
     x, mask = batch
     module = PlainMultiHead(D, D, heads=2, positions=None).double()
+    assert module.o_w is not None
     found = module.attention(x, mask)
     clean = x.masked_fill(~mask[..., None], 0)
     v = torch.stack([clean @ w for w in module.v_w])

@@ -1,0 +1,90 @@
+"""Statistics of printed means and deviations: what a paper's table allows to conclude."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from harness.stats.accuracy import CONFIDENCE
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A printed mean (sd) and the number of replicates behind it."""
+
+    mean: float
+    sd: float
+    count: int
+
+
+@dataclass(frozen=True)
+class WelchResult:
+    """Welch's t-test from summaries; first minus second, with its 95 % interval."""
+
+    difference: float
+    t: float
+    freedom: float
+    p: float
+    low: float
+    high: float
+
+
+def welch(first: Summary, second: Summary) -> WelchResult:
+    """Welch's t-test of two printed means.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two replicates, or no spread at all.
+    """
+    from scipy.stats import t
+
+    if min(first.count, second.count) < 2:
+        raise ValueError(f"given {first.count} and {second.count} replicates; expected two or more")
+    a, b = first.sd**2 / first.count, second.sd**2 / second.count
+    if not a + b > 0:
+        raise ValueError(f"given deviations {first.sd} and {second.sd}; expected a positive one")
+    error = math.sqrt(a + b)
+    freedom = (a + b) ** 2 / (a**2 / (first.count - 1) + b**2 / (second.count - 1))
+    difference = first.mean - second.mean
+    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    statistic = difference / error
+    p = float(2 * t.sf(abs(statistic), freedom))
+    return WelchResult(difference, statistic, freedom, p, difference - half, difference + half)
+
+
+def two_proportions(first: float, count_first: int, second: float, count_second: int) -> float:
+    """Two-sided p of a z-test of two shares, with the pooled variance."""
+    from statsmodels.stats.proportion import proportions_ztest
+
+    hits = [first * count_first, second * count_second]
+    return float(proportions_ztest(hits, [count_first, count_second])[1])
+
+
+def implied_interval(
+    difference: float, p: float, count: int, *, paired: bool
+) -> tuple[float, float]:
+    """The 95 % interval that a printed difference and p of a t-test imply.
+
+    Parameters
+    ----------
+    p : float
+        Two-sided, between 0 and 1.
+    count : int
+        Replicates per side.
+    paired : bool
+        n - 1 degrees of freedom, or 2 n - 2.
+
+    Raises
+    ------
+    ValueError
+        If p or count can't be.
+    """
+    from scipy.stats import t
+
+    if not 0 < p < 1 or count < 2:
+        raise ValueError(f"given p {p}, {count} replicates; expected 0 < p < 1 and two or more")
+    freedom = count - 1 if paired else 2 * count - 2
+    error = abs(difference) / float(t.isf(p / 2, freedom))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    return difference - half, difference + half
