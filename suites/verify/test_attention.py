@@ -51,6 +51,7 @@ def test_mtsa_rows_sum_to_one_and_forbidden_pairs_are_zero(batch: tuple) -> None
 def test_released_form_gives_attention_of_its_values(batch: tuple) -> None:
     x, mask = batch
     module = Algorithm1ReleasedMTSA(D, D, heads=D, fusion_gate=False).double()
+    assert module.v_b is not None
     weights = module.attention(x, mask)["token2token_weights"]
     clean = x.masked_fill(~mask[..., None], 0)
     v = torch.relu(clean @ module.v_w[:, None] + module.v_b[:, None, None])
