@@ -54,8 +54,10 @@ def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> S
             data += vectors_digest(vectors, folder)
             if Path(vectors).is_file():
                 vectors = str(Path(vectors).resolve())
-    elif values["vectors"]:
-        raise UsageError(f"--vectors: task {task.name} has no words; leave it out")
+    else:
+        for option in ("data", "vectors"):
+            if values[option] is not None:
+                raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
     return Surroundings(registry, device_fingerprint(values["device"]), directory, vectors, data)
 
 
@@ -107,7 +109,7 @@ def verified_or_refused(
 
 def train_missing(
     missing: Sequence[Run], around: Surroundings, folder: Path, workers: int, out: Console,
-    declared: Sequence[Mapping[str, Any]] = (),
+    declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Do the runs, with a bar and the time left.
 
@@ -115,6 +117,8 @@ def train_missing(
     ----------
     declared : sequence of mapping
         Records written before the first run, where the journal has not got them.
+    keep : bool
+        Whether the records are written; not where they are there already.
 
     Returns
     -------
@@ -130,12 +134,15 @@ def train_missing(
     memory = None
     if around.fingerprint["device"] == "cpu" and (available := available_memory()) is not None:
         memory = int(0.9 * available / min(workers, max(1, len(missing))))
-    session = {"environment": environment(), "purpose": "train"}
-    writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
+    writer = None
+    if keep:
+        session = {"environment": environment(), "purpose": "train"}
+        writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
     records = []
     try:
-        for record in declared:
-            writer.append(record)
+        if writer is not None:
+            for record in declared:
+                writer.append(record)
         if missing:
             with _Bar(out) as bar:
                 runs = RunSession(writer, around.fingerprint, workers, memory, bar.show)
@@ -143,7 +150,8 @@ def train_missing(
                     records.append(record)
                     bar.finished(record)
     finally:
-        writer.close()
+        if writer is not None:
+            writer.close()
     return records
 
 

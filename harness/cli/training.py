@@ -22,6 +22,7 @@ from harness.experiments.session import finished
 from harness.experiments.wording import unit_of
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings
+from harness.train.task import Task
 from harness.train.task import task as find_task
 
 
@@ -63,6 +64,18 @@ def attention_file(text: str, folder: Path) -> Path:
     return path.resolve()
 
 
+def _attention(values: dict[str, Any], task: Task, folder: Path) -> dict[str, Any] | None:
+    """What ``--save-attention`` asks for; None without it."""
+    if values["save_attention"] is None:
+        if values["sentence"] or values["sentences"] is not None:
+            raise UsageError("--sentence is for --save-attention FILE; give that too")
+        return None
+    sentences = read_sentences(values["sentence"], values["sentences"])
+    if not task.vectors:
+        raise UsageError(f"--save-attention: task {task.name} has no sentences; use a text task")
+    return {"sentences": sentences, "file": str(attention_file(values["save_attention"], folder))}
+
+
 def run_train(values: dict[str, Any], json_file: str | None) -> int:
     """Train one model on one task with one seed; returns the exit code."""
     out = console()
@@ -74,30 +87,26 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
     recipe = changed(task.recipe, parse_settings(texts, [model.mechanism])[0])
+    attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around)
     verified_or_refused([model.name], [model.options], around, folder, out)
     known = finished(folder).get(run.key)
-    file = None
-    if values["save_attention"] is not None:
-        sentences = read_sentences(values["sentence"], values["sentences"])
-        if not task.vectors:
-            raise UsageError(
-                f"--save-attention: task {task.name} has no sentences; use a text task"
-            )
-        file = attention_file(values["save_attention"], folder)
+    if attention is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = {"sentences": sentences, "file": str(file)}
-        run = replace(run, arguments={**run.arguments, "attention": wanted})
+        run = replace(run, arguments={**run.arguments, "attention": attention})
         if known is not None:
             out.print("this run is in the journal; trained again for its scores", markup=False)
-            known = None
-    record = known or train_missing([run], around, folder, 1, out)[0]
-    if known is not None:
+    if known is None or attention is not None:
+        record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
+    else:
+        record = known
         out.print(f"this run is in the journal {folder} already", markup=False, highlight=False)
     _show(out, record, task, recipe.choose)
-    if file is not None and record["status"] == "ok":
-        out.print(f"attention scores: {file}", markup=False, highlight=False, soft_wrap=True)
+    if attention is not None and record["status"] == "ok":
+        out.print(
+            f"attention scores: {attention['file']}", markup=False, highlight=False, soft_wrap=True
+        )
     print_failures(out, [record])
     write_json(json_file, record)
     return 0 if record["status"] == "ok" else 1

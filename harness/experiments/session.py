@@ -66,7 +66,8 @@ class RunSession:
 
     Parameters
     ----------
-    writer : journal.Writer
+    writer : journal.Writer or None
+        None: the records are not kept (a run that is repeated for its attention scores).
     fingerprint : mapping
     workers : int
         Children at a time.
@@ -78,7 +79,7 @@ class RunSession:
 
     def __init__(
         self,
-        writer: journal.Writer,
+        writer: journal.Writer | None,
         fingerprint: Mapping[str, Any],
         workers: int,
         data_bytes: int | None,
@@ -116,7 +117,8 @@ class RunSession:
                 for future in done:
                     run, interpreter, _ = running.pop(future)
                     free.append(interpreter)
-                    yield self.writer.append(self._record(run, future.result()))
+                    record = self._record(run, future.result())
+                    yield record if self.writer is None else self.writer.append(record)
                 self.on_progress(self._progress(len(todo), waiting, running))
 
     def _one(self, interpreter: Interpreter, run: Run, said: Path) -> Outcome:

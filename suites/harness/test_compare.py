@@ -299,6 +299,18 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
             assert pooling.shape == (n, 12)
             assert pooling.sum(0) == pytest.approx(np.ones(12), abs=1e-5)
             assert found[f"source2token_scores/{k}"].shape == (2, n, 6)
+    again = attnbench(
+        "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
+        str(tmp_path / "again.npz"), "--sentence", "What is it ?", cwd=tmp_path,
+    )  # fmt: skip
+    assert "trained again for its scores" in again.stdout
+    assert len(runs(tmp_path)) == 1
+    with (
+        np.load(tmp_path / "again.npz", allow_pickle=False) as repeated,
+        np.load(tmp_path / "results" / "scores.npz", allow_pickle=False) as found,
+    ):
+        name = "token2token_scores/0"
+        assert (repeated[name] == found[name]).all(), "the same run gave another model"
 
 
 def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
@@ -334,7 +346,8 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
         (("compare", "--recipe", "epochs=1.5"), "epochs=1.5; expected int"),
         (("compare", "--recipe", "heads"), "expected NAME=VALUE or MODEL:NAME=VALUE"),
         (("compare", "--jobs", "-1"), "--jobs: given -1"),
-        (("compare", "--vectors", "none"), "task mirrored_summation has no words"),
+        (("compare", "--vectors", "none"), "--vectors: task mirrored_summation draws its own"),
+        (("compare", "--data", "."), "--data: task mirrored_summation draws its own data"),
         (("compare", "mtsa", "source2token", "--seeds", "1"), "but source2token keeps d_in"),
         (("compare", "mtsa[scale_t=tanh]", "multi_head", "--seeds", "1"), "scale_t='tanh'"),
         (("train", "mtsa", "--save-attention", "a"), "needs sentences"),

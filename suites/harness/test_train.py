@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,25 @@ def test_tasks_are_complete() -> None:
     assert tasks()["mirrored_summation"].options["train"] == 20_000
     paper = tasks()["mirrored_summation_paper"].options
     assert (paper["length"], paper["width"], paper["train"]) == (100, 50, 200_000)
+
+
+REAL = os.environ.get("ATTNBENCH_DATA", "")
+
+
+@pytest.mark.skipif(not REAL, reason="ATTNBENCH_DATA names no data directory")
+@pytest.mark.parametrize(
+    ("name", "sizes", "width", "floor"),
+    [("trec", (4907, 545, 500), 100, 0.6), ("sick_relatedness", (4500, 500, 4927), 300, 0.3)],
+)
+def test_real_corpora_are_learnt_from(
+    name: str, sizes: tuple[int, ...], width: int, floor: float
+) -> None:
+    record = task(name)
+    d = run.load(record, record.recipe, REAL, record.vectors, 0)
+    assert (len(d.train), len(d.dev), len(d.test)) == sizes
+    assert d.width == width
+    found = train(Path(REAL), name=name, width=24, hidden=24, epochs=2, dropout=0.1)
+    assert found["test"][record.metric] > floor  # the largest class of TREC's test set has 0.28
 
 
 # Batches
