@@ -157,6 +157,24 @@ def test_order_and_split_are_those_of_the_seed_not_of_the_model(data: Path) -> N
         seen[model, seed] = batches
     assert seen["mtsa", 0] == seen["multi_head", 0]
     assert seen["mtsa", 0] != seen["mtsa", 1]
+    half = len(seen["mtsa", 0]) // 2
+    assert seen["mtsa", 0][:half] != seen["mtsa", 0][half:], "every epoch has the same order"
+
+
+def test_dropout_is_on_in_training_and_off_in_evaluation(data: Path) -> None:
+    modes: list[bool] = []
+    real = run.build
+
+    def noting(*arguments: Any) -> Any:
+        module = real(*arguments)
+        module.register_forward_pre_hook(lambda module, _: modes.append(module.training))
+        return module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "build", noting)
+        train(data, epochs=3)
+    steps, looks = -(-216 // SMALL["batch"]), 1  # dev in one batch
+    assert modes == ([True] * steps + [False] * looks) * 3 + [False]
 
 
 def test_dev_is_held_out_of_train_and_drawn_by_the_seed(data: Path) -> None:

@@ -1,0 +1,139 @@
+"""The audit of MTSA's Tables 5 and 6: transcription, statistics, words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from reports.audit import Audit
+from reports.printed import (
+    added_parameters,
+    cell,
+    contrasts,
+    folds,
+    implied,
+    load,
+    runners_up,
+    summaries,
+)
+from reports.shown import Place
+from suites.harness.support import ROOT
+
+PAPERS = ROOT.parent / "shared" / "papers"
+TABLES = load("mtsa")
+FIVE, SIX = TABLES["table5"], TABLES["table6"]
+
+
+@pytest.mark.parametrize("name", ["mtsa.txt", "mtsa_from_pdf.txt"])
+def test_the_transcription_stands_in_the_paper(name: str) -> None:
+    path = PAPERS / name
+    if not path.is_file():
+        pytest.skip("the papers are not part of the repository")
+
+    def squeezed(text: str) -> str:  # the PDF's text breaks lines and drops spaces
+        return "".join(text.replace("-\n", "").split()).replace("-", "")
+
+    text = squeezed(path.read_text(encoding="utf-8"))
+    lines = [FIVE["line"], FIVE["replicates_line"], FIVE["claim_line"]]
+    lines += [SIX["caption_line"], *SIX["lines"], SIX["claim_line"]]
+    lines += [line for setup in SIX["setups"] for line in setup["lines"]]
+    lines += [" ".join([r["name"] + r.get("mark", ""), *r["cells"]]) for r in FIVE["rows"]]
+    for line in lines:
+        assert squeezed(line) in text, line
+
+
+def test_the_numbers_are_those_of_the_printed_lines() -> None:
+    for setup in SIX["setups"]:
+        numbers = " ".join(setup["lines"])
+        assert f"{setup['multi_head']:.2f} {setup['mtsa']:.2f}" in numbers
+        assert f"p-value: {setup['p']:.3f} ({setup['runs_in_table']} runs)" in numbers
+    for name, millions in SIX["parameters_millions"].items():
+        assert f"{millions:.2f}M" in SIX["lines"][1], name
+    assert cell("82.2(.2)") == (82.2, 0.2)
+    assert cell("/") is None
+    assert summaries(FIVE)["TREC"]["MTSA"].count == 5
+    assert summaries(FIVE)["CR"]["MTSA"].count == 10
+    assert "cBoW" not in summaries(FIVE)["CR"]  # without a deviation nothing can be tested
+
+
+def test_contrasts_are_welch_with_holm() -> None:
+    best = runners_up(FIVE, "MTSA")
+    assert best == {
+        "CR": "Bi-BloSA", "MPQA": "Bi-BloSA", "SUBJ": "Bi-LSTM", "TREC": "Bi-BloSA",
+        "SST-5": "DiSA",
+    }  # fmt: skip
+    family = {data: best[data] for data in FIVE["claimed"]}
+    found = {c.data: c for c in contrasts(FIVE, "MTSA", family)}
+    for c in found.values():
+        a, b = c.first, c.second
+        expected = stats.ttest_ind_from_stats(
+            a.mean, a.sd, a.count, b.mean, b.sd, b.count, equal_var=False
+        )
+        assert c.test.p == pytest.approx(expected.pvalue)
+        assert c.lowest_p < c.test.p < c.highest_p
+    p = {data: round(c.test.p, 3) for data, c in found.items()}
+    assert p == {"CR": 0.904, "MPQA": 0.756, "TREC": 0.017, "SST-5": 0.517}
+    assert found["TREC"].adjusted_p == pytest.approx(4 * found["TREC"].test.p)
+    against = contrasts(FIVE, "MTSA", dict.fromkeys(FIVE["columns"], "Multi-head"))
+    assert {c.data for c in against if c.adjusted_p < 0.05} == {"TREC", "SST-5"}
+    assert {c.data for c in against if c.excludes_zero} == {"CR", "TREC", "SST-5"}
+    (cr,) = [c for c in against if c.data == "CR"]
+    assert cr.adjusted_p == pytest.approx(3 * cr.test.p)
+
+
+def test_rounding_reaches_both_sides_of_five_per_cent_on_trec() -> None:
+    (trec,) = contrasts(FIVE, "MTSA", {"TREC": "Bi-BloSA"})
+    wider = stats.ttest_ind_from_stats(0.4, 0.35, 5, 0.0, 0.25, 5, equal_var=False)
+    assert trec.highest_p == pytest.approx(wider.pvalue)
+    assert trec.lowest_p < 0.05 < trec.highest_p
+
+
+def test_implied_intervals_are_turned_back_into_the_printed_p() -> None:
+    found = {(r.setup, r.runs, r.paired): r for r in implied(SIX)}
+    assert {(runs, paired) for setup, runs, paired in found if setup == "Setup 1"} == {
+        (5, True), (5, False), (6, True), (6, False),
+    }  # fmt: skip
+    for (_, runs, paired), r in found.items():
+        freedom = runs - 1 if paired else 2 * runs - 2
+        error = (r.high - r.difference) / stats.t.ppf(0.975, freedom)
+        assert 2 * stats.t.sf(r.difference / error, freedom) == pytest.approx(r.p)
+    spans = {key: (round(r.low, 2), round(r.high, 2)) for key, r in found.items() if key[2]}
+    assert spans["Setup 1", 5, True] == (0.30, 0.60)
+    assert spans["Setup 1", 6, True] == (0.28, 0.62)
+    assert spans["Setup 2", 3, True] == (-0.07, 0.53)
+
+
+def test_one_deviation_is_too_small_for_folds() -> None:
+    found = {(f.data, f.model): f for f in folds(FIVE)}
+    odd = found["CR", "CNNs"]
+    assert odd.expected == pytest.approx(100 * (0.822 * 0.178 / 377.5) ** 0.5)
+    assert odd.p < 1e-5
+    assert all(f.p > 0.01 for key, f in found.items() if key != ("CR", "CNNs"))
+    assert not any(data in ("TREC", "SST-5") for data, _ in found)  # runs share one test set
+
+
+def test_parameters_fit_one_layer_per_head() -> None:
+    counts = SIX["parameters_millions"]
+    printed = counts["MTSA"] - counts["Multi-head"]
+    assert printed == pytest.approx(added_parameters(SIX, 1), abs=0.005)
+    assert abs(printed - added_parameters(SIX, 2)) > 0.1
+
+
+def test_the_words_are_fair(tmp_path: Path) -> None:
+    audit = Audit(Place(tmp_path, "audit"))
+    said = " ".join(
+        piece.plain
+        for piece in (
+            audit.assumptions(), audit.best(), audit.baseline(), audit.deviations(),
+            audit.translation_table(), audit.translation_intervals(), audit.parameters(),
+        )
+    )  # fmt: skip
+    assert "not shown by the printed numbers on CR, MPQA and SST-5" in said
+    assert "On TREC it excludes zero (p = .017), but not after Holm" in said
+    assert "a gain on TREC and SST-5" in said
+    assert "the table says 6 runs, the caption 5" in said
+    assert "Setup 2: a gain of 0.23 BLEU is not shown by the printed numbers" in said
+    for unfair in ("false", "wrong", "fraud", "fake", "cheat"):
+        assert unfair not in said.lower()
