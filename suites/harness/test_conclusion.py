@@ -89,13 +89,14 @@ def test_the_sentence_names_the_interval_before_p() -> None:
     ).sentence  # fmt: skip
 
 
-def test_failed_runs_are_told_and_left_out() -> None:
+@pytest.mark.parametrize(("model", "place"), [(A, 1), (B, 6)])
+def test_failed_runs_are_told_and_left_out(model: str, place: int) -> None:
     records = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
-    records[1] |= {"status": "diverged", "detail": "the loss is nan"}
-    del records[1]["test"], records[1]["chosen_epoch"]
+    records[place] |= {"status": "diverged", "detail": "the loss is nan"}
+    del records[place]["test"], records[place]["chosen_epoch"]
     found = conclude(design(5), records)
     assert [seed for seed, *_ in found.values] == [0, 2, 3, 4]
-    assert any(f"1 of 5 runs of {A} diverged" in w for w in found.warnings)
+    assert any(f"1 of 5 runs of {model} diverged" in w for w in found.warnings)
     assert any("1 of 5 pairs are incomplete" in w for w in found.warnings)
     assert found.verdict == "descriptive only"
     without = conclude(design(5), records[:9])
@@ -165,9 +166,9 @@ def test_looking_before_declaring_is_told() -> None:
 def test_the_newest_design_of_each_question_counts() -> None:
     runs = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
     records = [
-        design(5, key="newer", at="2026-02-01"), design(3, key="older", at="2026-01-01"),
+        design(5, key="newer", at="2026-04-01"), design(3, key="older", at="2026-01-01"),
         design(2, key="other", question="r", at="2026-03-01"), *runs,
         {"kind": "time", "key": "t", "at": "2026-01-01"},
     ]  # fmt: skip
-    assert [c.key for c in comparisons(records)] == ["newer", "other"]
+    assert [c.key for c in comparisons(records)] == ["other", "newer"]
     assert comparisons(runs) == []

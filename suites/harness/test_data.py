@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
+from harness.train.data.corpus import corpus
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.text import Vocabulary, tokens_raw, tokens_whitespace
 from harness.train.data.vectors import (
@@ -635,3 +636,14 @@ def test_real_vectors() -> None:
     np.testing.assert_array_equal(
         plain.matrix[plain.rows["the"], :3], np.array([0.27204, -0.06203, -0.1884], np.float32)
     )
+
+
+def test_rare_words_share_the_row_of_unknown_ones() -> None:
+    train = [["often", "rare", "Often"], ["often"]]
+    words = corpus(train, [["new", "rare"]], "none", None, seed=0, word_width=3)
+    often = words.encode(["often"])
+    assert often == words.encode(["OFTEN"])
+    assert often[0] >= SPECIAL
+    assert words.encode(["rare", "new"]) == [UNKNOWN, UNKNOWN]
+    assert words.embedding.shape == (SPECIAL + 1, 3)
+    assert words.coverage is None

@@ -188,6 +188,14 @@ def test_dev_is_held_out_of_train_and_drawn_by_the_seed(data: Path) -> None:
     assert a != b
 
 
+def test_sick_has_its_official_splits(data: Path) -> None:
+    record = task("sick_relatedness")
+    d = run.load(record, record.recipe, str(data), "none", 3)
+    assert (len(d.train), len(d.dev), len(d.test)) == (120, 40, 60)
+    assert d.width == record.recipe.word_width
+    assert all(len(side) == 60 for side in d.test.inputs)
+
+
 def test_a_batch_does_not_change_a_prediction(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     d = run.load(task("trec"), task("trec").recipe, str(data), task("trec").vectors, 0)
     recipe = replace(task("trec").recipe, **SMALL)
