@@ -10,22 +10,7 @@ from harness.ratios import Row
 from harness.records import journal
 from reports.figures import cost
 from reports.page import build
-
-
-def facts(folder: Path, fingerprint: Mapping[str, Any]) -> dict[str, str]:
-    """What a reader must know of the machine, from fingerprint and newest session."""
-    shown = {str(k): str(v) for k, v in fingerprint.items() if v is not None}
-    sessions = sorted(journal.read(folder).sessions.values(), key=lambda s: str(s.get("at")))
-    matching = [s for s in sessions if s.get("fingerprint") == dict(fingerprint)]
-    if matching:
-        environment = matching[-1].get("environment") or {}
-        commit = str(environment.get("commit") or "not a git checkout")
-        shown["commit"] = commit + (" (with local changes)" if environment.get("dirty") else "")
-        shown["platform"] = str(environment.get("platform"))
-        packages = environment.get("packages") or {}
-        shown["packages"] = ", ".join(f"{k} {v}" for k, v in packages.items())
-        shown["sessions"] = f"{len(matching)}, the last at {matching[-1].get('at')}"
-    return shown
+from reports.source import facts
 
 
 def write_page(
@@ -43,7 +28,9 @@ def write_page(
     Path
         Of ``index.html``; ``cost.svg`` and ``cost.png`` lie beside it.
     """
-    known = facts(folder, fingerprint)
+    sessions = journal.read(folder).sessions.values()
+    matching = [s for s in sessions if s.get("fingerprint") == dict(fingerprint)]
+    known = facts(fingerprint, matching)
     commit = known.get("commit", "")[:10]
     footer = (
         f"{known.get('model')} ({known.get('device')}), torch {known.get('torch')}, "

@@ -1,160 +1,182 @@
-"""Figures from summary rows; each function returns a matplotlib figure."""
+"""Cost against length from summary rows; each function draws on axes or returns a figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from harness.ratios import Row
+from reports.axes import End, label_ends, length_axis, ratio_axis, value_axis
 from reports.style import colour, marker
+from reports.sweeps import Sweep, length_of, sweeps
 
-matplotlib.rcParams["svg.fonttype"] = "none"
-matplotlib.rcParams["svg.hashsalt"] = "attnbench"
+Lines = Mapping[str, Sequence[Row]]
+FAILED = ("oom", "timeout", "crash", "wrong")
+"""Statuses that end a line, and are marked where it ends."""
 
 
-def _series(rows: Sequence[Row], phase: str) -> dict[str, list[Row]]:
-    """Rows by label, sorted by length, of the batch, dtype and setting with most lengths."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for r in rows:
-        c = r.columns
-        if c["phase"] == phase:
-            groups.setdefault((c["batch"], c["d_in"], c["dtype"], c["settings"]), []).append(r)
-    if not groups:
-        return {}
-    best = max(groups.values(), key=lambda g: (len({r.columns["length"] for r in g}), len(g)))
-    lines: dict[str, list[Row]] = {}
-    for r in sorted(best, key=lambda r: int(str(r.columns["length"]))):
-        heads = f" {r.columns['heads']}h" if r.columns["heads"] else ""
-        lines.setdefault(f"{r.columns['name']}{heads}", []).append(r)
-    return lines
+def seconds_to_ms(row: Row) -> float:
+    """Time of a row in milliseconds."""
+    return row.seconds * 1e3
+
+
+def peak_mib(row: Row) -> float:
+    """Peak memory of a row in MiB."""
+    return row.peak_bytes / 2**20
 
 
 def _lengths(rows: Sequence[Row]) -> np.ndarray:
-    return np.array([int(str(r.columns["length"])) for r in rows], dtype=float)
+    return np.array([length_of(r) for r in rows], dtype=float)
 
 
-def _label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Write each line's name at its right end, moved apart where two would overlap."""
-    if not ends:
-        return
-    axes.figure.canvas.draw()
-    transform = axes.transData
-    placed = sorted(((transform.transform((x, y))[1], x, y, text, ink) for x, y, text, ink in ends))
-    gap = 11 * axes.figure.dpi / 72
-    last = -math.inf
-    for pixel, x, y, text, ink in placed:
-        at = max(pixel, last + gap)
-        last = at
-        axes.annotate(
-            text, (x, y), xytext=(7, (at - pixel) * 72 / axes.figure.dpi),
-            textcoords="offset points", color=ink, fontsize=8, va="center", annotation_clip=False,
-        )  # fmt: skip
+def _ink(line: Sequence[Row]) -> tuple[str, str]:
+    mechanism = str(line[0].columns["mechanism"])
+    return colour(mechanism), marker(mechanism)
 
 
-def _length_axis(axes: Axes, lengths: Sequence[float]) -> None:
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-    axes.set_xticks(sorted(set(lengths)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("sequence length N (tokens)")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, which="major", alpha=0.25, linewidth=0.6)
+def _mark_failures(axes: Axes, lines: Lines) -> None:
+    """A cross at the upper edge where a case ran out of memory or time, with its name."""
+    stacked: dict[int, int] = {}
+    for label, line in lines.items():
+        ink, _ = _ink(line)
+        for r in line:
+            if r.status not in FAILED:
+                continue
+            at = length_of(r)
+            height = 0.97 - 0.06 * stacked.get(at, 0)
+            stacked[at] = stacked.get(at, 0) + 1
+            axes.plot(
+                [at], [height], transform=axes.get_xaxis_transform(), marker="x", color=ink,
+                markersize=7, markeredgewidth=2, clip_on=False, linestyle="none",
+            )  # fmt: skip
+            for text, shift, side in ((r.status.upper(), -7, "right"), (label, 8, "left")):
+                axes.annotate(
+                    text, (at, height), xycoords=axes.get_xaxis_transform(), xytext=(shift, 0),
+                    textcoords="offset points", fontsize=7, ha=side, va="center", color=ink,
+                    annotation_clip=False,
+                )  # fmt: skip
+    if stacked:
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(bottom, top * (top / bottom) ** (0.07 * max(stacked.values())))
 
 
-def _draw(axes: Axes, lines: dict[str, list[Row]], value: Any) -> None:
-    ends = []
+def _draw_guides(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> list[End]:
+    """A small fan at the lower right that grows with N and with N squared; returns its labels."""
+    good = {length_of(r): value(r) for line in lines.values() for r in line if r.status == "ok"}
+    good = {n: v for n, v in good.items() if math.isfinite(v)}
+    if len(good) < 2:
+        return []
+    last = max(good)
+    lowest = min(
+        value(r)
+        for line in lines.values()
+        for r in line
+        if length_of(r) == last and r.status == "ok"
+    )
+    start = axes.get_ylim()[0] * 1.08
+    factor = min(8.0, max(1.4, math.sqrt(max(1.0, 0.6 * lowest / start))))
+    ends: list[End] = []
+    for power, name in ((1, "grows as N"), (2, "as N²")):
+        height = start * factor**power
+        axes.plot([last / factor, last], [start, height], color="0.6", linewidth=1, linestyle=":")
+        ends.append((float(last), height, name, "0.5"))
+    return ends
+
+
+def draw_values(
+    axes: Axes, lines: Lines, value: Callable[[Row], float], guides: bool = False
+) -> None:
+    """Time or memory against length, both axes logarithmic, names at the line ends.
+
+    Parameters
+    ----------
+    guides : bool
+        Draw slopes 1 and 2 to compare with.
+    """
+    ends: list[End] = []
     every: list[float] = []
     for label, line in lines.items():
-        mechanism = str(line[0].columns["mechanism"])
+        ink, shape = _ink(line)
         x, y = _lengths(line), np.array([value(r) for r in line], dtype=float)
-        good = np.isfinite(y)
+        good = np.isfinite(y) & np.array([r.status == "ok" for r in line])
         every += list(x)
         if good.any():
             axes.plot(
-                x[good], y[good], color=colour(mechanism), marker=marker(mechanism), markersize=5,
-                linewidth=1.4, label=label,
-            )  # fmt: skip
-            ends.append((x[good][-1], y[good][-1], label, colour(mechanism)))
-        for r, n in zip(line, x, strict=True):
-            if r.status in ("oom", "timeout") and good.any():
-                axes.plot([n], [y[good][-1]], marker="x", color=colour(mechanism), markersize=9)
-                axes.annotate(
-                    r.status.upper(), (n, y[good][-1]), xytext=(0, 8),
-                    textcoords="offset points", fontsize=7, ha="center", color=colour(mechanism),
-                )  # fmt: skip
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.margins(y=0.08)
-    _length_axis(axes, every)
-    _label_ends(axes, ends)
+                x[good], y[good], color=ink, marker=shape, markersize=5, linewidth=1.4, label=label
+            )
+            ends.append((x[good][-1], y[good][-1], label, ink))
+    value_axis(axes)
+    length_axis(axes, every)
+    if guides:
+        ends += _draw_guides(axes, lines, value)
+    _mark_failures(axes, lines)
+    label_ends(axes, ends)
 
 
-def _ratio(axes: Axes, lines: dict[str, list[Row]], baseline: str) -> None:
-    ends = []
+def draw_floor(axes: Axes, lines: Lines) -> None:
+    """The noise floor: how far the baseline strayed from itself at each length."""
+    floors = {
+        float(length_of(r)): r.floor
+        for line in lines.values()
+        for r in line
+        if not math.isinf(r.floor)
+    }
+    axes.axhline(1, color="0.4", linewidth=1)
+    if floors:
+        x = np.array(sorted(floors))
+        edge = np.array([floors[n] for n in x])
+        axes.fill_between(x, 1 / edge, edge, color="0.5", alpha=0.25, linewidth=0)
+
+
+def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
+    """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
+    ends: list[End] = []
     every: list[float] = []
-    floors: dict[float, float] = {}
     for label, line in lines.items():
         known = [r for r in line if r.time is not None]
         every += list(_lengths(line))
-        for r in line:
-            if not math.isinf(r.floor):
-                floors[float(str(r.columns["length"]))] = r.floor
         if not known:
             continue
-        mechanism = str(known[0].columns["mechanism"])
+        ink, shape = _ink(known)
         x = _lengths(known)
         y = np.array([r.time.ratio for r in known if r.time])
         low = np.array([r.time.low if r.time.known else r.time.ratio for r in known if r.time])
         high = np.array([r.time.high if r.time.known else r.time.ratio for r in known if r.time])
         axes.errorbar(
-            x, y, yerr=[y - low, high - y], color=colour(mechanism), marker=marker(mechanism),
-            markersize=5, linewidth=1.4, capsize=2.5, label=label,
+            x, y, yerr=[y - low, high - y], color=ink, marker=shape, markersize=5, linewidth=1.4,
+            capsize=2.5, label=label,
         )  # fmt: skip
-        ends.append((x[-1], y[-1], label, colour(mechanism)))
-    axes.axhline(1, color="0.4", linewidth=1)
-    if floors:
-        x = np.array(sorted(floors))
-        edge = np.array([floors[n] for n in x])
-        axes.fill_between(x, 1 / edge, edge, color="0.5", alpha=0.2, linewidth=0)
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}x"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+        ends.append((x[-1], y[-1], label, ink))
+    draw_floor(axes, lines)
+    ratio_axis(axes)
     axes.set_ylabel(f"time / time of {baseline}")
-    _length_axis(axes, every)
-    _label_ends(axes, ends)
+    length_axis(axes, every)
+    _mark_failures(axes, lines)
+    label_ends(axes, ends)
 
 
 def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
     """Time, ratio to the baseline and peak memory against length, forward and training.
 
     Bars are 95 % t-intervals over blocks; the grey band is the noise floor of the A/A control;
-    OOM and timeout are marked at the end of a line.
+    OOM and timeout are marked at the upper edge.
     """
     figure = Figure(figsize=(14, 8.2), layout=ConstrainedLayoutEngine(hspace=0.07))
     axes = figure.subplots(2, 3)
     for row, phase in enumerate(("forward", "training")):
-        lines = _series(rows, phase)
+        sweep, lines = _longest(rows, phase)
         time_axes, ratio_axes, memory_axes = axes[row]
-        _draw(time_axes, lines, lambda r: r.seconds * 1e3)
+        draw_values(time_axes, lines, seconds_to_ms)
         time_axes.set_ylabel("time per call (ms)")
-        _ratio(ratio_axes, lines, baseline)
-        _draw(memory_axes, lines, lambda r: r.peak_bytes / 2**20)
+        draw_ratios(ratio_axes, lines, baseline)
+        draw_values(memory_axes, lines, peak_mib)
         memory_axes.set_ylabel("peak memory (MiB)")
-        some = next(iter(lines.values()), None)
-        size = ""
-        if some:
-            c = some[0].columns
-            size = f", batch {c['batch']}, {c['dtype']}, {c['settings']}"
+        size = f", {sweep.size}" if sweep else ""
         for a, title in zip(axes[row], ("time", "ratio", "memory"), strict=True):
             a.set_title(f"{phase}: {title}{size}", fontsize=10, loc="left")
             a.margins(x=0.05)
@@ -163,3 +185,9 @@ def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
             a.set_xlim(left, right * (right / left) ** 0.45)
     figure.text(0.005, -0.012, footer, fontsize=7.5, color="0.35", va="top")
     return figure
+
+
+def _longest(rows: Sequence[Row], phase: str) -> tuple[Sweep | None, dict[str, list[Row]]]:
+    """The sweep of a pass with most lengths (one is enough here)."""
+    found = sweeps([r for r in rows if r.columns["phase"] == phase], least=1)
+    return (found[0], found[0].lines(phase)) if found else (None, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.ratios import Row
+from reports.shown import svg
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --soft: #666; --line: #ddd; }
@@ -27,16 +27,28 @@ th:first-child, td:first-child { text-align: left; font-family: ui-monospace, mo
 tr.problem td { font-weight: 600; padding-top: 12px; font-family: inherit; }
 .faster { color: #1a8a4a; } .slower { color: #d0492a; } .undecided { color: #b58400; }
 .same { color: #2b7fb8; } .bad { color: #d0492a; font-weight: 600; } .soft { color: var(--soft); }
-ol.say { font-size: 1.05rem; padding-left: 1.3rem; } li { margin: .35rem 0; } .scroll { overflow-x: auto; }
+ol.say, ul.say { font-size: 1.05rem; padding-left: 1.3rem; }
+figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: 14px; margin-top: .3rem; }
+a { color: inherit; } table.dataframe td:first-child { font-family: inherit; } li { margin: .35rem 0; } .scroll { overflow-x: auto; }
 """
 
 
-def svg(figure: Figure) -> str:
-    """A figure as an ``<svg>`` element, without date or XML header."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+def document(title: str, body: str, *, home: bool = False) -> str:
+    """A whole page around a body that is HTML already; nothing in it is loaded from elsewhere.
+
+    Parameters
+    ----------
+    home : bool
+        Whether there is an ``index.html`` beside it to go back to.
+    """
+    back = '<p class="soft"><a href="index.html">all pages</a></p>' if home else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
+<style>{STYLE}</style></head><body>
+{back}{body}
+</body></html>
+"""
 
 
 def _number(value: float, form: str, suffix: str = "") -> str:
@@ -122,11 +134,7 @@ def build(
         f"<tr><td>{html.escape(k)}</td><td style='text-align:left'>{html.escape(v)}</td></tr>"
         for k, v in facts.items()
     )
-    text = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
-<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
-<style>{STYLE}</style></head><body>
-<h1>{html.escape(title)}</h1>
+    body = f"""<h1>{html.escape(title)}</h1>
 <ol class="say">{items}</ol>
 <h2>Cost against length</h2>
 <div class="figure">{svg(figure)}</div>
@@ -143,8 +151,7 @@ measured a second time under another name, strayed from itself. Nothing inside i
 {_verified(verified)}</table></div>
 <h2>Where this was measured</h2>
 <div class="scroll"><table>{known}</table></div>
-</body></html>
 """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(document(title, body), encoding="utf-8")
     return path

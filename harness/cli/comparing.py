@@ -159,11 +159,14 @@ def _note_verdict(
     comparison: Comparison, around: Any, folder: Path, records: Sequence[Mapping[str, Any]]
 ) -> None:
     """Write down that these results have been seen: later seeds are then added after looking."""
+    from harness.measure.device import environment
+
     key = schema.digest(["verdict", comparison.key, len(comparison.values)])
     if any(r.get("key") == key for r in records):
         return
     difference = comparison.difference
-    writer = journal.Writer(folder, {"fingerprint": dict(around.fingerprint), "purpose": "verdict"})
+    session = {"environment": environment(), "purpose": "verdict"}
+    writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
     writer.append(
         {
             "kind": "verdict",

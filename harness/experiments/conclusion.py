@@ -1,4 +1,3 @@
-# NOTE to the report helper: read reports/NOTE.md first.
 """What the recorded runs of a declared comparison allow to say; from records alone, no torch."""
 
 from __future__ import annotations

@@ -1,0 +1,309 @@
+"""What ``audit.ipynb`` calls: MTSA's Tables 5 and 6 re-analysed from the printed numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from harness.stats import holm
+from reports import audit_figures as figures
+from reports.audit_figures import p_text
+from reports.parameters import opens
+from reports.printed import (
+    Contrast,
+    Fold,
+    added_parameters,
+    contrasts,
+    folds,
+    implied,
+    load,
+    runners_up,
+)  # fmt: skip
+from reports.shown import Place, Shown, remark, says, together
+
+ALPHA = 0.05
+SUBJECT, BASELINE = "MTSA", "Multi-head"
+
+
+@opens
+def begin(out: str, page: str) -> Audit:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    return Audit(Place(Path(str(out)) if out else None, str(page)))
+
+
+class Audit:
+    """The printed tables; every method shows one piece of the page."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        tables = load("mtsa")
+        self.accuracy, self.translation = tables["table5"], tables["table6"]
+
+    @cached_property
+    def against_best(self) -> list[Contrast]:
+        """Against the best other model, on the data sets where the paper claims to be best."""
+        best = runners_up(self.accuracy, SUBJECT)
+        family = {data: best[data] for data in self.accuracy["claimed"]}
+        return contrasts(self.accuracy, SUBJECT, family)
+
+    @cached_property
+    def against_baseline(self) -> list[Contrast]:
+        """Against multi-head attention, on all five."""
+        return contrasts(self.accuracy, SUBJECT, dict.fromkeys(self.accuracy["columns"], BASELINE))
+
+    def printed(self) -> Shown:
+        """Table 5 as printed."""
+        columns = ["model", *self.accuracy["columns"]]
+        rows = [[row["name"], *row["cells"]] for row in self.accuracy["rows"]]
+        return self.place.table("table5", pd.DataFrame(rows, columns=columns), columns, rows)
+
+    def assumptions(self) -> Shown:
+        """What the printed numbers are taken to be."""
+        return remark(
+            "Taken for this: the deviation in parentheses is over the ten folds (CR, MPQA, SUBJ) "
+            "or the five runs (TREC, SST-5) that the paper names, and those are independent. Folds "
+            "of one corpus share most of their training texts, so the true uncertainty is rather "
+            "larger. The folds of two models could be paired; the table does not say, and prints "
+            "no differences by fold, so Welch's t-test is what its numbers allow."
+        )
+
+    def best(self) -> Shown:
+        """MTSA against the runner-up."""
+        found = self.against_best
+        shown = [c for c in found if c.excludes_zero]
+        kept = [c for c in found if c.adjusted_p < ALPHA]
+        names = _listed([c.data for c in found])
+        open_ = [c.data for c in found if c not in shown]
+        sentence = (
+            f"MTSA prints the highest mean on {names}. That it is better than the runner-up is "
+            f"not shown by the printed numbers on {_listed(open_)}: the "
+            "interval of the difference includes zero."
+        )
+        for c in shown:
+            held = "and stays so" if c in kept else "but not"
+            sentence += (
+                f" On {c.data} it excludes zero (p = {p_text(c.test.p)}), {held} after Holm's "
+                f"correction for looking at {len(found)} data sets (p = {p_text(c.adjusted_p)})."
+            )
+        figure = figures.forest(
+            found, "Table 5: MTSA and the runner-up",
+            "printed means, 95 % Welch intervals; grey: includes zero",
+        )  # fmt: skip
+        return together(
+            says([sentence], main=True),
+            self.place.figure(
+                "runner-up", figure, self._caption(found, "the runner-up"), main=True
+            ),
+        )
+
+    def baseline(self) -> Shown:
+        """MTSA against multi-head attention."""
+        found = self.against_baseline
+        kept = [c.data for c in found if c.adjusted_p < ALPHA]
+        lost = [c for c in found if c.excludes_zero and c.data not in kept]
+        open_ = [c.data for c in found if not c.excludes_zero]
+        sentence = (
+            f"Against multi-head attention the printed numbers show a gain on {_listed(kept)}, "
+            f"also after Holm's correction for five data sets; not on {_listed(open_)}."
+        )
+        for c in lost:
+            sentence += (
+                f" {c.data} stands between: its interval excludes zero (p = {p_text(c.test.p)}), "
+                f"after the correction it does not hold (p = {p_text(c.adjusted_p)})."
+            )
+        figure = figures.forest(
+            found, "Table 5: MTSA and multi-head attention",
+            "printed means, 95 % Welch intervals; grey: includes zero",
+        )  # fmt: skip
+        return together(
+            says([sentence], main=True),
+            self.place.figure("multi-head", figure, self._caption(found, "multi-head attention")),
+        )
+
+    def contrasts(self) -> Shown:
+        """Both families in numbers."""
+        columns = ["", "difference [95 %]", "p", "p (Holm)", "p that rounding allows"]
+        families = [
+            *(("runner-up", c) for c in self.against_best),
+            *(("multi-head", c) for c in self.against_baseline),
+        ]
+        shown = [
+            [
+                f"{c.data}: MTSA − {c.other}",
+                f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]",
+                p_text(c.test.p), p_text(c.adjusted_p),
+                f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
+            ]
+            for _, c in families
+        ]  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "family": family, "data": c.data, "other": c.other, "replicates": c.first.count,
+                "difference_points": c.test.difference, "low_points": c.test.low,
+                "high_points": c.test.high, "t": c.test.t, "degrees_of_freedom": c.test.freedom,
+                "p": c.test.p, "p_holm": c.adjusted_p, "p_lowest_by_rounding": c.lowest_p,
+                "p_highest_by_rounding": c.highest_p,
+            }
+            for family, c in families
+        )  # fmt: skip
+        return self.place.table("contrasts", frame, columns, shown)
+
+    def deviations(self) -> Shown:
+        """Whether the printed deviations can be ones over folds."""
+        found = folds(self.accuracy)
+        adjusted = holm([f.p for f in found])
+        bad = [f for f, p in zip(found, adjusted, strict=True) if p < ALPHA]
+        parts = [
+            f"the {f.printed:.1f} of {f.model} on {f.data} (counting gives {f.expected:.1f}, "
+            f"p = {p_text(p)} after Holm's correction)"
+            for f, p in zip(found, adjusted, strict=True)
+            if f in bad
+        ]
+        sentence = (
+            "Ten disjoint folds of a corpus differ at least by the chance of counting right "
+            "answers: sqrt(a (1 − a) / examples in a fold). "
+            f"Of {len(found)} printed deviations over folds, "
+            + (f"too small for that is {_listed(parts)}; it may be over something else, "
+               "or a misprint." if parts else "none is too small for that.")
+        )  # fmt: skip
+        return together(
+            says([sentence]),
+            self.place.figure(
+                "deviations", figures.deviations(found, bad), _says_folds(bad, len(found))
+            ),
+            self._fold_table(found, adjusted),
+        )
+
+    def translation_table(self) -> Shown:
+        """Table 6 as printed, and where it contradicts its caption."""
+        columns = [
+            "",
+            "multi-head (BLEU)",
+            "MTSA (BLEU)",
+            "p",
+            "runs by the table",
+            "runs by the caption",
+        ]
+        setups = self.translation["setups"]
+        rows = [
+            [s["name"], f"{s['multi_head']:.2f}", f"{s['mtsa']:.2f}", f"{s['p']:.3f}",
+             str(s["runs_in_table"]), str(s["runs_in_caption"])]
+            for s in setups
+        ]  # fmt: skip
+        names = ["setup", "multi_head_bleu", "mtsa_bleu", "p", "runs_in_table", "runs_in_caption"]
+        frame = pd.DataFrame(rows, columns=names)
+        odd = [
+            f"{s['name']}: the table says {s['runs_in_table']} runs, the caption "
+            f"{s['runs_in_caption']}; both readings are shown."
+            for s in setups
+            if s["runs_in_table"] != s["runs_in_caption"]
+        ]
+        return together(self.place.table("table6", frame, columns, rows), says(odd))
+
+    def translation_intervals(self) -> Shown:
+        """What difference and p of Table 6 imply."""
+        found = implied(self.translation)
+        parts = []
+        for setup in self.translation["setups"]:
+            mine = [r for r in found if r.setup == setup["name"]]
+            spans = "; ".join(
+                f"[{r.low:.2f}, {r.high:.2f}] for {r.reading}" for r in mine if r.paired
+            )
+            difference = mine[0].difference
+            if all(r.low > 0 for r in mine):
+                parts.append(
+                    f"{setup['name']}: a gain of {difference:.2f} BLEU is shown under every "
+                    f"reading ({spans})."
+                )
+            else:
+                parts.append(
+                    f"{setup['name']}: a gain of {difference:.2f} BLEU is not shown by the printed "
+                    f"numbers: p = {setup['p']:.3f} is above .05, and the interval includes zero "
+                    f"({spans}), though the text calls both setups significant."
+                )
+        frame = pd.DataFrame(
+            {
+                "setup": r.setup, "reading": r.reading, "runs": r.runs, "paired": r.paired,
+                "difference_bleu": r.difference, "p": r.p, "low_bleu": r.low, "high_bleu": r.high,
+            }
+            for r in found
+        )  # fmt: skip
+        rows = [
+            [f"{r.setup}: {r.reading}", f"{r.difference:+.2f}", f"[{r.low:+.2f}, {r.high:+.2f}]"]
+            for r in found
+        ]
+        caption = (
+            "Each row is one reading of Table 6; where the interval is grey, it includes zero and "
+            "a gain is not shown."
+        )
+        return together(
+            says(parts, main=True),
+            self.place.figure("translation", figures.implied(found), caption),
+            self.place.table(
+                "translation", frame, ["", "difference (BLEU)", "95 % interval"], rows
+            ),
+        )
+
+    def parameters(self) -> Shown:
+        """How many score layers per head the printed parameter counts allow."""
+        counts = self.translation["parameters_millions"]
+        printed = counts["MTSA"] - counts["Multi-head"]
+        one, two = (added_parameters(self.translation, layers) for layers in (1, 2))
+        return says([
+            f"Table 6 prints {counts['Multi-head']}M and {counts['MTSA']}M parameters: "
+            f"{printed:.2f}M more. One layer per head with its bias adds 6 x 8 x (64² + 64) = "
+            f"{one:.2f}M, which is what is printed; the two layers of equation 9 would "
+            f"add {two:.2f}M.",
+        ])  # fmt: skip
+
+    def _caption(self, found: Sequence[Contrast], other: str) -> str:
+        clear = [c.data for c in found if c.excludes_zero]
+        return (
+            f"MTSA minus {other} as printed: the interval excludes zero on {_listed(clear)} "
+            f"({len(clear)} of {len(found)} data sets)."
+        )
+
+    def _fold_table(self, found: Sequence[Fold], adjusted: Sequence[float]) -> Shown:
+        columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
+        rows = [
+            [f"{f.data}: {f.model}", f"{f.accuracy:.1f}", f"{f.printed:.1f}", f"{f.expected:.2f}",
+             p_text(f.p), p_text(p)]
+            for f, p in zip(found, adjusted, strict=True)
+        ]  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "data": f.data, "model": f.model, "accuracy_percent": f.accuracy,
+                "printed_deviation_points": f.printed, "counting_deviation_points": f.expected,
+                "p": f.p, "p_holm": p,
+            }
+            for f, p in zip(found, adjusted, strict=True)
+        )  # fmt: skip
+        return self.place.table("deviations", frame, columns, rows)
+
+
+def _listed(words: Sequence[str]) -> str:
+    """``a, b and c``; ``none`` for nothing."""
+    if not words:
+        return "none"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _says_folds(bad: Sequence[Fold], count: int) -> str:
+    if not bad:
+        return f"All {count} printed deviations over folds can be chance."
+    f = bad[0]
+    return (
+        f"All but {len(bad)} of {count} printed deviations over folds can be chance; {f.model} on "
+        f"{f.data} is {f.expected / f.printed:.0f} times smaller than counting alone gives."
+    )

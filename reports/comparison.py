@@ -1,0 +1,262 @@
+"""What ``comparison.ipynb`` calls: one comparison of two trained models, on one device."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.errors import UsageError
+from harness.experiments.conclusion import Comparison, comparisons
+from reports import comparison_figures as figures
+from reports.parameters import opens
+from reports.shown import Place, Shown, heading, remark, says, table, together, warns
+from reports.source import Device, Source, facts, find
+
+KINDS = ("design",)
+NONE = "There is no comparison in this journal: attnbench compare mtsa multi_head makes one."
+
+
+@opens
+def begin(journal: str, device: str, design: str, out: str, page: str) -> Compared:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    device : str
+        Key of a fingerprint; the newest that has a comparison if empty.
+    design : str
+        Key of a comparison; the newest if empty.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    source = find(str(journal))
+    chosen = source.device(str(device), *KINDS)
+    place = Place(Path(str(out)) if out else None, str(page))
+    return Compared(source, chosen, choose(chosen, str(design)), place)
+
+
+def choose(device: Device | None, key: str) -> Comparison | None:
+    """The comparison of a key; the newest without one.
+
+    Raises
+    ------
+    UsageError
+        If there is none of that key.
+    """
+    found = comparisons(device.records) if device else []
+    if not key:
+        return found[-1] if found else None
+    for one in found:
+        if one.key == key:
+            return one
+    known = ", ".join(f"{c.key} ({c.title})" for c in found) or "none"
+    raise UsageError(f"given design {key!r}; the records have {known}")
+
+
+class Compared:
+    """One comparison; every method shows one piece of the page."""
+
+    def __init__(
+        self, source: Source, device: Device | None, comparison: Comparison | None, place: Place
+    ) -> None:
+        self.source, self.device, self.place = source, device, place
+        self.comparison = comparison
+
+    @cached_property
+    def _difference(self) -> Any:
+        return self.comparison.difference if self.comparison else None
+
+    def about(self) -> Shown:
+        """Which records these are, and what was compared."""
+        c = self.comparison
+        if c is None or self.device is None:
+            return together(says([self.source.says]), says([NONE]))
+        how = {"dev": "the epoch that was best on dev, looked at once"}.get(
+            c.choose, "best over time on the test set, the papers' way"
+        )
+        design = c.design
+        return together(
+            heading(c.title, 2),
+            says([
+                f"{self.source.says} Trained {self.device.dates} on {self.device.title}.",
+                f"Task {c.task}: {c.first} against {c.second}, {len(c.seeds)} seeds "
+                f"({', '.join(map(str, c.seeds))}), paired. Test: {how}. "
+                f"Split: {design.get('split', 'not recorded')}."
+                + (f" {c.coverage[0].upper()}{c.coverage[1:]}." if c.coverage else ""),
+            ])
+        )  # fmt: skip
+
+    def verdict(self) -> Shown:
+        """The verdict sentence, and what must be known beside it."""
+        c = self.comparison
+        if c is None:
+            return says([])
+        return together(says([_ended(c.sentence)], main=True), warns(map(_ended, c.warnings)))
+
+    def seeds(self) -> Shown:
+        """Slope chart: one line per seed."""
+        c = self.comparison
+        if c is None or not c.values:
+            return self._nothing()
+        ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
+        caption = f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} seeds."
+        return self.place.figure("seeds", figures.slope_chart(c), caption, main=True)
+
+    def differences(self) -> Shown:
+        """Difference of every seed, mean and interval."""
+        c, d = self.comparison, self._difference
+        if c is None or d is None:
+            return self._nothing()
+        unit = c.unit
+        size = f"{unit.difference(d.difference)}{unit.of_differences}"
+        if math.isnan(d.low):
+            caption = f"One pair: a difference of {size} without an interval."
+        else:
+            beside = "excludes" if d.low > 0 or d.high < 0 else "includes"
+            caption = (
+                f"The mean difference is {size}; its 95 % t-interval "
+                f"[{unit.difference(d.low)}, {unit.difference(d.high)}] {beside} zero."
+            )
+        frame = pd.DataFrame(c.values, columns=["seed", f"first_{c.metric}", f"second_{c.metric}"])
+        frame.insert(1, "first", c.first)
+        frame.insert(3, "second", c.second)
+        frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
+        rows = [
+            [str(s), unit.value(a), unit.value(b), unit.difference(a - b)] for s, a, b in c.values
+        ]
+        return together(
+            self.place.figure("differences", figures.differences(c), caption, main=True),
+            self.place.table("seeds", frame, ["seed", c.first, c.second, "difference"], rows),
+        )
+
+    def statistics(self) -> Shown:
+        """Interval first, then the tests."""
+        c, d = self.comparison, self._difference
+        if c is None or d is None:
+            return self._nothing()
+        unit = c.unit
+        if math.isnan(d.low):
+            rows = [["mean difference", unit.difference(d.difference), "one pair has no interval"]]
+        else:
+            interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
+            rows = [
+                ["mean difference, 95 % t-interval",
+                 f"{unit.difference(d.difference)} {interval}",
+                 "where the true difference is, over seeds"],
+                [f"p ({d.test}, two-sided)", f"{d.p:.3g}",
+                 "small: zero is not plausible; large: says nothing"],
+                ["Hedges g", f"{d.hedges_g:+.2f}", "difference over the spread of seeds"],
+                ["minimum detectable effect", unit.size(d.detectable),
+                 f"found with 80 % power by {d.count_first} pairs; less may have been missed"],
+                ["p (exact sign-flip)", f"{d.sign_flip_p:.3g}",
+                 "the same without assuming a normal distribution"],
+            ]  # fmt: skip
+            if c.equivalence_p is not None and c.margin is not None:
+                rows.append([f"p (equal within {unit.size(c.margin)})", f"{c.equivalence_p:.3g}",
+                             "two one-sided tests; small: practically equal"])  # fmt: skip
+        frame = pd.DataFrame(
+            [{
+                "first": c.first, "second": c.second, "task": c.task, "metric": c.metric,
+                "verdict": c.verdict, "pairs": d.count_first, "mean_first": d.mean_first,
+                "sd_first": d.sd_first, "mean_second": d.mean_second, "sd_second": d.sd_second,
+                "difference": d.difference, "low": d.low, "high": d.high, "test": d.test, "p": d.p,
+                "hedges_g": d.hedges_g, "minimum_detectable_effect": d.detectable,
+                "sign_flip_p": d.sign_flip_p, "margin": c.margin, "equivalence_p": c.equivalence_p,
+            }]
+        )  # fmt: skip
+        return self.place.table("statistics", frame, ["", "value", "how to read it"], rows, (0, 2))
+
+    def curves(self) -> Shown:
+        """Learning curves on dev."""
+        c = self.comparison
+        figure = figures.learning_curves(c) if c else None
+        if c is None or figure is None:
+            return self._nothing()
+        parts = [
+            f"{model} is best on dev after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
+            for model, cost in c.costs.items()
+        ]
+        caption = f"Dev {c.metric} by epoch; the median run of {', of '.join(parts)}."
+        return self.place.figure("curves", figure, caption)
+
+    def costs(self) -> Shown:
+        """Parameters, time and memory of both."""
+        c = self.comparison
+        if c is None or not c.costs:
+            return self._nothing()
+        columns = [
+            "model",
+            "parameters",
+            "with word vectors",
+            "training",
+            "per epoch",
+            "epochs",
+            "peak memory",
+        ]
+        rows = [
+            [model, f"{k.parameters:,}", f"{k.parameters_with_words:,}", f"{k.seconds:.1f} s",
+             f"{k.seconds_per_epoch:.2f} s", f"{k.epochs:g}",
+             "unknown" if math.isnan(k.peak_bytes) else f"{k.peak_bytes / 2**20:.0f} MiB"]
+            for model, k in c.costs.items()
+        ]  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "model": model, "parameters": k.parameters,
+                "parameters_with_words": k.parameters_with_words, "training_seconds": k.seconds,
+                "epoch_seconds": k.seconds_per_epoch, "epochs": k.epochs,
+                "chosen_epoch": k.chosen_epoch, "peak_memory_bytes": k.peak_bytes,
+            }
+            for model, k in c.costs.items()
+        )  # fmt: skip
+        return self.place.table("costs", frame, columns, rows)
+
+    def runs(self) -> Shown:
+        """Every run, those that failed too."""
+        c = self.comparison
+        if c is None:
+            return says([])
+        flat = [
+            {
+                "model": r.get("model"), "seed": r.get("seed"), "status": r.get("status"),
+                "detail": r.get("detail"), f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
+                "chosen_epoch": r.get("chosen_epoch"), "epochs": len(r.get("epochs") or ()),
+                "training_seconds": r.get("seconds"), "key": r.get("key"),
+            }
+            for r in c.runs
+        ]  # fmt: skip
+        rows = []
+        for r in flat:
+            value, seconds = r[f"test_{c.metric}"], r["training_seconds"]
+            status = f"{r['status']}: {r['detail']}" if r["detail"] else str(r["status"])
+            rows.append([
+                f"{r['model']} seed {r['seed']}", status,
+                c.unit.value(value) if isinstance(value, int | float) else "",
+                str(r["chosen_epoch"] or ""), str(r["epochs"]),
+                f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
+            ])  # fmt: skip
+        columns = ["run", "status", f"test {c.metric}", "tested epoch", "epochs", "training"]
+        return self.place.table("runs", pd.DataFrame(flat), columns, rows, (0, 1))
+
+    def machine(self) -> Shown:
+        """Where this was trained."""
+        if self.device is None or self.comparison is None:
+            return says([])
+        known = facts(self.device.fingerprint, self.device.sessions_of("run"))
+        return table(["", ""], [[k, v] for k, v in known.items()], (0, 1))
+
+    def _nothing(self) -> Shown:
+        if self.comparison is None:
+            return says([])
+        return remark("No pair of runs is finished yet: the same attnbench compare goes on.")
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."

@@ -1,0 +1,194 @@
+"""Figures of ``comparison.ipynb``: every seed is seen, never only a mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from harness.experiments.conclusion import Comparison
+from reports.axes import bare, label_ends
+from reports.scaling_figures import MARGINS, SIZE, titled
+from reports.style import SOFT, pair
+
+
+def _axis_text(comparison: Comparison) -> str:
+    unit = comparison.unit
+    better = "higher" if comparison.higher_is_better else "lower"
+    of = f" ({unit.of_values.strip()})" if unit.of_values else ""
+    return f"test {comparison.metric}{of}, {better} is better"
+
+
+def _winner(comparison: Comparison, first: float, second: float) -> str:
+    """Colour of the model that is better for a seed."""
+    a, b = pair(comparison.first, comparison.second)
+    if first == second:
+        return SOFT
+    return a if (first > second) == comparison.higher_is_better else b
+
+
+def slope_chart(comparison: Comparison) -> Figure:
+    """One line per seed from the second model's test metric to the first's."""
+    figure = Figure(figsize=SIZE)
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
+    scale = comparison.unit.scale
+    for _, first, second in comparison.values:
+        ink = _winner(comparison, first, second)
+        axes.plot([0, 1], [scale * second, scale * first], "o-", color=ink, linewidth=1.3,
+                  markersize=4.5, alpha=0.85)  # fmt: skip
+    d = comparison.difference
+    if d is not None:
+        axes.plot([0, 1], [scale * d.mean_second, scale * d.mean_first], "D-", color="black",
+                  linewidth=2.6, markersize=7)  # fmt: skip
+    axes.set_xlim(-0.42, 1.08)
+    axes.margins(y=0.1)
+    bare(axes)
+    axes.grid(False)
+    axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
+    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
+    _label_seeds(axes, comparison)
+    titled(
+        axes,
+        f"{comparison.task}: every seed",
+        "one line per seed, coloured by the model that did better; black: means",
+    )
+    return figure
+
+
+def _label_seeds(axes: Axes, comparison: Comparison) -> None:
+    unit, d = comparison.unit, comparison.difference
+    ends = [
+        (1.0, unit.scale * first, f"seed {seed}", _winner(comparison, first, second))
+        for seed, first, second in comparison.values
+    ]
+    if d is not None:
+        ends.append((1.0, unit.scale * d.mean_first, f"mean {unit.value(d.mean_first)}", "black"))
+        axes.annotate(
+            f"mean {unit.value(d.mean_second)}", (0, unit.scale * d.mean_second), xytext=(-9, 0),
+            textcoords="offset points", fontsize=8, ha="right", va="center", annotation_clip=False,
+            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4},
+        )  # fmt: skip
+    label_ends(axes, ends)
+
+
+def differences(comparison: Comparison) -> Figure:
+    """Difference of every seed, and their mean with its 95 % t-interval."""
+    unit, d = comparison.unit, comparison.difference
+    values = comparison.values
+    height = 1.5 + 0.24 * (len(values) + 1)
+    figure = Figure(figsize=(SIZE[0], height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.12, right=0.84, bottom=0.55 / height, top=1 - 0.75 / height)
+    for y, (_, first, second) in enumerate(comparison.values):
+        value = unit.scale * (first - second)
+        axes.plot([0, value], [y, y], color="0.85", linewidth=1, zorder=0)
+        axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5)
+    labels = [f"seed {seed}" for seed, *_ in values]
+    if d is not None:
+        below = len(values) + 0.3
+        if not math.isnan(d.low):
+            axes.plot(
+                [unit.scale * d.low, unit.scale * d.high],
+                [below, below],
+                color="black",
+                linewidth=2.4,
+            )
+        axes.plot([unit.scale * d.difference], [below], "D", color="black", markersize=7)
+        labels.append("mean")
+        text = unit.difference(d.difference)
+        if not math.isnan(d.low):
+            text += f"\n[{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        axes.annotate(
+            text, (1.02, below), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center",
+            annotation_clip=False,
+        )  # fmt: skip
+    if comparison.margin is not None:
+        edge = unit.scale * comparison.margin
+        axes.axvspan(-edge, edge, color="0.5", alpha=0.15, linewidth=0)
+    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
+    axes.set_ylim(len(values) + 0.9, -0.6)
+    places = [*range(len(values)), *([len(values) + 0.3] if d is not None else [])]
+    axes.set_yticks(places, labels, fontsize=8)
+    bare(axes)
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    of = " (points)" if unit.of_differences else ""
+    axes.set_xlabel(f"{comparison.first} minus {comparison.second}{of}", fontsize=8.5)
+    band = "; grey: the declared margin" if comparison.margin is not None else ""
+    better = "right" if comparison.higher_is_better else "left"
+    titled(
+        axes,
+        f"{comparison.task}: difference of {comparison.metric} by seed",
+        f"{better} of zero: {comparison.first} is better; bar: 95 % t-interval{band}",
+    )
+    return figure
+
+
+def learning_curves(comparison: Comparison) -> Figure | None:
+    """Dev metric by epoch: thin for every seed, thick for the mean, dots where a run was chosen."""
+    unit = comparison.unit
+    figure = Figure(figsize=SIZE)
+    axes = figure.subplots()
+    figure.subplots_adjust(**MARGINS)
+    ends = []
+    colours = dict(zip((comparison.first, comparison.second),
+                       pair(comparison.first, comparison.second), strict=True))  # fmt: skip
+    for model, ink in colours.items():
+        mine = [run for run in comparison.runs if run.get("model") == model]
+        curves = [(_curve(run, comparison.metric), run.get("chosen_epoch")) for run in mine]
+        curves = [(curve, chosen) for curve, chosen in curves if curve]
+        for curve, chosen in curves:
+            x = sorted(curve)
+            axes.plot(x, [unit.scale * curve[e] for e in x], color=ink, linewidth=0.8, alpha=0.35)
+            if chosen in curve:
+                axes.plot(
+                    [chosen],
+                    [unit.scale * curve[chosen]],
+                    "o",
+                    color=ink,
+                    markersize=3.5,
+                    alpha=0.8,
+                )
+        mean = _mean_curve([curve for curve, _ in curves])
+        if mean:
+            x = sorted(mean)
+            axes.plot(x, [unit.scale * mean[e] for e in x], color=ink, linewidth=2.4)
+            ends.append((float(x[-1]), unit.scale * mean[x[-1]], model, ink))
+    if not ends:
+        return None
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(_axis_text(comparison).replace("test", "dev", 1), fontsize=8.5)
+    bare(axes)
+    axes.margins(x=0.02)
+    label_ends(axes, ends)
+    titled(
+        axes,
+        f"{comparison.task}: learning curves on dev",
+        "thin: seeds; thick: mean while all run; dots: the epoch tested",
+    )
+    return figure
+
+
+def _curve(run: Mapping[str, Any], metric: str) -> dict[int, float]:
+    """Dev metric by epoch."""
+    return {
+        int(e["epoch"]): float(value)
+        for e in run.get("epochs") or ()
+        if (value := (e.get("dev") or {}).get(metric)) is not None and math.isfinite(value)
+    }
+
+
+def _mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Mean over seeds at every epoch that all of them reached: a mean of survivors misleads."""
+    if not curves:
+        return {}
+    common = set.intersection(*(set(c) for c in curves))
+    return {e: float(np.mean([c[e] for c in curves])) for e in sorted(common)}

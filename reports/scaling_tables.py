@@ -1,0 +1,111 @@
+"""Rows of the tables of ``scaling.ipynb``: as texts for the page, as numbers for the CSV files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.ratios import Row
+from reports.slopes import Slope
+from reports.sweeps import label_of
+
+Fit = tuple[str, Slope, Slope | None]
+"""Implementation, slope over all lengths, slope over the longest."""
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    factor, unit = next((u for u in units if value >= u[0]), units[-1])
+    digits = max(0, 2 - math.floor(math.log10(value / factor))) if value > 0 else 0
+    return f"{value / factor:,.{digits}f} {unit}"
+
+
+def time_text(seconds: float) -> str:
+    """Three digits and a unit that suits them."""
+    return _scaled(seconds, ((1, "s"), (1e-3, "ms"), (1e-6, "µs")))
+
+
+def bytes_text(count: float) -> str:
+    """Three digits and a unit that suits them."""
+    return _scaled(count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")))
+
+
+def problem_order(row: Row) -> tuple[Any, ...]:
+    """Sorts rows by problem, each with its baseline first."""
+    c = row.columns
+    return (
+        -int(str(c["batch"])), str(c["dtype"]), str(c["settings"]), int(str(c["d_in"])),
+        int(str(c["length"])), str(c["phase"]), row.verdict != "baseline", label_of(row),
+    )  # fmt: skip
+
+
+def cells(row: Row) -> list[str]:
+    """A case as texts: time, ratio, verdict, memory, ratio, margin; or why it has none."""
+    if row.status != "ok":
+        return [f"{row.status}: {row.detail}" if row.detail else row.status, "", "", "", "", ""]
+
+    def number(value: float, form: str, unit: str) -> str:
+        return "" if math.isnan(value) else f"{value:{form}}{unit}"
+
+    return [
+        number(row.seconds * 1e3, ".4g", " ms"),
+        str(row.time) if row.time else "",
+        row.verdict,
+        number(row.peak_bytes / 2**20, ".1f", " MiB"),
+        number(row.memory_ratio, ".2f", "x"),
+        number(row.margin, ".3g", "x") if row.verified else "not verified",
+    ]
+
+
+def numbers(row: Row) -> dict[str, Any]:
+    """A case with all its numbers; units stand in the names."""
+    c = row.columns
+    known = ("mechanism", "implementation", "batch", "heads", "dtype", "settings", "device")
+    t = row.time
+    return {
+        "case": row.case, **{k: c[k] for k in known}, "pass": c["phase"],
+        "length_tokens": c["length"], "width_in": c["d_in"], "width_out": c["d_out"],
+        "status": row.status, "detail": row.detail, "time_seconds": row.seconds,
+        "time_ratio_to_baseline": t.ratio if t else None,
+        "time_ratio_low": t.low if t else None, "time_ratio_high": t.high if t else None,
+        "blocks": t.count if t else None,
+        "noise_floor_ratio": None if math.isinf(row.floor) else row.floor,
+        "verdict": row.verdict, "peak_memory_bytes": row.peak_bytes,
+        "memory_ratio_to_baseline": row.memory_ratio, "error": row.error,
+        "error_budget": row.budget, "verified": row.verified, "baseline_case": row.baseline,
+    }  # fmt: skip
+
+
+def _lengths(fit: Slope | None) -> str:
+    return ", ".join(f"{n:,}" for n in fit.lengths) if fit else ""
+
+
+def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[list[str]]]:
+    """All slopes as numbers and as texts.
+
+    Parameters
+    ----------
+    rows : sequence of (cost, pass, fit)
+    """
+    flat = [
+        {
+            "cost": cost,
+            "pass": phase,
+            "implementation": label,
+            "lengths_tokens": " ".join(map(str, fit.lengths)),
+            "slope": fit.slope,
+            "slope_low": fit.low,
+            "slope_high": fit.high,
+            "blocks": fit.blocks,
+        }
+        for cost, phase, (label, whole, end) in rows
+        for fit in (whole, end)
+        if fit is not None
+    ]
+    shown = [
+        [f"{cost}, {phase}: {label}", str(whole), _lengths(whole), str(end or ""), _lengths(end)]
+        for cost, phase, (label, whole, end) in rows
+    ]
+    return pd.DataFrame(flat), shown

@@ -1,0 +1,182 @@
+"""What a notebook cell shows: HTML for the page, files beside it, marks for the index."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+MIME = "application/vnd.attnbench.report+json"
+"""In the outputs of an executed notebook: what the index takes from it."""
+_TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+"""Without them an SVG is the same every time, and names no address."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A piece of a page; Jupyter displays it.
+
+    Attributes
+    ----------
+    html : str
+        Escaped.
+    plain : str
+        For readers without HTML.
+    marks : tuple of dict
+        ``{"sentence": ...}`` and ``{"figure": path, "caption": ...}`` for the index.
+    """
+
+    html: str
+    plain: str = ""
+    marks: tuple[dict[str, str], ...] = field(default=())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/html": self.html, "text/plain": self.plain, MIME: list(self.marks)}
+
+
+def together(*pieces: Shown, grid: bool = False) -> Shown:
+    """Several pieces as one; in a grid they stand side by side where there is room."""
+    inside = "\n".join(p.html for p in pieces)
+    marks = tuple(mark for p in pieces for mark in p.marks)
+    body = f'<div class="grid">{inside}</div>' if grid else inside
+    return Shown(body, "\n".join(p.plain for p in pieces), marks)
+
+
+def svg(figure: Figure) -> str:
+    """A figure as an ``<svg>`` element, without date or XML header."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", **_TIGHT, metadata=_NO_METADATA)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def heading(text: str, level: int = 3) -> Shown:
+    """A heading made from records."""
+    return Shown(f"<h{level}>{html.escape(text)}</h{level}>", text)
+
+
+def says(sentences: Iterable[str], main: bool = False) -> Shown:
+    """Sentences, one paragraph each; the main ones stand on the index too."""
+    lines = list(sentences)
+    body = "".join(f'<p class="say">{html.escape(s)}</p>' for s in lines)
+    marks = tuple({"sentence": s} for s in lines) if main else ()
+    return Shown(body, "\n".join(lines), marks)
+
+
+def warns(sentences: Iterable[str]) -> Shown:
+    """Warnings, as a list that can't be overlooked."""
+    lines = list(sentences)
+    items = "".join(f"<li>{html.escape(s)}</li>" for s in lines)
+    return Shown(f'<ul class="warnings">{items}</ul>' if lines else "", "\n".join(lines))
+
+
+def remark(text: str) -> Shown:
+    """How something is to be read."""
+    return Shown(f'<p class="soft">{html.escape(text)}</p>', text)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
+) -> Shown:
+    """A table of texts.
+
+    Parameters
+    ----------
+    words : sequence of int
+        Columns that hold words: left-aligned, and wrapped (but the first); the others are numbers.
+    """
+    lines = [list(row) for row in rows]
+    marks = [' class="words"' if i in words else "" for i in range(len(columns))]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        texts = zip(cells, marks, strict=True)
+        return "".join(f"<{tag}{mark}>{html.escape(cell)}</{tag}>" for cell, mark in texts)
+
+    head = line("th", columns)
+    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in lines)
+    plain = "\n".join("  ".join(row) for row in [list(columns), *lines])
+    return Shown(
+        f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>', plain
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page's files go.
+
+    Attributes
+    ----------
+    folder : Path or None
+        The report's folder; None writes nothing, the notebook only shows.
+    page : str
+        Name of the page; its files begin with it.
+    """
+
+    folder: Path | None
+    page: str
+
+    def _path(self, kind: str, name: str) -> Path | None:
+        if self.folder is None:
+            return None
+        (self.folder / kind).mkdir(parents=True, exist_ok=True)
+        return self.folder / kind / f"{self.page}-{name}"
+
+    def figure(self, name: str, figure: Figure, caption: str, main: bool = False) -> Shown:
+        """Show a figure with one sentence, and save it as SVG and PNG.
+
+        Parameters
+        ----------
+        main : bool
+            Whether the index shows it too.
+        """
+        path = self._path("figures", name)
+        links, marks = "", ()
+        if path is not None:
+            stem = f"{path.parent.name}/{path.name}"
+            figure.savefig(f"{path}.svg", **_TIGHT, metadata=_NO_METADATA)
+            figure.savefig(f"{path}.png", **_TIGHT, dpi=160)
+            links = "".join(
+                f' <a href="{html.escape(stem)}.{kind}">{kind.upper()}</a>'
+                for kind in ("svg", "png")
+            )
+            if main:
+                marks = ({"figure": f"{stem}.svg", "caption": caption},)  # type: ignore[assignment]
+        body = (
+            f'<figure><div class="figure" role="img" aria-label="{html.escape(caption)}">'
+            f"{svg(figure)}</div><figcaption>{html.escape(caption)}"
+            f'<span class="files">{links}</span></figcaption></figure>'
+        )
+        return Shown(body, caption, marks)
+
+    def table(
+        self,
+        name: str,
+        frame: pd.DataFrame,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        words: Sequence[int] = (0,),
+    ) -> Shown:
+        """Show a table of texts, and save all its numbers as CSV.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            What is saved; units stand in its column names.
+        columns, rows, words
+            What is shown, see `table`.
+        """
+        shown = table(columns, rows, words)
+        path = self._path("tables", name)
+        if path is None:
+            return shown
+        frame.to_csv(f"{path}.csv", index=False)
+        link = html.escape(f"{path.parent.name}/{path.name}.csv")
+        body = f'{shown.html}<p class="files"><a href="{link}">CSV</a></p>'
+        return Shown(body, shown.plain)

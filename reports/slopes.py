@@ -1,0 +1,87 @@
+"""How fast a cost grows with length: slopes of log cost on log length, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.stats import CONFIDENCE
+
+LONGEST_FACTOR = 4
+"""The longest lengths are those within this factor of the longest one."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth as a power of the length: cost is proportional to N ** slope.
+
+    Attributes
+    ----------
+    slope : float
+        Mean over blocks.
+    low, high : float
+        95 % t-interval over blocks; nan with fewer than two.
+    blocks : int
+    lengths : tuple of int
+        What was fitted.
+    """
+
+    slope: float
+    low: float
+    high: float
+    blocks: int
+    lengths: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """``1.62 [1.58, 1.66]``."""
+        if math.isnan(self.low):
+            return f"{self.slope:.2f} [one reading]"
+        return f"{self.slope:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Slope of the least-squares line."""
+    mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    across = math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return across / math.fsum((a - mean_x) ** 2 for a in x)
+
+
+def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
+    """Fit log cost on log length in every block, and take mean and t-interval over the blocks.
+
+    The interval says how well the slope repeats from one fresh interpreter to the next, not
+    whether the growth is a power at all: constant overhead bends short lengths down.
+
+    Parameters
+    ----------
+    blocks : sequence of mapping
+        Cost by length, one mapping per block. A block that lacks a length is left out.
+
+    Returns
+    -------
+    Slope or None
+        None with fewer than two lengths.
+    """
+    lengths = sorted({n for block in blocks for n in block})
+    whole = [block for block in blocks if len(block) == len(lengths)]
+    if len(lengths) < 2 or not whole:
+        return None
+    x = [math.log(n) for n in lengths]
+    slopes = [line_slope(x, [math.log(block[n]) for n in lengths]) for block in whole]
+    mean = math.fsum(slopes) / len(slopes)
+    low = high = math.nan
+    if len(slopes) > 1:
+        from scipy.stats import t
+
+        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in slopes) / (len(slopes) - 1))
+        half = float(t.ppf((1 + CONFIDENCE) / 2, len(slopes) - 1)) * deviation
+        half /= math.sqrt(len(slopes))
+        low, high = mean - half, mean + half
+    return Slope(mean, low, high, len(slopes), tuple(lengths))
+
+
+def longest(blocks: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
+    """The same, only the lengths within `LONGEST_FACTOR` of the longest one."""
+    top = max((n for block in blocks for n in block), default=0)
+    return [{n: v for n, v in b.items() if n * LONGEST_FACTOR >= top} for b in blocks]

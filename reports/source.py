@@ -1,0 +1,218 @@
+"""Where a report's records come from: a journal, or what is published; by device, never mixed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.records import journal, schema
+
+PUBLISHED = Path(__file__).with_name("published")
+TIMED = ("time", "anchor")
+SHOWN = (*TIMED, "memory", "margin", "design", "run")
+"""Kinds of records that a report is made of."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """All records of one fingerprint.
+
+    Attributes
+    ----------
+    key : str
+        Hash of the fingerprint.
+    fingerprint : mapping
+    records : tuple of mapping
+    sessions : tuple of mapping
+        First lines of its sessions, oldest first.
+    """
+
+    key: str
+    fingerprint: Mapping[str, Any]
+    records: tuple[Mapping[str, Any], ...]
+    sessions: tuple[Mapping[str, Any], ...]
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return str(self.fingerprint.get("device"))
+
+    @property
+    def title(self) -> str:
+        """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``."""
+        f = self.fingerprint
+        return (
+            f"{f.get('model')} ({f.get('device')}), torch {f.get('torch')}, "
+            f"{f.get('threads')} CPU threads"
+        )
+
+    @property
+    def slug(self) -> str:
+        """For file names: ``amd-epyc-cpu-ef1fa9``."""
+        text = f"{self.fingerprint.get('model')}-{self.kind}".lower()
+        return re.sub(r"[^a-z0-9]+", "-", text).strip("-") + f"-{self.key[:6]}"
+
+    def sessions_of(self, *kinds: str) -> tuple[Mapping[str, Any], ...]:
+        """The sessions in which records of some kinds were made, oldest first."""
+        made = {r.get("session") for r in self.records if r["kind"] in kinds}
+        return tuple(s for s in self.sessions if s.get("session") in made)
+
+    @property
+    def dates(self) -> str:
+        """First and last day of its records."""
+        days = sorted(str(r["at"])[:10] for r in self.records if r.get("at"))
+        if not days:
+            return "date unknown"
+        return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+
+    @property
+    def newest(self) -> str:
+        """Time of its newest record, as text that sorts."""
+        return max((str(r.get("at", "")) for r in self.records), default="")
+
+    def has(self, *kinds: str) -> bool:
+        """Whether there is a record of one of these kinds."""
+        return any(r["kind"] in kinds for r in self.records)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report is built from.
+
+    Attributes
+    ----------
+    folders : tuple of Path
+        Journals that were read.
+    published : bool
+        Whether these are the records published with attnbench.
+    says : str
+        One sentence for the reader.
+    devices : tuple of Device
+        Newest first.
+    warnings : tuple of str
+    """
+
+    folders: tuple[Path, ...]
+    published: bool
+    says: str
+    devices: tuple[Device, ...]
+    warnings: tuple[str, ...]
+
+    def device(self, key: str, *kinds: str) -> Device | None:
+        """The device of a key; without one the newest that has records of these kinds.
+
+        Raises
+        ------
+        UsageError
+            If no device has that key.
+        """
+        if key:
+            for device in self.devices:
+                if device.key == key:
+                    return device
+            known = ", ".join(f"{d.key} ({d.title})" for d in self.devices) or "none"
+            raise UsageError(f"given device {key!r}; the records have {known}")
+        return next((d for d in self.devices if d.has(*kinds)), None)
+
+
+def current(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Measurements of a case by its newest code only: older code is another subject."""
+
+    def subject(record: Mapping[str, Any]) -> tuple[str, str]:
+        return ("time" if record["kind"] in TIMED else record["kind"]), str(record.get("case"))
+
+    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify")]
+    code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
+    return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]
+
+
+def _devices(folders: Sequence[Path]) -> tuple[list[Device], list[str]]:
+    records: dict[str, list[Mapping[str, Any]]] = {}
+    prints: dict[str, Mapping[str, Any]] = {}
+    sessions: dict[str, list[Mapping[str, Any]]] = {}
+    warnings: list[str] = []
+    for folder in folders:
+        read = journal.read(folder)
+        warnings += [f"{folder}: {warning}" for warning in read.warnings]
+        own: dict[str, str] = {}
+        for name, first in read.sessions.items():
+            mapping = first.get("fingerprint")
+            if isinstance(mapping, dict):
+                own[name] = schema.digest(mapping)
+                prints[own[name]] = mapping
+                sessions.setdefault(own[name], []).append(first)
+        for record in read.records:
+            key = own.get(record["session"])
+            if key is not None:
+                records.setdefault(key, []).append(record)
+    found = [
+        Device(
+            key,
+            prints[key],
+            tuple(current(some)),
+            tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
+        )
+        for key, some in records.items()
+    ]
+    found = [d for d in found if d.has(*SHOWN)]
+    return sorted(found, key=lambda d: d.newest, reverse=True), warnings
+
+
+def _read(folders: Sequence[Path], published: bool, says: str) -> Source:
+    devices, warnings = _devices(folders)
+    return Source(tuple(folders), published, says, tuple(devices), tuple(warnings))
+
+
+def find(folder: str, published: Path | None = None) -> Source:
+    """Records of a journal; the published ones if it holds none (or none is given).
+
+    Parameters
+    ----------
+    folder : str
+        A journal, or empty.
+    published : Path, optional
+        Folder whose subfolders are journals.
+
+    Returns
+    -------
+    Source
+        Without devices if there is nothing at all.
+    """
+    published = published or PUBLISHED
+    if folder:
+        source = _read([Path(folder)], False, f"Built from the journal {folder}.")
+        if source.devices:
+            return source
+    places = sorted(path for path in published.glob("*") if path.is_dir())
+    why = ""
+    if folder:
+        state = "holds no measurements" if Path(folder).is_dir() else "does not exist"
+        why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
+    says = f"Built from the records published with attnbench, not from yours.{why}"
+    return _read(places, True, says)
+
+
+def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What a reader must know of the machine, from fingerprint and newest session.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+    sessions : sequence of mapping
+        Those in which the records that are shown were made.
+    """
+    shown = {str(k): str(v) for k, v in fingerprint.items() if v is not None}
+    if sessions:
+        newest = max(sessions, key=lambda s: (bool(s.get("environment")), str(s.get("at"))))
+        environment = newest.get("environment") or {}
+        commit = str(environment.get("commit") or "not a git checkout")
+        shown["commit"] = commit + (" (with local changes)" if environment.get("dirty") else "")
+        shown["platform"] = str(environment.get("platform"))
+        packages = environment.get("packages") or {}
+        shown["packages"] = ", ".join(f"{k} {v}" for k, v in packages.items())
+        shown["sessions"] = f"{len(sessions)}, the last at {newest.get('at')}"
+    return shown
