@@ -25,7 +25,7 @@ from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.design import Design, Model, make_design, parse_model
 from harness.experiments.matching import match_parameters
 from harness.experiments.session import finished
-from harness.experiments.wording import unit_of
+from harness.experiments.wording import paired_seeds, unit_of
 from harness.records import journal, schema
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings
@@ -117,7 +117,7 @@ def _announce(design: Design, around: Any, missing: int, workers: int, folder: P
     return (
         f"{f['model']} ({f['device']}), torch {f['torch']}: {design.models[0]} against "
         f"{design.models[1]} on {design.task.name} ({design.task.summary}), "
-        f"{len(design.seeds)} seeds paired{margin}, width {widths}; {total} runs{have}, "
+        f"{paired_seeds(len(design.seeds))}{margin}, width {widths}; {total} runs{have}, "
         f"{workers} at a time; journal {folder}"
     )
 

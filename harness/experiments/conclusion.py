@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.experiments.warnings import warnings_of
-from harness.experiments.wording import Unit, unit_of
+from harness.experiments.wording import Unit, paired_seeds, unit_of
 from harness.stats import MeanDifference, compare_means, equivalence
 from harness.stats import accuracy_verdict as judge
 
@@ -202,7 +202,7 @@ def _sentence(
     )
     if not math.isnan(difference.low):
         size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
-    over = f"over {difference.count_first} paired seeds"
+    over = f"over {paired_seeds(difference.count_first)}"
     says = {
         "better": f"{first} is better than {second} {where}",
         "worse": f"{first} is worse than {second} {where}",

@@ -36,6 +36,11 @@ class Unit:
         return f"{self.scale * value:.{self.digits}f}{self.of_differences}"
 
 
+def paired_seeds(count: int) -> str:
+    """``1 paired seed``, ``5 paired seeds``."""
+    return f"{count} paired seed{'' if count == 1 else 's'}"
+
+
 _SHARE = Unit(100.0, 2, " %", " points")
 _PLAIN = Unit(1.0, 4)
 

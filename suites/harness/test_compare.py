@@ -77,9 +77,9 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
     _, done = compared
     text = done.stdout
     words = [
-        "against multi_head.sdpa on trec", "5 seeds paired", "points [", "over 5 paired seeds",
-        "seed  mtsa.algorithm1", "mean  ", "95 % t-interval [", "p (paired t, two-sided)",
-        "Hedges g", "minimum detectable effect", "sign-flip", "parameters", "cover",
+        "against multi_head.sdpa on trec", "5 paired seeds, width", "points [",
+        "over 5 paired seeds", "seed  mtsa.algorithm1", "mean  ", "95 % t-interval [",
+        "p (paired t, two-sided)", "Hedges g", "minimum detectable effect", "sign-flip", "parameters", "cover",
         "split: official test set", "warning:",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
