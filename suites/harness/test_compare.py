@@ -79,8 +79,8 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
     words = [
         "against multi_head.sdpa on trec", "5 paired seeds, width", "points [",
         "over 5 paired seeds", "seed  mtsa.algorithm1", "mean  ", "95 % t-interval [",
-        "p (paired t, two-sided)", "Hedges g", "minimum detectable effect", "sign-flip", "parameters", "cover",
-        "split: official test set", "warning:",
+        "p (paired t, two-sided)", "Hedges g", "minimum detectable effect", "sign-flip",
+        "parameters", "cover", "split: official test set", "warning:",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
     assert places == sorted(places)
