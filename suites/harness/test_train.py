@@ -215,6 +215,18 @@ def test_a_batch_does_not_change_a_prediction(data: Path, monkeypatch: pytest.Mo
     assert (predicted == logits[0].argmax(-1).numpy()).all()
 
 
+def test_a_degree_is_predicted_by_its_expectation(data: Path) -> None:
+    record = task("sick_relatedness")
+    d = run.load(record, record.recipe, str(data), record.vectors, 0)
+    recipe = replace(record.recipe, **SMALL)
+    module = objective.build(record, "mtsa", {}, d, recipe, Registry(), 0)
+    predicted = objective.predict(record, module, d.test, torch.device("cpu"))
+    inputs, _ = gather(d.test, np.arange(len(d.test)), torch.device("cpu"))
+    shares = module(*inputs).detach().double().softmax(-1).numpy()
+    expected = sum((degree + 1) * shares[:, degree] for degree in range(5))
+    assert predicted == pytest.approx(expected, abs=1e-5)
+
+
 def test_padding_stays_zero_and_words_are_fine_tuned(data: Path) -> None:
     kept: dict[str, torch.Tensor] = {}
     real = run.build
