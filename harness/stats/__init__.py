@@ -8,9 +8,8 @@ from harness.stats.accuracy import (
     compare_means,
     equivalence,
     holm,
-    pairs_needed,
-    power_of,
 )
+from harness.stats.power import pairs_needed, power_of
 from harness.stats.published import (
     Summary,
     WelchResult,

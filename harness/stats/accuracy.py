@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.stats.power import ALPHA, detectable_difference
+
 CONFIDENCE = 0.95
-ALPHA = 0.05
-POWER = 0.8
 LEAST_REPLICATES = 5
 """With fewer per side nothing is concluded, only described."""
 MOST_SIGN_FLIPS = 20
 """2^20 sign flips are enumerated; above that the exact test is left out."""
 MOST_SPLITS = 200_000
+ROUNDING = 1e-12
+"""Differences and deviations below this share of the largest value are those of binary fractions
+(0.1 + 0.2 is not 0.3), not of replicates: they count as zero."""
 
 AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "descriptive only"]
 
@@ -39,8 +42,10 @@ class MeanDifference:
     hedges_g : float
         Difference over the root mean square of both deviations, times Hedges' correction
         1 - 3 / (4 df - 1) (Cumming 2012: d_av for pairs; the usual g for groups of one size).
+        nan for a difference between two sides that have no spread.
     detectable : float
-        The true difference that this test finds with 80 % power at this spread and these counts.
+        The true difference that this test finds with 80 % power at this spread and these counts;
+        unpaired, with Welch's standard error and degrees of freedom. 0 without spread.
     sign_flip_p : float
         Exact two-sided p over all sign flips of the differences (paired) or all ways to split the
         values (unpaired): no assumption of normality. nan where there are too many.
@@ -75,31 +80,45 @@ def _checked(first: Sequence[float], second: Sequence[float], paired: bool) -> N
         raise ValueError("given values that are not finite; leave such replicates out, and say so")
 
 
-def _deviation(values: Sequence[float]) -> float:
+def _floor(first: Sequence[float], second: Sequence[float]) -> float:
+    return ROUNDING * max(map(abs, (*first, *second)))
+
+
+def _deviation(values: Sequence[float], floor: float) -> float:
     if len(values) < 2:
         return math.nan
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    mean = _mean(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    return deviation if deviation > floor else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
+def _differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
+    floor = _floor(first, second)
+    differences = (a - b for a, b in zip(first, second, strict=True))
+    return tuple(d if abs(d) > floor else 0.0 for d in differences)
+
+
 def _spread(
     first: Sequence[float], second: Sequence[float], paired: bool
 ) -> tuple[float, float, float]:
     """Difference of the means, its standard error, and the degrees of freedom."""
+    floor = _floor(first, second)
     if paired:
-        differences = [a - b for a, b in zip(first, second, strict=True)]
+        differences = _differences(first, second)
         return (
             _mean(differences),
-            _deviation(differences) / math.sqrt(len(differences)),
+            _deviation(differences, floor) / math.sqrt(len(differences)),
             len(differences) - 1.0,
         )
-    a, b = (_deviation(v) ** 2 / len(v) for v in (first, second))
+    a, b = (_deviation(v, floor) ** 2 / len(v) for v in (first, second))
     error = math.sqrt(a + b) if min(len(first), len(second)) > 1 else math.nan
     difference = _mean(first) - _mean(second)
+    if abs(difference) <= floor:
+        difference = 0.0
     if not error > 0:
         return difference, error, float(len(first) + len(second) - 2)
     freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
@@ -111,8 +130,9 @@ def compare_means(
 ) -> MeanDifference:
     """Compare two sets of replicates: paired t, or Welch's t.
 
-    Without any spread (all differences equal) the interval is the value itself; p is 1 for a
-    difference of zero and 0 otherwise, and the sign-flip p beside it shows how little that is.
+    Without any spread (all differences equal, but for `ROUNDING`) the interval is the value itself;
+    p is 1 for a difference of zero and 0 otherwise, and the sign-flip p beside it shows how little
+    that is.
 
     Raises
     ------
@@ -123,6 +143,8 @@ def compare_means(
 
     _checked(first, second, paired)
     difference, error, freedom = _spread(first, second, paired)
+    sd_first, sd_second = (_deviation(v, _floor(first, second)) for v in (first, second))
+    differences = _differences(first, second) if paired else ()
     low = high = p = g = detectable = math.nan
     if not math.isnan(error):
         half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
@@ -131,78 +153,38 @@ def compare_means(
             p = float(2 * t.sf(abs(difference) / error, freedom))
         else:
             p = 0.0 if difference else 1.0
-        spread = math.sqrt((_deviation(first) ** 2 + _deviation(second) ** 2) / 2)
+        spread = math.sqrt((sd_first**2 + sd_second**2) / 2)
         plain = len(first) - 1 if paired else len(first) + len(second) - 2
         if spread > 0:
             g = difference / spread * (1 - 3 / (4 * plain - 1))
         elif not difference:
             g = 0.0
-        detectable = _detectable(error, freedom)
+        detectable = detectable_difference(error, freedom)
     return MeanDifference(
         test="paired t" if paired else "Welch",
         paired=paired,
         count_first=len(first),
         count_second=len(second),
         mean_first=_mean(first),
-        sd_first=_deviation(first),
+        sd_first=sd_first,
         mean_second=_mean(second),
-        sd_second=_deviation(second),
+        sd_second=sd_second,
         difference=difference,
         low=low,
         high=high,
         p=p,
         hedges_g=g,
         detectable=detectable,
-        sign_flip_p=_sign_flip(first, second) if paired else _permutation(first, second),
-        differences=tuple(a - b for a, b in zip(first, second, strict=True)) if paired else (),
+        sign_flip_p=_sign_flip(differences) if paired else _permutation(first, second),
+        differences=differences,
     )
 
 
-def _power(shift: float, freedom: float) -> float:
-    """Power of a two-sided t-test whose statistic is centred on `shift` standard errors.
-
-    P(|Z + shift| > critical * S) with S^2 = chi^2 / freedom, integrated over S: scipy's non-central
-    t has no value in places with few degrees of freedom.
-    """
-    from scipy.integrate import quad
-    from scipy.stats import t
-
-    critical, half = float(t.ppf(1 - ALPHA / 2, freedom)), freedom / 2
-    scale = math.log(2) + half * math.log(half) - math.lgamma(half)  # of the density of S
-
-    def above(x: float) -> float:
-        return math.erfc(x / math.sqrt(2)) / 2
-
-    def beyond(s: float) -> float:
-        if s == 0:
-            return 0.0
-        density = math.exp(scale + (freedom - 1) * math.log(s) - half * s * s)
-        return density * (above(critical * s - shift) + above(critical * s + shift))
-
-    # S stays near 1; its tail beyond is less than 1e-12.
-    return float(
-        quad(
-            beyond, 0, 1 + 10 / math.sqrt(freedom), limit=200, points=[min(1.0, shift / critical)]
-        )[0]
-    )
-
-
-def _detectable(error: float, freedom: float) -> float:
-    from scipy.optimize import brentq
-
-    if error == 0:
-        return 0.0
-    high = 2.0
-    while _power(high, freedom) < POWER:
-        high *= 2
-    return error * float(brentq(lambda shift: _power(shift, freedom) - POWER, 0.0, high))
-
-
-def _sign_flip(first: Sequence[float], second: Sequence[float]) -> float:
+def _sign_flip(paired_differences: Sequence[float]) -> float:
     """Share of sign patterns whose mean is at least as far from zero as the one observed."""
     import numpy as np
 
-    differences = np.array([a - b for a, b in zip(first, second, strict=True)])
+    differences = np.array(paired_differences)
     if len(differences) > MOST_SIGN_FLIPS:
         return math.nan
     totals = np.zeros(1)
@@ -260,12 +242,16 @@ def accuracy_verdict(
 
     Fewer than five replicates are described only. *Practically equal* needs a declared margin and
     its test; it holds even where the interval excludes zero, the difference being real but smaller
-    than what was declared to matter. A large p is *undecided*, never equal.
+    than what was declared to matter. A large p is *undecided*, never equal. Replicates that all
+    differ by the same have no spread for a t-test: then the sign-flip test decides.
     """
     if min(difference.count_first, difference.count_second) < LEAST_REPLICATES:
         return "descriptive only"
     if equivalence_p is not None and equivalence_p < ALPHA:
         return "practically equal"
+    without_spread = difference.low == difference.high
+    if without_spread and not difference.sign_flip_p < ALPHA:
+        return "undecided"
     if difference.low > 0 or difference.high < 0:
         return "better" if (difference.difference > 0) == higher_is_better else "worse"
     return "undecided"
@@ -284,44 +270,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
     if not all(0 <= p <= 1 for p in p_values):
         raise ValueError(f"given p-values {list(p_values)}; expected numbers from 0 to 1")
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if p_values else []
-
-
-def power_of(effect: float, sd: float, count: int) -> float:
-    """Power of a two-sided paired t-test to find a true difference.
-
-    Parameters
-    ----------
-    effect, sd : float
-        True mean and deviation of the differences.
-    count : int
-        Pairs, at least 2.
-    """
-    if count < 2 or not sd > 0:
-        raise ValueError(f"given {count} pairs, sd {sd}; expected at least 2, and a positive sd")
-    return _power(abs(effect) / sd * math.sqrt(count), count - 1)
-
-
-def pairs_needed(effect: float, sd: float, power: float = POWER) -> int:
-    """Fewest pairs with which a paired t-test finds a true difference with this power.
-
-    Raises
-    ------
-    ValueError
-        If effect or sd is not positive, or the power not between ALPHA and 1.
-    """
-    if not (effect > 0 and sd > 0 and ALPHA < power < 1):
-        raise ValueError(
-            f"given effect {effect}, sd {sd}, power {power}; expected positive numbers and a power "
-            f"from {ALPHA} to 1"
-        )
-    high = 2
-    while power_of(effect, sd, high) < power:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if middle >= 2 and power_of(effect, sd, middle) >= power:
-            high = middle
-        else:
-            low = middle
-    return high

@@ -35,12 +35,14 @@ def welch(first: Summary, second: Summary) -> WelchResult:
     Raises
     ------
     ValueError
-        With fewer than two replicates, or no spread at all.
+        With fewer than two replicates, a negative deviation, or no spread at all.
     """
     from scipy.stats import t
 
     if min(first.count, second.count) < 2:
         raise ValueError(f"given {first.count} and {second.count} replicates; expected two or more")
+    if first.sd < 0 or second.sd < 0:
+        raise ValueError(f"given deviations {first.sd} and {second.sd}; expected none below 0")
     a, b = first.sd**2 / first.count, second.sd**2 / second.count
     if not a + b > 0:
         raise ValueError(f"given deviations {first.sd} and {second.sd}; expected a positive one")
@@ -54,9 +56,24 @@ def welch(first: Summary, second: Summary) -> WelchResult:
 
 
 def two_proportions(first: float, count_first: int, second: float, count_second: int) -> float:
-    """Two-sided p of a z-test of two shares, with the pooled variance."""
+    """Two-sided p of a z-test of two shares, with the pooled variance.
+
+    Two shares that are both 0 or both 1 have p 1.
+
+    Raises
+    ------
+    ValueError
+        If a share is not between 0 and 1 (a percentage, say), or a count not positive.
+    """
     from statsmodels.stats.proportion import proportions_ztest
 
+    if not (0 <= first <= 1 and 0 <= second <= 1 and min(count_first, count_second) > 0):
+        raise ValueError(
+            f"given {first} of {count_first}, {second} of {count_second}; expected shares from 0 "
+            "to 1 (not percentages) of positive counts"
+        )
+    if first == second in (0, 1):
+        return 1.0
     hits = [first * count_first, second * count_second]
     return float(proportions_ztest(hits, [count_first, count_second])[1])
 
@@ -78,12 +95,14 @@ def implied_interval(
     Raises
     ------
     ValueError
-        If p or count can't be.
+        If p or count can't be, or the difference is 0 (which any spread would print as p 1).
     """
     from scipy.stats import t
 
     if not 0 < p < 1 or count < 2:
         raise ValueError(f"given p {p}, {count} replicates; expected 0 < p < 1 and two or more")
+    if not math.isfinite(difference) or difference == 0:
+        raise ValueError(f"given difference {difference}; expected a finite one other than 0")
     freedom = count - 1 if paired else 2 * count - 2
     error = abs(difference) / float(t.isf(p / 2, freedom))
     half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error

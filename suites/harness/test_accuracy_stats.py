@@ -98,6 +98,34 @@ def test_no_spread_and_single_values() -> None:
     assert all(math.isnan(v) for v in (single.low, single.p, single.hedges_g, single.detectable))
 
 
+def test_binary_fractions_are_no_difference() -> None:
+    # 0.1 + 0.2 is 0.30000000000000004: the same accuracy, added up in another order.
+    for paired in (True, False):
+        same = compare_means([0.1 + 0.2] * 5, [0.3] * 5, paired=paired)
+        assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+        assert same.sign_flip_p == 1
+        assert accuracy_verdict(same, True, None) == "undecided"
+    steady = compare_means(
+        [0.92, 0.93, 0.94, 0.95, 0.97], [0.9, 0.91, 0.92, 0.93, 0.95], paired=True
+    )
+    assert steady.low == steady.high == pytest.approx(0.02)
+    assert (steady.p, steady.detectable, steady.sign_flip_p) == (0, 0, 2 / 32)
+
+
+def test_a_small_difference_is_still_one() -> None:
+    # Far below what a metric prints, far above the rounding of its arithmetic.
+    found = compare_means([0.9 + k * 1e-9 for k in (1, 2, 3)], [0.9] * 3, paired=True)
+    assert found.difference == pytest.approx(2e-9, rel=1e-6)
+    assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue, rel=1e-5)
+
+
+def test_no_spread_on_both_unpaired_sides() -> None:
+    apart = compare_means([0.5] * 3, [0.25] * 3, paired=False)
+    assert (apart.low, apart.high, apart.p, apart.detectable) == (0.25, 0.25, 0.0, 0.0)
+    assert math.isnan(apart.hedges_g)
+    assert apart.sign_flip_p == 2 / 20
+
+
 def test_intervals_cover_as_often_as_they_say() -> None:
     random = np.random.default_rng(4)
     for paired in (True, False):
@@ -130,6 +158,9 @@ def test_sign_flip_by_enumeration(count: int) -> None:
 def test_sign_flip_counts_the_pattern_observed() -> None:
     # All of one sign: only it and its opposite are as far out.
     assert compare_means([1, 2, 3, 4, 5], [0, 0, 0, 0, 0], paired=True).sign_flip_p == 2 / 32
+    count = 20  # the most that is enumerated
+    most = compare_means(list(np.arange(1.0, count + 1)), [0.0] * count, paired=True)
+    assert most.sign_flip_p == 2 / 2**count
     many = compare_means(list(np.arange(21.0)), [0.0] * 21, paired=True)
     assert math.isnan(many.sign_flip_p)
 
@@ -148,6 +179,10 @@ def test_permutation_of_unpaired_values() -> None:
     assert 2 / 35 < found < 1
     far = compare_means([1, 2, 3], [11, 12, 13], paired=False)
     assert far.sign_flip_p == pytest.approx(2 / 20)
+    low, high = list(np.arange(10.0)), list(np.arange(20.0, 31.0))
+    most = compare_means(low, high[:10], paired=False)
+    assert most.sign_flip_p == pytest.approx(2 / 184_756)
+    assert math.isnan(compare_means(low, high, paired=False).sign_flip_p)  # 352,716 splits
 
 
 # Power
@@ -171,6 +206,23 @@ def test_power_by_simulation(effect: float, count: int) -> None:
     draws = np.random.default_rng(0).normal(effect, 2.0, (100_000, count))
     found = np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05)
     assert power_of(effect, 2.0, count) == pytest.approx(found, abs=0.005)
+
+
+def test_unpaired_power_by_simulation() -> None:
+    random = np.random.default_rng(1)
+    first, second = random.normal(2.4, 2.0, (100_000, 8)), random.normal(0, 2.0, (100_000, 8))
+    found = np.mean(stats.ttest_ind(first, second, axis=1).pvalue < 0.05)
+    assert power_of(2.4, 2.0, 8, paired=False) == pytest.approx(found, abs=0.005)
+
+
+def test_a_detectable_effect_is_found_four_times_in_five() -> None:
+    random = np.random.default_rng(2)
+    # Welch, unequal deviations and counts: samples whose own deviations are exactly 1 and 3.
+    first, second = stats.zscore(range(6), ddof=1), 3 * stats.zscore(range(9), ddof=1)
+    effect = compare_means(list(first), list(second), paired=False).detectable
+    draws = random.normal(effect, 1, (100_000, 6)), random.normal(0, 3, (100_000, 9))
+    p = stats.ttest_ind(*draws, axis=1, equal_var=False).pvalue
+    assert np.mean(p < 0.05) == pytest.approx(0.8, abs=0.01)
 
 
 def test_pairs_needed_is_the_fewest() -> None:
@@ -231,6 +283,14 @@ def test_verdicts(
     assert isinstance(made, MeanDifference)
 
 
+@pytest.mark.parametrize("counts", [(4, 9), (9, 4)])
+def test_too_few_on_one_side_are_too_few(counts: tuple[int, int]) -> None:
+    first, second = [float(v) for v in range(counts[0])], [v + 50.0 for v in range(counts[1])]
+    found = compare_means(first, second, paired=False)
+    assert found.high < 0
+    assert accuracy_verdict(found, True, None) == "descriptive only"
+
+
 # Printed tables
 
 
@@ -251,10 +311,21 @@ def test_welch_from_summaries_agrees_with_the_values() -> None:
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
-def test_mtsas_table_5() -> None:
-    # CR: MTSA 84.9 (2.4) v Bi-BloSA 84.8 (.9), ten folds; SST-5: 51.3 (.7) v multi-head 48.2 (.6).
-    assert welch(Summary(84.9, 2.4, 10), Summary(84.8, 0.9, 10)).p == pytest.approx(0.90, abs=0.005)
-    assert welch(Summary(51.3, 0.7, 5), Summary(48.2, 0.6, 5)).p == pytest.approx(8e-5, rel=0.05)
+@pytest.mark.parametrize(
+    ("first", "second", "p"),
+    [
+        pytest.param(Summary(84.9, 2.4, 10), Summary(84.8, 0.9, 10), 0.90, id="CR-BiBloSA"),
+        pytest.param(Summary(90.5, 0.6, 10), Summary(90.4, 0.8, 10), 0.76, id="MPQA-BiBloSA"),
+        pytest.param(Summary(95.3, 0.3, 5), Summary(94.8, 0.2, 5), 0.017, id="TREC-BiBloSA"),
+        pytest.param(Summary(51.3, 0.7, 5), Summary(51.0, 0.7, 5), 0.52, id="SST5-DiSA"),
+        pytest.param(Summary(84.9, 2.4, 10), Summary(82.6, 1.9, 10), 0.029, id="CR-multihead"),
+        pytest.param(Summary(90.5, 0.6, 10), Summary(89.8, 1.2, 10), 0.12, id="MPQA-multihead"),
+        pytest.param(Summary(94.5, 0.6, 10), Summary(94.0, 0.8, 10), 0.13, id="SUBJ-multihead"),
+        pytest.param(Summary(51.3, 0.7, 5), Summary(48.2, 0.6, 5), 8e-5, id="SST5-multihead"),
+    ],
+)
+def test_mtsas_table_5(first: Summary, second: Summary, p: float) -> None:
+    assert welch(first, second).p == pytest.approx(p, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -288,6 +359,8 @@ def test_two_proportions_by_hand() -> None:
     # 60/100 v 45/100: pooled .525, z = .15 / sqrt(.525 * .475 * .02) = 2.1240.
     z = 0.15 / math.sqrt(0.525 * 0.475 * 0.02)
     assert two_proportions(0.6, 100, 0.45, 100) == pytest.approx(math.erfc(z / math.sqrt(2)))
+    assert two_proportions(0.0, 10, 0.0, 20) == two_proportions(1.0, 10, 1.0, 20) == 1.0
+    assert two_proportions(0.0, 100, 1.0, 100) < 1e-40
 
 
 # Mistakes
@@ -304,8 +377,13 @@ def test_two_proportions_by_hand() -> None:
         (lambda: holm([0.1, math.nan]), "from 0 to 1"),
         (lambda: welch(Summary(1, 1, 1), Summary(1, 1, 5)), "two or more"),
         (lambda: welch(Summary(1, 0, 5), Summary(1, 0, 5)), "expected a positive one"),
+        (lambda: welch(Summary(1, -1, 5), Summary(1, 1, 5)), "none below 0"),
+        (lambda: two_proportions(86.3, 9824, 85.6, 9824), "not percentages"),
+        (lambda: two_proportions(0.5, 0, 0.5, 9), "positive counts"),
         (lambda: implied_interval(1, 0, 5, paired=True), "0 < p < 1"),
+        (lambda: implied_interval(0, 0.5, 5, paired=True), "other than 0"),
         (lambda: power_of(1, 0, 5), "positive sd"),
+        (lambda: power_of(math.nan, 1, 5), "finite effect"),
         (lambda: pairs_needed(0, 1), "expected positive numbers"),
     ],
 )  # fmt: skip
@@ -314,3 +392,10 @@ def test_mistakes_are_told_in_one_line(call: object, says: str) -> None:
     with pytest.raises(ValueError, match=says) as told:
         call()
     assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("count", "expected"), [(5, "undecided"), (6, "better")])
+def test_without_spread_the_sign_flip_decides(count: int, expected: str) -> None:
+    # Two of 2^5 patterns are .0625, two of 2^6 are .031.
+    found = compare_means([0.75] * count, [0.5] * count, paired=True)
+    assert accuracy_verdict(found, True, None) == expected
