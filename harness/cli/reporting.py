@@ -15,7 +15,9 @@ def make_report(journal: str, out: str, json_file: str | None) -> int:
     """
     from reports.build import Built, build
     from reports.source import find
+    from suites.bench.options import journal_folder
 
+    journal_folder(journal)  # a file of that name is a mistake, not an empty journal
     screen = console()
 
     def tell(text: str) -> None:

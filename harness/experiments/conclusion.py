@@ -106,6 +106,8 @@ class Comparison:
 def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
     """All comparisons of a journal, the newest design of each question, oldest first.
 
+    A design of which no run was ever recorded (an option that does not exist, say) is none.
+
     Parameters
     ----------
     records : iterable of mapping
@@ -113,8 +115,9 @@ def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
     """
     everything = list(records)
     newest: dict[str, Mapping[str, Any]] = {}
+    begun = {r["key"] for r in everything if r["kind"] == "run"}
     for record in sorted(everything, key=lambda r: str(r.get("at"))):
-        if record["kind"] == "design":
+        if record["kind"] == "design" and any(key in begun for p in record["runs"] for key in p):
             newest.pop(record["question"], None)
             newest[record["question"]] = record
     return [conclude(design, everything) for design in newest.values()]

@@ -172,3 +172,4 @@ def test_the_newest_design_of_each_question_counts() -> None:
     ]  # fmt: skip
     assert [c.key for c in comparisons(records)] == ["other", "newer"]
     assert comparisons(runs) == []
+    assert comparisons([design(5)]) == []  # no run was recorded: a mistake in the command

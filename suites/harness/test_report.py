@@ -250,6 +250,14 @@ def test_nothing_at_all_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_is_no_journal(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    done = attnbench("report", "--journal", "file", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "attnbench: --journal: file is a file; expected a folder"
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.fixture
 def no_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports.source, "PUBLISHED", tmp_path / "none")

@@ -127,7 +127,7 @@ def _located(given: str, directory: Path | None) -> Path:
     else:
         there = f"tables in {directory / 'glove'}: {', '.join(tables) or 'none'}"
     raise UsageError(
-        f"no word vectors {given!r}; give one table's name or a GloVe-format file ({there})"
+        f"no word vectors {given!r}; give a table's name, a GloVe-format file, or none ({there})"
     )
 
 
