@@ -29,6 +29,13 @@ from reference_impls.mechanism import Mechanism
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""
 EVALUATION_BATCH = 256
+STREAMS = ("fusion", "pooling", "head", "dropout")
+"""Parts of a run that draw random numbers by torch; each has a stream of its own."""
+
+
+def stream(seed: int, part: str) -> int:
+    """A seed for one part of one run: no two parts, and no two seeds, share their numbers."""
+    return int(np.random.SeedSequence([seed, STREAMS.index(part)]).generate_state(1, np.uint64)[0])
 
 
 def encoder(
@@ -44,12 +51,16 @@ def encoder(
     chosen = {**mechanism.options, **implementation.options}
     chosen |= {name: literal(text) for name, text in options.items()}
     fusion = make(
-        mechanism, implementation.factory, data.width, recipe.width, recipe.heads, chosen, seed
-    )
+        mechanism, implementation.factory, data.width, recipe.width, recipe.heads, chosen,
+        stream(seed, "fusion"),
+    )  # fmt: skip
     pooling = None
     if mechanism.output == "tokens":
         pooler, direct = registry.find(POOLING)
-        pooling = make(pooler, direct.factory, recipe.width, recipe.width, 0, pooler.options, seed)
+        pooling = make(
+            pooler, direct.factory, recipe.width, recipe.width, 0, pooler.options,
+            stream(seed, "pooling"),
+        )  # fmt: skip
     return mechanism, Encoder(fusion, pooling, recipe.dropout)
 
 
@@ -73,7 +84,7 @@ def build(
     """
     _, encode = encoder(model, options, data, recipe, registry, seed)
     # The head's weights must not depend on how many numbers the fusion's took.
-    torch.manual_seed(seed + 1)
+    torch.manual_seed(stream(seed, "head"))
     width, hidden, dropout = recipe.width, recipe.hidden, recipe.dropout
     if data.embedding is None:
         return SequenceRegressor(

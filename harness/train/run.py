@@ -16,10 +16,11 @@ from torch import nn
 
 from harness import high_water
 from harness.build import set_tf32
+from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from harness.train import task as tasks
 from harness.train.batches import gather, lengths, order
-from harness.train.objective import build, evaluate, loss, parameters
+from harness.train.objective import build, evaluate, loss, parameters, stream
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Task
 from reference_impls.mechanism import Unsupported
@@ -38,9 +39,20 @@ def load(task: Task, recipe: Recipe, directory: str | None, vectors: str, seed: 
         The data directory.
     vectors : str
         A GloVe-format file, a table of the data directory, or ``none``.
+
+    Raises
+    ------
+    UsageError
+        If files are missing or wrong, a split is empty, or degrees are all the same.
     """
     place = None if directory is None else Path(directory)
     data: Data = resolve(task.load)(place, vectors, recipe.word_width, seed, **task.options)
+    for name in ("train", "dev", "test"):
+        targets = getattr(data, name).targets
+        if not len(targets):
+            raise UsageError(f"{task.name}: the {name} split has no example; give more data")
+        if task.kind == "relatedness" and (targets == targets[0]).all():
+            raise UsageError(f"{task.name}: all degrees of {name} are {targets[0]}; no correlation")
     return data
 
 
@@ -147,7 +159,7 @@ class _Trainer:
         Diverged
             If loss or metrics are not finite; `epochs` holds those before.
         """
-        torch.manual_seed(self.seed + 2)  # dropout
+        torch.manual_seed(stream(self.seed, "dropout"))
         for epoch in range(1, self.recipe.epochs + 1):
             self._say(epoch)
             began = time.perf_counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train import objective, run
 from harness.train.batches import gather, lengths, order, padded
@@ -213,6 +216,44 @@ def test_a_batch_does_not_change_a_prediction(data: Path, monkeypatch: pytest.Mo
     torch.testing.assert_close(logits[0], logits[2], rtol=0, atol=1e-5)
     predicted = objective.predict(task("trec"), module, d.test, device)
     assert (predicted == logits[0].argmax(-1).numpy()).all()
+
+
+def test_no_part_shares_its_random_numbers_with_another(data: Path) -> None:
+    every = [objective.stream(seed, part) for seed in range(50) for part in objective.STREAMS]
+    assert len(set(every)) == len(every)
+    d = run.load(task("trec"), task("trec").recipe, str(data), task("trec").vectors, 0)
+    recipe = replace(task("trec").recipe, **{**SMALL, "width": 20, "hidden": 20})
+    modules = [
+        objective.build(task("trec"), "mtsa", {}, d, recipe, Registry(), seed) for seed in (0, 1)
+    ]
+    drawn = {
+        f"{name} of seed {seed}": weight.detach().flatten()[:80].numpy()
+        for seed, module in enumerate(modules)
+        for name, weight in module.named_parameters()
+        if weight.numel() >= 80 and weight.detach().std() > 0 and "words" not in name
+    }
+    assert len(drawn) >= 16
+    for one, other in itertools.combinations(drawn, 2):
+        assert abs(np.corrcoef(drawn[one], drawn[other])[0, 1]) < 0.6, (one, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "keep", "says"),
+    [
+        ("trec", "train", 4, "the dev split has no example"),
+        ("sick_relatedness", "train", 0, "the train split has no example"),
+        ("sick_relatedness", "dev", 1, "all degrees of dev are"),
+    ],
+)
+def test_too_little_data_is_a_users_mistake(
+    tmp_path: Path, name: str, split: str, keep: int, says: str
+) -> None:
+    folder = write_data_directory(tmp_path / "data")
+    path = folder / name.partition("_")[0] / f"{split}.tsv.gz"
+    lines = gzip.decompress(path.read_bytes()).split(b"\n")
+    path.write_bytes(gzip.compress(b"\n".join([*lines[: keep + 1], b""])))
+    with pytest.raises(UsageError, match=says):
+        run.load(task(name), task(name).recipe, str(folder), "none", 0)
 
 
 def test_a_degree_is_predicted_by_its_expectation(data: Path) -> None:
