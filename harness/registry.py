@@ -187,14 +187,32 @@ class Registry:
 
 
 def _sources(module_name: str) -> list[Path]:
-    """Files whose text decides what a module does: its whole top package, or the file alone."""
+    """Files whose text decides what a module does.
+
+    Its whole top package (with or without an ``__init__``); of a module that stands alone, itself
+    and what is loaded from its folder.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file: a record could not be told from one of other code.
+    """
     spec = importlib.util.find_spec(module_name.partition(".")[0])
-    if spec is None or spec.origin is None:
-        return []
-    origin = Path(spec.origin)
-    if spec.parent and (origin.parent / "__init__.py").exists():
-        return sorted(f for f in origin.parent.rglob("*") if f.suffix in SOURCES)
-    return [origin]
+    files: set[Path] = set()
+    if spec is not None and spec.submodule_search_locations is not None:
+        for folder in map(Path, spec.submodule_search_locations):
+            files |= {f for f in folder.rglob("*") if f.suffix in SOURCES}
+    elif spec is not None and spec.origin is not None:
+        origin = Path(spec.origin)
+        loaded = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        files = {origin, *(Path(f) for f in loaded if f and Path(f).parent == origin.parent)}
+    files = {f for f in files if f.is_file()}
+    if not files:
+        raise UsageError(
+            f"no source file of {module_name!r} was found, so its records can't be known again; "
+            "put it in a module on disk"
+        )
+    return sorted(files)
 
 
 def _digest(files: Iterable[Path]) -> str:

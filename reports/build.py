@@ -70,10 +70,13 @@ def prepare(out: Path) -> None:
     try:
         if out.exists() and any(out.iterdir()):
             index = out / "index.html"
-            if not (index.is_file() and site.is_ours(index.read_text(encoding="utf-8"))):
+            if not (
+                index.is_file()
+                and site.is_ours(index.read_text(encoding="utf-8", errors="replace"))
+            ):
                 raise UsageError(f"{out} holds other files than a report; give another --out")
             for page in out.glob("*.html"):
-                if site.is_ours(page.read_text(encoding="utf-8")):
+                if site.is_ours(page.read_text(encoding="utf-8", errors="replace")):
                     page.unlink()
             for name in OURS:
                 shutil.rmtree(out / name, ignore_errors=True)

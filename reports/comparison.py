@@ -147,6 +147,7 @@ class Compared:
             rows = [["mean difference", unit.difference(d.difference), "one pair has no interval"]]
         else:
             interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
+            flips = "not enumerated" if math.isnan(d.sign_flip_p) else f"{d.sign_flip_p:.3g}"
             rows = [
                 ["mean difference, 95 % t-interval",
                  f"{unit.difference(d.difference)} {interval}",
@@ -156,7 +157,7 @@ class Compared:
                 ["Hedges g", f"{d.hedges_g:+.2f}", "difference over the spread of seeds"],
                 ["minimum detectable effect", unit.size(d.detectable),
                  f"found with 80 % power by {d.count_first} pairs; less may have been missed"],
-                ["p (exact sign-flip)", f"{d.sign_flip_p:.3g}",
+                ["p (exact sign-flip)", flips,
                  "the same without assuming a normal distribution"],
             ]  # fmt: skip
             if c.equivalence_p is not None and c.margin is not None:
@@ -180,8 +181,9 @@ class Compared:
         figure = figures.learning_curves(c) if c else None
         if c is None or figure is None:
             return self._nothing()
+        where = "dev" if c.choose == "dev" else "the test set"
         parts = [
-            f"{model} is best on dev after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
+            f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
             for model, cost in c.costs.items()
         ]
         caption = f"Dev {c.metric} by epoch; the median run of {', of '.join(parts)}."

@@ -176,7 +176,7 @@ def train(
         typer.Argument(help="mechanism, mechanism.implementation, or either with [OPTION=VALUE]"),
     ],
     task: TASK = DEFAULT_TASK,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
     journal: JOURNAL = "results",
     data: DATA = None,
     vectors: VECTORS = None,

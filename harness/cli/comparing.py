@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.cli.comparison_text import print_comparison
-from harness.cli.output import console, write_json
+from harness.cli.output import check_json, console, plain, write_json
 from harness.cli.running import (
     journal_folder,
     print_failures,
@@ -23,7 +23,7 @@ from harness.cli.running import (
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.design import Design, Model, make_design, parse_model
-from harness.experiments.matching import match_parameters
+from harness.experiments.matching import counter, match_parameters
 from harness.experiments.session import finished
 from harness.experiments.wording import paired_seeds, unit_of
 from harness.records import journal, schema
@@ -35,6 +35,8 @@ from harness.train.task import task as find_task
 BASELINE = "multi_head"
 SUBJECT = "mtsa"
 MATCHES = ("none", "parameters")
+MOST_SEEDS = 10_000
+LARGEST_SEED = 2**32 - 1
 
 
 def read_seeds(text: str) -> list[int]:
@@ -46,9 +48,13 @@ def read_seeds(text: str) -> list[int]:
         For anything else.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
+    if not all(part.isascii() and part.isdecimal() for part in parts):
         raise UsageError(f"--seeds: given {text!r}; expected a number of seeds, or e.g. 3,7,11")
     numbers = [int(part) for part in parts]
+    if (len(numbers) == 1 and numbers[0] > MOST_SEEDS) or max(numbers) > LARGEST_SEED:
+        raise UsageError(
+            f"--seeds: given {text}; expected at most {MOST_SEEDS} seeds, each up to {LARGEST_SEED}"
+        )
     return numbers if len(numbers) > 1 else list(range(numbers[0]))
 
 
@@ -98,8 +104,11 @@ def _declare(values: Mapping[str, Any], registry: Registry, out: Console) -> tup
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.mechanism for model in models])
-    recipes = [changed(task.recipe, chosen) for chosen in settings]
+    settings = parse_settings(texts, [model.names for model in models])
+    recipes = [
+        changed(task.recipe_for(model.mechanism), chosen)
+        for model, chosen in zip(models, settings, strict=True)
+    ]
     seeds, margin = read_seeds(values["seeds"]), read_margin(values["margin"], task)
     around = surroundings(task, registry, values)
     if values["match"] == "parameters":
@@ -125,6 +134,7 @@ def _announce(design: Design, around: Any, missing: int, workers: int, folder: P
 def run_compare(values: dict[str, Any], json_file: str | None) -> int:
     """Do all of it; returns the exit code."""
     out = console()
+    check_json(json_file)
     registry = Registry(values["given"])
     folder = journal_folder(values["journal"])
     design, around = _declare(values, registry, out)
@@ -137,6 +147,9 @@ def run_compare(values: dict[str, Any], json_file: str | None) -> int:
         highlight=False, soft_wrap=True, markup=False,
     )  # fmt: skip
     record = design.record(around.fingerprint)
+    if missing:  # a design that can't be built is no design: not written down
+        for model, recipe in zip(design.models, design.recipes, strict=True):
+            counter(model, design.task, recipe, around)([recipe.width])
     verified_or_refused(
         [model.name for model in design.models], [m.options for m in design.models], around, folder,
         out,
@@ -175,7 +188,7 @@ def _note_verdict(
             "status": "ok",
             "verdict": comparison.verdict,
             "sentence": comparison.sentence,
-            "difference": None if difference is None else asdict(difference),
+            "difference": None if difference is None else plain(asdict(difference)),
             "warnings": list(comparison.warnings),
         }
     )

@@ -86,7 +86,10 @@ def _statistics(comparison: Comparison) -> Table:
         "minimum detectable effect",
         f"{unit.size(d.detectable)} (80 % power at these {d.count_first} pairs)",
     )
-    row("p (exact sign-flip, sensitivity)", f"{d.sign_flip_p:.3g}")
+    flips = (
+        "not enumerated for so many pairs" if math.isnan(d.sign_flip_p) else f"{d.sign_flip_p:.3g}"
+    )
+    row("p (exact sign-flip, sensitivity)", flips)
     if comparison.equivalence_p is not None and comparison.margin is not None:
         row(
             f"p (equal within {unit.size(comparison.margin)}, TOST)",

@@ -18,17 +18,29 @@ def console() -> Console:
     return out if out.is_terminal else Console(width=160)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has neither infinity nor not-a-number: both become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if hasattr(value, "item"):
-        return _plain(value.item())
+        return plain(value.item())
     return value
+
+
+def check_json(path: str | None) -> None:
+    """Refuse a file that can't be written before hours of work, not after.
+
+    Raises
+    ------
+    UsageError
+        If its folder is not there, or it is a folder itself.
+    """
+    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
+        raise UsageError(f"can't write --json {path}: no such folder, or a folder itself")
 
 
 def write_json(path: str | None, value: Any) -> None:
@@ -42,6 +54,6 @@ def write_json(path: str | None, value: Any) -> None:
     if path is None:
         return
     try:
-        Path(path).write_text(json.dumps(_plain(value), indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(plain(value), indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"can't write --json {path}: {error.strerror}") from None

@@ -41,6 +41,8 @@ def read_sentences(given: list[str], file: str | None) -> list[str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"can't read --sentences {file}: {error}") from None
         sentences += [line for line in text.split("\n") if line.strip()]
+    if not all(sentence.strip() for sentence in sentences):
+        raise UsageError("--sentence: given an empty text; expected at least one word")
     if not sentences:
         raise UsageError("--save-attention needs sentences: give --sentence TEXT or --sentences")
     return sentences
@@ -61,6 +63,8 @@ def attention_file(text: str, folder: Path) -> Path:
         path = path.with_name(path.name + ".npz")
     if path.parent != folder and not path.parent.is_dir():
         raise UsageError(f"--save-attention: no folder {path.parent}; make it, or give a bare name")
+    if path.is_dir():
+        raise UsageError(f"--save-attention: {path} is a folder; give a file")
     return path.resolve()
 
 
@@ -86,7 +90,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    recipe = changed(task.recipe, parse_settings(texts, [model.mechanism])[0])
+    recipe = changed(task.recipe_for(model.mechanism), parse_settings(texts, [model.names])[0])
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around)

@@ -128,7 +128,7 @@ def conclude(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) ->
     by_key = {r["key"]: r for r in records if r["kind"] == "run"}
     pairs = [(by_key.get(first), by_key.get(second)) for first, second in design["runs"]]
     metric, (first, second) = design["metric"], design["models"]
-    choose = design["recipes"][0]["choose"]
+    choose = "best-on-test" if _by_test(design) else "dev"
     values = tuple(
         (seed, float(a["test"][metric]), float(b["test"][metric]))
         for seed, (a, b) in zip(design["seeds"], pairs, strict=True)

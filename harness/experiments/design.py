@@ -40,6 +40,11 @@ class Model:
         return self.name + (f"[{options}]" if options else "")
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """By which ``--recipe MODEL:NAME=VALUE`` may call it."""
+        return tuple(dict.fromkeys((self.mechanism, self.name, str(self))))
+
+    @property
     def mechanism(self) -> str:
         """First part of the name."""
         return self.name.rpartition(".")[0]
@@ -153,11 +158,12 @@ class Design:
     def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started."""
         keys = [[first.key, second.key] for first, second in self.runs]
-        # Designs of one question differ in seeds and margin at most.
-        question = [
-            [str(m) for m in self.models], self.task.name, [r.as_dict() for r in self.recipes],
-            self.match, self.runs[0][0].arguments["vectors"],
-        ]  # fmt: skip
+        # Designs of one question differ in seeds, margin and the order of the models at most.
+        sides = sorted(
+            [str(m), schema.digest(r.as_dict())]
+            for m, r in zip(self.models, self.recipes, strict=True)
+        )
+        question = [sides, self.task.name, self.match, self.runs[0][0].arguments["vectors"]]
         return {
             "kind": "design",
             "key": schema.digest(["design", keys, self.margin, self.match]),

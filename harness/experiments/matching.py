@@ -36,7 +36,9 @@ def counter(
         outcome = run(CALL, {**arguments, "widths": list(widths)}, Limits(seconds=LIMIT_SECONDS))
         if outcome.status != "ok":
             detail = outcome.detail.removeprefix("UsageError: ").removeprefix("BadOption: ")
-            raise UsageError(f"{model} can't be built: {detail}")
+            raise UsageError(
+                f"{model} can't be built on {task.name}: {detail} (--recipe width=... heads=...)"
+            )
         return list(outcome.value)
 
     return count

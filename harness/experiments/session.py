@@ -19,8 +19,9 @@ from harness.records import journal, schema
 
 CALL = "harness.train.run:train_run"
 PRELOAD = ("torch", "torch.fx.experimental.symbolic_shapes", "harness.train.run")
-SETTLED = ("ok", "diverged", "oom", "unsupported", "timeout")
-"""Statuses that are results; a crash is tried again by the next command."""
+SETTLED = ("ok", "diverged", "unsupported", "timeout")
+"""Statuses that are results. A crash is tried again by the next command, and so is oom: how much
+memory a run may take depends on what is free, and on how many run at a time."""
 USER_MISTAKES = ("UsageError: ", "BadOption: ")
 LIMIT_SECONDS = 24 * 3600.0
 POLL_SECONDS = 0.5

@@ -118,7 +118,10 @@ def _split(design: Mapping[str, Any]) -> list[str]:
 
 def _looked(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Seeds or margin changed after results of the same question had been seen."""
-    seen = {r["design"]: r for r in records if r["kind"] == "verdict"}
+    seen: dict[str, Mapping[str, Any]] = {}
+    for r in sorted(records, key=lambda r: str(r.get("at"))):
+        if r["kind"] == "verdict":
+            seen.setdefault(r["design"], r)  # the first look counts
     earlier = [
         r
         for r in records
@@ -138,4 +141,26 @@ def _looked(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         )
     if any(r["margin"] != design["margin"] for r in earlier):
         out.append("the margin was changed after results had been seen")
+    if before := _trained_before(design, records):
+        out.append(
+            f"{before} runs were trained, and their test metrics shown, before this design was "
+            "declared"
+        )
     return out
+
+
+def _trained_before(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> int:
+    """Runs of a design that are older than every design that asked for them."""
+    declared = str(design.get("at"))
+    mine = {key for pair in design["runs"] for key in pair}
+    asked = {
+        key
+        for r in records
+        if r["kind"] == "design" and str(r.get("at")) < declared
+        for pair in r["runs"]
+        for key in pair
+    }
+    return sum(
+        r["kind"] == "run" and r["key"] in mine - asked and str(r.get("at")) < declared
+        for r in records
+    )

@@ -98,8 +98,14 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     return replace(recipe, **values)
 
 
-def parse_settings(texts: Sequence[str], models: Sequence[str]) -> list[dict[str, str]]:
+def parse_settings(texts: Sequence[str], models: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     """Read ``NAME=VALUE`` (for all models) and ``MODEL:NAME=VALUE``; one mapping per model.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    models : sequence of sequence of str
+        The names of each model, the shortest first; a name of several means all of them.
 
     Raises
     ------
@@ -112,9 +118,10 @@ def parse_settings(texts: Sequence[str], models: Sequence[str]) -> list[dict[str
         model, colon, name = left.rpartition(":")
         if not (equals and name):
             raise UsageError(f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE")
-        if colon and model not in models:
-            raise UsageError(f"{text!r} names {model!r}; the models are {', '.join(models)}")
-        for settings, known in zip(out, models, strict=True):
-            if not colon or known == model:
+        if colon and not any(model in names for names in models):
+            known = ", ".join(dict.fromkeys(name for names in models for name in names))
+            raise UsageError(f"{text!r} names {model!r}; the models are {known}")
+        for settings, names in zip(out, models, strict=True):
+            if not colon or model in names:
                 settings[name] = value
     return out

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,6 +60,8 @@ class Task:
         Tables it reads below the data directory, without their endings; empty for made-up data.
     vectors : str
         The word vectors unless others are given: a table of the data directory.
+    tuned : mapping
+        How many recipes were tried for a mechanism before the common one was settled on.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
     """
@@ -75,7 +77,12 @@ class Task:
     options: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     vectors: str = ""
+    tuned: Mapping[str, int] = field(default_factory=dict)
     one_test_set: bool = False
+
+    def recipe_for(self, mechanism: str) -> Recipe:
+        """The common recipe, with the number of recipes that were tried for this mechanism."""
+        return replace(self.recipe, tuning_trials=self.tuned.get(mechanism, 0))
 
     @property
     def metric(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.experiments.session import finished
 from harness.records import journal
 from harness.train.run import count_parameters
 from harness.train.task import task
@@ -189,6 +190,19 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
     assert len(keys) == len(set(keys)) == 10, "something was trained twice"
 
 
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [("ok", False), ("diverged", False), ("unsupported", False), ("oom", True), ("crash", True)],
+)
+def test_what_depends_on_the_moment_is_tried_again(
+    tmp_path: Path, status: str, again: bool
+) -> None:
+    writer = journal.Writer(tmp_path, {"fingerprint": {}})
+    writer.append({"kind": "run", "key": "k", "status": status})
+    writer.close()
+    assert ("k" not in finished(tmp_path)) is again
+
+
 def test_equal_parameters(data: Path, tmp_path: Path) -> None:
     done = attnbench(
         *COMPARE[:5], *QUICK, "--recipe", "width=60", "--data", str(data), "--seeds", "2",
@@ -325,6 +339,68 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
     assert len(runs(tmp_path)) == 1
 
 
+def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
+    """A package without an __init__, and a module that uses its neighbour."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "attention.py").write_text(OWN)
+    (tmp_path / "alone.py").write_text(OWN + "from neighbour import SIZE\n")
+    (tmp_path / "neighbour.py").write_text("SIZE = 1\n")
+    for count, (given, edited) in enumerate(
+        [("mine.attention:Mean", "mine/attention.py"), ("alone:Mean", "neighbour.py")], start=1
+    ):
+        command = (
+            "train", "Mean", "--with", given, "--task", "trec", *QUICK, "--data", str(data),
+            "--journal", str(count),
+        )  # fmt: skip
+        for trained in (1, 1, 2):
+            if trained == 2:
+                path = tmp_path / edited
+                path.write_text(path.read_text() + "# edited\n")
+            done = attnbench(*command, cwd=tmp_path)
+            assert done.returncode == 0, done.stdout + done.stderr
+            found = [r for r in journal.read(tmp_path / str(count)).records if r["kind"] == "run"]
+            assert len(found) == trained
+
+
+def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path) -> None:
+    done = attnbench(*COMPARE, "--data", str(data), "--recipe", "heads=5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not divisible by 5 heads" in done.stderr
+    assert "design" not in {r["kind"] for r in journal.read(tmp_path / "results").records}
+
+
+def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_path: Path) -> None:
+    other = "mtsa.algorithm1[scale_t=identity]"
+    done = attnbench(
+        "compare", "mtsa", "mtsa[scale_t=identity]", "--task", "trec", *QUICK, "--data", str(data),
+        "--seeds", "1", "--recipe", f"{other}:width=8", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    widths = {r["model"]: r["recipe"]["width"] for r in runs(tmp_path)}
+    assert widths == {"mtsa.algorithm1": 12, other: 8}
+    assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {5}
+
+
+def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> None:
+    single = attnbench(
+        "train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path
+    )
+    assert single.returncode == 0
+    done = attnbench(
+        "compare", "bi_lstm", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
+        "--seeds", "2", cwd=tmp_path,
+    )  # fmt: skip
+    assert "1 runs were trained, and their test metrics shown, before this design" in done.stdout
+    assert "0 recipes were tried for bi_lstm.packed, 5 for multi_head.sdpa" in done.stdout
+    swapped = attnbench(
+        "compare", "multi_head", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data),
+        "--seeds", "3", cwd=tmp_path,
+    )  # fmt: skip
+    assert (
+        "seeds changed after looking: results were seen with 2, now there are 3" in swapped.stdout
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -335,6 +411,10 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
         (("compare", "--task", "trec"), "set --data DIR or ATTNBENCH_DATA"),
         (("compare", "--seeds", "many"), "--seeds: given 'many'; expected a number of seeds"),
         (("compare", "--seeds", "0"), "expected at least one"),
+        (("compare", "--seeds", "²"), "--seeds: given '²'; expected a number of seeds"),
+        (("compare", "--seeds", "100000000000"), "expected at most 10000 seeds"),
+        (("compare", "--json", "no/such/out.json"), "can't write --json no/such/out.json"),
+        (("compare", "multi_cnn", "bi_lstm", "--recipe", "width=64"), "(--recipe width=... heads"),
         (("compare", "--seeds", "1,1"), "each of them once"),
         (("compare", "--margin", "x"), "--margin: given 'x'; expected a number"),
         (("compare", "--margin", "-1"), "expected a positive number"),
@@ -342,7 +422,7 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
         (("compare", "--match", "speed"), "--match: given 'speed'; expected none or parameters"),
         (("compare", "--choose", "last"), "choose='last'; expected dev or best-on-test"),
         (("compare", "--recipe", "lr=1"), "a recipe has no 'lr'; it has width"),
-        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, multi_head"),
+        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, mtsa.alg"),
         (("compare", "--recipe", "epochs=1.5"), "epochs=1.5; expected int"),
         (("compare", "--recipe", "heads"), "expected NAME=VALUE or MODEL:NAME=VALUE"),
         (("compare", "--jobs", "-1"), "--jobs: given -1"),
@@ -351,6 +431,7 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
         (("compare", "mtsa", "source2token", "--seeds", "1"), "but source2token keeps d_in"),
         (("compare", "mtsa[scale_t=tanh]", "multi_head", "--seeds", "1"), "scale_t='tanh'"),
         (("train", "mtsa", "--save-attention", "a"), "needs sentences"),
+        (("train", "mtsa", "--save-attention", "a", "--sentence", " "), "given an empty text"),
         (("train", "mtsa", "--save-attention", "a", "--sentence", "b"), "has no sentences"),
     ],
 )  # fmt: skip

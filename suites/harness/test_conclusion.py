@@ -157,6 +157,11 @@ def test_looking_before_declaring_is_told() -> None:
     assert not warned("looking", conclude(now, [*runs, *later]))
     other = earlier("2026-01-05", "2026-01-04", question="another")
     assert not warned("looking", conclude(now, [*runs, *other]))
+    first_look = earlier("2026-01-05", "2026-01-04")
+    again = {"kind": "verdict", "key": "w", "design": "old", "at": "2026-01-20", "status": "ok"}
+    assert warned(text, conclude(now, [*runs, *first_look, again]))
+    assert warned("10 runs were trained", conclude({**now, "at": "2026-01-03"}, runs))
+    assert not warned("runs were trained", conclude({**now, "at": "2026-01-01"}, runs))
     margin = {**now, "margin": 0.01}
     assert warned(
         "margin was changed", conclude(margin, [*runs, *earlier("2026-01-05", "2026-01-04")])
