@@ -112,7 +112,12 @@ class Mechanism:
         Formulas over a `Size`: number of weights; floating-point operations of one pass; bytes
         that one pass must hold at its peak beyond input, weights and output.
     goldens : mapping
-        Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``.
+        Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``, or with
+        a fourth element: arrays that take the place of the file's (an ``x`` that carries what
+        the program was given beside it, say).
+    padding_matters : str
+        How the amount of padding (never its content) changes real rows, where it does; empty
+        otherwise. The oracle is then told the padded length N by the keyword ``padded``.
     """
 
     name: str
@@ -134,6 +139,7 @@ class Mechanism:
     operations: Callable[[Size], float] | None = None
     transient_bytes: Callable[[Size], float] | None = None
     goldens: Mapping[str, str] = field(default_factory=dict)
+    padding_matters: str = ""
 
     def implementation(self, name: str) -> Implementation:
         """Return the implementation of that name, or raise `BadOption` naming those there are."""

@@ -206,12 +206,15 @@ def check_trial(
     weights = named_weights(module)
     lengths, grad_out = trial.lengths, numpy64(cotangent)
     clean = np.where(real.cpu().numpy()[..., None], numpy64(x), 0)
-    expected = reference(naive, clean, lengths, weights, grad_out, oracle_options)
+    padded = bool(mechanism.padding_matters)
+    expected = reference(
+        naive, clean, lengths, weights, grad_out, oracle_options, padding_matters=padded
+    )
     values, gradients = compare(trial.label, got, yardstick, expected, dtype)
     over = {f.tensor: f.error for f in gradients if not f.ok}
     if over and all(f.ok for f in values) and all(math.isfinite(e) for e in over.values()):
         arguments = (naive, clean, lengths, weights, grad_out, oracle_options)
-        if at_a_kink(*arguments, over, dtype):
+        if at_a_kink(*arguments, over, dtype, padding_matters=padded):
             raise AtAKink(trial.label)
     return values, gradients
 

@@ -78,10 +78,18 @@ def _comparisons(golden: Golden, dtype: str) -> tuple[str, str]:
     return "output_f64", "grad_x_f64"
 
 
+def _adapted(golden: Golden, adapter: str) -> tuple[Golden, dict[str, Any], Any, int]:
+    """The file as the adapter sees it: arrays, options, weights, d_out."""
+    found = resolve(adapter)(dict(golden.config), dict(golden.arrays))
+    options, weights, d_out = found[:3]
+    arrays = {**golden.arrays, **(found[3] if len(found) > 3 else {})}
+    return Golden(golden.path, golden.config, arrays), options, weights, d_out
+
+
 def _module(
     golden: Golden, mechanism: Mechanism, adapter: str, factory: str, extra: Mapping[str, Any]
 ) -> torch.nn.Module:
-    options, weights, d_out = resolve(adapter)(dict(golden.config), dict(golden.arrays))
+    golden, options, weights, d_out = _adapted(golden, adapter)
     options = {**mechanism.options, **options, **extra}
     heads = options.pop("heads", 0)
     d_in = golden.arrays["x"].shape[-1]
@@ -102,7 +110,7 @@ def check_one(
     dict
         ``verdict`` (ok, wrong, unsupported), ``error``, ``tolerance``, ``detail``.
     """
-    a = golden.arrays
+    a = _adapted(golden, adapter)[0].arrays
     row = {
         "golden": golden.label,
         "name": f"{mechanism.name}.{implementation.name}",

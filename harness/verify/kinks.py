@@ -33,19 +33,20 @@ def at_a_kink(
     errors: Mapping[str, float],
     dtype: str,
     rows: Sequence[int] | None = None,
+    padding_matters: bool = False,
 ) -> bool:
     """Whether the oracle itself moves as far as every error that was found.
 
     Parameters
     ----------
-    naive, x, lengths, weights, cotangent, options, rows
+    naive, x, lengths, weights, cotangent, options, rows, padding_matters
         As for `harness.verify.oracle.reference`.
     errors : mapping
         Name of a weight, or ``x``, whose gradient was over budget -> its error.
     dtype : str
         Sets the size of the shaking: 4 units in the last place, relative.
     """
-    base = reference(naive, x, lengths, weights, cotangent, options, rows)
+    base = reference(naive, x, lengths, weights, cotangent, options, rows, padding_matters)
     moved = dict.fromkeys(errors, 0.0)
     for draw in range(SHAKES):
         rng = np.random.default_rng(draw)
@@ -61,6 +62,7 @@ def at_a_kink(
             cotangent,
             options,
             rows,
+            padding_matters,
         )
         for name in errors:
             here, there = (

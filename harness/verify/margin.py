@@ -97,7 +97,8 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         resolve(mechanism.oracle), numpy64(small), [p.length] * len(samples),
         named_weights(module), numpy64(cotangent[samples]), options,
     )  # fmt: skip
-    wanted = reference(*asked, rows)
+    padded = bool(mechanism.padding_matters)
+    wanted = reference(*asked, rows, padded)
     yardstick = _plain(mechanism, p, module, small, cotangent[samples], rows, wanted, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
     got = numpy64(output[samples])[pick]
@@ -113,7 +114,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     bad = {f.tensor: f.error for f in findings if not f.ok}
     row = _row("wrong" if bad else "ok", worst(findings))
     values_bad = "" in bad or not all(math.isfinite(e) for e in bad.values())
-    return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, arithmetic, rows)
+    return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, arithmetic, rows, padded)
 
 
 def _cotangent(

@@ -39,6 +39,7 @@ def reference(
     cotangent: np.ndarray,
     options: Mapping[str, Any],
     rows: Sequence[int] | None = None,
+    padding_matters: bool = False,
 ) -> Reference:
     """Evaluate values and gradients sample by sample.
 
@@ -57,7 +58,11 @@ def reference(
         The whole configuration.
     rows : sequence of int or None
         Query positions to evaluate; None is all.
+    padding_matters : bool
+        Whether the oracle is told the padded length N.
     """
+    if padding_matters:
+        options = {**options, "padded": x.shape[1]}
     output = np.zeros(cotangent.shape)
     grad_x = np.zeros(x.shape)
     grad_weights = {name: np.zeros(w.shape) for name, w in weights.items()}
