@@ -61,6 +61,11 @@ def _released_parameters(s: Size) -> int:
     return 3 * s.d_in * s.d_out
 
 
+def _relu_parameters(s: Size) -> int:
+    """q, k, v, a bias each."""
+    return 3 * s.d_in * s.d_out + 3 * s.d_out
+
+
 def _projections_and_core(s: Size) -> float:
     """Products only: Q K^T and P V over all N*N pairs, softmax not counted."""
     return s.batch * s.length * (6.0 * s.d_in * s.d_out + 4.0 * s.length * s.d_out)
@@ -137,5 +142,27 @@ MECHANISMS = (
         operations=_released_operations,
         transient_bytes=_transient,
         goldens={"multi_head": "reference_impls.multi_head.golden:released"},
+    ),
+    Mechanism(
+        name="multi_head_relu",
+        summary="the other released multi-head: relu on queries, keys and values, no positions",
+        source="taoshen58/BiBloSA@ec67cbd",
+        implementations=IMPLEMENTATIONS,
+        folder="reference_impls.multi_head",
+        oracle="reference_impls.multi_head.naive:naive",
+        plain=_PLAIN,
+        options={
+            "positions": None,
+            "output_layer": False,
+            "head_dim": None,
+            "relu_projections": True,
+        },
+        variants={"one_head": {"heads": 1}, "output_layer": {"output_layer": True}},
+        takes_heads=True,
+        default="sdpa",
+        parameters=_relu_parameters,
+        operations=_released_operations,
+        transient_bytes=_transient,
+        goldens={"multi_head_relu": "reference_impls.multi_head.golden:relu"},
     ),
 )

@@ -1,4 +1,4 @@
-"""From the golden folders multi_head and multi_head_paper to options and weights."""
+"""From the golden folders multi_head, multi_head_relu and multi_head_paper to options and weights."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 Adapted = tuple[dict[str, Any], dict[str, np.ndarray], int]
+AdaptedArrays = tuple[dict[str, Any], dict[str, np.ndarray], int, dict[str, np.ndarray]]
 PROJECTIONS = ("q_w", "k_w", "v_w")
 
 
-def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:
+def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> AdaptedArrays:
     """Adapt a case of the folder ``multi_head``: one array qkv_w [3, H, D, d_h], no output layer.
+
+    The program's padded rows hold the plain average of v over all N positions, and the cotangent
+    counts them. Ours are zero, so what they add to the gradient of x is taken out.
 
     Returns
     -------
     tuple
-        Options, float64 weights by state_dict name, d_out.
+        Options, float64 weights by state_dict name, d_out, arrays without padded rows.
     """
     heads, head_dim = config["heads"], config["head_dim"]
     options = {
@@ -29,7 +33,17 @@ def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ada
     weights = {
         name: w.astype(np.float64) for name, w in zip(PROJECTIONS, arrays["qkv_w"], strict=True)
     }
-    return options, weights, heads * head_dim
+    padded = ~arrays["mask"]  # [b, n]
+    g = arrays["grad_out"].astype(np.float64)
+    of_padded = np.where(padded[..., None], g, 0).sum(axis=1)  # [b, H*d_h]
+    of_padded = of_padded.reshape(-1, heads, head_dim) / padded.shape[1]
+    extra = np.einsum("bhd,hfd->bf", of_padded, weights["v_w"])  # [b, D]
+    instead = {
+        "grad_out": np.where(padded[..., None], 0, arrays["grad_out"]),
+        "grad_x": arrays["grad_x"] - extra[:, None],
+        "grad_x_f64": arrays["grad_x_f64"] - extra[:, None],
+    }
+    return options, weights, heads * head_dim, instead
 
 
 def paper(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:
@@ -48,3 +62,25 @@ def paper(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapte
     }
     weights = {name: arrays[name].astype(np.float64) for name in (*PROJECTIONS, "o_w")}
     return options, weights, arrays["o_w"].shape[1]
+
+
+def relu(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:
+    """Adapt a case of the folder ``multi_head_relu``: heads are consecutive groups of columns.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    heads, units = config["heads"], arrays["q_w"].shape[1]
+    weights = {}
+    for name in PROJECTIONS:
+        w = arrays[name].astype(np.float64).reshape(-1, heads, units // heads)  # [D, H, d_h]
+        weights[name] = w.transpose(1, 0, 2).copy()
+        bias = arrays[name[0] + "_b"].astype(np.float64)
+        weights[name[0] + "_b"] = bias.reshape(heads, -1)
+    options = {
+        "heads": heads, "positions": None, "output_layer": False, "head_dim": units // heads,
+        "relu_projections": True,
+    }  # fmt: skip
+    return options, weights, units

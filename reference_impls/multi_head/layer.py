@@ -19,6 +19,7 @@ from reference_impls.checks import (
     true_or_false,
     width_per_part,
     zero_at_padding,
+    zero_bias,
 )
 from reference_impls.mechanism import BadOption
 
@@ -81,6 +82,8 @@ class MultiHeadLayer(nn.Module):
         Whether there is W^o.
     head_dim : int, optional
         d_h; d_out / heads by default.
+    relu_projections : bool
+        Whether queries, keys and values have biases and pass a relu (the other released baseline).
 
     Raises
     ------
@@ -97,10 +100,15 @@ class MultiHeadLayer(nn.Module):
         positions: str | None = "paper",
         output_layer: bool = True,
         head_dim: int | None = None,
+        relu_projections: bool = False,
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown("multi_head", unknown, ("heads", "positions", "output_layer", "head_dim"))
+        refuse_unknown(
+            "multi_head",
+            unknown,
+            ("heads", "positions", "output_layer", "head_dim", "relu_projections"),
+        )
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")
@@ -117,6 +125,11 @@ class MultiHeadLayer(nn.Module):
         self.k_w = glorot(heads, d_in, head_dim)
         self.v_w = glorot(heads, d_in, head_dim)
         self.o_w = glorot(heads * head_dim, d_out) if output_layer else None
+        self.q_b = self.k_b = self.v_b = None
+        if true_or_false("relu_projections", relu_projections):
+            self.q_b = zero_bias(heads, head_dim)
+            self.k_b = zero_bias(heads, head_dim)
+            self.v_b = zero_bias(heads, head_dim)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
@@ -131,7 +144,10 @@ class MultiHeadLayer(nn.Module):
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
         weights = [w.transpose(0, 1).flatten(1) for w in (self.q_w, self.k_w, self.v_w)]
-        qkv = (x @ torch.cat(weights, dim=1)).unflatten(-1, (3, self.heads, self.head_dim))
+        qkv = x @ torch.cat(weights, dim=1)
+        if self.q_b is not None and self.k_b is not None and self.v_b is not None:
+            qkv = (qkv + torch.cat([b.flatten() for b in (self.q_b, self.k_b, self.v_b)])).relu()
+        qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))  # [B, N, 3, H, d_h]
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v
 

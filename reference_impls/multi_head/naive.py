@@ -3,7 +3,8 @@
 The paper writes tokens as columns: s = v softmax(q^T k / sqrt(d_q))^T. Here tokens are rows: i is
 the query (row of r), j the key (column), and W_c^q, W_c^k, W_c^v, W^(o) are q_w[c].T, k_w[c].T,
 v_w[c].T, o_w.T; the paper's d_q is the head's width d_h. Positions of the released program, and
-its want of W^(o), are those of the section "multi_head" of the goldens' README.
+its want of W^(o), are those of the section "multi_head" of the goldens' README; that with
+q = relu(W^q x + b^q), and k and v alike, is of its section "multi_head_relu".
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def naive(
     positions: str | None = "paper",
     output_layer: bool = True,
     head_dim: int | None = None,
+    relu_projections: bool = False,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute multi-head attention and its gradients for one sequence.
 
@@ -46,12 +48,13 @@ def naive(
     x : ndarray [n, D] of float64
         Real tokens only.
     weights : mapping
-        q_w, k_w, v_w [H, D, d_h], and o_w [H*d_h, d_out] with `output_layer`.
+        q_w, k_w, v_w [H, D, d_h], and o_w [H*d_h, d_out] with `output_layer`, and q_b, k_b, v_b
+        [H, d_h] with `relu_projections`.
     rows : ints [R] or None
         Queries to compute; None is all n.
     grad_out : ndarray [R, d_out] or None
         Cotangent of the output.
-    heads, positions, output_layer
+    heads, positions, output_layer, relu_projections
         Configuration; ``head_dim`` is told by the weights and not read.
 
     Returns
@@ -71,6 +74,11 @@ def naive(
         q_w, k_w, v_w = (weights[name][c] for name in ("q_w", "k_w", "v_w"))
         o_c = slice(c * d_h, (c + 1) * d_h)  # rows of W^(o) that meet head c in eq. 5
         q, k, v = z[rows] @ q_w, z @ k_w, z @ v_w  # eq. 5; [R, d_h], [n, d_h], [n, d_h]
+        q_on, k_on, v_on = np.ones(q.shape), np.ones(k.shape), np.ones(v.shape)
+        if relu_projections:
+            q, k, v = q + weights["q_b"][c], k + weights["k_b"][c], v + weights["v_b"][c]
+            q_on, k_on, v_on = (q > 0) * 1.0, (k > 0) * 1.0, (v > 0) * 1.0
+            q, k, v = q * q_on, k * k_on, v * v_on
         r = q @ k.T / np.sqrt(d_h)  # eq. 4; [R, n]
         e = np.exp(r - r.max(axis=1, keepdims=True))
         p = e / e.sum(axis=1, keepdims=True)
@@ -81,7 +89,10 @@ def naive(
         g_h = grad_out @ o_w[o_c].T
         g_p = g_h @ v.T
         g_r = p * (g_p - (p * g_p).sum(axis=1, keepdims=True)) / np.sqrt(d_h)
-        g_q, g_k, g_v = g_r @ k, g_r.T @ q, p.T @ g_h
+        g_q, g_k, g_v = g_r @ k * q_on, g_r.T @ q * k_on, p.T @ g_h * v_on
+        if relu_projections:
+            for name, g in (("q_b", g_q), ("k_b", g_k), ("v_b", g_v)):
+                grads[name][c] = g.sum(axis=0)
         grads["q_w"][c], grads["k_w"][c], grads["v_w"][c] = z[rows].T @ g_q, z.T @ g_k, z.T @ g_v
         if output_layer:
             grads["o_w"][o_c] = h_c.T @ grad_out
