@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -230,6 +231,23 @@ def _shared_files() -> tuple[Path, ...]:
 
 
 @cache
+def _package_files(folder: str) -> tuple[Path, ...]:
+    """Files of a built-in mechanism's package and of the mechanisms' packages that it imports."""
+    root = Path(reference_impls.__path__[0])
+    waiting, seen, files = [folder.rpartition(".")[2]], set[str](), list[Path]()
+    while waiting:
+        package = waiting.pop()
+        if package in seen or not (root / package).is_dir():
+            continue
+        seen.add(package)
+        own = sorted(f for f in (root / package).rglob("*") if f.suffix in SOURCES)
+        files += own
+        for file in own:
+            waiting += re.findall(r"reference_impls\.(\w+)", file.read_text(encoding="utf-8"))
+    return tuple(sorted(files))
+
+
+@cache
 def harness_hash(package: str) -> str:
     """Hash of the source files of ``harness/<package>`` and of what builds its inputs."""
     root = Path(__file__).parent
@@ -246,9 +264,7 @@ def code_hash(mechanism: Mechanism, package: str) -> str:
         Sub-package of the harness.
     """
     if mechanism.folder:
-        folder = Path(importlib.import_module(mechanism.folder).__path__[0])
-        files = sorted(f for f in folder.rglob("*") if f.suffix in SOURCES)
-        files += _shared_files()
+        files = [*_shared_files(), *_package_files(mechanism.folder)]
     else:
         dotted = [i.factory for i in mechanism.implementations] + [mechanism.oracle or ""]
         modules = sorted({d.partition(":")[0] for d in dotted if d})

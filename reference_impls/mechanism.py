@@ -87,7 +87,8 @@ class Mechanism:
     implementations : tuple of Implementation
         All of them share the names and shapes of their weights.
     folder : str
-        Package whose files are part of the code hash; empty for a foreign mechanism.
+        Package whose files, with those of the packages of `reference_impls` that they import, are
+        the code hash; empty for a foreign mechanism.
     oracle : str or None
         Dotted naive float64 function; see `harness.verify.oracle`.
     plain : str or None

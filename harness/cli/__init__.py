@@ -16,7 +16,7 @@ app = typer.Typer(
     "[bold]attnbench verify[/] checks against independent oracles; "
     "[bold]attnbench compare[/] trains two models and judges them; "
     "[bold]attnbench report[/] draws what was recorded; "
-    "[bold]attnbench list[/] shows what there is.",
+    "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -42,11 +42,34 @@ JOURNAL = Annotated[str, typer.Option(help="Folder of the records.")]
 
 
 @app.command("list")
-def list_(given: GIVEN = None, json_file: JSON = None) -> None:
+def list_(
+    given: GIVEN = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the README's table of mechanisms.")
+    ] = False,
+    json_file: JSON = None,
+) -> None:
     """List mechanisms, their implementations and where they come from."""
+    if markdown:
+        from harness.cli.mechanism_table import markdown as table
+
+        typer.echo(table())
+        return
     from harness.cli.listing import show
 
     show(given or [], json_file)
+
+
+@app.command()
+def explain(
+    names: Annotated[list[str], typer.Argument(metavar="MECHANISM...", help="One or more names.")],
+    given: GIVEN = None,
+    json_file: JSON = None,
+) -> None:
+    """Equations, source and configurations; where papers and code differ; what is odd."""
+    from harness.cli.explaining import show
+
+    show(names, given or [], json_file)
 
 
 @app.command()

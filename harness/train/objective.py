@@ -29,7 +29,7 @@ from reference_impls.mechanism import Mechanism
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""
 EVALUATION_BATCH = 256
-STREAMS = ("fusion", "pooling", "head", "dropout")
+STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions")
 """Parts of a run that draw random numbers by torch; each has a stream of its own."""
 
 
@@ -112,6 +112,16 @@ def loss(task: Task, output: Tensor, targets: Tensor) -> Tensor:
     if task.kind == "relatedness":
         return cross_entropy(output, degree_distribution(targets, output.shape[-1]))
     return 0.5 * ((output - targets) ** 2).mean()
+
+
+def losses(task: Task, output: Tensor, targets: Tensor) -> Tensor:
+    """`loss` of each example, [B]."""
+    if task.kind == "classification":
+        return cross_entropy(output, targets, reduction="none")
+    if task.kind == "relatedness":
+        wanted = degree_distribution(targets, output.shape[-1])
+        return cross_entropy(output, wanted, reduction="none")
+    return 0.5 * ((output - targets) ** 2).flatten(1).mean(1)
 
 
 @torch.inference_mode()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from harness import high_water
 from harness.build import set_tf32
@@ -20,8 +21,9 @@ from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from harness.train import task as tasks
 from harness.train.batches import gather, lengths, order
-from harness.train.objective import build, evaluate, loss, parameters, stream
+from harness.train.objective import build, evaluate, loss, losses, parameters, stream
 from harness.train.recipe import Recipe
+from harness.train.reinforce import Policy, fusion_with_policy, mean_shares, shares
 from harness.train.task import Data, Task
 from reference_impls.mechanism import Unsupported
 
@@ -117,11 +119,14 @@ def train_run(
         "load_seconds": time.perf_counter() - began,
     }
     peak = _Peak(place)
-    trainer = _Trainer(record, module, data, settings, seed, place, progress)
+    staged = fusion_with_policy(module) is not None
+    trainer = (_StagedTrainer if staged else _Trainer)(
+        record, module, data, settings, seed, place, progress
+    )
     try:
         trainer.train()
         module.load_state_dict(trainer.best_state)
-        out["test"] = _finite(evaluate(record, module, data.test, place), "test metrics")
+        out |= trainer.test()
         out["chosen_epoch"] = trainer.best_epoch
     except Diverged as error:
         out["diverged"] = str(error)
@@ -160,37 +165,61 @@ class _Trainer:
             If loss or metrics are not finite; `epochs` holds those before.
         """
         torch.manual_seed(stream(self.seed, "dropout"))
-        for epoch in range(1, self.recipe.epochs + 1):
-            self._say(epoch)
-            began = time.perf_counter()
-            row: dict[str, Any] = {"epoch": epoch, "loss": self._epoch(epoch)}
-            row["dev"] = self._evaluate("dev", epoch)
-            if self.recipe.choose == "best-on-test":
-                row["test"] = self._evaluate("test", epoch)
-            row["seconds"] = time.perf_counter() - began
-            self.epochs.append(row)
-            self._keep_if_best(row)
+        self._epochs(self.recipe.epochs)
+
+    def test(self) -> dict[str, Any]:
+        """``test`` and its metrics."""
+        found = evaluate(self.task, self.module, self.data.test, self.device)
+        return {"test": _finite(found, "test metrics")}
+
+    def _epochs(self, most: int) -> None:
+        """At most so many epochs more, each judged, until patience is over."""
+        for epoch in range(len(self.epochs) + 1, len(self.epochs) + most + 1):
+            self._judged(epoch, self._epoch)
             if epoch - self.best_epoch >= self.recipe.patience:
                 break
 
-    def _epoch(self, epoch: int) -> float:
+    def _judged(self, epoch: int, trained: Callable[[int], dict[str, Any]]) -> None:
+        """A row of `epochs`: what training says of itself, and metrics after it."""
+        self._say(epoch)
+        began = time.perf_counter()
+        row = {"epoch": epoch, **trained(epoch), "dev": self._evaluate("dev", epoch)}
+        if self.recipe.choose == "best-on-test":
+            row["test"] = self._evaluate("test", epoch)
+        row["seconds"] = time.perf_counter() - began
+        self.epochs.append(row)
+        self._keep_if_best(row)
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
         """One pass over the training examples; the mean loss."""
-        self.module.train()
-        total = torch.zeros((), dtype=torch.float64)
         generator = np.random.default_rng([self.seed, 1, epoch])
-        for index in order(self._sizes, self.recipe.batch, generator):
+        return {"loss": self._batches(order(self._sizes, self.recipe.batch, generator), epoch)}
+
+    def _batches(self, batches: Sequence[np.ndarray], epoch: int) -> float:
+        """One step for each of these batches; the mean loss."""
+        self.module.train()
+        total, examples = torch.zeros((), dtype=torch.float64), 0
+        for index in batches:
             inputs, targets = gather(self.data.train, index, self.device)
-            value = loss(self.task, self.module(*inputs), targets)
-            self._optimiser.zero_grad(set_to_none=True)
-            value.backward()
-            if self.recipe.clip:
-                nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
-            self._optimiser.step()
-            total += value.detach().cpu().double() * len(index)
-        mean = float(total) / len(self.data.train)
+            total += self._step(inputs, targets).detach().cpu().double() * len(index)
+            examples += len(index)
+        mean = float(total) / examples
         if not math.isfinite(mean):
             raise Diverged(f"the loss is {mean} in epoch {epoch}")
         return mean
+
+    def _step(self, inputs: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """One step of the optimiser; the loss."""
+        value = loss(self.task, self.module(*inputs), targets)
+        self._descend(value)
+        return value
+
+    def _descend(self, value: Tensor) -> None:
+        self._optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
+        self._optimiser.step()
 
     def _evaluate(self, split: str, epoch: int) -> dict[str, float]:
         found = evaluate(self.task, self.module, getattr(self.data, split), self.device)
@@ -205,7 +234,110 @@ class _Trainer:
 
     def _say(self, epoch: int) -> None:
         if self.progress is not None:
-            Path(self.progress).write_text(f"{epoch} {self.recipe.epochs}")
+            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
+
+    def _most_epochs(self) -> int:
+        return self.recipe.epochs
+
+
+class _StagedTrainer(_Trainer):
+    """The stages of a model with a policy (ReSAN, section 4; the released program's schedule).
+
+    ``base``: everything is selected, and the policy left alone; an ordinary run of `epochs`, whose
+    best epoch is gone on from. ``policy``: `policy_steps` steps of the policy alone, one row of
+    `epochs`. ``both``: at most `policy_epochs` epochs in which every batch moves both. The epoch
+    that counts is one of the last two stages.
+
+    Their rows have ``stage``, and after the first one ``reward`` and ``selected`` (mean shares of
+    what was drawn in training). Dev metrics, and ``test``, are those of the thresholded selection;
+    beside it the run has ``test_sampled`` (drawn once, by the seed), ``selected`` and
+    ``selected_sampled``.
+    """
+
+    def __init__(
+        self, task: Task, module: nn.Module, data: Data, recipe: Recipe, seed: int,
+        device: torch.device, progress: str | None,
+    ) -> None:  # fmt: skip
+        super().__init__(task, module, data, recipe, seed, device, progress)
+        self.policy = Policy(
+            fusion_with_policy(module), recipe,
+            stream(seed, "actions"), stream(seed, "test actions"), device,
+        )  # fmt: skip
+        self._optimiser = torch.optim.AdamW(
+            self.policy.others(module), lr=recipe.rate, weight_decay=recipe.weight_decay
+        )
+        self._stage = "base"
+        self._shares: list[Tensor] = []
+        self._rewards: list[Tensor] = []
+
+    def train(self) -> None:
+        """All stages."""
+        self.policy.select("all")
+        super().train()
+        self.module.load_state_dict(self.best_state)
+        # What was best with everything selected is no rival of what selects.
+        self.best_epoch, self.best_value = len(self.epochs), -math.inf
+        if self.recipe.policy_steps:
+            self._stage = "policy"
+            self._judged(len(self.epochs) + 1, self._policy_alone)
+        self._stage = "both"
+        self._epochs(self.recipe.policy_epochs)
+
+    def test(self) -> dict[str, Any]:
+        """Metrics of the thresholded selection, and beside them those of a sampled one."""
+        out: dict[str, Any] = {}
+        for how, name in (("threshold", ""), ("sampled", "_sampled")):
+            with self.policy.tested(how), self.policy.noted() as decisions:
+                out[f"test{name}"] = super().test()["test"]
+            out[f"selected{name}"] = mean_shares(shares(decisions))
+        self.policy.select("threshold")
+        return out
+
+    def _evaluate(self, split: str, epoch: int) -> dict[str, float]:
+        with self.policy.tested("all" if self._stage == "base" else "threshold"):
+            return super()._evaluate(split, epoch)
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        return self._told(super()._epoch(epoch))
+
+    def _policy_alone(self, epoch: int) -> dict[str, Any]:
+        batches: list[np.ndarray] = []
+        for number in itertools.count():
+            if len(batches) >= self.recipe.policy_steps:
+                break
+            generator = np.random.default_rng([self.seed, 2, number])
+            batches += order(self._sizes, self.recipe.batch, generator)
+        return self._told({"loss": self._batches(batches[: self.recipe.policy_steps], epoch)})
+
+    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of an epoch with what the policy did in it, which is then forgotten."""
+        row |= {"stage": self._stage}
+        if self._stage != "base":
+            row |= {
+                "reward": float(torch.cat(self._rewards).mean()),
+                "selected": mean_shares(self._shares),
+            }
+        self._rewards, self._shares = [], []
+        return row
+
+    def _step(self, inputs: Sequence[Tensor], targets: Tensor) -> Tensor:
+        if self._stage == "base":
+            return super()._step(inputs, targets)
+        self.policy.select("sampled")
+        with self.policy.noted() as decisions:
+            output = self.module(*inputs)
+        # The policy's gradients first: a step of the base model changes what they were made with.
+        reward, gradients = self.policy.gradients(losses(self.task, output, targets), decisions)
+        value = loss(self.task, output, targets)
+        if self._stage == "both":
+            self._descend(value)
+        self.policy.step(gradients)
+        self._rewards.append(reward)
+        self._shares += shares(decisions)
+        return value
+
+    def _most_epochs(self) -> int:
+        return self.recipe.epochs + bool(self.recipe.policy_steps) + self.recipe.policy_epochs
 
 
 def _finite(metrics: dict[str, float], what: str) -> dict[str, float]:

@@ -199,7 +199,7 @@ def check_path(
     kind = str(golden.config.get("mechanism"))
     owner = _owner(kind, registry)
     if owner is None:
-        detail = f"mechanism {kind!r} is not built yet"
+        detail = f"{kind!r} belongs to no mechanism that is registered"
         return {"golden": golden.label, "verdict": "skipped", "detail": detail, "rows": []}
     mechanism, adapter = owner
     wanted = {f"{m.name}.{i.name}" for m, i in registry.select(names)} if names else None

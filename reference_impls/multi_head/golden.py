@@ -1,4 +1,4 @@
-"""From the golden folders multi_head, multi_head_relu and multi_head_paper to options and weights."""
+"""From the golden folders of multi-head attention to options and weights."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def relu(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted
         Options, float64 weights by state_dict name, d_out.
     """
     heads, units = config["heads"], arrays["q_w"].shape[1]
-    weights = {}
+    weights: dict[str, np.ndarray] = {}
     for name in PROJECTIONS:
         w = arrays[name].astype(np.float64).reshape(-1, heads, units // heads)  # [D, H, d_h]
         weights[name] = w.transpose(1, 0, 2).copy()

@@ -13,10 +13,7 @@ from harness.registry import builtins
 from reference_impls.mechanism import Mechanism
 
 D_IN, D_OUT, HEADS = 12, 16, 4
-MECHANISMS = {name: builtins()[name] for name in (
-    "multi_head", "multi_head_released", "mtsa", "mtsa_released", "source2token", "disa",
-    "bi_lstm", "multi_cnn",
-)}  # fmt: skip
+MECHANISMS = builtins()
 FAST = [
     f"{m.name}.{i.name}"
     for m in MECHANISMS.values()
@@ -36,7 +33,7 @@ def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
     """d_in and d_out that suit a mechanism's options."""
     if mechanism.keeps_width:
         return D_IN, D_IN
-    kernels = options.get("kernel_sizes")
+    kernels = {**mechanism.options, **options}.get("kernel_sizes")
     return D_IN, 4 * len(kernels) if kernels else D_OUT
 
 

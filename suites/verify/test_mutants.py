@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from harness.records import journal
-from harness.registry import builtins
+from harness.registry import Registry, builtins
 from harness.verify.check import check_drawn, trials
 from harness.verify.margin import check_case
 from reference_impls.mechanism import Implementation, Mechanism
 from suites.harness.support import SMALL, attnbench, pytest_bench
 from suites.verify.mutants import MUTANTS
+from suites.verify.patches import PATCHES
+from suites.verify.patching import Patch, patched
 
 torch.set_num_threads(1)
 
@@ -76,3 +79,40 @@ def test_a_wrong_margin_fails_plain_pytest(tmp_path: Path) -> None:
     done = pytest_bench("--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
     assert done.returncode == 1
     assert "wrong: output: error" in done.stdout
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=str)
+def test_a_changed_line_is_noticed(patch: Patch) -> None:
+    with patched(patch):
+        mechanism, implementation = Registry().find(patch.implementation)
+        assert _noticed(mechanism, implementation), f"{patch} passes as correct"
+
+
+def _noticed(mechanism: Mechanism, implementation: Implementation) -> bool:
+    """Whether any trial in float64 is over budget or fails."""
+    for trial in trials(mechanism, "f64"):
+        try:
+            values, gradients = check_drawn(mechanism, implementation, trial, "f64", "cpu")
+        except (ValueError, RuntimeError, IndexError):
+            return True
+        if not all(f.ok for f in values + gradients):
+            return True
+    return False
+
+
+def test_a_patch_that_changes_nothing_passes() -> None:
+    # What is noticed above is the fault, not the patching.
+    idle = Patch("nothing", "none.fused", "none/layer.py", "self.d_in = d_in", "self.d_in = (d_in)")
+    with patched(idle):
+        assert not _noticed(*Registry().find(idle.implementation))
+    with pytest.raises(ValueError, match=r"stands 0 times in none/layer\.py"):
+        replace(idle, old="no such text").source()
+
+
+def test_every_package_has_three_mutants() -> None:
+    found = Counter(
+        builtins()[name].folder
+        for name in (*MUTANTS.values(), *(p.implementation.partition(".")[0] for p in PATCHES))
+    )
+    assert {m.folder for m in builtins().values() if found[m.folder] < 3} == set()
+    assert sum(found.values()) >= 40

@@ -1,0 +1,164 @@
+"""Training of context fusion that selects tokens by a policy, with REINFORCE (ReSAN, section 4).
+
+A fusion module has a policy if it offers
+
+``policy_parameters() -> list of Parameter``
+    Weights that decide what is selected, and nothing else.
+``selection``
+    Set to "all", "sampled" or "threshold" before a forward pass.
+``generator``
+    Where sampled actions come from.
+``decisions``
+    If a list, every forward pass appends what it did, with ``log_probability``, ``head_share`` and
+    ``dependent_share``, each [B].
+
+Its run has three stages: the base model with everything selected, as any model is trained; the
+policy alone; both together. The paper's reward (eq. 17) is the log-probability of the target, less
+a penalty on the selected share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.train.recipe import Recipe
+
+
+def fusion_with_policy(module: nn.Module) -> Any | None:
+    """The part of a model that has a policy to be trained; None if there is none.
+
+    One that was built to select everything is trained as any other model.
+    """
+    for part in module.modules():
+        offered = getattr(part, "policy_parameters", None)
+        if callable(offered) and offered() and getattr(part, "selection", "all") != "all":
+            return part
+    return None
+
+
+def selected_share(decisions: Sequence[Any], form: str) -> Tensor:
+    """What the reward penalises, [B]: a mean over the sentences of an example.
+
+    Parameters
+    ----------
+    decisions : sequence
+        One per sentence.
+    form : {"text", "released"}
+        Mean of the shares of selected heads and dependents, or their product.
+    """
+    shares = [
+        d.head_share * d.dependent_share
+        if form == "released"
+        else (d.head_share + d.dependent_share) / 2
+        for d in decisions
+    ]
+    return torch.stack(shares).mean(0)
+
+
+def rewards(losses: Tensor, decisions: Sequence[Any], penalty: float, form: str) -> Tensor:
+    """Eq. 17, [B]: log p(y|x), which is minus the loss, less the penalised share; a constant."""
+    return (-losses - penalty * selected_share(decisions, form)).detach()
+
+
+def objective(reward: Tensor, decisions: Sequence[Any]) -> Tensor:
+    """What the policy minimises; its gradient is that of eq. 20, without a baseline."""
+    log_probability = torch.stack([d.log_probability for d in decisions]).sum(0)  # [B]
+    return -(reward * log_probability).mean()
+
+
+class Policy:
+    """The policy of a model in training: its optimiser, its random numbers, and its modes.
+
+    Parameters
+    ----------
+    fusion : Module
+        From `fusion_with_policy`.
+    recipe : Recipe
+    seed : int
+        Of the actions drawn in training.
+    test_seed : int
+        Of those drawn when the trained model is tested.
+    device : torch.device
+    """
+
+    def __init__(
+        self, fusion: Any, recipe: Recipe, seed: int, test_seed: int, device: torch.device
+    ) -> None:
+        self.fusion, self.recipe = fusion, recipe
+        self.parameters: list[nn.Parameter] = fusion.policy_parameters()
+        self._test_seed, self._device = test_seed, device
+        self._training = torch.Generator(device).manual_seed(seed)
+        # Adam's own weight_decay is the gradient of an L2 penalty, as the program has it.
+        self._optimiser = torch.optim.Adam(
+            self.parameters, lr=recipe.policy_rate, weight_decay=recipe.policy_weight_decay
+        )
+
+    def others(self, module: nn.Module) -> list[nn.Parameter]:
+        """The weights of a model that are not the policy's."""
+        own = {id(p) for p in self.parameters}
+        return [p for p in module.parameters() if id(p) not in own]
+
+    def select(self, how: str) -> None:
+        """Select "all", what is "sampled" in training, or what is above the "threshold"."""
+        self.fusion.selection, self.fusion.generator = how, self._training
+
+    @contextmanager
+    def tested(self, how: str) -> Iterator[None]:
+        """Select otherwise for a while; the sample is the same every time."""
+        before = self.fusion.selection, self.fusion.generator
+        self.fusion.selection = how
+        self.fusion.generator = torch.Generator(self._device).manual_seed(self._test_seed)
+        try:
+            yield
+        finally:
+            self.fusion.selection, self.fusion.generator = before
+
+    @contextmanager
+    def noted(self) -> Iterator[list[Any]]:
+        """A list that receives every decision made meanwhile."""
+        found: list[Any] = []
+        self.fusion.decisions = found
+        try:
+            yield found
+        finally:
+            self.fusion.decisions = None
+
+    def gradients(self, losses: Tensor, decisions: Sequence[Any]) -> tuple[Tensor, list[Tensor]]:
+        """Reward [B], and the gradients of one batch; nothing else is touched.
+
+        Parameters
+        ----------
+        losses : Tensor, shape [B]
+        decisions : sequence
+            Those of the same forward pass.
+        """
+        recipe = self.recipe
+        reward = rewards(losses, decisions, recipe.policy_penalty, recipe.policy_share)
+        found = torch.autograd.grad(objective(reward, decisions), self.parameters)
+        return reward, list(found)
+
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One step of the policy's own optimiser."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
+        self._optimiser.step()
+        # Left there, the base model's clipping would count them.
+        self._optimiser.zero_grad(set_to_none=True)
+
+
+def shares(decisions: Sequence[Any]) -> list[Tensor]:
+    """Shares of selected heads and of selected dependents, [2, B] for each sentence."""
+    return [torch.stack([d.head_share, d.dependent_share]).detach() for d in decisions]
+
+
+def mean_shares(found: Sequence[Tensor]) -> dict[str, float]:
+    """Means over all sentences of what `shares` gave."""
+    heads, dependents = torch.cat(list(found), dim=1).double().mean(1).tolist()
+    return {"heads": heads, "dependents": dependents}

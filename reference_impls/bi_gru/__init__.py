@@ -1,0 +1,76 @@
+"""Bidirectional GRU, the cheaper recurrent peer, with the reset gate in both places."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = Implementation(
+    "plain", "reference_impls.bi_gru.plain:PlainBiGru", "an explicit loop over time",
+    mask_optional=True,
+)  # fmt: skip
+_BATCHED = Implementation(
+    "batched", "reference_impls.bi_gru.optimized:BatchedBiGru",
+    "both directions in one loop, the inputs' products in front of it", mask_optional=True,
+)  # fmt: skip
+_PACKED = Implementation(
+    "packed", "reference_impls.bi_gru.optimized:PackedBiGru",
+    "torch.nn.GRU's kernel, packed sequences where there is a mask", mask_optional=True,
+)  # fmt: skip
+
+
+def _before_parameters(s: Size) -> int:
+    """Two directions of two gates and a candidate."""
+    h = s.d_out // 2
+    return 2 * 3 * h * (s.d_in + h + 1)
+
+
+def _after_parameters(s: Size) -> int:
+    """The candidate has a second bias, inside the reset."""
+    return _before_parameters(s) + s.d_out
+
+
+def _operations(s: Size) -> float:
+    """Products only; each costs its forward once again for each of its two gradients."""
+    h = s.d_out // 2
+    return (3 if s.training else 1) * 2.0 * s.batch * s.length * 2 * 3 * h * (s.d_in + h)
+
+
+def _transient(s: Size) -> float:
+    """Forward: the inputs' part of gates and candidate, twice, and states. Training: gates,
+    candidates, states of every step and their gradients.
+    """
+    features = s.batch * s.length * s.d_out
+    return float(s.item_bytes * features * (14 if s.training else 7))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="bi_gru",
+        summary="bidirectional GRU, reset after the product (torch)",
+        source="Cho et al. (2014), in torch's form; the Bi-GRU rows of the papers' tables",
+        implementations=(_PLAIN, _BATCHED, _PACKED),
+        folder="reference_impls.bi_gru",
+        oracle="reference_impls.bi_gru.naive:naive",
+        plain="reference_impls.bi_gru.plain:PlainBiGru",
+        options={"reset": "after"},
+        default="packed",
+        parameters=_after_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+    ),
+    Mechanism(
+        name="bi_gru_released",
+        summary="bidirectional GRU, reset before the product (Cho et al., TensorFlow)",
+        source="Cho et al. (2014), eq. 5-8; taoshen58/BiBloSA@ec67cbd",
+        implementations=(_PLAIN, _BATCHED),
+        folder="reference_impls.bi_gru",
+        oracle="reference_impls.bi_gru.naive:naive",
+        plain="reference_impls.bi_gru.plain:PlainBiGru",
+        options={"reset": "before"},
+        default="batched",
+        parameters=_before_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"bi_gru": "reference_impls.bi_gru.golden:from_golden"},
+    ),
+)

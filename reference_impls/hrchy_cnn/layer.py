@@ -1,0 +1,75 @@
+"""Hierarchical CNN around its convolutions: weights, and which form it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from reference_impls.checks import (
+    check_input,
+    glorot,
+    one_of,
+    positive_int,
+    refuse_unknown,
+    zero_at_padding,
+    zero_bias,
+)
+
+
+class HrchyCnnLayer(nn.Module):
+    """Convolutions with gated linear units on top of each other; residual from the second on.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Layer i has weights ``l<i>_w`` [k, d_in or d_out, 2*d_out] and ``l<i>_b`` [2*d_out].
+    layers, kernel_size : int
+        A kernel of size k reads (k-1)//2 positions in front, the rest behind.
+    form : {"paper", "released"}
+        paper: padding is zero before every layer, so that its amount does not matter. released:
+        relu before the gate, and padding is zero before the first layer only.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        layers: int = 3,
+        kernel_size: int = 5,
+        form: str = "paper",
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        refuse_unknown("hrchy_cnn", unknown, ("layers", "kernel_size", "form"))
+        self.d_in = d_in
+        self.layers = positive_int("layers", layers)
+        k = positive_int("kernel_size", kernel_size)
+        self.form = one_of("form", form, ("paper", "released"))
+        for i in range(self.layers):
+            fan_in = d_in if i == 0 else d_out
+            self.register_parameter(f"l{i}_w", glorot(k, fan_in, 2 * d_out, taps=k))
+            self.register_parameter(f"l{i}_b", zero_bias(2 * d_out))
+
+    def weights(self, i: int) -> tuple[Tensor, Tensor]:
+        """Weight [k, in, 2*d_out] and bias [2*d_out] of layer i."""
+        return self.get_parameter(f"l{i}_w"), self.get_parameter(f"l{i}_b")
+
+    def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """All layers: [B, N, d_in], zero at padding -> [B, N, d_out].
+
+        ``mask`` [B, N] is to be zeroed at between the layers, None if nothing is.
+        """
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        return zero_at_padding(self.stack(x, mask if self.form == "paper" else None), mask)

@@ -1,0 +1,137 @@
+"""Multi-scale self-attention: every head has a window of its own scale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.msmsa.scales import parse_all
+from reference_impls.msmsa.tiles import Group, plan
+
+_PLAIN = "reference_impls.msmsa.plain:PlainMsmsa"
+
+IMPLEMENTATIONS = (
+    Implementation(
+        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
+    ),
+    Implementation(
+        "masked",
+        "reference_impls.msmsa.optimized:MaskedMsmsa",
+        "torch's fused attention over all pairs, windows in the mask",
+        mask_optional=True,
+    ),
+    Implementation(
+        "windowed",
+        "reference_impls.msmsa.windowed:WindowedMsmsa",
+        "tiles of queries and the keys around them: cost N times the window",
+        mask_optional=True,
+    ),
+)
+
+
+def _groups(s: Size) -> list[Group]:
+    """How "windowed" computes the default scales."""
+    return plan(parse_all(None, s.heads), s.length)
+
+
+def _parameters(s: Size) -> int:
+    """q, k, v and W^o, no biases."""
+    return 3 * s.d_in * s.d_out + s.d_out * s.d_out
+
+
+def _layer_parameters(s: Size) -> int:
+    """The norm's scale and offset too."""
+    return _parameters(s) + 2 * s.d_out
+
+
+def _operations(s: Size) -> float:
+    """Products that "windowed" does at the default scales; one costs its forward for each gradient.
+
+    A head that only sees the query itself needs neither queries nor keys. Other implementations
+    compute all N * N pairs.
+    """
+    d = s.d_out // s.heads
+    once = 0.0
+    for group in _groups(s):
+        projections = 1 if group.positionwise else 3
+        per_head = 2 * s.length * s.d_in * d * projections + 4 * group.pairs(s.length) * d
+        once += s.batch * len(group.heads) * per_head
+    once += 2.0 * s.batch * s.length * s.d_out**2
+    return once * (3 if s.training else 1)
+
+
+def _transient(s: Size) -> float:
+    """Of "windowed": bands of keys and values of all groups, kept for the gradients, and pairs.
+
+    A fused kernel holds no scores, but the mask as numbers, T + 2 * half per query, shared by the
+    heads of a group. Beside them projections, their copies and outputs (6 numbers per token and
+    feature), and twice as many in training.
+    """
+    d = s.d_out // s.heads
+    features = s.batch * s.length * s.d_out
+    bands, masks = 0.0, 0.0
+    for group in _groups(s):
+        if not group.positionwise:
+            pairs = group.pairs(s.length)
+            masks += pairs
+            if group.tile:
+                bands += 2.0 * s.batch * len(group.heads) * d * pairs / group.tile
+    held = (12 if s.training else 6) * features + bands * (2 if s.training else 1) + masks
+    return s.item_bytes * held
+
+
+_ALONE = Mechanism(
+    name="msmsa",
+    summary="multi-scale multi-head self-attention: windows of different widths in a layer",
+    source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), eq. 6-9",
+    implementations=IMPLEMENTATIONS,
+    folder="reference_impls.msmsa",
+    oracle="reference_impls.msmsa.naive:naive",
+    plain=_PLAIN,
+    options={
+        "scales": None,
+        "width_reading": "total",
+        "scaling": "head_width",
+        "layer": False,
+        "ln_epsilon": 1e-5,
+        "head_dim": None,
+    },
+    variants={
+        "wide": {"scales": [5, "n/4", "n/2", 257]},
+        "tagging": {"scales": [3, 5, 7, 9]},
+        "one_scale_between_others": {"scales": [3, 1, 4.5, 3]},
+        "radius": {"width_reading": "radius"},
+        "radius_wide": {"width_reading": "radius", "scales": [9, "n/8", "n/2", "n/16"]},
+        "model_width": {"scaling": "model_width"},
+        "narrow_heads": {"head_dim": 3},
+        "one_head": {"heads": 1, "scales": ["n/8"]},
+    },
+    takes_heads=True,
+    score_weights=("q_w",),
+    default="windowed",
+    parameters=_parameters,
+    operations=_operations,
+    transient_bytes=_transient,
+    goldens={"msmsa": "reference_impls.msmsa.golden:from_golden"},
+)
+
+MECHANISMS = (
+    _ALONE,
+    replace(
+        _ALONE,
+        name="msmsa_layer",
+        summary="one layer of the Multi-Scale Transformer: norm(x + relu(msmsa(x)))",
+        source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), eq. 10",
+        options={**_ALONE.options, "layer": True},
+        variants={
+            "tagging": {"scales": [3, 5, 7, 9]},
+            "radius": {"width_reading": "radius"},
+            "model_width": {"scaling": "model_width"},
+            "narrow_heads": {"head_dim": 3},
+            "wide_epsilon": {"ln_epsilon": 0.1},
+        },
+        keeps_width=True,
+        parameters=_layer_parameters,
+        goldens={},
+    ),
+)

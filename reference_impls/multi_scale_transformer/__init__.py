@@ -1,0 +1,110 @@
+"""The Multi-Scale Transformer: layers of multi-scale self-attention, [CLS] and max-pooling."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
+from reference_impls.msmsa.tiles import plan
+
+_PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
+LAYERS, ALPHA = 2, 0.5
+"""Of the default options, which the formulas are for."""
+
+
+def _parameters(s: Size) -> int:
+    """Input layer if widths differ, [CLS]; per layer q, k, v, W^o and a norm."""
+    d = s.d_out // 2
+    return (s.d_in * d if s.d_in != d else 0) + d + LAYERS * (4 * d * d + 2 * d)
+
+
+def _operations(s: Size) -> float:
+    """Products that "windowed" does; one costs its forward for each gradient.
+
+    A head that only sees the query itself needs neither queries nor keys.
+    """
+    d, m = s.d_out // 2, s.length + 1
+    d_h = d // s.heads
+    once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
+    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
+        for group in plan(parse_all(scales, s.heads), m):
+            projections = 1 if group.positionwise else 3
+            per_head = 2 * m * d * d_h * projections + 4 * group.pairs(m) * d_h
+            once += s.batch * len(group.heads) * per_head
+        once += 2.0 * s.batch * m * d * d
+    return once * (3 if s.training else 1)
+
+
+def _transient(s: Size) -> float:
+    """Of "windowed": bands of keys and values, in one layer, or in all of them for the gradients;
+    masks as numbers, shared by a group's heads; 8 numbers per token and feature beside them.
+    """
+    d, m = s.d_out // 2, s.length + 1
+    d_h = d // s.heads
+    layers = []
+    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
+        held = 8.0 * s.batch * m * d
+        for group in plan(parse_all(scales, s.heads), m):
+            held += group.pairs(m)
+            if group.tile:
+                held += 2.0 * s.batch * len(group.heads) * d_h * group.pairs(m) / group.tile
+        layers.append(held)
+    return s.item_bytes * (2 * sum(layers) if s.training else max(layers))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="multi_scale_transformer",
+        summary="Multi-Scale Transformer sentence encoder: windows per head, [CLS] and max",
+        source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020)",
+        implementations=(
+            Implementation(
+                "plain", _PLAIN, "the N x N scores and their softmax", mask_optional=True
+            ),
+            Implementation(
+                "masked",
+                "reference_impls.multi_scale_transformer.optimized:MaskedMultiScaleTransformer",
+                "torch's fused attention over all pairs, windows in the mask",
+                mask_optional=True,
+            ),
+            Implementation(
+                "windowed",
+                "reference_impls.multi_scale_transformer.optimized:WindowedMultiScaleTransformer",
+                "tiles of queries and the keys around them: cost N times the window",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.multi_scale_transformer",
+        oracle="reference_impls.multi_scale_transformer.naive:naive",
+        plain=_PLAIN,
+        options={
+            "layers": LAYERS,
+            "scales": None,
+            "candidates": CANDIDATES,
+            "alpha": ALPHA,
+            "readout": "concat",
+            "cls": True,
+            "width_reading": "total",
+            "scaling": "head_width",
+            "ln_epsilon": 1e-5,
+        },
+        variants={
+            "sum": {"readout": "sum"},
+            "max": {"readout": "max", "cls": False},
+            "three_layers": {"layers": 3, "alpha": -1.0},
+            "tagging": {"candidates": (1, 3, 5, 7, 9), "alpha": 1.0},
+            "scales": {"scales": [[3, "n/16", "n/8", "n/2"], [65, 1, 5, 3]]},
+            "radius": {"width_reading": "radius"},
+            "model_width": {"scaling": "model_width"},
+            "eight_heads": {"heads": 8},
+            "wide_epsilon": {"ln_epsilon": 0.1},
+        },
+        output="sentence",
+        takes_heads=True,
+        # No score_weights: scores of 100 in two layers on end multiply rounding errors beyond any
+        # budget for gradients, plain's own too. One layer is stressed as msmsa_layer.
+        default="windowed",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+    ),
+)

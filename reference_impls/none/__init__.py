@@ -1,0 +1,50 @@
+"""No context fusion: a dense layer, the row that shows what attention adds."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.none.plain:PlainNone"
+
+
+def _parameters(s: Size) -> int:
+    """One layer with its bias."""
+    return s.d_in * s.d_out + s.d_out
+
+
+def _operations(s: Size) -> float:
+    """The product, once again for each of its two gradients."""
+    return (3 if s.training else 1) * 2.0 * s.batch * s.length * s.d_in * s.d_out
+
+
+def _transient(s: Size) -> float:
+    """The product and its activation; in training the gradient of each."""
+    features = s.batch * s.length * s.d_out
+    return float(s.item_bytes * features * (4 if s.training else 2))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="none",
+        summary="no context fusion: every token by itself through a dense layer",
+        source='MTSA Table 3, "w/o proposed modules"',
+        implementations=(
+            Implementation("plain", _PLAIN, "product, bias, activation", mask_optional=True),
+            Implementation(
+                "fused",
+                "reference_impls.none.optimized:FusedNone",
+                "product and bias in one call",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.none",
+        oracle="reference_impls.none.naive:naive",
+        plain=_PLAIN,
+        options={"activation": "relu"},
+        variants={"elu": {"activation": "elu"}, "selu": {"activation": "selu"}},
+        default="fused",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+    ),
+)

@@ -1,0 +1,64 @@
+"""Float64 oracle of no context fusion, token by token: u_i = f(W x_i + b).
+
+What is left of MTSA without token2token, source2token and masks (Table 3, "w/o proposed modules";
+the values' layer of its appendix B). Tokens are rows here: W, b are map_w.T and map_b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+Array = np.ndarray
+SELU = (1.0507009873554805, 1.6732632423543772)
+
+
+def activate(z: Array, name: str) -> tuple[Array, Array]:
+    """Return f(z) and its derivative."""
+    if name == "relu":
+        return np.maximum(z, 0.0), (z > 0) * 1.0
+    outer, alpha = {"elu": (1.0, 1.0), "selu": SELU}[name]
+    low = np.minimum(z, 0.0)
+    value = np.where(z > 0, z, alpha * np.expm1(low))
+    return outer * value, outer * np.where(z > 0, 1.0, alpha * np.exp(low))
+
+
+def naive(
+    x: Array,
+    weights: Mapping[str, Array],
+    rows: Sequence[int] | Array | None = None,
+    grad_out: Array | None = None,
+    *,
+    activation: str = "relu",
+) -> tuple[Array, Array | None, dict[str, Array] | None]:
+    """Compute the layer and its gradients for one sequence.
+
+    Parameters
+    ----------
+    x : ndarray [n, D] of float64
+        Real tokens only.
+    weights : mapping
+        map_w [D, d_out], map_b [d_out].
+    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
+        Tokens to compute, and the cotangent of the output.
+    activation : {"relu", "elu", "selu"}
+
+    Returns
+    -------
+    tuple
+        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
+        respect to x [n, D] and to each weight, otherwise two times None.
+    """
+    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
+    W, b = weights["map_w"], weights["map_b"]
+    out, grad_x = np.zeros((len(rows), len(b))), np.zeros(x.shape)
+    grads = {"map_w": np.zeros(W.shape), "map_b": np.zeros(b.shape)}
+    for m, i in enumerate(rows):
+        out[m], slope = activate(x[i] @ W + b, activation)
+        if grad_out is not None:
+            g = grad_out[m] * slope
+            grad_x[i] += W @ g
+            grads["map_w"] += np.outer(x[i], g)
+            grads["map_b"] += g
+    return (out, None, None) if grad_out is None else (out, grad_x, grads)

@@ -1,0 +1,96 @@
+"""Reinforced self-attention: directional self-attention between selected tokens only."""
+
+from __future__ import annotations
+
+from reference_impls.disa import MECHANISMS as _DISA
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.resa.plain:PlainResa"
+_ATTENTION = _DISA[0]
+
+
+def policy_parameters(s: Size) -> int:
+    """One RSS of hidden width d_in: two layers with biases."""
+    return 3 * s.d_in * s.d_in + s.d_in + s.d_in + 1
+
+
+def policy_operations(s: Size) -> float:
+    """One RSS; it has no backward pass unless it samples."""
+    return 2.0 * s.batch * s.length * (3 * s.d_in * s.d_in + s.d_in)
+
+
+def policy_bytes(s: Size) -> float:
+    """One RSS: its context features, their layer and its activation, in float32 at least."""
+    return float(max(4, s.item_bytes) * s.batch * s.length * 7 * s.d_in)
+
+
+def _parameters(s: Size) -> int:
+    """DiSA and two policies."""
+    assert _ATTENTION.parameters is not None
+    return _ATTENTION.parameters(s) + 2 * policy_parameters(s)
+
+
+def _operations(s: Size) -> float:
+    """As if everything were selected; `gathered` needs the selected share of the pairs."""
+    assert _ATTENTION.operations is not None
+    return _ATTENTION.operations(s) + 2 * policy_operations(s)
+
+
+def _transient(s: Size) -> float:
+    """As if everything were selected; the policies' own is freed before the attention runs."""
+    assert _ATTENTION.transient_bytes is not None
+    return max(_ATTENTION.transient_bytes(s), policy_bytes(s))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="resa",
+        summary="reinforced self-attention: DiSA between tokens that two policies select",
+        source="Shen et al., ReSAN (IJCAI 2018), eq. 5-15; taoshen58/ReSAN@f65f3fe",
+        implementations=(
+            Implementation(
+                "plain", _PLAIN, "the N x N x d scores, masked, and softmax", mask_optional=True
+            ),
+            Implementation(
+                "masked",
+                "reference_impls.resa.optimized:MaskedResa",
+                "DiSA's broadcast with unselected keys masked: saves nothing",
+                mask_optional=True,
+            ),
+            Implementation(
+                "gathered",
+                "reference_impls.resa.optimized:GatheredResa",
+                "computes selected pairs only; the host waits for their number",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.resa",
+        oracle="reference_impls.resa.naive:naive",
+        plain=_PLAIN,
+        options={
+            "direction": "both",
+            "activation": "elu",
+            "tanh_scale": 5.0,
+            "unselected": "all_real",
+            "selection": "threshold",
+            "rss_hidden": None,
+            "rss_activation": "elu",
+        },
+        variants={
+            "forward": {"direction": "forward"},
+            "backward": {"direction": "backward"},
+            "diagonal": {"direction": "diagonal"},
+            "unselected_dependents": {"unselected": "dependents"},
+            "unselected_others": {"unselected": "others"},
+            "select_all": {"selection": "all"},
+            "relu": {"activation": "relu", "rss_activation": "relu", "rss_hidden": 5},
+            "selu": {"activation": "selu", "rss_activation": "selu"},
+            "wide_tanh": {"tanh_scale": 100.0},
+        },
+        default="gathered",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"resa": "reference_impls.resa.golden:from_golden"},
+    ),
+)

@@ -1,0 +1,193 @@
+"""Reinforced self-attention around its attention: selections, and what unselected tokens get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference_impls.checks import (
+    check_input,
+    core_dtype,
+    one_of,
+    refuse_unknown,
+    zero_at_padding,
+)
+from reference_impls.disa.layer import DisaLayer
+from reference_impls.masks import HeadMask
+from reference_impls.resa.selecting import Selecting, Selection, real_tokens
+
+UNSELECTED = ("all_real", "dependents", "others")
+OPTIONS = (
+    "direction",
+    "activation",
+    "tanh_scale",
+    "unselected",
+    "selection",
+    "rss_hidden",
+    "rss_activation",
+    "policy",
+)
+
+
+class ResaLayer(DisaLayer, Selecting):
+    """`DisaLayer` in which only selected queries (heads) attend, to selected keys (dependents).
+
+    A query that is not selected gets the mean of h over other tokens instead (eq. 8-15). Both
+    directions share the selections. No gradient flows through a selection; the weights of the two
+    policies are trained by the log-probability of what they drew (`harness.train.reinforce`).
+
+    Parameters
+    ----------
+    d_in, d_out, direction, activation, tanh_scale
+        As for `DisaLayer`.
+    unselected : {"all_real", "dependents", "others"}
+        What an unselected query's mean is taken over: all real tokens (the paper's words: a softmax
+        of equal scores), the selected dependents, or all other real tokens whatever the direction
+        (released program).
+    selection : {"threshold", "sampled", "all"}
+        See `Selecting`.
+    rss_hidden : int or None
+        Hidden features of both policies; None is d_in.
+    rss_activation : {"relu", "elu", "selu"}
+        f of eq. 7.
+    policy : {"rss", "iterative"}
+        Parallel sampling, or that of appendix A.
+    prefixes : tuple of str
+        Of the policies' weights; only a sentence encoder may have another than these two.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        direction: str = "both",
+        activation: str = "elu",
+        tanh_scale: float = 5.0,
+        unselected: str = "all_real",
+        selection: str = "threshold",
+        rss_hidden: int | None = None,
+        rss_activation: str = "elu",
+        policy: str = "rss",
+        prefixes: tuple[str, ...] = ("head", "dep"),
+        **unknown: Any,
+    ) -> None:
+        refuse_unknown("resa", unknown, OPTIONS)
+        super().__init__(
+            d_in, d_out, direction=direction, activation=activation, tanh_scale=tanh_scale
+        )
+        self.unselected = one_of("unselected", unselected, UNSELECTED)
+        self.add_policies(
+            prefixes, d_in,
+            selection=selection, rss_hidden=rss_hidden, rss_activation=rss_activation,
+            policy=policy,
+        )  # fmt: skip
+
+    def attended(
+        self,
+        h: Tensor,
+        dependent: Tensor,
+        head: Tensor,
+        direction: HeadMask,
+        heads: Tensor,
+        dependents: Tensor,
+        rows: Tensor | None,
+    ) -> Tensor:
+        """a_i = sum_j p_ij * h_j over selected j, for selected i (eq. 11-13).
+
+        Parameters
+        ----------
+        h, dependent, head : Tensor, shape [B, N, d]
+            ``head`` holds the bias f_b.
+        direction : HeadMask
+        heads, dependents : Tensor of bool, shape [B, N]
+            Real tokens only.
+        rows : Tensor of int64, shape [R], or None
+
+        Returns
+        -------
+        Tensor, shape [B, R, d]
+            0 where a selected query has no allowed key; anything finite where it is not selected.
+        """
+        raise NotImplementedError
+
+    def attend(
+        self,
+        h: Tensor,
+        dependent: Tensor,
+        head: Tensor,
+        direction: HeadMask,
+        mask: Tensor | None,
+        rows: Tensor | None,
+    ) -> Tensor:
+        """Attention for selected queries, a mean for the others: [B, R, d].
+
+        Parameters
+        ----------
+        mask : Tensor of bool, shape [3, B, N]
+            Real tokens, heads, dependents.
+        """
+        assert mask is not None
+        real, heads, dependents = mask
+        a = self.attended(h, dependent, head, direction, heads, dependents, rows)  # [B, R, d]
+        mean = self._mean(h, real, dependents)  # [B, 1 or N, d]
+        if rows is not None:
+            heads, mean = heads[:, rows], mean.expand_as(h)[:, rows]
+        return torch.where(heads[..., None], a, mean)
+
+    def _mean(self, h: Tensor, real: Tensor, dependents: Tensor) -> Tensor:
+        """What an unselected query gets: [B, 1 or N, d]; 0 where there is nothing to average."""
+        dtype = core_dtype(h.dtype)
+        among = (dependents if self.unselected == "dependents" else real)[..., None].to(dtype)
+        values = h.to(dtype)
+        total, count = (values * among).sum(1, keepdim=True), among.sum(1, keepdim=True)
+        if self.unselected == "others":
+            total, count = total - values, count - 1
+        return (total / count.clamp(min=1)).to(h.dtype)
+
+    def fuse(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        rows: Tensor | None = None,
+        selection: Selection | None = None,
+    ) -> Tensor:
+        """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
+        check_input(x, mask, self.d_in)
+        x, real = zero_at_padding(x, mask), real_tokens(x, mask)
+        selection = self.chosen(x, real, selection)
+        out = self.directions(x, real, selection, rows)
+        return zero_at_padding(out, real if rows is None else real[:, rows])
+
+    def directions(
+        self, x: Tensor, real: Tensor, selection: Selection, rows: Tensor | None = None
+    ) -> Tensor:
+        """Both blocks side by side: [B, N, D], zero at padding -> [B, R, d_out], not zeroed."""
+        roles = torch.stack([real, selection.heads & real, selection.dependents & real])
+        prefixes = [prefix for prefix, _ in self.blocks]
+        weight = torch.cat([self._weight(p, "map_w") for p in prefixes], dim=1)
+        bias = torch.cat([self._weight(p, "map_b") for p in prefixes])
+        parts = self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)  # [B, N, d]
+        done = [
+            self._block(h, *block, roles, rows) for h, block in zip(parts, self.blocks, strict=True)
+        ]
+        return torch.cat(done, dim=-1)  # [B, R, d_out]
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, selection: Selection | None = None
+    ) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out].
+
+        Parameters
+        ----------
+        selection : Selection, optional
+            Takes the place of the policies' own; see `given`.
+        """
+        return self.fuse(x, mask, None, selection)

@@ -1,0 +1,150 @@
+"""Float64 oracle of reinforced self-attention (ReSA), query by query.
+
+Shen et al., ReSAN (IJCAI 2018), eq. 8-15. The formulas are lost in the text; these are its words
+and the section "resa" of the goldens' README. i is the query (a head token), j the key (a
+dependent), h and the scores as in DiSA (see its oracle for the correspondence of weights):
+
+    eq. 8-9    dep_sel, head_sel: two RSS, p_j >= .5 (naive_policy)      dep_w1..., head_w1...
+    eq. 10     M_ij = 0 if i is a selected head, j a selected dependent, i != j; else -inf
+    eq. 11     f(h_j, h_i) + M_ij + M^direction_ij;  the direction's mask is DiSA's  score
+    eq. 12-13  a_i = sum_j p_ij * h_j, and 0 if no key is allowed        a[m], i = rows[m]
+    eq. 14-15  F = sigmoid(...), u = F * h + (1 - F) * a                 F, u[m]
+
+A query that is not selected has "scores over all dependent tokens [...] equal to -inf, [...] the
+result of mean-pooling over all dependent tokens". Of what, has three readings (`unselected`):
+"all_real", all real tokens, for all their scores are equal; "dependents", the selected ones;
+"others", real tokens other than i, in either direction (released). The mean of nothing is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from reference_impls.disa.naive import activate
+from reference_impls.resa.naive_policy import probabilities
+
+Array = np.ndarray
+RSS = ("w1", "b1", "w2", "b2")
+
+
+def select(x: Array, weights: Mapping[str, Array], name: str, selection: str, f: str) -> Array:
+    """Return which tokens [n] the RSS with weights ``{name}_w1``... selects."""
+    if selection == "all":
+        return np.full(len(x), True)
+    if selection != "threshold":
+        raise ValueError(f"selection {selection!r} is drawn at random; give the actions to fuse()")
+    W = {part: weights[f"{name}_{part}"] for part in RSS}
+    return probabilities(x, W, f) >= 0.5
+
+
+def block(
+    x: Array, W: Mapping[str, Array], rows: Array, g_u: Array | None, kind: str, f: str, c: float,
+    dep_sel: Array, head_sel: Array, unselected: str,
+) -> tuple[Array, Array, dict[str, Array]]:  # fmt: skip
+    """Return u [R, d], and the gradients with respect to x and W if the cotangent g_u is given."""
+    j = np.arange(len(x))
+    h, h_slope = activate(x @ W["map_w"] + W["map_b"], f)  # [n, d]
+    g_h, g_dep = np.zeros(h.shape), np.zeros(h.shape)
+    a, u, g_head, g_gate = (np.zeros((len(rows), h.shape[1])) for _ in range(4))
+    for m, i in enumerate(rows):
+        p, tanh = np.zeros(h.shape), np.ones(h.shape)
+        if head_sel[i]:
+            met = {"forward": j < i, "backward": j > i, "diagonal": j != i}[kind]
+            keys = np.flatnonzero(met & dep_sel)  # eq. 10 and the direction: M = 0
+            if keys.size:
+                tanh[keys] = np.tanh((h[keys] @ W["dep_w"] + h[i] @ W["head_w"] + W["f_b"]) / c)
+                e = np.exp(c * tanh[keys] - (c * tanh[keys]).max(axis=0))  # eq. 11
+                p[keys] = e / e.sum(axis=0)  # eq. 12, for each feature
+        else:
+            pool = {"all_real": j >= 0, "dependents": dep_sel, "others": j != i}[unselected]
+            p[pool] = 1 / max(1, pool.sum())
+        a[m] = (p * h).sum(axis=0)  # eq. 13
+        gate = h[i] @ W["fi_w"] + W["fi_b"] + a[m] @ W["fa_w"] + W["fa_b"] + W["o_b"]
+        F = np.exp(-np.logaddexp(0.0, -gate))  # eq. 14
+        u[m] = F * h[i] + (1 - F) * a[m]  # eq. 15
+        if g_u is None:
+            continue
+        g_gate[m] = g_u[m] * (h[i] - a[m]) * F * (1 - F)
+        g_a = g_u[m] * (1 - F) + W["fa_w"] @ g_gate[m]
+        g_h[i] += g_u[m] * F
+        g_h += p * g_a
+        if head_sel[i]:  # the equal p of the others are constants; tanh = 1 where p is 0
+            g_score = p * (h - a[m]) * g_a * (1 - tanh**2)  # c of eq. 11 and its 1/c cancel
+            g_dep += g_score
+            g_head[m] = g_score.sum(axis=0)
+    g_h += g_dep @ W["dep_w"].T
+    np.add.at(g_h, rows, g_head @ W["head_w"].T + g_gate @ W["fi_w"].T)
+    g_map = g_h * h_slope
+    gate_b = g_gate.sum(axis=0)
+    grads = {
+        "map_w": x.T @ g_map, "map_b": g_map.sum(axis=0),
+        "dep_w": h.T @ g_dep, "head_w": h[rows].T @ g_head, "f_b": g_dep.sum(axis=0),
+        "fi_w": h[rows].T @ g_gate, "fa_w": a.T @ g_gate,
+        "fi_b": gate_b, "fa_b": gate_b.copy(), "o_b": gate_b.copy(),
+    }  # fmt: skip
+    return u, g_map @ W["map_w"].T, grads
+
+
+def fuse(
+    x: Array, weights: Mapping[str, Array], rows: Array, grad_out: Array | None,
+    dep_sel: Array, head_sel: Array, direction: str = "both", activation: str = "elu",
+    tanh_scale: float = 5.0, unselected: str = "all_real",
+) -> tuple[Array, Array | None, dict[str, Array] | None]:  # fmt: skip
+    """Compute eq. 10-15 as `naive` does, for given selections [n]; an RSS is not needed."""
+    kinds = {"fw_": "forward", "bw_": "backward"} if direction == "both" else {"": direction}
+    outs: list[Array] = []
+    grad_x, grads = np.zeros(x.shape), {name: np.zeros(w.shape) for name, w in weights.items()}
+    for prefix, kind in kinds.items():
+        W = {name[len(prefix) :]: w for name, w in weights.items() if name.startswith(prefix)}
+        g_u = None if grad_out is None else np.split(grad_out, len(kinds), axis=1)[len(outs)]
+        how = kind, activation, tanh_scale, dep_sel, head_sel, unselected
+        u, g_x, g_w = block(x, W, rows, g_u, *how)
+        outs.append(u)
+        grad_x += g_x
+        grads.update({prefix + name: g for name, g in g_w.items()})
+    out = np.concatenate(outs, axis=1)  # [R, d_out]
+    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+
+
+def naive(
+    x: Array,
+    weights: Mapping[str, Array],
+    rows: Sequence[int] | Array | None = None,
+    grad_out: Array | None = None,
+    *,
+    direction: str = "both",
+    activation: str = "elu",
+    tanh_scale: float = 5.0,
+    unselected: str = "all_real",
+    selection: str = "threshold",
+    rss_hidden: int | None = None,
+    rss_activation: str = "elu",
+) -> tuple[Array, Array | None, dict[str, Array] | None]:
+    """Compute ReSA and its gradients for one sequence.
+
+    Parameters
+    ----------
+    x : ndarray [n, D] of float64
+        Real tokens only.
+    weights : mapping
+        Those of DiSA; head_w1, dep_w1 [3D, h], head_b1, dep_b1 [h], head_w2, dep_w2 [h, 1],
+        head_b2, dep_b2 [1] of the two RSS.
+    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
+        Queries to compute, and the cotangent of the output.
+    direction, activation, tanh_scale, unselected, selection, rss_activation
+        Configuration; ``rss_hidden`` is told by the weights and not read.
+
+    Returns
+    -------
+    tuple
+        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
+        respect to x [n, D] and to each weight, otherwise two times None. The weights of an RSS
+        have the gradient zero: a step has none.
+    """
+    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
+    dep_sel = select(x, weights, "dep", selection, rss_activation)
+    head_sel = select(x, weights, "head", selection, rss_activation)
+    how = direction, activation, tanh_scale, unselected
+    return fuse(x, weights, rows, grad_out, dep_sel, head_sel, *how)

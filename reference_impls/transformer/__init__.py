@@ -1,0 +1,80 @@
+"""The Transformer with positions and feed-forward blocks, the Multi-Scale Transformer's peer."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.transformer.plain:PlainTransformer"
+LAYERS = 2
+"""Of the default options, which the formulas are for."""
+
+
+def _parameters(s: Size) -> int:
+    """Input layer if widths differ, [CLS]; per layer q, k, v, W^o, two norms, feed-forward 4 d."""
+    d = s.d_out // 2
+    entry = (s.d_in * d if s.d_in != d else 0) + d
+    return entry + LAYERS * (4 * d * d + 4 * d + 2 * d * 4 * d + 4 * d + d)
+
+
+def _operations(s: Size) -> float:
+    """Products: projections, Q K^T and P V, feed-forward; one costs its forward per gradient."""
+    d, m = s.d_out // 2, s.length + 1
+    entry = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
+    layer = s.batch * m * (8.0 * d * d + 4.0 * m * d + 16.0 * d * d)
+    return (entry + LAYERS * layer) * (3 if s.training else 1)
+
+
+def _transient(s: Size) -> float:
+    """Forward: 12 numbers per token and feature. Training: all layers' states (hidden ones too) are
+    kept, about 24. A fused kernel holds no scores; where it needs the padding as numbers, M * M.
+    """
+    m = s.length + 1
+    features = s.batch * m * (s.d_out // 2)
+    held = (24 * LAYERS if s.training else 12) * features + m * m
+    return float(s.item_bytes * held)
+
+
+MECHANISMS = (
+    Mechanism(
+        name="transformer",
+        summary="Transformer sentence encoder: positions, feed-forward blocks, [CLS] and max",
+        source="Vaswani et al. (NIPS 2017); Guo et al., Multi-Scale Self-Attention (AAAI 2020), "
+        "eq. 1-5",
+        implementations=(
+            Implementation(
+                "plain", _PLAIN, "the N x N scores and their softmax", mask_optional=True
+            ),
+            Implementation(
+                "sdpa",
+                "reference_impls.transformer.optimized:SdpaTransformer",
+                "torch's fused attention",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.transformer",
+        oracle="reference_impls.transformer.naive:naive",
+        plain=_PLAIN,
+        options={
+            "layers": LAYERS,
+            "ff_dim": None,
+            "readout": "concat",
+            "positions": True,
+            "ln_epsilon": 1e-5,
+        },
+        variants={
+            "sum": {"readout": "sum"},
+            "no_positions": {"positions": False},
+            "one_layer": {"layers": 1, "ff_dim": 5},
+            "eight_heads": {"heads": 8},
+            "wide_epsilon": {"ln_epsilon": 0.1},
+        },
+        output="sentence",
+        takes_heads=True,
+        # No score_weights: scores of 100 in two layers on end multiply rounding errors beyond any
+        # budget for gradients, plain's own too. One layer is stressed as multi_head.
+        default="sdpa",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+    ),
+)

@@ -1,0 +1,108 @@
+"""Run a package of `reference_impls` with one place of its source text changed."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import reference_impls
+
+ROOT = Path(reference_impls.__path__[0])
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A small fault.
+
+    Attributes
+    ----------
+    name : str
+        The fault in a few words.
+    implementation : str
+        ``mechanism.implementation`` in which it must be noticed.
+    file : str
+        Below ``reference_impls``, such as ``disa/layer.py``.
+    old, new : str
+        Text that occurs exactly once in the file, and what takes its place.
+    """
+
+    name: str
+    implementation: str
+    file: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.implementation}: {self.name}"
+
+    @property
+    def module(self) -> str:
+        """The module whose text is changed."""
+        return "reference_impls." + self.file.removesuffix(".py").replace("/", ".")
+
+    def source(self) -> str:
+        """The changed text.
+
+        Raises
+        ------
+        ValueError
+            If the old text does not stand in the file exactly once.
+        """
+        text = (ROOT / self.file).read_text(encoding="utf-8")
+        if (count := text.count(self.old)) != 1:
+            raise ValueError(f"{self.name!r}: {self.old!r} stands {count} times in {self.file}")
+        return text.replace(self.old, self.new)
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = str(ROOT / self.patch.file)
+        exec(compile(self.patch.source(), path, "exec"), module.__dict__)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self.patch.module:
+            return None
+        return importlib.util.spec_from_loader(name, _Loader(self.patch))
+
+
+def _ours() -> dict[str, ModuleType]:
+    """Modules with mechanisms' code; the records' own stays: its errors are caught by class."""
+    return {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("reference_impls.") and name != "reference_impls.mechanism"
+    }
+
+
+@contextmanager
+def patched(patch: Patch) -> Iterator[None]:
+    """Within it every module of a mechanism is imported anew, the patched one changed."""
+    before = _ours()
+    finder = _Finder(patch)
+    for name in before:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in _ours():
+            del sys.modules[name]
+        sys.modules.update(before)
