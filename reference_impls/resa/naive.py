@@ -70,10 +70,10 @@ def block(
         g_a = g_u[m] * (1 - F) + W["fa_w"] @ g_gate[m]
         g_h[i] += g_u[m] * F
         g_h += p * g_a
-        if head_sel[i]:  # the equal p of the others are constants; tanh = 1 where p is 0
-            g_score = p * (h - a[m]) * g_a * (1 - tanh**2)  # c of eq. 11 and its 1/c cancel
-            g_dep += g_score
-            g_head[m] = g_score.sum(axis=0)
+        # Where p is 0 or one of equal constants tanh is 1: no score, no gradient.
+        g_score = p * (h - a[m]) * g_a * (1 - tanh**2)  # c of eq. 11 and its 1/c cancel
+        g_dep += g_score
+        g_head[m] = g_score.sum(axis=0)
     g_h += g_dep @ W["dep_w"].T
     np.add.at(g_h, rows, g_head @ W["head_w"].T + g_gate @ W["fi_w"].T)
     g_map = g_h * h_slope

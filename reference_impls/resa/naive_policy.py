@@ -39,7 +39,7 @@ def actions(p: Array, uniform: Array) -> Array:
 
 def log_probabilities(p: Array, selected: Array) -> Array:
     """Return log p(a_j | x) [n] of actions, the probability no less than `CLIP`."""
-    return np.log(np.where(selected, p, 1 - p))
+    return np.log(np.maximum(np.where(selected, p, 1 - p), CLIP))
 
 
 def share(selected: Array) -> float:

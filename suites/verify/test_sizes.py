@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 def test_parameter_formula_counts_the_trained_weights(name: str) -> None:
     mechanism = MECHANISMS[name]
     assert mechanism.parameters is not None
-    for d_in, d_out, heads in ((12, 24, 4), (9, 36, 2)):
+    for d_in, d_out, heads in ((12, 24, 4), (10, 36, 2)):
         d_out = d_in if mechanism.keeps_width else d_out
         for implementation in mechanism.implementations:
             module = make(
