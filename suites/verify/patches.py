@@ -107,4 +107,140 @@ PATCHES = (
         "return zero_at_padding(self.activation(self.map(zero_at_padding(x, mask))), mask)",
         "return self.activation(self.map(zero_at_padding(x, mask)))",
     ),
+    Patch(
+        "bias of the hidden layer left out", "additive.direct", "additive/layer.py",
+        "self.activation(x @ self.s1_w + self.s1_b)", "self.activation(x @ self.s1_w)",
+    ),
+    Patch(
+        "padding takes weight", "additive.direct", "additive/optimized.py",
+        "s = s.masked_fill(~mask & mask.any(1, keepdim=True), -math.inf)", "pass",
+    ),
+    Patch(
+        "sum around zero without the centre", "additive.direct", "additive/optimized.py",
+        "@ (x - centre) + centre)", "@ (x - centre))",
+    ),
+    Patch(
+        "gates swapped", "bi_gru.plain", "bi_gru/plain.py",
+        "r, u = gates.chunk(2, dim=-1)", "u, r = gates.chunk(2, dim=-1)",
+    ),
+    Patch(
+        "update gate's complement", "bi_gru_released.batched", "bi_gru/optimized.py",
+        "new = c + u * (state - c)", "new = state + u * (c - state)",
+    ),
+    Patch(
+        "reset acts before instead of after", "bi_gru.batched", "bi_gru/optimized.py",
+        "from_state = r * (products[..., 2 * h :] + cand_hb)",
+        "from_state = products[..., 2 * h :] + cand_hb",
+    ),
+    Patch(
+        "backward direction not turned back", "bi_gru.batched", "bi_gru/optimized.py",
+        "torch.cat([forward, backward.flip(1)], dim=-1)", "torch.cat([forward, backward], dim=-1)",
+    ),
+    Patch(
+        "windows reach into padding", "kim_cnn.conv", "kim_cnn/layer.py",
+        'if mask is None or self.windows == "padded":', "if True:",
+    ),
+    Patch(
+        "windows of padding left out", "kim_cnn_released.conv", "kim_cnn/layer.py",
+        'if mask is None or self.windows == "padded":', "if mask is None:",
+    ),
+    Patch(
+        "mean for maximum", "kim_cnn.conv", "kim_cnn/optimized.py",
+        "z.amax(-1) + bias", "z.logsumexp(-1) + bias",
+    ),
+    Patch(
+        "relu before the gate in the paper's form", "hrchy_cnn.conv", "hrchy_cnn/optimized.py",
+        'glu(z.relu() if self.form == "released" else z, dim=1)', "glu(z.relu(), dim=1)",
+    ),
+    Patch(
+        "padding zeroed between layers", "hrchy_cnn_released.conv", "hrchy_cnn/layer.py",
+        'self.stack(x, mask if self.form == "paper" else None)', "self.stack(x, mask)",
+    ),
+    Patch(
+        "no residual", "hrchy_cnn.conv", "hrchy_cnn/optimized.py",
+        "y = gated + y if i else gated", "y = gated",
+    ),
+    Patch(
+        "block rule one too long", "biblosa.folded", "biblosa/blocks.py",
+        "(cubes < 2 * count)", "(cubes <= 2 * count)",
+    ),
+    Patch(
+        "blocks in the other direction", "biblosa.folded", "biblosa/layer.py",
+        'prefix + "blk_", direction)', 'prefix + "blk_", parse("diagonal"))',
+    ),
+    Patch(
+        "combination's gate reads the candidate's half", "biblosa.folded", "biblosa/layer.py",
+        "candidate, gate = fused.chunk(2, dim=-1)", "gate, candidate = fused.chunk(2, dim=-1)",
+    ),
+    Patch(
+        "empty blocks take no part", "biblosa_released.folded", "biblosa/blocks.py",
+        "return Layout(real.view(batch, blocks, length))",
+        "real = real.view(batch, blocks, length)\n    return Layout(real, real.any(-1))",
+    ),
+    Patch(
+        "window one too wide", "msmsa.masked", "msmsa/layer.py",
+        "(distance <= scale.half(real))", "(distance <= scale.half(real) + 1)",
+    ),
+    Patch(
+        "fractions of the batch's length", "msmsa.plain", "msmsa/layer.py",
+        "real = mask.sum(1)[:, None, None]", "real = 0 * mask.sum(1)[:, None, None] + length",
+    ),
+    Patch(
+        "norm without relu", "msmsa_layer.windowed", "msmsa/layer.py",
+        "x + torch.relu(mixed)", "x + mixed",
+    ),
+    Patch(
+        "scores divided for the model's width", "msmsa.windowed", "msmsa/layer.py",
+        "math.sqrt(head_width if head else model_width)", "math.sqrt(model_width)",
+    ),
+    Patch(
+        "layers share out heads alike", "multi_scale_transformer.masked", "msmsa/scales.py",
+        "alpha / layer\n", "alpha\n",
+    ),
+    Patch(
+        "readout in another order", "multi_scale_transformer.windowed", "transformer/sentence.py",
+        "torch.cat([h[:, 0], sentence], dim=-1)", "torch.cat([sentence, h[:, 0]], dim=-1)",
+    ),
+    Patch(
+        "padded states are read", "multi_scale_transformer.masked", "transformer/sentence.py",
+        "tokens = tokens.masked_fill(~mask[..., None], -math.inf)", "pass",
+    ),
+    Patch(
+        "no positions", "transformer.sdpa", "transformer/layer.py",
+        "h = self.positions.added_to(h)", "pass",
+    ),
+    Patch(
+        "feed-forward block without residual", "transformer.sdpa", "transformer/layer.py",
+        'h = h + hidden @ self._weight(i, "ff2_w")', 'h = hidden @ self._weight(i, "ff2_w")',
+    ),
+    Patch(
+        "no division by sqrt(d_h)", "transformer.plain", "transformer/layer.py",
+        "self.attend(q / math.sqrt(self.head_dim), k, v, mask)", "self.attend(q, k, v, mask)",
+    ),
+    Patch(
+        "heads and dependents swapped", "resa.gathered", "resa/layer.py",
+        "torch.stack([real, selection.heads & real, selection.dependents & real])",
+        "torch.stack([real, selection.dependents & real, selection.heads & real])",
+    ),
+    Patch(
+        "the token itself counts among the others", "resa.masked", "resa/layer.py",
+        "total, count = total - values, count - 1", "pass",
+    ),
+    Patch(
+        "selected below the threshold", "resa.masked", "resa/policy.py",
+        "THRESHOLD = 0.5", "THRESHOLD = 0.45",
+    ),
+    Patch(
+        "dropped tokens are pooled", "resan.plain", "resan/layer.py",
+        "kept = selection.heads & real if self.drops_unselected else real", "kept = real",
+    ),
+    Patch(
+        "dependents' selection decides what is pooled", "resan.plain", "resan/layer.py",
+        "kept = selection.heads & real if self.drops_unselected else real",
+        "kept = selection.dependents & real if self.drops_unselected else real",
+    ),
+    Patch(
+        "unselected words are pooled", "resan_no_fusion.plain", "resan/layer.py",
+        "self.chosen(x, real, selection).heads & real)", "real)",
+    ),
 )  # fmt: skip
