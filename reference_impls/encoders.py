@@ -7,10 +7,12 @@ programs' heads). The fusion module is given: whatever maps ``x [B, N, D], mask 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor, nn
 
-from reference_impls.checks import glorot, zero_bias
+from reference_impls.checks import activation_by_name, glorot, one_of, zero_bias
 
 
 class Dense(nn.Module):
@@ -136,6 +138,69 @@ class PairRelatedness(nn.Module):
         a, b = self.encoder(*self.embedding(first)), self.encoder(*self.embedding(second))
         features = torch.cat([a * b, (a - b).abs()], dim=-1)  # [B, 2 * width]
         return self.logits(self.dropout(torch.relu(self.hidden(features))))
+
+
+class Highway(nn.Module):
+    """g * f(h map) + (1 - g) * h with g = sigmoid(h gate), f the activation, both with biases."""
+
+    def __init__(self, width: int, activation: str) -> None:
+        super().__init__()
+        self.map, self.gate = Dense(width, width), Dense(width, width)
+        self.activation = activation_by_name(activation)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """[..., width] -> [..., width]."""
+        gate = torch.sigmoid(self.gate(h))
+        return gate * self.activation(self.map(h)) + (1 - gate) * h
+
+
+PAIR_FEATURES: Mapping[str, Callable[[Tensor, Tensor], tuple[Tensor, ...]]] = {
+    "[p;h;p-h;p*h]": lambda p, h: (p, h, p - h, p * h),
+    "[p;h;|p-h|;p-h]": lambda p, h: (p, h, (p - h).abs(), p - h),
+}
+"""Of premise p and hypothesis h: MTSA section 4.1 and its program; Multi-Scale Transformer."""
+
+
+class PairClassifier(nn.Module):
+    """Two sentences, premise and hypothesis, to classes: dense layer, highway layer, logits.
+
+    Parameters
+    ----------
+    embedding : Embedding
+    encoder : Encoder
+        Encodes both sentences, with `width` features out.
+    width, hidden, classes : int
+    dropout : float
+        Of the inputs of highway layer and logits.
+    features : str
+        A key of `PAIR_FEATURES`.
+    activation : {"relu", "elu", "selu"}
+        Of the dense and the highway layer (elu in the released program).
+    highway : bool
+        Whether there is one; Table 1 of MTSA counts weights with it for some models only.
+    """
+
+    def __init__(
+        self, embedding: Embedding, encoder: Encoder, *,
+        width: int, hidden: int, classes: int, dropout: float,
+        features: str = "[p;h;p-h;p*h]", activation: str = "elu", highway: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embedding, self.encoder = embedding, encoder
+        self.features = PAIR_FEATURES[one_of("features", features, PAIR_FEATURES)]
+        self.activation = activation_by_name(activation)
+        self.hidden = Dense(4 * width, hidden)
+        self.highway = Highway(hidden, activation) if highway else None
+        self.logits = Dense(hidden, classes)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
+        """Word ids [B, N] twice, 0 at padding, lengths may differ -> logits [B, classes]."""
+        p, h = self.encoder(*self.embedding(premise)), self.encoder(*self.embedding(hypothesis))
+        hidden = self.activation(self.hidden(torch.cat(self.features(p, h), dim=-1)))
+        if self.highway is not None:
+            hidden = self.highway(self.dropout(hidden))
+        return self.logits(self.dropout(hidden))
 
 
 def expected_degree(logits: Tensor) -> Tensor:

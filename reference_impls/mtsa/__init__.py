@@ -11,6 +11,9 @@ _PAPER = {
     "activation": "relu",
     "key_dim": None,
     "score_dim": None,
+    "token2token": True,
+    "source2token": True,
+    "attention_dropout": 0.0,
 }
 _RELEASED = {
     "head_dim": None,
@@ -25,6 +28,9 @@ _RELEASED = {
     "accelerate": False,
     "input_hidden": None,
     "output_hidden": None,
+    "token2token": True,
+    "source2token": True,
+    "attention_dropout": 0.0,
 }
 _ALL_MASKS = (
     "none",
@@ -139,6 +145,15 @@ MECHANISMS = (
                 "scale_t": "identity",
             },
             "other_widths": {"key_dim": 3, "score_dim": 5},
+            "no_token2token": {"token2token": False},
+            "no_token2token_all_masks": {
+                "heads": 8,
+                "masks": list(_ALL_MASKS),
+                "token2token": False,
+            },
+            "no_source2token": {"source2token": False},
+            "no_source2token_identity": {"source2token": False, "scale_t": "identity"},
+            "masks_alone": {"token2token": False, "source2token": False},
         },
         takes_heads=True,
         even_heads=True,
@@ -190,6 +205,11 @@ MECHANISMS = (
             "accelerated_from_input": {"accelerate": True, "scores_from_input": True},
             "include_self": {"include_self": True},
             "one_score_layer": {"source2token_hidden_layer": False},
+            "no_token2token": {"token2token": False, "activation": "elu"},
+            "no_source2token": {"source2token": False, "activation": "elu"},
+            "masks_and_gate": {"token2token": False, "source2token": False},
+            "no_token2token_from_input": {"token2token": False, "scores_from_input": True},
+            "no_source2token_from_input": {"source2token": False, "scores_from_input": True},
             "input_layer": {"input_hidden": 10, "activation": "selu"},
             "input_layer_from_input": {"input_hidden": 10, "scores_from_input": True},
         },

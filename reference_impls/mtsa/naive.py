@@ -69,6 +69,9 @@ def naive(
     activation: str = "relu",
     key_dim: int | None = None,
     score_dim: int | None = None,
+    token2token: bool = True,
+    source2token: bool = True,
+    attention_dropout: float = 0.0,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute MTSA and its gradients for one sequence.
 
@@ -78,12 +81,15 @@ def naive(
         Real tokens only.
     weights : mapping
         q_w, k_w [H, D, d_i], v_w [H, D, d_h], s1_w [H, d_i, d_a], s1_b [H, d_a],
-        s2_w [H, d_a, d_h], s2_b [H, d_h], o_w [H*d_h, d_out].
+        s2_w [H, d_a, d_h], s2_b [H, d_h], o_w [H*d_h, d_out]. An absent f^t has no q_w, an
+        absent f^s no s*; without both there is no k_w.
     rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
         Queries to compute, and the cotangent of the output.
     heads, masks, scale_t, scale_s, activation, key_dim, score_dim
         Configuration; masks None: forward on the first half of the heads, backward on the other.
         Widths are told by the weights.
+    token2token, source2token : bool
+        Whether f^t and f^s are there (Table 3). (Dropout must be 0.)
 
     Returns
     -------
@@ -91,11 +97,17 @@ def naive(
         Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
         respect to x [n, D] and to each weight, otherwise two times None.
     """
-    n = len(x)
+    assert (token2token, source2token) == ("q_w" in weights, "s2_w" in weights)
+    assert attention_dropout == 0, "dropout is random: the oracle has none"
+    given, n, o_w, (h, d_e, d_h) = weights, len(x), weights["o_w"], weights["v_w"].shape
+    d_i = weights["k_w"].shape[-1] if "k_w" in weights else 1
+    # With weights 0 an absent score is 0; sigma(0) too is the same for all keys, so without effect.
+    zeros = dict.fromkeys(("q_w", "k_w"), np.zeros((h, d_e, d_i)))
+    zeros |= {"s1_w": np.zeros((h, d_i, 1)), "s1_b": np.zeros((h, 1))}
+    zeros |= {"s2_w": np.zeros((h, 1, d_h)), "s2_b": np.zeros((h, d_h))}
+    weights = {**zeros, **weights}
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
     masks = masks or ["forward"] * (heads // 2) + ["backward"] * (heads // 2)
-    d_i, d_h = weights["q_w"].shape[-1], weights["v_w"].shape[-1]
-    o_w = weights["o_w"]
     out, grad_x = np.zeros((len(rows), o_w.shape[1])), np.zeros(x.shape)
     grads = {name: np.zeros(w.shape) for name, w in weights.items()}
     for c in range(heads):
@@ -136,4 +148,5 @@ def naive(
         grads["q_w"][c], grads["k_w"][c], grads["v_w"][c] = x[rows].T @ g_q, x.T @ g_k, x.T @ g_v
         grad_x += g_k @ k_w.T + g_v @ v_w.T
         np.add.at(grad_x, rows, g_q @ q_w.T)
+    grads = {name: grads[name] for name in given}
     return (out, None, None) if grad_out is None else (out, grad_x, grads)

@@ -79,6 +79,9 @@ def naive(
     accelerate: bool = False,
     input_hidden: int | None = None,
     output_hidden: int | None = None,
+    token2token: bool = True,
+    source2token: bool = True,
+    attention_dropout: float = 0.0,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute the released MTSA and its gradients for one sequence.
 
@@ -92,6 +95,9 @@ def naive(
         Queries to compute, and the cotangent of the output.
     heads ... output_hidden
         Config of the README. Widths are told by the weights.
+    token2token, source2token, attention_dropout
+        Whether r and s are there (the paper's Table 3); if not, q_w and k_w, or s1_* and s2_*, are
+        missing; dropout must be 0.
 
     Returns
     -------
@@ -99,7 +105,13 @@ def naive(
         Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
         respect to x [n, D] and to each weight, otherwise two times None.
     """
-    n, W, f = len(x), weights, activation
+    assert (token2token, source2token) == ("q_w" in weights, "s2_w" in weights)
+    assert attention_dropout == 0, "dropout is random: the oracle has none"
+    n, f, (h, d_x, d_h) = len(x), activation, weights["v_w"].shape
+    # With weights 0 an absent score is 0; sigma_t(0) is the same for all keys, so without effect.
+    zeros = np.zeros((h, d_x if scores_from_input else d_h, d_h))
+    W = {"q_w": zeros, "k_w": zeros, "s2_w": zeros, "s2_b": zeros[:, 0], **weights}
+    source2token_hidden_layer &= source2token
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
     i, j = rows[:, None], np.arange(n)
     before, after = (j <= i, j >= i) if include_self else (j < i, j > i)
@@ -131,7 +143,7 @@ def naive(
     if grad_out is None:
         return out, None, None
 
-    G = {name: np.zeros(w.shape) for name, w in weights.items()}
+    G = {name: np.zeros(w.shape) for name, w in W.items()}
     g_Y, g_hid = grad_out, np.zeros(hid.shape)
     if out_slope is not None:
         g_out = grad_out * out_slope
@@ -159,6 +171,7 @@ def naive(
         if biased:
             G["v_b"][c] = g_v.sum(axis=0)
         g_hid += g_v @ W["v_w"][c].T + (g_u if scores_from_input else 0.0)
+    G = {name: G[name] for name in weights}
     if hid_slope is None:
         return out, g_hid, G
     g_hid = g_hid * hid_slope

@@ -1,7 +1,8 @@
 """Algorithm 1, stabilised: products of matrices, no tensor over N x N x d_h.
 
 With P_ij = exp(sigma_t(r_ij) + M_ij) and E_jl = exp(sigma_s(s_jl)) the softmax of eq. 11-12 is
-a = P (v*E) / P E (appendix A.2), one product of width 2*d_h.
+a = P (v*E) / P E (appendix A.2), one product of width 2*d_h. Without token2token scores P is the
+mask alone, one for all samples; without source2token scores E is 1, and P E has width 1.
 
 As printed it overflows. Here every factor is at most 1: P is sigmoid(r) (log-sigmoid needs no
 maximum), or exp(r - maximum over the query's allowed keys); E is exp(s - maximum over the real
@@ -27,7 +28,9 @@ from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, host_can_decide
 from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
-from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer
+from reference_impls.mtsa.dropout import Kept
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.released import ReleasedLayer
 from reference_impls.mtsa.softmax import tensor_softmax
 
 CHUNK_BYTES = 64 * 2**20
@@ -47,19 +50,24 @@ def algorithm1(
     masks: tuple[HeadMask, ...],
     scale_t: str,
     mask: Tensor | None,
+    kept: Kept | None = None,
 ) -> Tensor:
     """Eq. 10-12 by Algorithm 1.
 
     Parameters
     ----------
     q, k : Tensor, shape [H, B, N, d_i]
-        Queries, already divided by sqrt(d_i), and keys.
-    v, s : Tensor, shape [H, B, N, d_h]
-        Values and sigma_s of the source2token scores.
+        Queries, already divided by sqrt(d_i), and keys; d_i = 0 where there are no such scores.
+    v : Tensor, shape [H, B, N, d_h]
+        Values.
+    s : Tensor, shape [H, B, N, d_h], or [H, B, N, 1] for all features alike
+        sigma_s of the source2token scores.
     masks : tuple of H HeadMask
     scale_t : {"log_sigmoid", "identity"}
     mask : Tensor of bool, shape [B, N], or None
         True for real tokens.
+    kept : Kept, optional
+        What dropout keeps of the numerator's factors; None is all.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def algorithm1(
     """
     with torch.autocast(q.device.type, enabled=False):
         q_, k_, v_, s_ = (t.to(core_dtype(t.dtype)) for t in (q, k, v, s))
-        return _stabilised(q_, k_, v_, s_, masks, scale_t, mask).to(q.dtype)
+        return _stabilised(q_, k_, v_, s_, masks, scale_t, mask, kept).to(q.dtype)
 
 
 def _stabilised(
@@ -80,6 +88,7 @@ def _stabilised(
     masks: tuple[HeadMask, ...],
     scale_t: str,
     mask: Tensor | None,
+    kept: Kept | None,
 ) -> Tensor:
     n, device = q.shape[2], q.device
     groups, size = runs(masks)  # G groups of heads with one mask each: geometry is [G, N, N]
@@ -88,10 +97,8 @@ def _stabilised(
         padding = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -math.inf)  # [B, N]
     p = _pair_weights(q, k, groups, size, scale_t, padding)  # [G, size, B, N, N]
     e = _source_weights(s, padding).to(q.dtype)  # [H, B, N, d_h]
-    both = torch.cat([v * e, e], dim=-1).unflatten(0, (-1, size))  # [G, size, B, N, 2*d_h]
-    sums = (p @ both).flatten(0, 1)  # [H, B, N, 2*d_h]
-    del p, e, both  # without gradients these go before the next ones come
-    numerator, denominator = sums.split(v.shape[-1], dim=-1)
+    numerator, denominator = _sums(p, e, v, size, kept)  # [H, B, N, d_h] each
+    del p, e  # without gradients these go before the next ones come
 
     closed = ~has_key(groups, n, device, mask).repeat_interleave(size, 0)  # [H, B or 1, N]
     if mask is not None:
@@ -105,9 +112,28 @@ def _stabilised(
         return _quotient(numerator, denominator, closed)
     a = _quotient(numerator, denominator, closed | flagged)
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    again = _recomputed(where, q, k, v, s, groups, size, scale_t, mask)  # [R, d_h]
+    again = _recomputed(where, q, k, v, s, groups, size, scale_t, mask, kept)  # [R, d_h]
     # index_copy sends no gradient to what it overwrites.
     return a.flatten(0, 2).index_copy(0, where, again.to(a.dtype)).unflatten(0, a.shape[:3])
+
+
+def _sums(p: Tensor, e: Tensor, v: Tensor, size: int, kept: Kept | None) -> tuple[Tensor, Tensor]:
+    """P (v*E) [H, B, N, d_h] and P E [H, B, N, d_h or 1]; dropout acts on the first alone."""
+    if kept is None:
+        both = _product(p, torch.cat([v * e, e], dim=-1), size)  # [H, B, N, 2*d_h or d_h+1]
+        numerator, denominator = both.split([v.shape[-1], e.shape[-1]], dim=-1)
+        return numerator, denominator
+    dropped = p * kept.pairs.unflatten(0, (-1, size))  # [G, size, B, N, N]
+    return _product(dropped, kept.of_values(v) * e, size), _product(p, e, size)
+
+
+def _product(p: Tensor, values: Tensor, size: int) -> Tensor:
+    """P [G, size, B, N, N] or [G, 1, 1, N, N], by values [H, B, N, w] -> [H, B, N, w]."""
+    values = values.unflatten(0, (-1, size))  # [G, size, B, N, w]
+    if p.shape[1:3] == values.shape[1:3]:
+        return (p @ values).flatten(0, 1)
+    # A product would repeat P for every sample; this makes all samples columns of one product.
+    return torch.einsum("gij,gsbjl->gsbil", p[:, 0, 0], values).flatten(0, 1)
 
 
 def _quotient(numerator: Tensor, denominator: Tensor, closed: Tensor) -> Tensor:
@@ -123,14 +149,16 @@ def _pair_weights(
     q: Tensor, k: Tensor, groups: tuple[HeadMask, ...], size: int, scale_t: str,
     padding: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """P, [G, size, B, N, N]: at most 1, 0 at forbidden pairs.
+    """P, [G, size, B, N, N]: at most 1, 0 at forbidden pairs; [G, 1, 1, N, N] from the mask alone.
 
     Done in place, and with sums in place of masked fills: one tensor of that shape is kept for the
     gradient (two with distance masks and log-sigmoid).
     """
+    bias = additive(groups, q.shape[2], q.device, q.dtype)[:, None, None]  # [G, 1, 1, N, N]
+    if not q.shape[-1]:
+        return bias.exp()  # its maximum is 0, and E is 0 at padded keys
     q = q.unflatten(0, (-1, size))  # [G, size, B, N, d_i]
     r = q @ k.unflatten(0, (-1, size)).transpose(-1, -2)  # [G, size, B, N, N]
-    bias = additive(groups, q.shape[3], q.device, q.dtype)[:, None, None]  # [G, 1, 1, N, N]
     if scale_t == "log_sigmoid":
         # E is 0 at padded keys, so P need not be.
         if any(group.slope for group in groups):
@@ -145,7 +173,7 @@ def _pair_weights(
 
 
 def _source_weights(s: Tensor, padding: Tensor | None) -> Tensor:
-    """E, [H, B, N, d_h]: at most 1, 0 at padding.
+    """E, in the shape of s: at most 1, 0 at padding.
 
     The result does not depend on the maximum, so its gradient is rounding error and nothing else:
     just what the sum of the gradients of s is too much. Letting it flow takes that error out again
@@ -169,6 +197,7 @@ def _recomputed(
     size: int,
     scale_t: str,
     mask: Tensor | None,
+    kept: Kept | None,
 ) -> Tensor:
     """The attended values [R, d_h] of the queries ``where`` (flat positions in [H, B, N])."""
     _, batch, n, d_i = q.shape
@@ -178,6 +207,7 @@ def _recomputed(
     queries = q.flatten(0, 2).index_select(0, where)  # [R, d_i]
     sequence, i = where // n, where % n  # h*B + b, and the position
     group, b = sequence // (batch * size), sequence % batch
+    kept_pairs = None if kept is None else kept.pairs.flatten(0, 2).index_select(0, where)  # [R, N]
 
     def some(queries: Tensor, k: Tensor, v: Tensor, s: Tensor, part: slice) -> Tensor:
         here = sequence[part]
@@ -185,13 +215,18 @@ def _recomputed(
         open_pairs = pairs[group[part], i[part]]  # [C, N]
         if mask is not None:
             open_pairs = open_pairs & mask[b[part]]
+        dropped = None
+        if kept is not None and kept_pairs is not None:
+            values = kept.values.flatten(0, 1).index_select(0, here)  # [C, N, d_h]
+            dropped = Kept(kept_pairs[part][:, None], values, kept.share)
         a = tensor_softmax(
             r[:, None],  # [C, 1, N]
-            s.index_select(0, here),  # [C, N, d_h]
+            s.index_select(0, here),  # [C, N, d_h or 1]
             v.index_select(0, here),
             open_pairs[:, None],
             None if bias is None else bias[group[part], i[part]][:, None],
             scale_t,
+            dropped,
         )
         return a.squeeze(1)  # [C, d_h]
 
@@ -212,16 +247,19 @@ def _recomputed(
     return torch.cat(found)
 
 
-class _Algorithm1(TensorizedLayer):
+class Algorithm1Attention(TensorizedLayer):
+    """Any of the layers by stabilised Algorithm 1."""
+
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
-        return algorithm1(q, k, v, s, self.masks, self.scale_t, mask)
+        """Eq. 10-12, see `TensorizedLayer.attend`."""
+        return algorithm1(q, k, v, s, self.masks, self.scale_t, mask, self.kept(v, None))
 
 
-class Algorithm1MTSA(_Algorithm1, PaperLayer):
+class Algorithm1MTSA(Algorithm1Attention, PaperLayer):
     """`PaperLayer` by stabilised Algorithm 1; memory B * H * N * N."""
 
 
-class Algorithm1ReleasedMTSA(_Algorithm1, ReleasedLayer):
+class Algorithm1ReleasedMTSA(Algorithm1Attention, ReleasedLayer):
     """`ReleasedLayer` by stabilised Algorithm 1; memory B * H * N * N."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from reference_impls.masks import allowed, distance_bias
-from reference_impls.mtsa.layer import PaperLayer, ReleasedLayer, TensorizedLayer
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.released import ReleasedLayer
 from reference_impls.mtsa.softmax import tensor_softmax
 
 
-class _Plain(TensorizedLayer):
+class PlainAttention(TensorizedLayer):
+    """Any of the layers with the tensor of scores."""
+
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
+        """Eq. 10-12, see `TensorizedLayer.attend`."""
         if rows is not None:
             q = q[:, :, rows]  # [H, B, R, d_i]
         r = q @ k.transpose(-1, -2)  # [H, B, R, N], eq. 8
@@ -21,16 +25,17 @@ class _Plain(TensorizedLayer):
         if mask is not None:
             pairs = pairs & mask[None, :, None, :]  # [H, B, R, N]
         bias = distance_bias(self.masks, n, r.device, r.dtype, rows)
-        return tensor_softmax(r, s, v, pairs, None if bias is None else bias[:, None], self.scale_t)
+        bias = None if bias is None else bias[:, None]
+        return tensor_softmax(r, s, v, pairs, bias, self.scale_t, self.kept(v, rows))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """[B, N, d_in] -> [B, R, d_out] for the query positions ``rows`` [R]; None is all N."""
         return self.fuse(x, mask, rows)
 
 
-class PlainMTSA(_Plain, PaperLayer):
+class PlainMTSA(PlainAttention, PaperLayer):
     """`PaperLayer` with the tensor of scores; memory B * R * N * d_out."""
 
 
-class PlainReleasedMTSA(_Plain, ReleasedLayer):
+class PlainReleasedMTSA(PlainAttention, ReleasedLayer):
     """`ReleasedLayer` with the tensor of scores; memory B * R * N * heads * head_dim."""

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from reference_impls.checks import masked_softmax
+from reference_impls.mtsa.dropout import Kept
 
 
 def scaled(scores: Tensor, scale: str) -> Tensor:
@@ -22,7 +23,7 @@ def tensor_weights(
     ----------
     r : Tensor, shape [..., R, N]
         Token2token scores (eq. 8).
-    s : Tensor, shape [..., N, d_h]
+    s : Tensor, shape [..., N, d_h] or [..., N, 1]
         sigma_s of the source2token scores.
     allowed_pairs : Tensor of bool, broadcastable to r
     bias : Tensor or None, broadcastable to r
@@ -31,7 +32,7 @@ def tensor_weights(
 
     Returns
     -------
-    Tensor, shape [..., R, N, d_h]
+    Tensor, shape [..., R, N, d_h] or [..., R, N, 1]
         0 at forbidden keys; sums to 1 over the keys where one is allowed.
     """
     pairs = scaled(r, scale_t)
@@ -42,11 +43,15 @@ def tensor_weights(
 
 
 def tensor_softmax(
-    r: Tensor, s: Tensor, v: Tensor, allowed_pairs: Tensor, bias: Tensor | None, scale_t: str
-) -> Tensor:
+    r: Tensor, s: Tensor, v: Tensor, allowed_pairs: Tensor, bias: Tensor | None, scale_t: str,
+    kept: Kept | None = None,
+) -> Tensor:  # fmt: skip
     """Eq. 10-12: the attended values [..., R, d_h], 0 where a query has no allowed key.
 
-    Parameters are those of `tensor_weights`, and the values v [..., N, d_h].
+    Parameters are those of `tensor_weights`, the values v [..., N, d_h], and what dropout keeps, in
+    the shapes of r and v; None is all. Dropout leaves the softmax, so its denominator, alone.
     """
     p = tensor_weights(r, s, allowed_pairs, bias, scale_t)
+    if kept is not None:
+        p, v = p * kept.pairs[..., None], kept.of_values(v)
     return (p * v[..., None, :, :]).sum(-2)  # [..., R, d_h], eq. 12

@@ -1,0 +1,59 @@
+"""Attention dropout of MTSA (appendix A.3): which factors of the numerator are kept.
+
+Algorithm 1's step 7 becomes ``Dropout(E^X) Dropout(E^R) / E^S E^R``: each of the two factors of the
+numerator is kept with probability sqrt(p_ad), so each product with p_ad; the denominator stays as
+it is. A kept factor is divided by sqrt(p_ad), so that the expectation is the undropped output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference_impls.mechanism import BadOption
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one draw keeps.
+
+    Attributes
+    ----------
+    pairs : Tensor of bool, shape [H, B, R, N]
+        Factors E^R, one for each query and key.
+    values : Tensor of bool, shape [H, B, N, d_h]
+        Factors E^X, one for each key and feature.
+    share : float
+        p_ad, the probability that both factors of a product are kept.
+    """
+
+    pairs: Tensor
+    values: Tensor
+    share: float
+
+    def of_values(self, v: Tensor) -> Tensor:
+        """The kept values, divided by p_ad: the whole scaling of the numerator."""
+        return v * self.values / self.share
+
+
+def dropped_share(value: Any) -> float:
+    """Return the option ``attention_dropout``, 1 - p_ad, or raise `BadOption`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise BadOption(f"attention_dropout={value!r}; expected a number of at least 0, below 1")
+    return float(value)
+
+
+def draw(pairs: Sequence[int], values: Sequence[int], dropout: float, device: torch.device) -> Kept:
+    """Draw what is kept, for factors of these shapes."""
+    share = 1 - dropout
+    probability = math.sqrt(share)
+    return Kept(
+        torch.empty(pairs, dtype=torch.bool, device=device).bernoulli_(probability),
+        torch.empty(values, dtype=torch.bool, device=device).bernoulli_(probability),
+        share,
+    )

@@ -1,0 +1,86 @@
+"""MTSA in the Transformer's encoder: the form of the translation experiments."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.mtsa_nmt.plain:PlainTranslationMTSA"
+
+
+def _parameters(s: Size) -> int:
+    """q, k, v; one layer of s; W^o."""
+    d_h = s.d_out // s.heads
+    return s.heads * (3 * s.d_in * d_h + d_h * d_h + d_h) + s.d_out * s.d_out
+
+
+def _operations(s: Size) -> float:
+    """Products only: q, k, v, s and W^o; Q K^T, and P [v*E | E] of twice the width, over N*N."""
+    d_h = s.d_out // s.heads
+    tokens = 2.0 * s.batch * s.length * s.d_out * (3 * s.d_in + d_h + s.d_out)
+    pairs = 6.0 * s.batch * s.length**2 * s.d_out
+    return (3 if s.training else 1) * (tokens + pairs)
+
+
+def _transient(s: Size) -> float:
+    """Algorithm 1: as of mtsa; kept for the gradients: no hidden layer, but s before its scales."""
+    pairs = s.batch * s.heads * s.length**2
+    features = s.batch * s.length * s.d_out
+    if not s.training:
+        return float(s.item_bytes * (pairs + 9 * features))
+    return float(s.item_bytes * max(pairs + 17 * features, 3 * pairs + 7 * features))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="mtsa_nmt",
+        summary="multi-mask tensorized self-attention in a translation encoder",
+        source="MTSA section 4.4; taoshen58/mtsa@2c5907e, its tensor2tensor part",
+        implementations=(
+            Implementation(
+                "plain",
+                _PLAIN,
+                "the tensor of N x N x d scores and its softmax: slow and stable",
+                mask_optional=True,
+            ),
+            Implementation(
+                "algorithm1",
+                "reference_impls.mtsa_nmt.optimized:Algorithm1TranslationMTSA",
+                "Algorithm 1, stabilised: matrix products only",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.mtsa_nmt",
+        oracle="reference_impls.mtsa_nmt.naive:naive",
+        plain=_PLAIN,
+        options={
+            "scale_t": "identity",
+            "scale_s": "log_sigmoid",
+            "source2token_scaled": True,
+            "source2token_from_keys": False,
+            "hidden_activation": None,
+            "bi_direction": False,
+            "output_layer": True,
+            "head_dim": None,
+        },
+        variants={
+            "bi_direction": {"bi_direction": True},
+            "log_sigmoid_t_identity_s": {"scale_t": "log_sigmoid", "scale_s": "identity"},
+            "from_keys_unscaled": {"source2token_from_keys": True, "source2token_scaled": False},
+            "hidden_layer": {"hidden_activation": "relu"},
+            "hidden_layer_from_keys": {
+                "hidden_activation": "elu",
+                "source2token_from_keys": True,
+                "bi_direction": True,
+            },
+            "no_output_layer": {"output_layer": False},
+            "narrow_heads": {"head_dim": 3},
+        },
+        takes_heads=True,
+        score_weights=("q_w", "s1_w", "s1_b"),
+        default="algorithm1",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"mtsa_nmt": "reference_impls.mtsa_nmt.golden:from_golden"},
+    ),
+)

@@ -1,0 +1,85 @@
+"""MTSA in a stack with layer normalisation and residuals: the form of semantic role labelling."""
+
+from __future__ import annotations
+
+from reference_impls.mechanism import Implementation, Mechanism, Size
+
+_PLAIN = "reference_impls.mtsa_stack.plain:PlainStackedMTSA"
+_LAYERS = 2
+"""Of the default configuration, which the formulas are for."""
+
+
+def _parameters(s: Size) -> int:
+    """Per layer six square matrices (feed-forward, q, k, v, s, W^o), three biases, two norms."""
+    return _LAYERS * (6 * s.d_in**2 + 7 * s.d_in)
+
+
+def _operations(s: Size) -> float:
+    """Products only: six square ones; Q K^T, and P [v*E | E] of twice the width, over N*N."""
+    tokens = 12.0 * s.batch * s.length * s.d_in**2
+    pairs = 6.0 * s.batch * s.length**2 * s.d_in
+    return (3 if s.training else 1) * _LAYERS * (tokens + pairs)
+
+
+def _transient(s: Size) -> float:
+    """Algorithm 1: one layer's P, or that of every layer and what its gradients need.
+
+    Forward: as of mtsa, beside x and what is added to it (13). Training: kept per layer (20) at the
+    end of the forward pass, or P, its gradient and that of r in the last layer (9): whichever is
+    more.
+    """
+    pairs = s.batch * s.heads * s.length**2
+    features = s.batch * s.length * s.d_in
+    if not s.training:
+        return float(s.item_bytes * (pairs + 13 * features))
+    whole = _LAYERS * (pairs + 20 * features)
+    last = (_LAYERS + 2) * pairs + (20 * (_LAYERS - 1) + 9) * features
+    return float(s.item_bytes * max(whole, last))
+
+
+MECHANISMS = (
+    Mechanism(
+        name="mtsa_stack",
+        summary="layers of feed-forward block and tensorized self-attention, with residuals",
+        source="MTSA section 4.2, appendix B; taoshen58/mtsa@2c5907e, stacked_mtsa",
+        implementations=(
+            Implementation(
+                "plain",
+                _PLAIN,
+                "the tensor of N x N x d scores and its softmax: slow and stable",
+                mask_optional=True,
+            ),
+            Implementation(
+                "algorithm1",
+                "reference_impls.mtsa_stack.optimized:Algorithm1StackedMTSA",
+                "Algorithm 1, stabilised: matrix products only",
+                mask_optional=True,
+            ),
+        ),
+        folder="reference_impls.mtsa_stack",
+        oracle="reference_impls.mtsa_stack.naive:naive",
+        plain=_PLAIN,
+        options={
+            "layers": _LAYERS,
+            "scale_t": "identity",
+            "activation": "relu",
+            "ln_epsilon": 1e-6,
+        },
+        variants={
+            "one_layer": {"layers": 1},
+            "three_layers_log_sigmoid": {"layers": 3, "scale_t": "log_sigmoid"},
+            "elu": {"activation": "elu"},
+            "selu_large_epsilon": {"activation": "selu", "ln_epsilon": 0.5},
+        },
+        takes_heads=True,
+        even_heads=True,
+        keeps_width=True,
+        # Of the first layer: in a second one such scores multiply the first one's rounding errors.
+        score_weights=("l0_q_w", "l0_s2_w", "l0_s2_b"),
+        default="algorithm1",
+        parameters=_parameters,
+        operations=_operations,
+        transient_bytes=_transient,
+        goldens={"mtsa_stack": "reference_impls.mtsa_stack.golden:from_golden"},
+    ),
+)
