@@ -1,4 +1,4 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | lint."""
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | mutants | lint."""
 
 from __future__ import annotations
 
@@ -129,6 +129,13 @@ def tests(session: nox.Session) -> None:
     """Run the test suite."""
     prepare(session)
     run_in_shared(session, "pytest", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def mutants(session: nox.Session) -> None:
+    """Put small faults into the mechanisms and count those that the checks notice: an hour."""
+    prepare(session)
+    run_in_shared(session, "python", "-m", "suites.mutation", *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from rich.console import Console
@@ -118,7 +121,8 @@ def verify_golden(
     UsageError
         If the folder holds nothing that could be checked.
     """
-    from harness.isolate import Interpreter, Limits
+    from harness.build import threads_available
+    from harness.isolate import Interpreter, Limits, Outcome
     from harness.registry import Registry
     from harness.verify.golden_files import find
 
@@ -127,14 +131,28 @@ def verify_golden(
     paths = find(Path(folder))
     out = console()
     lines = []
-    with progress_bar(out) as bar, Interpreter() as interpreter:
+    with progress_bar(out) as bar, ExitStack() as stack:
         task = bar.add_task("golden vectors", total=len(paths))
-        for path in paths:
+        workers = min(threads_available(), len(paths) or 1)
+        pool = ThreadPoolExecutor(workers)
+        # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
+        stack.callback(pool.shutdown, cancel_futures=True)
+        free: SimpleQueue[Interpreter] = SimpleQueue()
+        for _ in range(workers):
+            free.put(stack.enter_context(Interpreter()))
+
+        def check(path: Path) -> Outcome:
+            interpreter = free.get()
+            try:
+                arguments = {"path": str(path), "given": given, "names": names}
+                return interpreter.run(
+                    "harness.verify.golden:check_path", arguments, Limits(seconds=120)
+                )
+            finally:
+                free.put(interpreter)
+
+        for path, outcome in zip(paths, pool.map(check, paths), strict=True):
             label = f"{path.parent.name}/{path.stem}"
-            arguments = {"path": str(path), "given": given, "names": names}
-            outcome = interpreter.run(
-                "harness.verify.golden:check_path", arguments, Limits(seconds=120)
-            )
             bar.advance(task)
             if outcome.status == "ok" and outcome.value is None:
                 continue

@@ -95,7 +95,11 @@ class TranslationLayer(TensorizedLayer):
         self.from_keys = true_or_false("source2token_from_keys", source2token_from_keys)
         texts = ["none"] * heads
         if true_or_false("bi_direction", bi_direction):
-            half = width_per_part(heads, 2, "directions")
+            if heads % 2:
+                raise BadOption(
+                    f"{heads} heads can't be halved; give an even number, or bi_direction=False"
+                )
+            half = heads // 2
             texts = ["forward_inclusive"] * half + ["backward_inclusive"] * half
         self.masks = parse_all(texts, heads)
         self.hidden_activation = None

@@ -9,15 +9,15 @@ from suites.verify.patching import Patch
 
 PATCHES = (
     Patch(
-        "gate reads the attended vector first", "mtsa_released.algorithm1", "mtsa/layer.py",
+        "gate reads the attended vector first", "mtsa_released.algorithm1", "mtsa/released.py",
         "torch.cat([v, attended], dim=-1)", "torch.cat([attended, v], dim=-1)",
     ),
     Patch(
-        "bias of the values left out", "mtsa_released.algorithm1", "mtsa/layer.py",
+        "bias of the values left out", "mtsa_released.algorithm1", "mtsa/released.py",
         "v = v + self.v_b[:, None, None]", "v = v + 0 * self.v_b[:, None, None]",
     ),
     Patch(
-        "halves of the heads swapped", "mtsa_released.plain", "mtsa/layer.py",
+        "halves of the heads swapped", "mtsa_released.plain", "mtsa/released.py",
         '["forward_inclusive"] * half + ["backward_inclusive"] * half',
         '["backward_inclusive"] * half + ["forward_inclusive"] * half',
     ),
@@ -242,5 +242,31 @@ PATCHES = (
     Patch(
         "unselected words are pooled", "resan_no_fusion.plain", "resan/layer.py",
         "self.chosen(x, real, selection).heads & real)", "real)",
+    ),
+    Patch(
+        "norm before the residual", "mtsa_stack.algorithm1", "mtsa_stack/layer.py",
+        'self._normalised(layer, "ln2", x + self.activation(fused))',
+        'x + self._normalised(layer, "ln2", self.activation(fused))',
+    ),
+    Patch(
+        "norms of a layer swapped", "mtsa_stack.plain", "mtsa_stack/layer.py",
+        'self._normalised(layer, "ln1", x + hidden)', 'self._normalised(layer, "ln2", x + hidden)',
+    ),
+    Patch(
+        "keys and queries swapped", "mtsa_stack.algorithm1", "mtsa_stack/layer.py",
+        'for name in ("q_w", "k_w", "v_w", "s2_w"))', 'for name in ("k_w", "q_w", "v_w", "s2_w"))',
+    ),
+    Patch(
+        "source2token scores unscaled", "mtsa_nmt.algorithm1", "mtsa_nmt/layer.py",
+        "            s = s / root", "            s = s * 1",
+    ),
+    Patch(
+        "scores read the keys", "mtsa_nmt.algorithm1", "mtsa_nmt/layer.py",
+        "per_head(k if self.from_keys else v, self.s1_w", "per_head(k, self.s1_w",
+    ),
+    Patch(
+        "strict directions", "mtsa_nmt.plain", "mtsa_nmt/layer.py",
+        '["forward_inclusive"] * half + ["backward_inclusive"] * half',
+        '["forward"] * half + ["backward"] * half',
     ),
 )  # fmt: skip

@@ -206,7 +206,7 @@ SIZES: dict[str, tuple[str, Mapping[str, Any], int, int, bool, int]] = {
     "ReSAN, one RSS": ("resan", {"variant": "one_rss"}, 0, 600, True, 2_796_604),
     "ReSAN w/o hard attention": ("resan", {"variant": "no_hard"}, 0, 600, True, 2_526_003),
     "Bi-LSTM": ("bi_lstm", {}, 0, 600, False, 2_884_803),
-    "Bi-GRU": ("bi_gru", {}, 0, 600, False, 2_524_203),
+    "Bi-GRU": ("bi_gru_released", {}, 0, 600, False, 2_524_203),
     "Kim CNN": ("kim_cnn_released", {}, 0, 600, False, 1_441_803),
     "Multi-head": ("multi_head_released", {}, 8, 600, False, 1_982_403),
     "DiSA": ("disa", {}, 0, 600, False, 2_345_403),

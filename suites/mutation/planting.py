@@ -1,0 +1,89 @@
+"""Put changed source text in place of a module's own, before anything imports it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+
+class NotPlanted(Exception):
+    """The changed text would not be, or was not, what ran: a fault of the runner, not a result."""
+
+
+class _Text(importlib.abc.SourceLoader):
+    """A loader of one given text; it keeps no bytecode."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.path = path
+        self.source = source
+        self.ran = False
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self.path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self.source.encode()
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.ran = True
+        super().exec_module(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, loader: _Text) -> None:
+        self.name, self.loader = name, loader
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_loader(fullname, self.loader)
+
+
+class Planted:
+    """A module whose text is another, in this process from now on.
+
+    Parameters
+    ----------
+    name : str
+        Of the module, ``reference_impls.mtsa.layer``.
+    path : Path
+        Its own file.
+    source : str
+        The text to run instead.
+
+    Raises
+    ------
+    NotPlanted
+        If the module is imported already: others may hold what its own text made.
+    """
+
+    def __init__(self, name: str, path: Path, source: str) -> None:
+        if name in sys.modules:
+            raise NotPlanted(f"{name} was imported before its text could be changed")
+        self.name = name
+        self._loader = _Text(path, source)
+        sys.meta_path.insert(0, _Finder(name, self._loader))
+
+    def load(self) -> None:
+        """Import the module; what its text raises comes through."""
+        importlib.import_module(self.name)
+
+    def confirm(self) -> None:
+        """Make certain that the changed text is what everybody sees.
+
+        Raises
+        ------
+        NotPlanted
+            If it never ran, or the module was replaced since.
+        """
+        module = sys.modules.get(self.name)
+        if not self._loader.ran or getattr(module, "__loader__", None) is not self._loader:
+            raise NotPlanted(f"{self.name} did not come from the changed text")

@@ -1,0 +1,86 @@
+"""Which checks can notice a mutant: those that run the statement it stands in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+FIRST = 60
+"""How many of the verifier's checks come before the tests."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One check of the unchanged code.
+
+    Attributes
+    ----------
+    check : tuple of str
+        A step, or ``("test", file, id)``.
+    seconds : float
+    lines : mapping
+        File, as ``mtsa/layer.py`` -> lines that ran.
+    compiles : bool
+        Whether it called torch.compile: the lines of what is compiled are not seen.
+    """
+
+    check: tuple[str, ...]
+    seconds: float
+    lines: Mapping[str, frozenset[int]]
+    compiles: bool = False
+
+
+def _range(node: ast.AST) -> range:
+    """Lines of a simple statement, or of a compound one's head."""
+    first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    first = min([first, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    body = getattr(node, "body", None)
+    return range(first, max(first, body[0].lineno - 1) + 1 if body else last + 1)
+
+
+def _body(function: ast.AST) -> range:
+    body = function.body  # type: ignore[attr-defined]
+    return range(body[0].lineno, body[-1].end_lineno + 1)
+
+
+@cache
+def lines_to_watch(source: str, row: int) -> frozenset[int] | None:
+    """Lines one of which runs whenever the change at a line can matter.
+
+    Inside a function: its innermost statement. Of a function's head (decorators, defaults): its
+    body. None for what runs at import: whoever imports the file may read it.
+    """
+    tree = ast.parse(source)
+    functions = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)]
+    if any(row in _body(f) for f in functions):
+        statements = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.stmt | ast.ExceptHandler) and row in _range(n)
+        ]
+        return frozenset(_range(min(statements, key=lambda n: len(_range(n)))))
+    headed = [f for f in functions if row in _range(f)]
+    return frozenset(line for f in headed for line in _body(f)) if headed else None
+
+
+def relevant(ran: Iterable[Ran], file: str, source: str, row: int) -> list[Ran]:
+    """The checks that can notice a change at a line.
+
+    The fastest of the verifier's own come first, then the tests, which take a second to start,
+    then the other ones of the verifier.
+    """
+    watched = lines_to_watch(source, row)
+    folder = file.rpartition("/")[0] or file
+
+    def can_notice(one: Ran) -> bool:
+        if watched is None or one.compiles:
+            return any(name.startswith(folder) for name in one.lines)
+        return not watched.isdisjoint(one.lines.get(file, frozenset()))
+
+    found = sorted(filter(can_notice, ran), key=lambda r: r.seconds)
+    steps = [r for r in found if r.check[0] != "test"]
+    tests = [r for r in found if r.check[0] == "test"]
+    return [*steps[:FIRST], *tests, *steps[FIRST:]]
