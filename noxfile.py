@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import shutil
 import sys
 import sysconfig
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parent
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 SHARED = ROOT / ".nox" / "attnbench"
 """One environment for all sessions: torch is installed once."""
+LINUX = sys.platform == "linux"
 BIN = SHARED / ("Scripts" if sys.platform == "win32" else "bin")
 TORCH = "2.13.0"
 """The version where we choose it."""
@@ -73,7 +75,7 @@ def install_torch(session: nox.Session) -> None:
         session.log(f"using torch {version} of {sys.executable}")
         return
     arguments = [f"torch=={TORCH}"]
-    if sys.platform == "linux" and not nvidia_driver():
+    if LINUX and not nvidia_driver():
         if reachable(CPU_WHEELS):
             arguments = [f"torch=={TORCH}+cpu", "--extra-index-url", CPU_WHEELS]
         else:
@@ -126,9 +128,14 @@ def report(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Run the test suite."""
+    """Run the test suite: what verifies on all cores, what times and kills processes on one."""
     prepare(session)
-    run_in_shared(session, "pytest", *session.posargs)
+    if session.posargs:
+        run_in_shared(session, "pytest", *session.posargs)
+        return
+    workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
+    run_in_shared(session, "pytest", "suites/verify", "-n", str(workers))
+    run_in_shared(session, "pytest", "suites/harness")
 
 
 @nox.session(venv_backend="none")

@@ -116,6 +116,19 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     return 0 if record["status"] == "ok" else 1
 
 
+def _policy_line(record: dict[str, Any]) -> str:
+    """What a policy selects, and the metrics when it draws at test time, as the program does."""
+    sampled = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test_sampled"].items())
+
+    def shares(selected: dict[str, float]) -> str:
+        return f"{selected['heads']:.0%} of heads, {selected['dependents']:.0%} of dependents"
+
+    return (
+        f"selected above the threshold: {shares(record['selected'])}; sampled at test time: "
+        f"{sampled}, {shares(record['selected_sampled'])}"
+    )
+
+
 def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("epoch", justify="right")
@@ -127,15 +140,20 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
             table.add_column(f"test {name}", justify="right")
     table.add_column("seconds", justify="right")
     table.add_column("")
+    staged = any("stage" in epoch for epoch in record.get("epochs", ()))
+    if staged:
+        table.add_column("stage")
     for epoch in record.get("epochs", ()):
         cells = []
         for name in task.metrics:
             for split in ("dev", "test") if by_test else ("dev",):
                 cells.append(unit_of(name).value(epoch[split][name]))
         mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
+        stage = [epoch["stage"]] if staged else []
         table.add_row(
-            str(epoch["epoch"]), f"{epoch['loss']:.4f}", *cells, f"{epoch['seconds']:.1f}", mark
-        )
+            str(epoch["epoch"]), f"{epoch['loss']:.4f}", *cells, f"{epoch['seconds']:.1f}", mark,
+            *stage,
+        )  # fmt: skip
     out.print(table)
     if record["status"] != "ok":
         return
@@ -144,6 +162,8 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     peak = record.get("peak_bytes")
     memory = f"{peak / 2**20:.0f} MiB" if peak is not None else record["memory_method"]
     out.print(f"{how}: {metrics}", highlight=False, markup=False)
+    if "test_sampled" in record:
+        out.print(_policy_line(record), highlight=False, markup=False, soft_wrap=True)
     out.print(
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
         f"vectors), {record['seconds']:.1f} s, peak memory {memory}",

@@ -330,7 +330,7 @@ def test_translation_forms_directions_are_inclusive_halves() -> None:
     assert isinstance(module, TensorizedLayer)
     texts = [mask.text for mask in module.masks]
     assert texts == ["forward_inclusive"] * 2 + ["backward_inclusive"] * 2
-    with pytest.raises(BadOption, match="not divisible by 2 directions"):
+    with pytest.raises(BadOption, match="3 heads can't be halved"):
         made("mtsa_nmt.plain", 12, 15, 3, bi_direction=True)
 
 

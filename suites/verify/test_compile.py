@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,10 @@ def _forget_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
 
 
+@pytest.mark.skipif(
+    not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
+    reason="torch.compile needs a C++ compiler on a CPU",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_compiled_is_eager(name: str) -> None:
