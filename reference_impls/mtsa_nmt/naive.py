@@ -20,7 +20,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reference_impls.mtsa.naive_released import activate, attend, scale
+from reference_impls.mtsa.naive import activate, scale
+from reference_impls.mtsa.naive_released import attend
 
 Array = np.ndarray
 

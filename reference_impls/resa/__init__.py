@@ -75,6 +75,7 @@ MECHANISMS = (
             "selection": "threshold",
             "rss_hidden": None,
             "rss_activation": "elu",
+            "policy": "rss",
         },
         variants={
             "forward": {"direction": "forward"},
@@ -86,6 +87,8 @@ MECHANISMS = (
             "relu": {"activation": "relu", "rss_activation": "relu", "rss_hidden": 5},
             "selu": {"activation": "selu", "rss_activation": "selu"},
             "wide_tanh": {"tanh_scale": 100.0},
+            "iterative": {"policy": "iterative"},
+            "iterative_others": {"policy": "iterative", "unselected": "others", "rss_hidden": 5},
         },
         default="gathered",
         parameters=_parameters,

@@ -23,19 +23,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from reference_impls.disa.naive import activate
-from reference_impls.resa.naive_policy import probabilities
+from reference_impls.resa.naive_policy import iterative_actions, probabilities
 
 Array = np.ndarray
-RSS = ("w1", "b1", "w2", "b2")
 
 
-def select(x: Array, weights: Mapping[str, Array], name: str, selection: str, f: str) -> Array:
-    """Return which tokens [n] the RSS with weights ``{name}_w1``... selects."""
+def select(
+    x: Array, weights: Mapping[str, Array], name: str, selection: str, f: str, policy: str = "rss"
+) -> Array:
+    """Return which tokens [n] the policy with weights ``{name}_w1``... selects."""
     if selection == "all":
         return np.full(len(x), True)
     if selection != "threshold":
         raise ValueError(f"selection {selection!r} is drawn at random; give the actions to fuse()")
-    W = {part: weights[f"{name}_{part}"] for part in RSS}
+    W = {n.removeprefix(f"{name}_"): w for n, w in weights.items() if n.startswith(f"{name}_")}
+    if policy == "iterative":
+        return iterative_actions(x, W, np.full(len(x), 0.5))
     return probabilities(x, W, f) >= 0.5
 
 
@@ -121,6 +124,7 @@ def naive(
     selection: str = "threshold",
     rss_hidden: int | None = None,
     rss_activation: str = "elu",
+    policy: str = "rss",
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute ReSA and its gradients for one sequence.
 
@@ -130,10 +134,10 @@ def naive(
         Real tokens only.
     weights : mapping
         Those of DiSA; head_w1, dep_w1 [3D, h], head_b1, dep_b1 [h], head_w2, dep_w2 [h, 1],
-        head_b2, dep_b2 [1] of the two RSS.
+        head_b2, dep_b2 [1] of the two RSS, or those of `iterative_actions`.
     rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
         Queries to compute, and the cotangent of the output.
-    direction, activation, tanh_scale, unselected, selection, rss_activation
+    direction, activation, tanh_scale, unselected, selection, rss_activation, policy
         Configuration; ``rss_hidden`` is told by the weights and not read.
 
     Returns
@@ -144,7 +148,7 @@ def naive(
         have the gradient zero: a step has none.
     """
     rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
-    dep_sel = select(x, weights, "dep", selection, rss_activation)
-    head_sel = select(x, weights, "head", selection, rss_activation)
+    dep_sel = select(x, weights, "dep", selection, rss_activation, policy)
+    head_sel = select(x, weights, "head", selection, rss_activation, policy)
     how = direction, activation, tanh_scale, unselected
     return fuse(x, weights, rows, grad_out, dep_sel, head_sel, *how)

@@ -8,6 +8,7 @@ those of the section "rss" of the goldens' README (what taoshen58/ReSAN computes
     eq. 5   p(a | x) = prod_j p(a_j | x): all a_j are drawn at once            actions[j]
     eq. 17  reward's share: selected tokens over real tokens                   share
     eq. 19-20  REINFORCE's sum of log p(a_j | x), each clipped at 1e-10        log_probabilities
+    eq. 21-25  (appendix A, iterative sampling) every a_j knows those before   iterative_actions
 """
 
 from __future__ import annotations
@@ -30,6 +31,23 @@ def probabilities(x: Array, W: Mapping[str, Array], activation: str = "elu") -> 
     """
     logit = _forward(x, W, activation)[-1]
     return np.exp(-np.logaddexp(0.0, -logit))
+
+
+def iterative_actions(x: Array, W: Mapping[str, Array], uniform: Array) -> Array:
+    """Return what iterative sampling selects [n], token by token (appendix A, in its words).
+
+    h_j = tanh(W [c_j; a_{j-1}] + U h_{j-1} + b), p_j = sigmoid(w h_j + b'), h and a start at 0; the
+    context c_j is taken to be the z_j of eq. 6. in_w.T = W, state_w.T = U, state_b = b, out_w = w.
+    """
+    m = x.mean(axis=0)
+    h, a = np.zeros(len(W["state_b"])), np.zeros(len(x))
+    for j, token in enumerate(x):
+        before = a[j - 1] if j else 0.0
+        seen = np.concatenate([token, m, token * m, [before]])
+        h = np.tanh(seen @ W["in_w"] + h @ W["state_w"] + W["state_b"])
+        p = np.exp(-np.logaddexp(0.0, -(h @ W["out_w"][:, 0] + W["out_b"][0])))
+        a[j] = uniform[j] <= p
+    return a > 0
 
 
 def actions(p: Array, uniform: Array) -> Array:

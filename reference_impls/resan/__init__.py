@@ -77,6 +77,7 @@ MECHANISMS = (
             "one_rss_forward": {"variant": "one_rss", "direction": "forward"},
             "heads_backward": {"variant": "without_unselected_heads", "direction": "backward"},
             "unselected_others": {"unselected": "others", "activation": "relu"},
+            "iterative": {"variant": "one_rss", "policy": "iterative"},
         },
         output="sentence",
         default="gathered",
@@ -111,6 +112,7 @@ MECHANISMS = (
                     "selection",
                     "rss_hidden",
                     "rss_activation",
+                    "policy",
                 )
             },
         },

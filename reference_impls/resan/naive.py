@@ -51,6 +51,7 @@ def naive(
     selection: str = "threshold",
     rss_hidden: int | None = None,
     rss_activation: str = "elu",
+    policy: str = "rss",
     variant: str = "full",
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute the sentence vector of one sequence and its gradients.
@@ -66,7 +67,7 @@ def naive(
         Not read: the output is a sentence.
     grad_out : ndarray [d_out] or None
         Cotangent of the output.
-    direction, ..., rss_activation
+    direction, ..., policy
         Configuration of ReSA; `activation` is also source2token's.
     variant : str
         See above. "no_soft" and "neither" have d_out = D.
@@ -81,7 +82,8 @@ def naive(
     dep_sel, head_sel = everything, everything
     if SELECTED_BY[variant]:
         dep_sel, head_sel = (
-            select(x, weights, name, selection, rss_activation) for name in SELECTED_BY[variant]
+            select(x, weights, name, selection, rss_activation, policy)
+            for name in SELECTED_BY[variant]
         )
     fused = variant not in ("no_soft", "neither")
     resa = partial(
