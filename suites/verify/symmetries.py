@@ -83,6 +83,8 @@ def of_both_directions(options: Options, n: int) -> Symmetry:
 
 def of_direction(options: Options, n: int) -> Symmetry:
     """Of disa and what is built of it: pairs without the diagonal have no direction."""
+    if options.get("policy") == "iterative":
+        return "none"  # a token's selection depends on those before it, never on those after
     return "permutation" if options.get("direction") == "diagonal" else "mirror"
 
 
