@@ -71,6 +71,18 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ("multi_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
         ("multi_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
         ("multi_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
+        ("kim_cnn", {"kernel_sizes": ()}, "kernel_sizes=\\[\\]; expected different integers"),
+        ("kim_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
+        ("kim_cnn", {"kernel_sizes": (2, 0)}, "kernel_sizes=0; expected an integer of at least 1"),
+        ("kim_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": "345"}, "kernel_sizes='345'; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": (3, 4), "windows": "all"}, "windows='all'; expected 'real'"),
+        ("biblosa", {"extra": -1}, "extra=-1; expected an integer of at least 0"),
+        ("biblosa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
+        ("bi_gru", {"reset": "late"}, "reset='late'; expected"),
+        ("additive", {}, "d_out=16, but additive keeps d_in=12"),
+        ("mtsa_stack", {"heads": 2}, "d_out=16, but mtsa_stack keeps d_in=12"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(
