@@ -14,8 +14,9 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from suites.mutation import __main__ as program
-from suites.mutation import equivalents, store
+from suites.mutation import equivalents, store, tests
 from suites.mutation.draw import Mutant, Site, sample, sites
+from suites.mutation.inside import baseline_tests
 from suites.mutation.operators import operators, positions
 from suites.mutation.relevance import Ran, lines_to_watch, relevant
 from suites.mutation.run import baseline, control, run
@@ -127,6 +128,16 @@ def test_the_program_scores_resumes_and_names_survivors(
     declared = [equivalents.Equivalent(SMALL, "plain.py", *mutants[1].change[:1],
                                        mutants[1].change[1:], "shape")]  # fmt: skip
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
+
+
+def test_a_test_is_found_again_in_each_run_whatever_its_name() -> None:
+    # pytest escapes a name's backslashes anew each time that it collects in one process.
+    file = "suites/verify/test_msmsa.py"
+    names = [row["check"][2] for row in baseline_tests(file)["ran"]]
+    chosen = [name for name in names if "\\" in name]
+    assert chosen
+    for _ in range(2):
+        assert tests.run([file], chosen[:1], {}).finished == 1
 
 
 def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:

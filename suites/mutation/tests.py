@@ -33,7 +33,8 @@ class _Plugin:
     """Run the chosen tests, or time and trace all of them."""
 
     def __init__(self, chosen: Collection[str] | None, files: Mapping[str, str]) -> None:
-        self.chosen = None if chosen is None else {id: place for place, id in enumerate(chosen)}
+        places = None if chosen is None else {_bare(id): n for n, id in enumerate(chosen)}
+        self.chosen = places
         self.files = files
         self.ran: list[dict[str, Any]] = []
         self.failed: list[tuple[str, str]] = []
@@ -53,8 +54,8 @@ class _Plugin:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.chosen is not None:
-            items[:] = [item for item in items if item.nodeid in self.chosen]
-            items.sort(key=lambda item: self.chosen[item.nodeid])  # type: ignore[index]
+            items[:] = [item for item in items if _bare(item.nodeid) in self.chosen]
+            items.sort(key=lambda item: self.chosen[_bare(item.nodeid)])  # type: ignore[index]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -89,6 +90,11 @@ class _Plugin:
 
     def pytest_runtest_logfinish(self) -> None:
         self.finished += 1
+
+
+def _bare(id: str) -> str:
+    """An id by which a test is found again: pytest escapes its backslashes anew in each run."""
+    return id.replace("\\", "")
 
 
 @contextlib.contextmanager
