@@ -175,7 +175,11 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
     tasks: list[Task] = []
     for unit in units:
         files = {short(path) for path in unit.files}
-        checks = sorted((r for r in ran if not files.isdisjoint(r.lines)), key=lambda r: r.seconds)
+        # The tests together: they share one run of pytest.
+        checks = sorted(
+            (r for r in ran if not files.isdisjoint(r.lines)),
+            key=lambda r: (r.check[0] == "test", r.seconds),
+        )
         limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
         path = unit.files[0]
         given = {
