@@ -73,7 +73,7 @@ def test_a_check_that_fails_by_itself_kills_nothing_but_the_run() -> None:
     fine = Ran(("trial", "N=2", f"{SMALL}.plain", "f64"), 0.1, lines)
     wrong = Ran(("golden", f"{SMALL}/no_such.npz", f"{SMALL}.plain", "f64"), 0.2, lines)
     control([units()[SMALL]], [fine], 1, 5.0)
-    with pytest.raises(UsageError, match="source2token fails without any mutation: killed by"):
+    with pytest.raises(UsageError, match="the code as it is does not survive: killed by golden"):
         control([units()[SMALL]], [fine, wrong], 1, 5.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -165,36 +166,46 @@ def run(
 
 
 def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: float) -> None:
-    """Run the code as it is the way mutants are run: it must survive.
+    """Run the code as it is the way mutants are run: it must survive all checks.
 
     Raises
     ------
     UsageError
         If it does not: a check that fails by itself would kill every mutant.
     """
+    files = {short(path) for unit in units for path in unit.files}
+    path = units[0].files[0]
     tasks: list[Task] = []
-    for unit in units:
-        files = {short(path) for path in unit.files}
-        # The tests together: they share one run of pytest.
-        checks = sorted(
-            (r for r in ran if not files.isdisjoint(r.lines)),
-            key=lambda r: (r.check[0] == "test", r.seconds),
-        )
+    for checks in _parts([r for r in ran if not files.isdisjoint(r.lines)], workers):
         limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
-        path = unit.files[0]
         given = {
             "path": short(path),
             "source": path.read_text(encoding="utf-8"),
             "checks": [c.check for c in checks],
         }
         tasks.append(("suites.mutation.inside:mutant", given, limits))
-    for place, outcome in outcomes(tasks, workers):
+    for _, outcome in outcomes(tasks, workers):
         value = outcome.value or {"verdict": outcome.status, "by": "", "detail": outcome.detail}
         if value["verdict"] != "survived":
             raise UsageError(
-                f"{units[place].name} fails without any mutation: {value['verdict']} by "
-                f"{value['by']}: {value['detail']}; mend this check first"
+                f"the code as it is does not survive: {value['verdict']} by {value['by']}: "
+                f"{value['detail']}; mend this check first"
             )
+
+
+def _parts(ran: Sequence[Ran], workers: int) -> list[list[Ran]]:
+    """Checks in parts of about equal time, a few for each worker, kinds and files together."""
+    ordered = sorted(ran, key=lambda r: (r.check[0] == "test", r.check[1]))
+    each = sum(r.seconds for r in ran) / (4 * workers)
+    parts: list[list[Ran]] = []
+    taken = math.inf
+    for one in ordered:
+        if taken >= each:
+            parts.append([])
+            taken = 0.0
+        parts[-1].append(one)
+        taken += one.seconds
+    return parts
 
 
 def _row(mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
