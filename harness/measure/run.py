@@ -11,6 +11,7 @@ import torch
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
+from harness.measure.compiling import Compilations
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
@@ -32,6 +33,11 @@ class Prepared:
         Weights and input.
     build_seconds : float
         From nothing to a callable, compilation excluded.
+    eager : callable
+        The same pass, launched operator by operator: `call`, unless that replays a CUDA graph.
+    compile_seconds, warmup_seconds : float
+        Spent on compilation, and on the calls before a capture and the capture itself; zero
+        without a CUDA graph.
     """
 
     case: Case
@@ -40,6 +46,14 @@ class Prepared:
     output: Callable[[], torch.Tensor]
     resident_bytes: int
     build_seconds: float
+    eager: Callable[[], None]
+    compile_seconds: float = 0.0
+    warmup_seconds: float = 0.0
+
+    def drop_graph(self) -> None:
+        """Give up a captured graph and its memory; `call` is eager from here on."""
+        self.call = self.eager
+        self.reset()
 
 
 def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
@@ -87,16 +101,22 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
     tensors = [x, cotangent] if training else [x]
     tensors += [*module.parameters(), *module.buffers()]
     resident = sum(t.numel() * t.element_size() for t in tensors)
+    once = train if training else forward
     prepared = Prepared(
         case=case,
-        call=train if training else forward,
+        call=once,
+        eager=once,
         reset=reset,
         output=lambda: held["output"],
         resident_bytes=resident,
         build_seconds=time.perf_counter() - start,
     )
     if settings.graphed:
-        prepared.call = _graphed(prepared)
+        begun = time.perf_counter()
+        with Compilations() as compilations:
+            prepared.call = _graphed(prepared)
+        prepared.compile_seconds = compilations.seconds
+        prepared.warmup_seconds = time.perf_counter() - begun - compilations.seconds
     return prepared
 
 
