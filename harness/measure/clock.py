@@ -60,25 +60,33 @@ def cpu_samples(
     Wrong
         If the clock went backwards, within a sample or between two, or stood still.
     """
-    readings = [clock()]
+    last = clock()
     if once is None:
         call()
-        readings.append(clock())
-        once = readings[1] - readings[0]
-    # Checked here too: a negative time would ask for millions of calls.
-    refuse_backwards(readings)
+        now = clock()
+        # Checked here too: a negative time would ask for millions of calls.
+        refuse_backwards(last, now)
+        once, last = now - last, now
     inner = max(1, round(SHORTEST_SAMPLE / max(once, LEAST_CALL)))
     samples: list[float] = []
-    begun = clock()
-    while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
+    begun = last
+    while len(samples) < rounds or (last - begun < seconds and len(samples) < MAX_ROUNDS):
         start = clock()
         for _ in range(inner):
             call()
         end = clock()
-        readings += start, end
+        # Between two samples too, where no difference would tell.
+        refuse_backwards(last, start, end)
         samples.append((end - start) / inner)
-    refuse_backwards(readings)
+        last = end
     return checked(samples), inner
+
+
+def cuda_samples(
+    call: Callable[[], object], rounds: int, seconds: float
+) -> tuple[list[float], int]:
+    """`harness.measure.cuda_clock.event_samples` on the current CUDA device."""
+    return event_samples(call, rounds, seconds, Cuda())
 
 
 def time_case(
@@ -129,9 +137,9 @@ def time_prepared(
     Raises
     ------
     Wrong
-        If such a time is no result: the output is not finite, something was compiled in the timed
-        region, the number of threads or the affinity is not what was set, or the clock went
-        backwards.
+        If such a time is no result: the output or a gradient is not finite, before or after;
+        something was compiled in the timed region; threads or cores are not what was set; the
+        clock went backwards.
     Unsupported
         From the implementation, or if torch.compile gives up on it.
     """
@@ -184,8 +192,8 @@ def time_prepared(
 
 
 def _refuse_not_finite(prepared: Prepared) -> None:
-    if not bool(torch.isfinite(prepared.output()).all()):
-        raise Wrong("output is not finite")
+    if not prepared.finite():
+        raise Wrong("output or a gradient is not finite")
 
 
 def _recompiled(count: int) -> Wrong:

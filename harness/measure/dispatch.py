@@ -9,8 +9,8 @@ import torch
 
 KERNEL = re.compile(r"\w+::_?\w*(attention|cudnn|mkldnn|miopen)\w*")
 """Operators whose name says who does the work."""
-UNDECIDED = {"aten::scaled_dot_product_attention", "aten::_fused_sdp_choice"}
-"""Operators that only choose among those."""
+UNDECIDED = {"aten::scaled_dot_product_attention", "aten::cudnn_is_acceptable"}
+"""Operators that only lead to those."""
 
 
 def dispatched(call: Callable[[], object]) -> list[str]:

@@ -29,6 +29,8 @@ class Prepared:
         Drops the gradients of the last pass.
     output : callable
         The last output, for checks outside the timed region.
+    finite : callable
+        Whether the last output, and in training every gradient, is; outside the timed region.
     resident_bytes : int
         Weights and input.
     build_seconds : float
@@ -44,6 +46,7 @@ class Prepared:
     call: Callable[[], None]
     reset: Callable[[], None]
     output: Callable[[], torch.Tensor]
+    finite: Callable[[], bool]
     resident_bytes: int
     build_seconds: float
     eager: Callable[[], None]
@@ -98,6 +101,11 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         output.backward(cotangent)
         held["output"] = output.detach()
 
+    def finite() -> bool:
+        gradients = (tensor.grad for tensor in [x, *module.parameters()])
+        results = [held["output"], *(g for g in gradients if g is not None)]
+        return all(bool(torch.isfinite(r).all()) for r in results)
+
     tensors = [x, cotangent] if training else [x]
     tensors += [*module.parameters(), *module.buffers()]
     resident = sum(t.numel() * t.element_size() for t in tensors)
@@ -108,6 +116,7 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         eager=once,
         reset=reset,
         output=lambda: held["output"],
+        finite=finite,
         resident_bytes=resident,
         build_seconds=time.perf_counter() - start,
     )

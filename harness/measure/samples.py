@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 
 from harness.isolate import Wrong
 
 
-def refuse_backwards(readings: Sequence[float]) -> None:
+def refuse_backwards(*readings: float) -> None:
     """Raise if a clock, read in this order, ever went back.
 
     Raises
