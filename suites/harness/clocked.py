@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harness.measure import clock
 from harness.measure.clock import time_case
+from harness.measure.run import prepare
 
 HERE = "suites.harness.clocked:"
 
@@ -37,6 +38,13 @@ class Changing(Plain):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         self.calls += 1
         return self.map(x) * self.calls
+
+
+class Scaled(Plain):
+    """Compiled code depends on a number that others may change."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.map(x) * (1 + self.calls)
 
 
 class Settling(Plain):
@@ -126,6 +134,28 @@ def time_compiled(name: str, slow: bool = False) -> dict[str, Any]:
 
     with mock.patch("harness.measure.run.compiled", compiled):
         return time_case(case(name, "+compiled"), [HERE + name], rounds=5, seconds=0.0)
+
+
+def time_compiled_once_more() -> dict[str, Any]:
+    """Time a compiled module that must be compiled anew in the midst of being timed."""
+    modules: list[Scaled] = []
+
+    def compiled(module: Scaled, _: object) -> Any:
+        modules.append(module)
+        return torch.compile(module, backend="eager", dynamic=False)
+
+    with mock.patch("harness.measure.run.compiled", compiled):
+        prepared = prepare(case("Scaled", "+compiled"), [HERE + "Scaled"])
+    run = prepared.call
+    numbers = itertools.count(1)
+
+    def call() -> None:
+        if next(numbers) == 12:
+            modules[0].calls = 1
+        run()
+
+    prepared.call = call
+    return clock.time_prepared(prepared, rounds=20, seconds=0.0)
 
 
 def case(name: str, settings: str = "", phase: str = "forward") -> str:

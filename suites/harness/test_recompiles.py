@@ -31,6 +31,12 @@ def test_recompiling_in_the_timed_region_is_wrong(interpreter: Interpreter) -> N
     assert "median" not in outcome.value
 
 
+def test_recompiling_once_is_wrong_as_well(interpreter: Interpreter) -> None:
+    outcome = interpreter.run("suites.harness.clocked:time_compiled_once_more", {})
+    assert (outcome.status, outcome.value) == ("wrong", {"recompiles": 1})
+    assert outcome.detail == "1 recompilation in the timed region"
+
+
 def test_what_settles_while_warming_up_is_timed(interpreter: Interpreter) -> None:
     outcome = _timed(interpreter, "Settling")
     assert outcome.status == "ok", outcome
