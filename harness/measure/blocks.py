@@ -20,6 +20,7 @@ TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
 NOT_HERE = (
     "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
+    "FailOnRecompileLimitHit: ",
 )  # fmt: skip
 """Beginnings of errors that say what can't be, not that something broke."""
 LEAST_BLOCKS = 3
@@ -160,6 +161,8 @@ class Runner:
             arguments |= {
                 "rounds": self.session.profile.min_rounds,
                 "seconds": self.session.profile.seconds,
+                # One more call; the answer does not change.
+                "observe": task.block == 0,
             }
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
