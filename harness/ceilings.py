@@ -83,11 +83,12 @@ def ceilings(records: Iterable[Mapping[str, Any]]) -> dict[str, Ceiling]:
 
 
 def _ceiling(group: Sequence[Mapping[str, Any]]) -> Ceiling:
+    caches = [r["cache_bytes"] for r in group]
     graphs = [r["graph_launch_seconds"] for r in group if r.get("graph_launch_seconds")]
     return Ceiling(
         operations=max(r["gemm_operations_per_second"] for r in group),
         bytes=max(max(r["copy_bytes_per_second"], r["read_bytes_per_second"]) for r in group),
-        cache_bytes=max(r["cache_bytes"] or math.inf for r in group),
+        cache_bytes=math.inf if None in caches else max(caches),
         launch_seconds=statistics.median(r["launch_seconds"] for r in group),
         graph_launch_seconds=statistics.median(graphs) if graphs else math.nan,
     )

@@ -129,7 +129,7 @@ def _conclude(
     from suites.bench.display import ratio_table
 
     rows = session.rows()
-    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}"))
+    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", out.width))
     for warning in journal.read(session.folder).warnings:
         out.print(f"[yellow]journal:[/] {escape(warning)}")
     name = subject(session)

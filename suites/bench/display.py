@@ -19,6 +19,8 @@ from harness.ratios import WITHHELD, Row
 
 NEAR_FLOOR = "*"
 """Marks a time that is mostly launching."""
+WIDE = 96
+"""Columns of a console in which the whole ratio table has room."""
 
 
 def wide(console: Console) -> Console:
@@ -69,14 +71,21 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def ratio_table(rows: Sequence[Row], title: str) -> Table:
-    """Cases against the baseline of their problem; fits 80 columns."""
-    table = Table(title=title, title_justify="left", pad_edge=False, box=None, header_style="bold")
-    table.add_column("case", overflow="fold", min_width=22)
+def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
+    """Cases against the baseline of their problem.
+
+    Below `WIDE` columns memory stands as its ratio alone, and the table fits 80.
+    """
+    wide = width >= WIDE
+    table = Table(
+        title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), box=None,
+        header_style="bold",
+    )  # fmt: skip
+    table.add_column("case", overflow="fold", min_width=20)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for column in ("peak", "memory", "ratio", "margin"):
+    for column in ("peak", "memory", *(["ratio"] if wide else []), "margin"):
         table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:
@@ -102,7 +111,7 @@ def ratio_table(rows: Sequence[Row], title: str) -> Table:
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
             share_text(row),
-            bytes_text(row.peak_bytes),
+            *([bytes_text(row.peak_bytes)] if wide else []),
             "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}x",
             f"{row.margin:.3g}x" if row.verified else "-",
         )
@@ -175,7 +184,7 @@ class Display:
         here = (size["batch"], size["length"])
         shown = [r for r in rows if (r.columns["batch"], r.columns["length"]) == here] or rows[:12]
         title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
-        table = ratio_table(shown, title)
+        table = ratio_table(shown, title, self.console.width)
         if self.console.is_terminal:
             self._live.update(Group(table, self._bar))
             return
