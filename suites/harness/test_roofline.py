@@ -219,7 +219,7 @@ def test_more_bytes_than_a_copy_moves_are_impossible_unless_caches_hold_them() -
     case = "none.fused-B64-N64-D300x600-f32-forward-cpu"
     size = work_of(builtins()["none"], parse(case)).bytes
     records = [*timed(BASE, 1.0), *timed(case, size / 1e10 / 2)]
-    fast = {"gemm_operations_per_second": 1e15}
+    fast: dict[str, Any] = {"gemm_operations_per_second": 1e15}
     row = rows_of([*records, peaks(**fast)])[case]
     assert row.bandwidth_share == pytest.approx(2)
     assert row.verdict == WITHHELD
@@ -426,7 +426,7 @@ def test_a_bench_measures_its_ceilings_once_in_every_block(measured: Path) -> No
 
 
 def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(measured: Path) -> None:
-    """One more run: no ceilings of block 1 in its journal, and times a millionth of what they were."""
+    """Run again: block 1 has lost its ceilings, and times are a millionth of what they were."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
         if record["kind"] == "time":
