@@ -15,6 +15,10 @@ PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]
 width, or the papers' 2 heads x 300 against 8 x 75, is compared at the size a user would run."""
 
 
+WITHHELD = "withheld"
+"""Verdict of a row whose numbers can't be right; its detail says why."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One case against the baseline of its problem.
@@ -33,7 +37,7 @@ class Row:
         Time ratio to the baseline.
     floor : float
         Noise floor of this problem, from its A/A control; infinite while unknown.
-    verdict : {"faster", "slower", "same", "undecided", "baseline", ""}
+    verdict : {"faster", "slower", "same", "undecided", "baseline", "withheld", ""}
     peak_bytes, memory_ratio : float
         Median peak, and its ratio to the baseline's.
     error, budget, margin : float
@@ -41,6 +45,11 @@ class Row:
     verified : bool
         Within the error budget at this shape. Without it there is no headline.
     detail : str
+    compute_share, bandwidth_share : float
+        Operations per second over the session's best matrix product, and least traffic over its
+        best copy (see `harness.ceilings`); nan where not known.
+    near_floor : bool
+        At least half of its time is launching operations, so that it says little about them.
     """
 
     case: str
@@ -58,6 +67,9 @@ class Row:
     margin: float
     verified: bool
     detail: str
+    compute_share: float = math.nan
+    bandwidth_share: float = math.nan
+    near_floor: bool = False
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pandas as pd
 
+from harness.ceilings import with_shares
 from harness.profile import load_profile
 from harness.ratios import Row, summarise
 from harness.records import table
+from harness.registry import builtins
 from reports import scaling_figures as figures
 from reports import scaling_tables as tables
 from reports.parameters import opens
@@ -64,7 +66,7 @@ class Scaling:
             table.times(records), table.memory(records), table.margins(records),
             self._profile.baseline, self._profile.reference["heads"],
         )  # fmt: skip
-        return sorted(rows, key=tables.problem_order)
+        return sorted(with_shares(rows, records, builtins()), key=tables.problem_order)
 
     @cached_property
     def _profile(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.ratios import Row
+from harness.ratios import WITHHELD, Row
 
 
 def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
@@ -35,9 +35,13 @@ def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
 
 
 def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
-    known = [r for r in rows if r.time is not None and r.verified]
+    known = [r for r in rows if r.time is not None and r.verified and r.verdict != WITHHELD]
     if not known:
-        why = next((f"{r.status}: {r.detail}" for r in rows if r.status != "ok"), "not verified")
+        withheld = [f"verdict withheld: {r.detail}" for r in rows if r.verdict == WITHHELD]
+        why = next(
+            (f"{r.status}: {r.detail}" for r in rows if r.status != "ok"),
+            withheld[0] if withheld else "not verified",
+        )
         return f"{name} has no cost to report at this size ({why})."
     c = known[0].columns
     parts = []
@@ -57,12 +61,14 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
 def sweep(rows: Sequence[Row], name: str, phase: str) -> list[Row]:
     """The subject's longest sweep over lengths at one batch, dtype, setting and number of heads.
 
-    Rows that failed or are over budget are left out.
+    Rows that failed, are over budget or can't be right are left out.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for r in rows:
         c = r.columns
-        if c["name"] == name and c["phase"] == phase and r.time is not None and r.status == "ok":
+        if r.time is None or r.status != "ok" or r.verdict == WITHHELD:
+            continue
+        if c["name"] == name and c["phase"] == phase:
             key = (c["batch"], c["d_in"], c["d_out"], c["dtype"], c["settings"], c["heads"])
             groups.setdefault(key, []).append(r)
     best = max(groups.values(), key=len, default=[])

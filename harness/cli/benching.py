@@ -109,11 +109,12 @@ def subject(session: Any) -> str | None:
 
 
 def _failed_readings(session: Any) -> list[str]:
-    """A line for every margin or memory reading that could not be taken, and why."""
+    """A line for every margin, memory reading or ceiling that could not be taken, and why."""
     return [
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
         for r in session.records()
-        if r["kind"] in ("margin", "memory") and r["status"] not in ("ok", "wrong", "unsupported")
+        if r["kind"] in ("margin", "memory", "peaks")
+        and r["status"] not in ("ok", "wrong", "unsupported")
     ]
 
 
@@ -121,13 +122,14 @@ def _conclude(
     session: Any, verified: Sequence[dict[str, Any]], out: Console, json_file: str | None
 ) -> None:
     """Final table, four sentences, page."""
+    from harness.ceilings import impossible
     from harness.records import journal
     from reports.bench_page import write_page
     from reports.sentences import closing
     from suites.bench.display import ratio_table
 
     rows = session.rows()
-    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}"))
+    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", out.width))
     for warning in journal.read(session.folder).warnings:
         out.print(f"[yellow]journal:[/] {escape(warning)}")
     name = subject(session)
@@ -150,6 +152,9 @@ def _conclude(
     out.print()
     for sentence in sentences:
         out.print(sentence, highlight=False, markup=False)
+    withheld = impossible(rows)
+    for line in withheld:
+        out.print(f"[bold red]{escape(line)}[/]", highlight=False, soft_wrap=True)
     for line in _failed_readings(session):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     try:
@@ -172,6 +177,7 @@ def _conclude(
             "fingerprint": dict(session.fingerprint),
             "baseline": session.profile.baseline,
             "sentences": sentences,
+            "withheld": withheld,
             "page": str(page),
             "rows": [asdict(r) for r in rows],
             "verified": list(verified),

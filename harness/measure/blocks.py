@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
+PEAKS_CALL = "harness.measure.roofline:peaks_case"
 NOT_HERE = (
     "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
     "FailOnRecompileLimitHit: ",
@@ -31,6 +32,7 @@ PRELOAD = (
     "torch.fx.experimental.symbolic_shapes",
     "harness.measure.clock",
     "harness.measure.memory",
+    "harness.measure.roofline",
 )
 
 
@@ -169,6 +171,9 @@ class Runner:
         elif task.kind == "memory":
             call = MEMORY_CALL
             mallopt = memory.ALLOCATOR
+        elif task.kind == "peaks":
+            call = PEAKS_CALL
+            mallopt = devices.TIME_ALLOCATOR
         else:
             call = self.session.margin_call
         if "M_TRIM_THRESHOLD" not in str(self.session.fingerprint["allocator"]):

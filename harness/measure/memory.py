@@ -16,6 +16,7 @@ import torch
 
 from harness import high_water
 from harness.case import parse
+from harness.measure.launches import count_launches
 from harness.measure.run import prepare
 from reference_impls.mechanism import Unsupported
 
@@ -44,15 +45,20 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
     dict
         ``transient_bytes``: peak during the pass beyond what was held before it (for training the
         gradients are allocated in the pass and count); ``resident_bytes``: weights and input;
-        ``peak_bytes``: their sum. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks)
-        and ``baseline_bytes``.
+        ``peak_bytes``: their sum; ``launches`` of the warm-up pass, unless it is
+        compiled. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks) and
+        ``baseline_bytes``.
     """
     if parse(case).run_settings().graphed:
         raise Unsupported("a replayed CUDA graph allocates nothing: measure its memory eager")
     prepared = prepare(case, given, seed)
-    prepared.call()
-    prepared.reset()
     row: dict[str, Any] = {"resident_bytes": prepared.resident_bytes}
+    if prepared.case.run_settings().compile_mode:
+        prepared.call()
+    else:
+        # Memory needs a warm-up pass anyway, and the clock must not see a counted one.
+        row["launches"] = count_launches(prepared.call)
+    prepared.reset()
     if prepared.case.problem.device == "cuda":
         torch.cuda.synchronize()
         gc.collect()

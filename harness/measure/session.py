@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
+from harness.ceilings import GAUGE, gauges, with_shares
 from harness.measure.blocks import Runner
 from harness.measure.task import Progress, Task, failed_cases, is_settled
 from harness.profile import Profile
 from harness.ratios import Row, summarise
 from harness.records import journal, schema, table
-from harness.registry import Registry, code_hash
+from harness.registry import Registry, code_hash, harness_hash
 
 
 @dataclass
@@ -63,6 +64,8 @@ class Session:
         return schema.digest(dict(self.fingerprint))
 
     def _code(self, case: Case, package: str) -> str:
+        if case.mechanism == GAUGE:
+            return harness_hash(package)
         name = (case.mechanism, package)
         if name not in self._codes:
             self._codes[name] = code_hash(self.registry.mechanism(case.mechanism), package)
@@ -146,11 +149,12 @@ class Session:
         """All tasks, block by block.
 
         Margins are checked in the first block (the answer does not change), memory in the first
-        few, time in all.
+        few, time in all; so are the machine's ceilings, one task for each gauge of the cases.
         """
         blocks = []
         for block in range(self.profile.blocks):
             tasks = [self.task("time", case, block) for case in self.cases]
+            tasks += [self.task("peaks", gauge, block) for gauge in gauges(self.cases)]
             real = [case for case in self.cases if not case.is_control]
             if block < self.profile.memory_blocks:
                 tasks += [self.task("memory", case, block) for case in real]
@@ -186,6 +190,7 @@ class Session:
             self.profile.baseline,
             self.profile.reference["heads"],
         )
+        rows = with_shares(rows, records, self.registry.mechanisms)
         position = {case.id: i for i, case in enumerate(self.cases)}
         problems: dict[tuple[Any, ...], int] = {}
         for case in self.cases:

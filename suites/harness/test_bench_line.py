@@ -145,7 +145,7 @@ def test_more_blocks_add_only_what_is_missing(measured: tuple) -> None:
     done = attnbench("bench", *SMALL, "--blocks", "4", cwd=folder)
     assert done.returncode == 0
     after = _raw_keys(folder / "results")
-    assert len(after) == len(set(after)) == len(before) + 6
+    assert len(after) == len(set(after)) == len(before) + 7
     assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2, 3}
 
 
