@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.isolate import Wrong
-from harness.measure.run import prepare
+from harness.measure.run import Prepared, prepare
 
 WARM_UP_CALLS = 3
 WARM_UP_SECONDS = 0.1
@@ -106,7 +106,7 @@ def cuda_samples(
 def time_case(
     case: str, given: Sequence[str] = (), rounds: int = 3, seconds: float = 0.1, seed: int = 0
 ) -> dict[str, Any]:
-    """Warm up, check that the result is finite, then time a case.
+    """Warm up and time a case; check before and after that the result is finite.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def time_case(
     Raises
     ------
     Wrong
-        If the output is not finite: such a time is never a result.
+        If the output or a gradient is not finite: such a time is never a result.
     Unsupported
         From the implementation.
     """
@@ -126,8 +126,7 @@ def time_case(
     start = time.perf_counter()
     once = _warm_up(prepared.call, device)
     warm_up = time.perf_counter() - start
-    if not bool(torch.isfinite(prepared.output()).all()):
-        raise Wrong("output is not finite")
+    _refuse_not_finite(prepared)
     gc.collect()
     gc.disable()
     try:
@@ -137,6 +136,7 @@ def time_case(
             samples, inner = cpu_samples(prepared.call, rounds, seconds, once=once)
     finally:
         gc.enable()
+    _refuse_not_finite(prepared)
     return {
         "samples": samples,
         "median": statistics.median(samples),
@@ -145,6 +145,11 @@ def time_case(
         "build_seconds": prepared.build_seconds,
         "warmup_seconds": warm_up,
     }
+
+
+def _refuse_not_finite(prepared: Prepared) -> None:
+    if not prepared.finite():
+        raise Wrong("output or a gradient is not finite")
 
 
 def _warm_up(call: Callable[[], object], device: str) -> float:

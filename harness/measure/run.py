@@ -26,8 +26,8 @@ class Prepared:
         allocated (the old ones are dropped first).
     reset : callable
         Drops the gradients of the last pass.
-    output : callable
-        The last output, for checks outside the timed region.
+    finite : callable
+        Whether the last output, and in training every gradient, is; outside the timed region.
     resident_bytes : int
         Weights and input.
     build_seconds : float
@@ -37,7 +37,7 @@ class Prepared:
     case: Case
     call: Callable[[], None]
     reset: Callable[[], None]
-    output: Callable[[], torch.Tensor]
+    finite: Callable[[], bool]
     resident_bytes: int
     build_seconds: float
 
@@ -84,6 +84,11 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         output.backward(cotangent)
         held["output"] = output.detach()
 
+    def finite() -> bool:
+        gradients = (tensor.grad for tensor in [x, *module.parameters()])
+        results = [held["output"], *(g for g in gradients if g is not None)]
+        return all(bool(torch.isfinite(r).all()) for r in results)
+
     tensors = [x, cotangent] if training else [x]
     tensors += [*module.parameters(), *module.buffers()]
     resident = sum(t.numel() * t.element_size() for t in tensors)
@@ -91,7 +96,7 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         case=case,
         call=train if training else forward,
         reset=reset,
-        output=lambda: held["output"],
+        finite=finite,
         resident_bytes=resident,
         build_seconds=time.perf_counter() - start,
     )
