@@ -68,7 +68,7 @@ def _scaling(source: Source, journal: str) -> list[Page]:
 def file_name(key: str) -> str:
     """A key as part of a file name: keys come from records, which may hold slashes."""
     plain = re.sub(r"[^0-9A-Za-z]", "", key)[:8]
-    return plain if plain == key[:8] else digest(key)[:8]
+    return plain if plain and plain == key[:8] else digest(key)[:8]
 
 
 def _comparison(source: Source, journal: str) -> list[Page]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
 import uuid
@@ -150,11 +152,24 @@ def read(folder: Path) -> Journal:
     seen: dict[str, int] = {}
     try:
         paths = sorted(folder.glob("*.jsonl"))
-        for path in paths:
-            _read_file(path, journal, seen)
+        with _uncollected():
+            for path in paths:
+                _read_file(path, journal, seen)
     except OSError as error:
         raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
     return journal
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for cycles: JSON has none, and it takes a third of the time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:

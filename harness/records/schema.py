@@ -36,6 +36,9 @@ NUMBERS = (
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
 
+_KEY: Mapping[str, type] = {"key": str}
+_NUMERIC = (float, int, type(None))
+
 
 def fault(record: Mapping[str, Any]) -> str:
     """What keeps a line with a kind from being a record; empty if nothing does.
@@ -43,30 +46,30 @@ def fault(record: Mapping[str, Any]) -> str:
     A journal is a file that anyone may have edited: what passes here can be counted with.
     """
     kind = record["kind"]
+    if type(kind) is not str:
+        return "kind is no str"
     if kind == "session":
-        for name in ("fingerprint", "environment"):
-            if not _is(record.get(name, {}), dict):
-                return f"{name} is no dict"
-        packages = record.get("environment", {}).get("packages") or {}
-        return "" if _is(packages, dict) else "packages is no dict"
-    for name, wanted in FIELDS.get(kind, {}).items():
-        if not _is(record.get(name), wanted):
+        return _session_fault(record)
+    # Values of JSON are of exactly these types, and true is then no int.
+    for name, wanted in FIELDS.get(kind, _KEY).items():
+        if type(record.get(name)) is not wanted and (name in record or kind in FIELDS):
             return f"{name} is no {wanted.__name__}"
-    if not _is(record.get("key", ""), str):
-        return "key is no str"
     return _measured_fault(record) if kind in MEASURED else ""
 
 
-def _is(value: Any, wanted: type) -> bool:
-    return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
+def _session_fault(record: Mapping[str, Any]) -> str:
+    for name in ("fingerprint", "environment"):
+        if type(record.get(name, {})) is not dict:
+            return f"{name} is no dict"
+    packages = record.get("environment", {}).get("packages") or {}
+    return "" if type(packages) is dict else "packages is no dict"
 
 
 def _measured_fault(record: Mapping[str, Any]) -> str:
     for name in NUMBERS:
-        value = record.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if name in record and type(record[name]) not in _NUMERIC:
             return f"{name} is no number"
-    if not _is(record.get("samples", []), list):
+    if type(record.get("samples", [])) is not list:
         return "samples is no list"
     if record["kind"] in ("time", "anchor") and record["status"] == "ok":
         median = record.get("median")

@@ -44,9 +44,7 @@ def made_up(folder: Path, count: int = 2, lengths: int = 1, **profile: Any) -> S
         load_profile("quick", "cpu"), blocks=count, memory_blocks=1, limit_seconds=30,
         budget_seconds=None, **profile,
     )  # fmt: skip
-    return Session(
-        cases, chosen, Registry(), folder, FINGERPRINT, margin_call=f"{HERE}margin_case"
-    )
+    return Session(cases, chosen, Registry(), folder, FINGERPRINT, margin_call=f"{HERE}margin_case")
 
 
 INSTEAD = {
