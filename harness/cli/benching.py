@@ -201,7 +201,15 @@ def run_bench(
             out.print(case.id, highlight=False, soft_wrap=True, markup=False)
         write_json(json_file, {"cases": [c.id for c in session.cases]})
         return 0
-    verified = _verify(session, out)
+    try:
+        verified = _verify(session, out)
+    except KeyboardInterrupt:
+        out.print(
+            f"stopped while verifying; what is finished is in {session.folder}: "
+            "the same command goes on from there",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        raise
     refused = _refuse(session, verified, out)
     if not session.cases or all(c.name == session.profile.baseline for c in session.cases):
         out.print("nothing is left to measure beside the baseline")

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import harness
+from harness.errors import UsageError
 from harness.isolate.outcome import Limits, Outcome, death, of_death, one_line, tail
 from harness.isolate.pipes import Stream, write_all
 from harness.isolate.processes import MARKER, kill_marked
@@ -29,8 +30,8 @@ _ANSWER_SECONDS = 30.0
 """How much later than its deadline the server may answer before it is given up."""
 
 
-class StartError(RuntimeError):
-    """A fresh interpreter did not start; the message says why."""
+class StartError(UsageError):
+    """A fresh interpreter did not start; the message says why, in one line."""
 
 
 class _Died(Exception):
@@ -98,6 +99,7 @@ class Interpreter:
             MARKER: self.id,
         }
         self._serving: int | None = None
+        self._serial = 0
         self._fresh = False
         self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,7 +146,8 @@ class Interpreter:
                 self._start()
             except StartError as error:
                 return Outcome("crash", None, str(error))
-        task = _task(call, arguments, limits, mallopt or {}, self._fresh)
+        self._serial += 1
+        task = _task(call, arguments, limits, mallopt or {}, self._fresh, self._serial)
         began = time.monotonic()
         try:
             outcome = self._perform(task, limits)
@@ -311,6 +314,7 @@ def _task(
     limits: Limits,
     mallopt: Mapping[str, int],
     fresh: bool,
+    serial: int,
 ) -> bytes:
     module, _, function = call.partition(":")
     if not (module and function):
@@ -325,6 +329,7 @@ def _task(
         "data_bytes": limits.data_bytes,
         "mallopt": dict(mallopt),
         "fresh": fresh,
+        "serial": serial,
     }
     return json.dumps(task).encode() + b"\n"
 

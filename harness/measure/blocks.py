@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.errors import UsageError
+from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import device as devices
 from harness.measure import memory
-from harness.measure.task import Progress, Task, is_final, is_settled
+from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
 from harness.records import journal
 
 if TYPE_CHECKING:
@@ -150,7 +151,17 @@ class Runner:
     def _interpreter(self) -> Interpreter:
         # One context per block on a GPU, a fork per case on the CPU.
         cuda = self.session.fingerprint["device"] == "cuda"
-        return Interpreter("persistent" if cuda else "fork", preload=PRELOAD)
+        mode: Literal["fork", "persistent"] = "persistent" if cuda else "fork"
+        try:
+            return Interpreter(mode, preload=PRELOAD)
+        except StartError:
+            pass  # killed by chance (a full machine): once more
+        try:
+            return Interpreter(mode, preload=PRELOAD)
+        except StartError as error:
+            raise UsageError(
+                f"{error}; what is finished is kept: the same command goes on from there"
+            ) from None
 
     def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
         arguments: dict[str, Any] = {
@@ -211,6 +222,8 @@ class Runner:
             record["detail"] = outcome.detail
         value = outcome.value if isinstance(outcome.value, dict) else {}
         record |= value
+        if record["status"] == "ok" and (refused := unusable(record)):
+            record = {k: v for k, v in record.items() if k not in NUMBERS} | refused
         if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
             record["status"] = "wrong"
             record["detail"] = (

@@ -135,10 +135,13 @@ class Session:
             for tasks in self.tasks()
         ]
         failed_bases = {problem for problem, case in self._baselines().items() if case.id in failed}
+        by_block: dict[int, list[dict[str, Any]]] = {}
+        for r in records:
+            by_block.setdefault(r["block"], []).append(r)
         alone = [
             sum(
                 1
-                for case in self._alone(block, records)
+                for case in self._alone(block, by_block.get(block, []))
                 if case.id not in failed and problem_of(case) not in failed_bases
             )
             for block in range(len(todo))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.case import Case
+
+NUMBERS = ("samples", "median", "transient_bytes", "peak_bytes")
+"""What a measurement is; none of it stays where one of them is no number."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,23 @@ def is_final(record: Mapping[str, Any]) -> bool:
     if record["kind"] in ("time", "anchor"):
         return bool(record["status"] != "ok")
     return record["kind"] == "margin" and record["status"] == "wrong"
+
+
+def unusable(record: Mapping[str, Any]) -> dict[str, str]:
+    """Status and detail of a record that says ok and holds no measurement; empty if it does."""
+    if record["kind"] == "margin":
+        return {} if "verdict" in record else {"status": "crash", "detail": "no verdict came back"}
+    numbers = [record.get("transient_bytes"), record.get("peak_bytes")]
+    if record["kind"] != "memory":
+        numbers = [record.get("median"), *(record.get("samples") or [None])]
+    for value in numbers:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return {"status": "crash", "detail": f"{value!r} came back, not a number"}
+        if not math.isfinite(value):
+            return {"status": "wrong", "detail": f"{value} came back, not a finite number"}
+        if value < 0 or (value == 0 and record["kind"] != "memory"):
+            return {"status": "crash", "detail": f"{value} came back, which can't be"}
+    return {}
 
 
 def failed_cases(records: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -79,7 +79,7 @@ def _raw_keys(folder: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
     """One finished small bench."""
-    folder = tmp_path_factory.mktemp("measured")
+    folder = tmp_path_factory.mktemp("mes résultats ☃")
     done = attnbench("bench", *SMALL, "--blocks", "3", "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done
@@ -255,6 +255,8 @@ def test_replayed_samples_are_the_measured_ones(measured: tuple, tmp_path: Path)
         if r["kind"] == "time" and r["block"] < 3:
             measured_samples.setdefault(r["case"], []).extend(r["samples"])
     replayed = {b["extra_info"]["case"]: b["stats"]["data"] for b in told["benchmarks"]}
+    for stats in (b["stats"] for b in told["benchmarks"]):
+        assert (stats["min"], stats["max"]) == (min(stats["data"]), max(stats["data"]))
     assert set(replayed) == set(measured_samples)
     for case, samples in replayed.items():
         assert sorted(samples) == sorted(measured_samples[case])

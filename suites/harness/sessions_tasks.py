@@ -1,0 +1,23 @@
+"""What the made-up sessions measure; loads nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+
+def time_case(case: str, given: Any, rounds: int, seconds: float) -> dict[str, Any]:
+    """Three samples, after about as many milliseconds."""
+    time.sleep(random.uniform(0.001, 0.005))
+    return {"samples": [3e-3, 1e-3, 2e-3], "median": 2e-3, "inner": 1}
+
+
+def memory_case(case: str, given: Any) -> dict[str, Any]:
+    """A mebibyte."""
+    return {"transient_bytes": 2**20, "peak_bytes": 2**20, "resident_bytes": 0}
+
+
+def margin_case(case: str, given: Any) -> dict[str, Any]:
+    """Within budget."""
+    return {"verdict": "ok", "error": 1e-7, "budget": 1e-6, "margin": 10.0, "what": "output"}
