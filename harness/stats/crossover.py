@@ -106,9 +106,9 @@ def crossover(
     lengths = tuple(sorted(ratios))
     if len(lengths) < 2:
         raise ValueError(f"given {len(lengths)} length(s); expected a sweep over two or more")
+    verdicts: tuple[Verdict, ...] = tuple("undecided" for _ in lengths)
     common = sorted(set.intersection(*(set(blocks) for blocks in ratios.values())))
     if len(common) < 2:
-        verdicts: tuple[Verdict, ...] = ("undecided",) * len(lengths)
         nan = math.nan
         return Crossover("undecided", nan, nan, nan, lengths, verdicts, len(common))
     curve = _Curve(

@@ -82,8 +82,8 @@ def block_trend(readings: Sequence[tuple[str, int, float, float]]) -> Trend | No
     """Whether readings move with their place inside a block.
 
     Cases stand in random order in each block, so what is left of a log reading after its case's
-    mean over the blocks is taken off says how the machine moved. One slope per block, a t-test
-    over the blocks: the blocks are what is independent.
+    mean over the blocks is taken off says how the machine moved. One slope per block, a t-test over
+    the blocks: they are what is independent.
 
     Parameters
     ----------
@@ -106,7 +106,9 @@ def block_trend(readings: Sequence[tuple[str, int, float, float]]) -> Trend | No
     slopes = [s for s in found if s is not None]
     if len(slopes) < LEAST_BLOCKS:
         return None
-    return Trend(math.exp(math.fsum(slopes) / len(slopes)), _p_of_mean(slopes), len(slopes))
+    # A case's mean holds one block in so many of this block's own movement.
+    whole = math.fsum(slopes) / (len(slopes) - 1)
+    return Trend(math.exp(whole), _p_of_mean(slopes), len(slopes))
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float | None:
