@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from harness.stats import Interval, Verdict, noise_floor, ratio_interval, verdict
+from harness.stats.drift import session_trend, shown
 
 PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]
 """What case and baseline must share. Output width and heads may differ: a mechanism that keeps its
@@ -50,6 +51,12 @@ class Row:
         best copy (see `harness.ceilings`); nan where not known.
     near_floor : bool
         At least half of its time is launching operations, so that it says little about them.
+    drift : float
+        How much the *ratio* moved over the session: its last third over its first. 1 where no
+        movement is shown (Holm over all rows, and beyond the noise floor); nan with too few blocks
+        or no noise floor.
+    by_block : mapping of int to float
+        The ratio of each block.
     """
 
     case: str
@@ -70,14 +77,22 @@ class Row:
     compute_share: float = math.nan
     bandwidth_share: float = math.nan
     near_floor: bool = False
+    drift: float = math.nan
+    by_block: Mapping[int, float] = field(default_factory=dict)
 
 
-def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
+def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
     """Ratio of a case to another in every interpreter that measured both, one per block."""
     place = ["block", "interpreter"]
     pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
     pairs = pairs.dropna().drop_duplicates("block")
-    return [float(v) for v in pairs["seconds_x"] / pairs["seconds_y"]]
+    ratios = pairs["seconds_x"] / pairs["seconds_y"]
+    return {int(b): float(r) for b, r in zip(pairs["block"], ratios, strict=True)}
+
+
+def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
+    """`ratios_by_block` without the blocks."""
+    return list(ratios_by_block(case, other).values())
 
 
 def _baseline_case(group: pd.DataFrame, baseline: str, heads: int) -> str | None:
@@ -124,7 +139,17 @@ def summarise(
             floor = noise_floor(ratio_interval(ratios))
         for case_id, case in group[~group["control"]].groupby("case", sort=False):
             rows.append(_row(str(case_id), case, base_id, base, floor, peaks, checks))
-    return rows
+    return _with_drift(rows)
+
+
+def _with_drift(rows: list[Row]) -> list[Row]:
+    """Add how much each ratio moved: what moves all cases alike cancels in it, this does not."""
+    trends = [None if math.isinf(r.floor) else session_trend(r.by_block) for r in rows]
+    moved = shown(trends, [r.floor for r in rows])
+    return [
+        row if trend is None else replace(row, drift=trend.change if is_shown else 1.0)
+        for row, trend, is_shown in zip(rows, trends, moved, strict=True)
+    ]
 
 
 def _row(
@@ -139,11 +164,12 @@ def _row(
     if status == "ok" and check.get("status") == "wrong":
         status, detail = "wrong", str(check.get("detail") or "")
     ratio = None
+    ratios: dict[int, float] = {}
     says: Verdict | str = ""
     if status == "ok" and case_id == base_id:
         says = "baseline"
-    elif status == "ok" and (ratios := block_ratios(good, base)):
-        ratio = ratio_interval(ratios)
+    elif status == "ok" and (ratios := ratios_by_block(good, base)):
+        ratio = ratio_interval(list(ratios.values()))
         says = verdict(ratio, floor)
     peak = float(peaks.get(case_id, math.nan))
     base_peak = float(peaks.get(base_id, math.nan)) if base_id else math.nan
@@ -168,4 +194,5 @@ def _row(
         margin=number("margin"),
         verified=check.get("status") == "ok" and not math.isnan(number("margin")),
         detail=detail,
+        by_block=ratios,
     )

@@ -231,17 +231,27 @@ class Scaling:
 
     def _says_time(self, phase: str) -> str:
         return self._says_extremes(
-            phase, lambda r: r.seconds, tables.time_text, "takes", "the fastest"
+            phase,
+            lambda r: r.seconds,
+            tables.time_text,
+            "takes",
+            "sorted by the median",
+            self._unproven,
         )
 
     def _says_memory(self, phase: str) -> str:
         return self._says_extremes(
-            phase, lambda r: r.peak_bytes, tables.bytes_text, "needs", "the smallest"
+            phase,
+            lambda r: r.peak_bytes,
+            tables.bytes_text,
+            "needs",
+            "from the smallest on",
+            lambda _: "",
         )
 
     def _says_extremes(
         self, phase: str, value: Callable[[Row], float], text: Callable[[float], str], verb: str,
-        least: str,
+        order: str, caution: Callable[[Sequence[Row]], str],
     ) -> str:  # fmt: skip
         """Subject, baseline and the least at the longest common length; then what failed."""
         lines = self.sweeps[0].lines(phase)
@@ -261,9 +271,15 @@ class Scaling:
         parts = [f"{label_of(r)} {text(value(r))}" for r in at]
         end = f" Not finished: {'; '.join(failed)}." if failed else ""
         return (
-            f"At N = {top:,} one {figures.PASSES[phase]} {verb}, from {least} on: "
-            f"{', '.join(parts)}.{end}"
+            f"At N = {top:,} one {figures.PASSES[phase]} {verb}, {order}: "
+            f"{', '.join(parts)}{caution(at)}.{end}"
         )
+
+    def _unproven(self, rows: Sequence[Row]) -> str:
+        """Whose time is not shown to differ from the baseline's, however the medians lie."""
+        near = [label_of(r) for r in rows if r.verdict in ("same", "undecided")]
+        base = self._profile.baseline
+        return f"; no difference from {base} is shown for {', '.join(near)}" if near else ""
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""

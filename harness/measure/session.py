@@ -10,7 +10,10 @@ from typing import Any
 
 from harness.case import Case, problem_of
 from harness.ceilings import GAUGE, gauges, with_shares
+from harness.cost import Cost, session_cost
+from harness.drift import Drift, machine_drift
 from harness.measure.blocks import Runner
+from harness.measure.prediction import Predictor
 from harness.measure.task import Progress, Task, failed_cases, is_settled
 from harness.profile import Profile
 from harness.ratios import Row, summarise
@@ -43,6 +46,10 @@ class Session:
         Blocks that were done when that budget ended a run.
     failure : str
         Why a front end had to end a run: the journal can't be written, say.
+    error : Exception or None
+        What broke a run inside a front end that would hide it.
+    written : str or None
+        Id of the journal's session that a run wrote; None while nothing was to be done.
     """
 
     cases: Sequence[Case]
@@ -56,6 +63,8 @@ class Session:
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
     failure: str = ""
+    error: Exception | None = None
+    written: str | None = None
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
@@ -216,10 +225,44 @@ class Session:
             return bool(record.get("limit_seconds", 0) >= self.profile.limit_seconds)
         return record["status"] != "crash"
 
+    def cost(self) -> Cost | None:
+        """Where the time of the last run went; None if it measured no whole block."""
+        if self.written is None:
+            return None
+        records = journal.read(self.folder).records
+        return session_cost(r for r in records if r["session"] == self.written)
+
+    def drift(self) -> list[Drift]:
+        """Movements of the machine that the records of this plan show, largest first."""
+        heads = self.profile.reference["heads"]
+        return machine_drift(table.times(self.records()), self.profile.baseline, heads)
+
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
         todo, alone, _ = self._todo()
         return sum(len(tasks) for tasks in todo) + sum(alone)
+
+    def _predictor(self) -> Predictor:
+        predictor = Predictor()
+        predictor.add_records(
+            [
+                r
+                for r in journal.read(self.folder).records
+                if r.get("fingerprint") == self.fingerprint_id
+            ],
+            self.keys(),
+        )
+        return predictor
+
+    def predict(self) -> float | None:
+        """Seconds that what is missing will take, from what the journal holds of this plan.
+
+        None before the first block has been measured.
+        """
+        todo, alone, _ = self._todo()
+        left = [task for tasks in todo for task in tasks]
+        blocks = sum(1 for tasks, count in zip(todo, alone, strict=True) if tasks or count)
+        return self._predictor().predict(left, blocks)
 
     def run(
         self, on_progress: Callable[[Progress, dict[str, Any]], None], session: Mapping[str, Any]
@@ -236,9 +279,12 @@ class Session:
         todo, alone, failed = self._todo()
         if not any(todo) and not any(alone):
             return
+        predictor = self._predictor()
         writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
+        self.written = writer.session
         try:
             unpaired = {block for block, count in enumerate(alone) if count}
-            self.stopped_after = Runner(self, writer, on_progress).run(todo, unpaired, failed)
+            runner = Runner(self, writer, on_progress, predictor)
+            self.stopped_after = runner.run(todo, unpaired, failed)
         finally:
             writer.close()
