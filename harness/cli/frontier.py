@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,33 +22,13 @@ from harness.measure.frontier import SHARE, Bounds, Result, Search, refuse_beyon
 from harness.plan import frontier_cases
 from harness.registry import Registry
 from suites.bench.display import bytes_text, time_text
-from suites.bench.options import journal_folder, selection
+from suites.bench.options import journal_folder, parse_bytes, selection
 from suites.bench.setup import device_fingerprint
 
 DEVICE_MEMORY = "harness.measure.probe:device_memory"
-LEAST_MEMORY = 16 * 2**20
-"""Less is not told from an interpreter's own needs."""
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", re.IGNORECASE)
 
 
-def parse_bytes(text: str) -> int:
-    """Read ``4GiB``, ``256 MiB`` or ``1.5GB``.
-
-    Raises
-    ------
-    UsageError
-    """
-    match = _BYTES.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"--memory: given {text!r}; expected e.g. 4GiB or 512MiB")
-    number, prefix, binary = match.groups()
-    count = int(float(number) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1))
-    if count < LEAST_MEMORY:
-        raise UsageError(f"--memory: given {text!r}; expected at least {LEAST_MEMORY // 2**20}MiB")
-    return count
-
-
-def memory_limit(text: str, device: str) -> int:
+def memory_limit(asked: int | None, device: str) -> int:
     """Bytes that a probe may hold.
 
     By default half of the machine's memory, a number that does not change from one start to the
@@ -60,7 +39,6 @@ def memory_limit(text: str, device: str) -> int:
     UsageError
         If it is more than nine tenths of what is free.
     """
-    asked = parse_bytes(text) if text else None
     if device == "cuda":
         outcome = isolated(DEVICE_MEMORY, {}, Limits(seconds=120))
         if outcome.status != "ok":
@@ -78,8 +56,8 @@ def memory_limit(text: str, device: str) -> int:
     return limit
 
 
-def bounds(values: Mapping[str, Any], device: str) -> Bounds:
-    """What the options say of memory, time and length.
+def read_limits(values: Mapping[str, Any]) -> tuple[int | None, float, int]:
+    """Bytes (None: the device's), seconds and largest length, as the options say.
 
     Raises
     ------
@@ -90,7 +68,7 @@ def bounds(values: Mapping[str, Any], device: str) -> Bounds:
         raise UsageError(f"--seconds: given {seconds:g}; expected a positive number")
     if largest < 1:
         raise UsageError(f"--limit: given {largest}; expected at least 1")
-    return Bounds(memory_limit(values["memory"], device), seconds, largest)
+    return parse_bytes(values["memory"]) if values["memory"] else None, seconds, largest
 
 
 def _named(result: Result) -> dict[str, str]:
@@ -157,8 +135,8 @@ def remarks(results: Sequence[Result]) -> list[str]:
                 f"{result.frontier.longest} does: not a matter of length; a busy machine?"
             )
         if result.failed() or result.why == "unsupported":
-            length = result.frontier.first_miss
-            lines.append(f"{name}: {result.why} at N = {length}: {result.detail}")
+            miss = result.frontier.first_miss
+            lines.append(f"{name}: {result.why} at N = {miss}: {result.detail}")
     return lines
 
 
@@ -192,10 +170,11 @@ def run_frontier(values: Mapping[str, Any], json_file: str | None) -> int:
     registry = Registry(values["given"])
     folder = journal_folder(values["journal"])
     chosen = selection(values)
+    asked, seconds, largest = read_limits(values)
     fingerprint = device_fingerprint(values["device"])
     device = str(fingerprint["device"])
     cases = frontier_cases(device, registry, chosen)
-    limits = bounds(values, device)
+    limits = Bounds(memory_limit(asked, device), seconds, largest)
     out.print(
         f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}: {len(cases)} cases "
         f"within {bytes_text(limits.memory_bytes)} and {limits.seconds:g} s a pass, N up to "

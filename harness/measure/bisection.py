@@ -62,8 +62,8 @@ def next_length(tried: Mapping[int, bool], guess: int, largest: int) -> int | No
     """The next length to try; None when the search is over.
 
     From the guess on by growing steps until one length fits and a longer one does not, then by
-    halves down to `resolution`. A second failure at `BEYOND` times the longest ends it: a single one
-    may be an accident (a machine that was busy).
+    halves down to `resolution`. A second failure, at `BEYOND` times the longest if not before, ends
+    it: a single one may be an accident (a machine that was busy).
 
     Parameters
     ----------

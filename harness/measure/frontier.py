@@ -20,9 +20,10 @@ from harness.registry import Registry, code_hash
 PROBE_CALL = "harness.measure.probe:probe_case"
 SHARE = 0.9
 """Of what is free: more is never given, so that the machine neither swaps nor dies."""
-SLACK_BYTES = 96 * 2**20
-"""Beyond the limit before the kernel refuses: threads' stacks and interpreter count there too. What
-was held in truth is judged by the measured peak."""
+RESERVED_SHARE, SLACK_BYTES = 2.0, 96 * 2**20
+"""The kernel refuses data beyond so many times the limit and a bit: threads' stacks and what is
+reserved and never touched count there too. What was held in truth is judged by the measured peak.
+"""
 KILL_FACTOR = 4
 """A child is killed after so many times the limit on a pass, and `START_SECONDS` more."""
 START_SECONDS = {False: 30.0, True: 300.0}
@@ -189,9 +190,7 @@ class Search:
                 if self._writer is not None:
                     self._writer.close()
 
-    def _search(
-        self, case: Case, done: int, probe: Callable[[Case], Mapping[str, Any]]
-    ) -> Result:
+    def _search(self, case: Case, done: int, probe: Callable[[Case], Mapping[str, Any]]) -> Result:
         guess = first_guess(case, self.registry, self.bounds)
         result = Result(case, {})
         while True:
@@ -232,7 +231,7 @@ class Search:
 
     def _data_bytes(self) -> int:
         """The limit on a child's data, if the machine still has that much to give."""
-        wanted = self.bounds.memory_bytes + SLACK_BYTES
+        wanted = int(RESERVED_SHARE * self.bounds.memory_bytes) + SLACK_BYTES
         available = devices.available_memory()
         if available is None:
             return wanted
