@@ -16,7 +16,7 @@ SWEEP = ("name", "batch", "d_in", "d_out", "dtype", "settings", "heads", "phase"
 
 
 def _sweeps(rows: Sequence[Row]) -> dict[tuple[object, ...], list[Row]]:
-    """Rows with a ratio, by sweep; those that failed, are over budget or can't be right are left out."""
+    """Rows with a ratio, by sweep; what failed, is over budget or can't be right is left out."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for r in rows:
         if r.time is not None and r.status == "ok" and r.verdict != WITHHELD:

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks",
+    "peaks", "frontier",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin")
