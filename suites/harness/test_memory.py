@@ -33,6 +33,8 @@ def read(interpreter: Interpreter, case: str) -> dict:
     return outcome.value
 
 
+AGREEMENT = 0.05
+"""The records promise 15 %; what is exact today should stay so."""
 # Where pairs, tokens and features, the input, and the weights weigh most, in this order.
 TRAINING = ("B1-N1800-D64-H2", "B48-N96-D64x320-H8", "B48-N160-D1024x192-H4", "B4-N24-D1760-H8")
 FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B64-N160-D1792x192-H4", "B4-N24-D1760-H8")
@@ -48,7 +50,7 @@ def test_the_formula_agrees_with_the_reading(
     sizes = (TRAINING if phase == "training" else FORWARD)[shape]
     row = read(interpreter, f"{name}-{sizes}-f32-{phase}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
-    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=0.15)
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
 
 
 @linux
@@ -72,7 +74,7 @@ def test_the_formula_agrees_with_the_reading(
 def test_so_do_those_of_their_relatives(interpreter: Interpreter, case: str) -> None:
     row = read(interpreter, f"{case}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
-    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=0.15)
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
 
 
 def beside(case: str, mib: int) -> dict:
