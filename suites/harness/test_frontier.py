@@ -219,8 +219,8 @@ def run(fakes: Path, names: list[str], *more: str, json_file: str = "out.json") 
 
 @linux
 def test_memory_time_and_the_largest_length_end_a_search(fakes: Path) -> None:
-    limits = ("--seconds", "0.8", "--journal", "a")
-    short = run(fakes, ["Hungry"], "--memory", "128MiB", "--limit", "110", *limits)["Hungry"]
+    limits = ("--seconds", "0.8", "--limit", "110", "--journal", "a")
+    short = run(fakes, ["Hungry"], "--memory", "128MiB", *limits)["Hungry"]
     assert short["longest"] == 110
     assert short["why"] == "largest length tried"
     # A token is a MiB; what else the pass holds is a few KiB. Another limit is another question.

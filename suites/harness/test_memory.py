@@ -33,9 +33,11 @@ def read(interpreter: Interpreter, case: str) -> dict:
     return outcome.value
 
 
+AGREEMENT = 0.05
+"""The records promise 15 %; what is exact today should stay so."""
 # Where pairs, tokens and features, the input, and the weights weigh most, in this order.
-SHAPES = ("B1-N1600-D64-H2", "B48-N96-D64x320-H8", "B24-N160-D1536x192-H4", "B4-N24-D1760-H8")
-FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B36-N160-D2304x192-H4", "B4-N24-D1760-H8")
+TRAINING = ("B1-N1800-D64-H2", "B48-N96-D64x320-H8", "B48-N160-D1024x192-H4", "B4-N24-D1760-H8")
+FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B64-N160-D1792x192-H4", "B4-N24-D1760-H8")
 
 
 @linux
@@ -45,10 +47,10 @@ FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B36-N160-D2304x192-H4", "B
 def test_the_formula_agrees_with_the_reading(
     interpreter: Interpreter, name: str, shape: int, phase: str
 ) -> None:
-    sizes = (SHAPES if phase == "training" else FORWARD)[shape]
+    sizes = (TRAINING if phase == "training" else FORWARD)[shape]
     row = read(interpreter, f"{name}-{sizes}-f32-{phase}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
-    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=0.15)
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
 
 
 @linux
@@ -56,8 +58,8 @@ def test_the_formula_agrees_with_the_reading(
     "case",
     [
         "multi_head_released.matmul-B48-N96-D64x320-H8-f32-training",
-        "multi_head_relu.matmul-B48-N96-D64x320-H8-f32-forward",
-        "multi_head_relu.matmul-B1-N1600-D64-H2-f32-training",
+        "multi_head_relu.matmul-B64-N96-D64x320-H8-f32-forward",
+        "multi_head_relu.matmul-B1-N1800-D64-H2-f32-training",
         "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-forward",
         "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-training",
         "mtsa_nmt.algorithm1-B1-N2400-D64-H2-f32-forward",
@@ -71,8 +73,8 @@ def test_the_formula_agrees_with_the_reading(
 )
 def test_so_do_those_of_their_relatives(interpreter: Interpreter, case: str) -> None:
     row = read(interpreter, f"{case}-cpu+1-thread")
-    assert row["transient_bytes"] >= 63 * MIB
-    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=0.15)
+    assert row["transient_bytes"] >= 64 * MIB
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
 
 
 def beside(case: str, mib: int) -> dict:
