@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -43,6 +44,11 @@ class Interval:
         if not self.known:
             return f"{self.ratio:.2f}x [one block]"
         return f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+
+
+def block_time(samples: Sequence[float]) -> float:
+    """Time of a case in one block: the median of its samples, in their unit."""
+    return statistics.median(samples)
 
 
 def ratio_interval(ratios: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
