@@ -1,4 +1,7 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | mutants | calibrate | lint."""
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
+
+And `mutants`, for who changes the checks.
+"""
 
 from __future__ import annotations
 

@@ -85,8 +85,9 @@ def main(
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
-    out = Console()
-    out = out if out.is_terminal else Console(width=160)
+    # The README's table alone may go to standard output.
+    out = Console(stderr=markdown)
+    out = out if out.is_terminal else Console(width=160, stderr=markdown)
     try:
         plan_id, failed = "", 0
         if not given:

@@ -72,10 +72,16 @@ def missing(
 
 
 @contextlib.contextmanager
-def kept_busy(condition: str) -> Iterator[None]:
-    """Keep one core busy while the condition says so; the process dies with this one."""
+def kept_busy(condition: str) -> Iterator[int | None]:
+    """Keep one core busy while the condition says so; the process, whose id is given, dies with us.
+
+    Raises
+    ------
+    RuntimeError
+        If it did not start, or ended by itself.
+    """
     if condition != "busy":
-        yield
+        yield None
         return
     arguments = [sys.executable, "-c", SPIN, str(os.getpid())]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as spinner:
@@ -83,7 +89,7 @@ def kept_busy(condition: str) -> Iterator[None]:
             assert spinner.stdout is not None
             if not spinner.stdout.readline():
                 raise RuntimeError("the process that keeps a core busy did not start")
-            yield
+            yield spinner.pid
             if spinner.poll() is not None:
                 raise RuntimeError("the process that keeps a core busy has ended")
         finally:
