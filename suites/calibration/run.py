@@ -145,11 +145,13 @@ def _measure(
     before = devices.machine_state()
     todo = [(problem, arm) for problem in plan.of_repeat(passage.repeat) for arm in ARMS]
     random.Random(passage.key).shuffle(todo)
-    arms = []
+    arms: dict[str, dict[str, Mapping[str, Any]]] = {}
+    failed = ""
     for problem, arm in todo:
         value = time_arm(interpreter, problem, arm)
-        arms.append({"problem": problem.name, "arm": arm.name, **value})
-    failed = next((arm for arm in arms if "detail" in arm), None)
+        arms.setdefault(problem.name, {})[arm.name] = value
+        if "detail" in value:
+            failed = failed or f"{problem.name}, {arm.name}: {value['detail']}"
     record = {
         "kind": KIND,
         "key": passage.key,
@@ -158,13 +160,13 @@ def _measure(
         "repeat": passage.repeat,
         "block": passage.block,
         "interpreter": interpreter.id,
-        "status": "ok" if failed is None else "crash",
+        "status": "crash" if failed else "ok",
         "before": before,
         "after": devices.machine_state(),
         "arms": arms,
     }
-    if failed is not None:
-        record["detail"] = f"{failed['problem']}, {failed['arm']}: {failed['detail']}"
+    if failed:
+        record["detail"] = failed
     return record
 
 
@@ -197,4 +199,5 @@ def compact(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -149,11 +149,10 @@ def comparisons(
     for r in records:
         if r["condition"] != condition or r["status"] != "ok":
             continue
-        for arm in r["arms"]:
-            blocks = found.setdefault((r["repeat"], arm["problem"]), {})
-            blocks.setdefault(r["block"], {})[arm["arm"]] = {
-                **arm, "interpreter": r["interpreter"],
-            }  # fmt: skip
+        for problem, arms in r["arms"].items():
+            found.setdefault((r["repeat"], problem), {})[r["block"]] = {
+                name: {**arm, "interpreter": r["interpreter"]} for name, arm in arms.items()
+            }
     wanted = {(repeat, problem.name) for repeat, problem in plan.pairs()}
     complete = [found[pair] for pair in sorted(wanted & set(found)) if _whole(found[pair], plan)]
     return complete, len(wanted) - len(complete)
@@ -186,7 +185,8 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
 
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:
-    arms = [arm for r in records if r["status"] == "ok" for arm in r["arms"]]
+    good = [r for r in records if r["status"] == "ok"]
+    arms = [arm for r in good for by in r["arms"].values() for arm in by.values()]
     waited = sum(sum(arm["waited_us"].values()) * arm["inner"] for arm in arms)
     ran = sum(sum(arm["us"]) * arm["inner"] for arm in arms)
     loads = [r[when]["load"][0] for r in records for when in ("before", "after") if r[when]["load"]]

@@ -21,6 +21,7 @@ from harness.measure.clock import (
     sample_cpu,
     warm_up,
 )
+from harness.stats import block_time
 
 MIB = 2**20
 
@@ -162,6 +163,17 @@ def test_two_others_on_our_core_are_not_our_time() -> None:
     assert outcome.value["lost_share"] > 0.4
     assert outcome.value["of_cpu_time"] == pytest.approx(1, abs=0.15)
     assert outcome.value["sleep_kept"] >= 0.0099
+
+
+def test_a_case_is_compared_by_the_blocks_time_of_its_samples() -> None:
+    case = "multi_head.sdpa-B1-N4-D16x16-H2-f32-forward-cpu+1-thread"
+    outcome = isolate.run("harness.measure.clock:time_case", {"case": case, "seconds": 0.02})
+    assert outcome.status == "ok", outcome.detail
+    value = outcome.value
+    assert value["seconds"] == block_time(value["samples"])
+    assert value["median"] == statistics.median(value["samples"])
+    assert value["threads"] == 1
+    assert value["waited_seconds"] >= 0
 
 
 def test_a_sleep_is_timed_as_long_as_it_is() -> None:
