@@ -102,7 +102,7 @@ def main(
         if markdown:
             print(table.markdown(result))
         else:
-            table.print_score(out, result)
+            table.print_score(out, result, quick)
         code = int(bool(failed) or not (result.reached or quick))
     except UsageError as error:
         print(f"calibrate: {error}", file=sys.stderr)
