@@ -1,4 +1,7 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | mutants | lint."""
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
+
+And `mutants`, for who changes the checks.
+"""
 
 from __future__ import annotations
 
@@ -143,6 +146,13 @@ def mutants(session: nox.Session) -> None:
     """Put small faults into the mechanisms and count those that the checks notice: an hour."""
     prepare(session)
     run_in_shared(session, "python", "-m", "suites.mutation", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def calibrate(session: nox.Session) -> None:
+    """Prove the measuring by 200 comparisons whose answer is known, idle and busy: an hour."""
+    prepare(session)
+    run_in_shared(session, "python", "-m", "suites.calibration", *session.posargs)
 
 
 @nox.session(venv_backend="none")

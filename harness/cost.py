@@ -20,7 +20,7 @@ class Cost:
         Inside the samples.
     warm_up, building, compiling : float
         Before the samples; reported apart, because a user would pay for them as well.
-    memory, margins : float
+    memory, margins, ceilings : float
         Whole tasks.
     failed : float
         Tasks that gave no result: they ran out of time or memory, say.
@@ -34,13 +34,14 @@ class Cost:
     memory: float
     margins: float
     failed: float
+    ceilings: float = 0.0
 
     @property
     def overhead(self) -> float:
         """What is left: interpreters started, forks, pipes, journal, display, replay."""
         spent = (
             self.timed, self.warm_up, self.building, self.compiling, self.memory, self.margins,
-            self.failed,
+            self.failed, self.ceilings,
         )  # fmt: skip
         return max(0.0, self.total - math.fsum(spent))
 
@@ -58,7 +59,7 @@ class Cost:
         parts = {
             "timed": self.timed, "warm-up": self.warm_up, "building": self.building,
             "compiling": self.compiling, "memory": self.memory, "margins": self.margins,
-            "failed": self.failed,
+            "ceilings": self.ceilings, "failed": self.failed,
         }  # fmt: skip
         said = [f"{_percent(v, self.total)} {name}" for name, v in parts.items() if v]
         return (
@@ -103,7 +104,8 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> Cost | None:
     if not blocks:
         return None
     spent = dict.fromkeys(
-        ("timed", "warm_up", "building", "compiling", "memory", "margins", "failed"), 0.0
+        ("timed", "warm_up", "building", "compiling", "memory", "margins", "failed", "ceilings"),
+        0.0,
     )
     for r in known:
         if r["kind"] == "block" or r.get("interpreter") not in blocks:
@@ -120,15 +122,17 @@ def _parts(record: Mapping[str, Any]) -> dict[str, float]:
         return {"memory": seconds}
     if kind == "margin" and record["status"] in ("ok", "wrong"):
         return {"margins": seconds}
+    if kind == "peaks" and record["status"] == "ok":
+        return {"ceilings": seconds}
     if kind not in ("time", "anchor", "memory", "margin"):
         return {}
     if record["status"] != "ok":
         return {"failed": seconds}
     compiling = float(record.get("compile_seconds") or 0.0)
     return {
-        "timed": math.fsum(record["samples"]) * int(record["inner"]),
-        # Compilation happens in the first calls, and so inside the warm-up.
-        "warm_up": max(0.0, float(record["warmup_seconds"]) - compiling),
+        "timed": math.fsum(record["samples"]) * int(record["inner"])
+        + float(record.get("waited_seconds", 0.0)),
+        "warm_up": float(record["warmup_seconds"]),
         "building": float(record["build_seconds"]),
         "compiling": compiling,
     }

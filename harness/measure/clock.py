@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
+import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,73 +12,16 @@ import torch
 from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
 from harness.measure.compiling import Compilations, gave_up
-from harness.measure.cuda_clock import MAX_ROUNDS, Cuda, Device, event_samples
+from harness.measure.cpu_clock import Sampled, undisturbed, without_collector
+from harness.measure.cuda_clock import Cuda, Device, event_samples
 from harness.measure.dispatch import dispatched
 from harness.measure.run import Prepared, prepare
-from harness.measure.samples import checked, refuse_backwards
 from harness.measure.threads import ranges, refuse_other_threads
 from harness.measure.warm_up import warm_up
+from harness.stats import block_time
 
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}
 """Seconds; a GPU's clock needs some to come up."""
-SHORTEST_SAMPLE = 2e-3
-"""Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
-LEAST_CALL = 1e-7
-"""Seconds; no call from Python is shorter, whatever a coarse timer says."""
-
-
-def cpu_samples(
-    call: Callable[[], object],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-    once: float | None = None,
-) -> tuple[list[float], int]:
-    """Time a synchronous call.
-
-    Parameters
-    ----------
-    call : callable
-        Already warm.
-    rounds, seconds : int, float
-        At least so many samples, and so much time in all.
-    clock : callable
-        Seconds, monotonic.
-    once : float, optional
-        About how long a call takes; tried out if not given.
-
-    Returns
-    -------
-    samples : list of float
-        Seconds per call.
-    inner : int
-        Calls per sample.
-
-    Raises
-    ------
-    Wrong
-        If the clock went backwards, within a sample or between two, or stood still.
-    """
-    last = clock()
-    if once is None:
-        call()
-        now = clock()
-        # Checked here too: a negative time would ask for millions of calls.
-        refuse_backwards(last, now)
-        once, last = now - last, now
-    inner = max(1, round(SHORTEST_SAMPLE / max(once, LEAST_CALL)))
-    samples: list[float] = []
-    begun = last
-    while len(samples) < rounds or (last - begun < seconds and len(samples) < MAX_ROUNDS):
-        start = clock()
-        for _ in range(inner):
-            call()
-        end = clock()
-        # Between two samples too, where no difference would tell.
-        refuse_backwards(last, start, end)
-        samples.append((end - start) / inner)
-        last = end
-    return checked(samples), inner
 
 
 def cuda_samples(
@@ -128,8 +70,9 @@ def time_prepared(
     Returns
     -------
     dict
-        ``samples`` and ``median`` in seconds per call, ``inner`` calls per sample; ``threads`` and
-        ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the latter None where
+        ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
+        ``waited_seconds`` that were taken off all samples together; ``inner`` calls per sample;
+        ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the latter None where
         the system does not tell; ``recompiles`` in the timed region, always 0; apart from all that
         ``build_seconds``, ``compile_seconds`` (0 for eager) and ``warmup_seconds`` (the rest of
         the first calls); with `observe` also ``dispatched``, the kernels' names.
@@ -152,30 +95,26 @@ def time_prepared(
     _refuse_not_finite(prepared)
     # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
     cores = cores_available()
-    gc.collect()
-    gc.disable()
     timed = Compilations()
     try:
         with timed:
-            if device is None:
-                samples, inner = cpu_samples(prepared.call, rounds, seconds, once=warm.once)
-            else:
-                samples, inner = event_samples(prepared.call, rounds, seconds, device)
+            sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
     except Exception as error:
         if gave_up(error):
             raise _recompiled(timed.count) from error
         raise
-    finally:
-        gc.enable()
     if timed.count:
         raise _recompiled(timed.count)
     _refuse_not_finite(prepared)
     if case.problem.device == "cpu":
         refuse_other_threads(wanted, cores)
     record = {
-        "samples": samples,
-        "median": statistics.median(samples),
-        "inner": inner,
+        "samples": sampled.samples,
+        "median": statistics.median(sampled.samples),
+        # Events on a GPU are disturbed to either side, and nobody has calibrated another rule.
+        "seconds": (block_time if device is None else statistics.median)(sampled.samples),
+        "waited_seconds": math.fsum(sampled.waited) * sampled.inner,
+        "inner": sampled.inner,
         "threads": torch.get_num_threads(),
         "affinity": None if cores is None else ranges(cores),
         "recompiles": timed.count,
@@ -189,6 +128,16 @@ def time_prepared(
         prepared.drop_graph()  # a replay launches no operator that could be seen
         record["dispatched"] = dispatched(prepared.eager)
     return record
+
+
+def _sampled(
+    call: Callable[[], object], rounds: int, seconds: float, once: float, device: Device | None
+) -> Sampled:
+    if device is None:
+        return undisturbed(call, rounds, seconds, once)
+    with without_collector():
+        samples, inner = event_samples(call, rounds, seconds, device)
+    return Sampled(samples, [0.0] * len(samples), inner)
 
 
 def _refuse_not_finite(prepared: Prepared) -> None:

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier",
+    "peaks", "frontier", "calibration",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin")
@@ -33,7 +33,8 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
 """Without these a record means nothing."""
 
 NUMBERS = (
-    "median", "error", "budget", "margin", "peak_bytes", "transient_bytes", "limit_seconds",
+    "median", "seconds", "waited_seconds", "error", "budget", "margin", "peak_bytes",
+    "transient_bytes", "limit_seconds",
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
 

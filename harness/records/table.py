@@ -32,7 +32,9 @@ def _case_columns(case_id: str) -> dict[str, Any]:
 
 
 def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Time per case and block: ``seconds`` is the median sample of that block.
+    """Time per case and block: ``seconds`` is `harness.stats.block_time` of its samples.
+
+    On CUDA, and in records that name no ``seconds``, it is their median.
 
     Parameters
     ----------
@@ -58,7 +60,8 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             {
                 **columns,
                 **{k: r.get(k) for k in ("block", "interpreter", "status", "detail", "order")},
-                "seconds": r.get("median"),
+                # Records before there was a rule of its own for the CPU have the median alone.
+                "seconds": r.get("seconds", r.get("median")),
                 "rounds": len(r.get("samples") or ()),
                 "fingerprint": r.get("fingerprint"),
                 "session": r.get("session"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import time
@@ -13,8 +12,8 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from harness.measure import clock
 from harness.measure.clock import time_case
+from harness.measure.cpu_clock import Sampled, sample_cpu
 from harness.measure.run import prepare
 
 HERE = "suites.harness.clocked:"
@@ -177,8 +176,12 @@ def backwards(readings: Callable[[], float], at: int) -> Callable[[], float]:
 
 def time_by_a_clock_set_back(at: int) -> dict[str, Any]:
     """`time_case` whose samples come from a clock that is set back by an hour."""
-    broken = functools.partial(clock.cpu_samples, clock=backwards(time.perf_counter, at))
-    with mock.patch("harness.measure.clock.cpu_samples", broken):
+
+    def broken(call: Callable[[], object], rounds: int, seconds: float, once: float) -> Sampled:
+        readings = backwards(time.perf_counter, at)
+        return sample_cpu(call, rounds, seconds, clock=readings, once=once)
+
+    with mock.patch("harness.measure.clock.undisturbed", broken):
         return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)
 
 

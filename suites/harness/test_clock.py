@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,13 @@ import pytest
 import torch
 
 from harness import isolate
-from harness.measure import memory
-from harness.measure.clock import SHORTEST_SAMPLE, cpu_samples, time_prepared
+from harness.measure import memory, waiting
+from harness.measure.clock import time_prepared
+from harness.measure.cpu_clock import PATIENCE, SHORTEST_SAMPLE, TOGETHER, cpu_samples, sample_cpu
 from harness.measure.run import prepare
 from harness.measure.threads import ranges
+from harness.measure.warm_up import warm_up
+from harness.stats import block_time
 from suites.harness.clocked import case
 
 MIB = 2**20
@@ -58,6 +62,119 @@ def test_it_goes_on_for_the_time_it_was_given() -> None:
 
     samples, _ = cpu_samples(work, rounds=3, seconds=0.5, clock=clock)
     assert len(samples) == pytest.approx(50, abs=1)
+
+
+def test_waiting_for_a_core_is_taken_off() -> None:
+    clock = FakeClock()
+    lost = [0.0]
+    calls = 0
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        clock.now += 0.004
+        if calls % 3 == 0:  # another process has the core
+            clock.now += 0.05
+            lost[0] += 0.05
+
+    sampled = sample_cpu(work, 6, 0.0, clock, once=0.004, waited=lambda: lost[0])
+    assert sampled.samples == pytest.approx([0.004] * 6)
+    assert sampled.waited == pytest.approx([0.0, 0.0, 0.05] * 2)
+    walls, _ = cpu_samples(work, 6, 0.0, clock, once=0.004)
+    assert walls == pytest.approx([0.004, 0.004, 0.054] * 2)
+
+
+def test_waiting_that_may_lie_outside_a_sample_is_not_taken_off() -> None:
+    clock = FakeClock()
+    readings = 0
+
+    def waited() -> float:
+        nonlocal readings
+        readings += 1
+        if readings == 4:  # at the end of the second sample, its own time already read
+            clock.now += 0.05
+        return 0.05 if readings >= 4 else 0.0
+
+    def work() -> None:
+        clock.now += 0.004
+
+    sampled = sample_cpu(work, 3, 0.0, clock, once=0.004, waited=waited)
+    assert TOGETHER < 0.05
+    assert sampled.samples == pytest.approx([0.004] * 3)
+
+
+def test_a_case_gets_its_running_time_while_others_have_the_core_but_not_for_ever() -> None:
+    for share, count in ((0.5, 20), (0.01, PATIENCE)):
+        clock = FakeClock()
+
+        def work(clock: FakeClock = clock, share: float = share) -> None:
+            clock.now += 0.01 / share
+
+        def waited(clock: FakeClock = clock, share: float = share) -> float:
+            return clock.now * (1 - share)
+
+        sampled = sample_cpu(work, 3, 0.2, clock, once=0.01, waited=waited)
+        assert sampled.samples == pytest.approx([0.01] * len(sampled.samples))
+        assert len(sampled.samples) == pytest.approx(count, abs=1)
+
+
+def test_a_warm_call_that_lost_its_core_does_not_shorten_the_samples() -> None:
+    calls = 0
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.15 if calls == 3 else 0.002)
+
+    assert warm_up(work, "cpu") < 0.1
+    assert calls == 3
+
+
+def crowded(seconds: float) -> dict[str, float]:
+    """Time a fixed loop on one core shared with two others that spin. A task."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+
+    def work() -> int:
+        return sum(range(20_000))
+
+    try:
+        time.sleep(0.3)
+        began = time.thread_time()
+        sampled = sample_cpu(work, 20, seconds, waited=waiting.of_this_thread())
+        cpu = time.thread_time() - began
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    ran, lost = sum(sampled.samples), sum(sampled.waited)
+    awake = sample_cpu(lambda: time.sleep(0.01), 3, 0.0, waited=waiting.of_this_thread())
+    return {
+        "lost_share": lost / (ran + lost),
+        "of_cpu_time": ran * sampled.inner / cpu,
+        "sleep_kept": min(awake.samples),
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits")
+def test_two_others_on_our_core_are_not_our_time() -> None:
+    outcome = isolate.run("suites.harness.test_clock:crowded", {"seconds": 0.5})
+    assert outcome.status == "ok", outcome.detail
+    # Two thirds of the time belong to the others; a sleep is ours all the same.
+    assert outcome.value["lost_share"] > 0.4
+    assert outcome.value["of_cpu_time"] == pytest.approx(1, abs=0.15)
+    assert outcome.value["sleep_kept"] >= 0.0099
+
+
+def test_a_case_is_compared_by_the_blocks_time_of_its_samples() -> None:
+    case = "multi_head.sdpa-B1-N4-D16x16-H2-f32-forward-cpu+1-thread"
+    outcome = isolate.run("harness.measure.clock:time_case", {"case": case, "seconds": 0.02})
+    assert outcome.status == "ok", outcome.detail
+    value = outcome.value
+    assert value["seconds"] == block_time(value["samples"])
+    assert value["median"] == statistics.median(value["samples"])
+    assert value["threads"] == 1
+    assert value["waited_seconds"] >= 0
 
 
 def test_a_sleep_is_timed_as_long_as_it_is() -> None:

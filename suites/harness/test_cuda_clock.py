@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from harness.isolate import Wrong
-from harness.measure.clock import cpu_samples, time_prepared
+from harness.measure.clock import time_prepared
+from harness.measure.cpu_clock import cpu_samples
 from harness.measure.cuda_clock import LEAST_BATCH, MAX_ROUNDS, Cuda, event_samples, flush_bytes
 from harness.measure.run import prepare
 from suites.harness.fake_devices import Simulated, SimulatedEvent, Threaded, ThreadEvent

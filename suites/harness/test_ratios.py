@@ -70,6 +70,12 @@ def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str,
     return records
 
 
+def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
+    case = case_id(BASE)
+    frame = table.times([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
+    assert frame["seconds"].tolist() == [2.0, 1.5]
+
+
 def test_drift_between_blocks_cancels_in_the_ratio() -> None:
     rows = {r.case: r for r in rows_of(sweep_records({64: 1.2}))}
     mine = rows[case_id(MINE)]

@@ -13,7 +13,7 @@ import pytest
 
 import harness
 from harness.isolate import Interpreter, Wrong
-from harness.measure.clock import cpu_samples
+from harness.measure.cpu_clock import cpu_samples
 from harness.measure.session import Session
 from harness.plan import make_plan
 from harness.profile import Selection
