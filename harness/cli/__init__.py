@@ -14,6 +14,7 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
+    "[bold]attnbench diff[/] says what became slower between two revisions; "
     "[bold]attnbench compare[/] trains two models and judges them; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
@@ -160,6 +161,50 @@ def bench(
     raise typer.Exit(run_bench(values, list(context.args), dry_run, json_file))
 
 
+@app.command()
+def diff(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="A revision, or a journal folder.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="What is judged: alike.")],
+    profile: Annotated[
+        str | None, typer.Option(help="diff (default), quick, full or paper.")
+    ] = None,
+    journal: JOURNAL = "results",
+    device: DEVICE = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this mechanism or mechanism.implementation; repeatable."
+        ),
+    ] = None,
+    lengths: Annotated[str, typer.Option(help="Sequence lengths, e.g. 16,64,256.")] = "",
+    batch: Annotated[int | None, typer.Option(help="Batch size.")] = None,
+    width: Annotated[str, typer.Option(help="Width in and out, e.g. 300x600.")] = "",
+    heads: Annotated[int | None, typer.Option(help="Number of heads.")] = None,
+    dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
+    passes: Annotated[str, typer.Option(help="forward, training, joined by a comma.")] = "",
+    settings: Annotated[str, typer.Option(help="As for bench.")] = "",
+    blocks: Annotated[int | None, typer.Option(help="Blocks (default: 15).")] = None,
+    json_file: JSON = None,
+) -> None:
+    """Measure two git revisions now, side by side: which cases became slower or faster?
+
+    Only the revisions' mechanisms differ; clock and plan are those of this attnbench, and the
+    environment too, unless the constraints differ. BASE runs twice: nothing below that noise is
+    claimed. It says nothing of correctness: attnbench verify does.
+
+    Given two journal folders instead, only ratios to the baseline are compared. Exit code 1: a
+    case is slower, or fails in HEAD alone; 3: nothing comparable was measured.
+    """
+    from harness.cli.diffing import run_diff
+
+    values = {
+        "profile": profile, "journal": journal, "device": device, "only": only or [],
+        "lengths": lengths, "batch": batch, "width": width, "heads": heads, "dtypes": dtypes,
+        "passes": passes, "settings": settings, "blocks": blocks,
+    }  # fmt: skip
+    raise typer.Exit(run_diff(base, head, values, json_file))
+
+
 TASK = Annotated[
     str,
     typer.Option(
@@ -301,7 +346,9 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 fine, 1 the answer is no, 2 usage or bad input."""
+    """Run a command and return its exit code: 0 fine, 1 the answer is no, 2 usage or bad input,
+    3 nothing comparable.
+    """
     try:
         result = app(args=arguments, standalone_mode=False)
     except UsageError as error:

@@ -12,6 +12,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
+    "diff", "diff-block",
 )  # fmt: skip
 
 
