@@ -35,7 +35,9 @@ _MEASURING = (
 def run_diff(base: str, head: str, values: dict[str, Any], json_file: str | None) -> int:
     """Compare; returns the exit code: 0 fine, 1 a slowdown, 3 nothing comparable."""
     check_json(json_file)
-    folders = [Path(name).expanduser().is_dir() for name in (base, head)]
+    if values["device"] not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {values['device']!r}; use cpu, cuda or auto")
+    folders = [bool(name) and Path(name).expanduser().is_dir() for name in (base, head)]
     if all(folders):
         return _journals(Path(base).expanduser(), Path(head).expanduser(), values, json_file)
     return _revisions(base, head, values, json_file, any(folders))
@@ -46,10 +48,13 @@ def _revisions(
 ) -> int:
     from harness.diff import revisions, rows
     from harness.diff.session import make_session
+    from harness.profile import load_profile
     from suites.bench.options import journal_folder, selection
 
     journal = journal_folder(values["journal"])
     chosen = selection({**values, "option": []})
+    profile = values["profile"] or DEFAULT_PROFILE
+    load_profile(profile, "cpu")  # a mistake is said before anything is checked out
     root = revisions.repository()
     try:
         sides = [
@@ -66,14 +71,13 @@ def _revisions(
     if sides[0].requirements != sides[1].requirements:
         _say(out, "the constraints of the two revisions differ: installing one environment each")
     with revisions.checked_out(root, *sides) as (before, after):
-        profile = values["profile"] or DEFAULT_PROFILE
         session = make_session(before, after, profile, values["device"], chosen)
         _say(out, _plan_line(session, journal))
         if session.cases:
             session.measure(journal, _on_block(out, session.profile.blocks))
     found = rows.measured(session.records, session.cases, session.new, session.gone)
     title = f"{after.short} against {before.short}"
-    says = rows.closing(found, f"BASE {before.short}", f"HEAD {after.short}")
+    says = rows.closing(found, before.short, after.short)
     extra = {
         "base": {"given": before.given, "commit": before.commit},
         "head": {"given": after.given, "commit": after.commit},
@@ -90,8 +94,8 @@ def _plan_line(session: Session, journal: Path) -> str:
     more = f"; the environments differ in {', '.join(apart)}" if apart else ""
     return (
         f"{f['model']} ({f['device']}, {f['threads']} CPU threads), torch {f['torch']}: "
-        f"HEAD {session.head.short} against BASE {session.base.short}, {len(session.cases)} cases "
-        f"in {blocks} blocks, {3 * len(session.cases) * blocks} measurements (BASE twice: the A/A "
+        f"{session.head.short} against {session.base.short}, {len(session.cases)} cases in "
+        f"{blocks} blocks, {3 * len(session.cases) * blocks} measurements (the base twice: the A/A "
         f"control); journal {journal}{more}"
     )
 
@@ -126,7 +130,7 @@ def _journals(base: Path, head: Path, values: dict[str, Any], json_file: str | N
             f"{profile.baseline}, or the clock, is not of the same code in both journals: a ratio "
             "may have moved by that"
         )
-    says = rows.closing(found, f"BASE {base}", f"HEAD {head}")
+    says = rows.closing(found, str(base), str(head))
     out = console()
     title = f"{head} against {base}: ratios to {profile.baseline} on {before.title}"
     lines = [*notes, says, journals.SAYS.format(baseline=profile.baseline)]
@@ -150,8 +154,6 @@ def _same_device(base: Path, head: Path, kind: str) -> tuple[Device, Device, lis
     from harness.diff.journals import differing
     from reports.source import find
 
-    if kind not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown device {kind!r}; use cpu, cuda or auto")
     timed = []
     notes = []
     for folder in (base, head):

@@ -183,7 +183,8 @@ def _environment(folder: Path, side: Revision) -> str:
     UsageError
         If anything can't be installed.
     """
-    _install(side, [sys.executable, "-m", "venv", str(folder)])
+    # Without pip, and so without the setuptools that comes along and hides a newer one.
+    _install(side, [sys.executable, "-m", "venv", "--without-pip", str(folder)])
     python = folder / "bin" / "python"
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = _install(side, [str(python), "-c", code]).strip()
@@ -195,7 +196,8 @@ def _environment(folder: Path, side: Revision) -> str:
     if dependencies:
         _install(
             side,
-            [*(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+            [*(sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"),
+                "--disable-pip-version-check",
              *("-c", str(constraints)), *dependencies],
         )  # fmt: skip
     return str(python)
@@ -205,9 +207,10 @@ def _install(side: Revision, command: Sequence[str]) -> str:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
-        errors = [s for s in done.stderr.splitlines() if s.startswith("ERROR")]
-        why = errors[-1].removeprefix("ERROR: ") if errors else _last(done.stderr or done.stdout)
-        raise UsageError(f"{side.says} can't be installed: {why}")
+        # Of several errors of pip the first names the package.
+        errors = [s for s in done.stderr.splitlines() if s.startswith("ERROR: ")]
+        why = errors[0].removeprefix("ERROR: ") if errors else _last(done.stderr or done.stdout)
+        raise UsageError(f"{side.says} can't be installed: {why[:300]}")
     return done.stdout
 
 

@@ -204,7 +204,12 @@ def make_session(
         For an unknown device or profile, a name that neither revision has, a selection that can't
         be, or a revision that does not work with this harness.
     """
-    fingerprints = {r.label: _ask(r, FINGERPRINT_CALL, {"device": device}) for r in (base, head)}
+    fingerprints = {"head": _ask(head, FINGERPRINT_CALL, {"device": device})}
+    fingerprints["base"] = (
+        fingerprints["head"]
+        if base.python == head.python
+        else _ask(base, FINGERPRINT_CALL, {"device": device})
+    )
     device = str(fingerprints["head"]["device"])
     if fingerprints["base"]["device"] != device:
         raise UsageError(
