@@ -148,8 +148,6 @@ def checked_out(root: Path, base: Revision, head: Revision) -> Iterator[tuple[Re
             _probe(side)
         yield sides[0], sides[1]
     finally:
-        for label in (base.label, head.label):
-            _git(root, "worktree", "remove", "--force", str(place / label))
         try:
             shutil.rmtree(place)
         except OSError as error:
