@@ -114,15 +114,25 @@ def _chosen_groups(
 def make_plan(
     profile_name: str, device: str, registry: Registry, selection: Selection | None = None
 ) -> Plan:
+    """Expand a named profile; see `plan_of`.
+
+    Raises
+    ------
+    UsageError
+        Also for an unknown profile.
+    """
+    profile = load_profile(profile_name, device)
+    return plan_of(profile, device, registry, selection or Selection())
+
+
+def plan_of(profile: Profile, device: str, registry: Registry, selection: Selection) -> Plan:
     """Expand a profile into cases, the baseline and its A/A control in every problem.
 
     Raises
     ------
     UsageError
-        For an unknown profile, mechanism, dtype, phase or setting, or an empty plan.
+        For an unknown mechanism, dtype, phase or setting, or an empty plan.
     """
-    selection = selection or Selection()
-    profile = load_profile(profile_name, device)
     _check_words(selection)
     if selection.blocks is not None:
         # Who asks for a number of blocks gets it, however long it takes.

@@ -51,6 +51,11 @@ class Interpreter:
         Modules to import first. For ``fork`` they may start no thread and touch no GPU.
     env : mapping
         Environment variables to set.
+    path : sequence of path
+        Folders whose modules win over all others (those of another revision, say).
+    python : str, optional
+        Another environment's Python. Its modules are its own: of the driver's search path only our
+        own repository is passed on.
 
     Attributes
     ----------
@@ -86,16 +91,19 @@ class Interpreter:
         *,
         preload: Sequence[str] = ("torch",),
         env: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+        python: str | None = None,
     ) -> None:
         # Forking a process that has used Apple's frameworks is not safe.
         self.mode: Mode = "spawn" if mode == "fork" and sys.platform != "linux" else mode
         self.id = uuid.uuid4().hex
         self.generation = 0
         self._preload = tuple(preload)
+        self._python = python or sys.executable
         self._environment = {
             **os.environ,
             **(env or {}),
-            "PYTHONPATH": _search_path(),
+            "PYTHONPATH": search_path(path, own=python is None),
             MARKER: self.id,
         }
         self._serving: int | None = None
@@ -203,7 +211,7 @@ class Interpreter:
         try:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-c", "import harness.isolate.server as s; s.main()"),
+                    *(self._python, "-P", "-c", "import harness.isolate.server as s; s.main()"),
                     *(str(writer), self.mode, *self._preload),
                 ],
                 stdin=subprocess.PIPE,
@@ -334,8 +342,17 @@ def _task(
     return json.dumps(task).encode() + b"\n"
 
 
-def _search_path() -> str:
-    """Where the driver finds modules (``--with``, editable installs), and our own repository."""
+def search_path(first: Sequence[Path] = (), own: bool = True) -> str:
+    """PYTHONPATH of an interpreter.
+
+    Parameters
+    ----------
+    first : sequence of path
+        Folders that come before all others.
+    own : bool
+        Whether to add where the driver finds modules (``--with``, editable installs). Our own
+        repository always is.
+    """
     root = str(Path(harness.__path__[0]).resolve().parent)
-    entries = [str(Path(entry).absolute()) for entry in sys.path]
-    return os.pathsep.join(entries if root in entries else [root, *entries])
+    entries = [str(Path(entry).absolute()) for entry in sys.path] if own else []
+    return os.pathsep.join([*map(str, first), *(entries if root in entries else [root, *entries])])

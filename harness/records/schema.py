@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration",
+    "peaks", "frontier", "calibration", "diff", "diff-block",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin")

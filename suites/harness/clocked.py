@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from harness.measure.clock import time_case
+from harness.measure.clock import time_case, time_prepared
 from harness.measure.cpu_clock import Sampled, sample_cpu
 from harness.measure.run import prepare
 
@@ -154,7 +154,7 @@ def time_compiled_once_more() -> dict[str, Any]:
         run()
 
     prepared.call = call
-    return clock.time_prepared(prepared, rounds=20, seconds=0.0)
+    return time_prepared(prepared, rounds=20, seconds=0.0)
 
 
 def case(name: str, settings: str = "", phase: str = "forward") -> str:
