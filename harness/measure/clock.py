@@ -73,9 +73,10 @@ def time_prepared(
         ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
         ``waited_seconds`` that were taken off all samples together; ``inner`` calls per sample;
         ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
-        latter None where the system does not tell; ``recompiles`` in the timed region, always 0; apart from all that
-        ``build_seconds``, ``compile_seconds`` (0 for eager) and ``warmup_seconds`` (the rest of
-        the first calls); with `observe` also ``dispatched``, the kernels' names.
+        latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
+        apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
+        ``warmup_seconds`` (the rest of the first calls); with `observe` also ``dispatched``, the
+        kernels' names.
 
     Raises
     ------
