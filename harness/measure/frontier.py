@@ -30,6 +30,8 @@ START_SECONDS = {False: 30.0, True: 300.0}
 """To import and build; longer where code is compiled."""
 OPERATIONS_PER_SECOND = {"cpu": 2e10, "cuda": 2e13}
 """For the first guess alone."""
+GUESSED_SHARE = 0.97
+"""Of the memory limit, so that a good formula's guess fits."""
 BLIND_GUESS = 256
 STOPPING = ("unsupported",)
 """Outcomes that no other length would change."""
@@ -96,7 +98,8 @@ def judge(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
         status = "unsupported"
     elif status == "ok" and value["peak_bytes"] > bounds.memory_bytes:
         status = "oom"
-        detail = f"its peak is {value['peak_bytes'] / bounds.memory_bytes:.2f}x the limit"
+        peak, limit = (n / 2**20 for n in (value["peak_bytes"], bounds.memory_bytes))
+        detail = f"its peak is {peak:.1f} MiB, the limit {limit:.1f} MiB"
     elif status == "ok" and value["pass_seconds"] > bounds.seconds:
         status = "timeout"
         detail = f"a pass takes {value['pass_seconds']:.3g} s"
@@ -116,7 +119,8 @@ def first_guess(case: Case, registry: Registry, bounds: Bounds) -> int:
         size = replace(size_of(case), length=length)
         weights = mechanism.parameters(size) if mechanism.parameters else 0
         resident = size.inputs + weights + (size.features if size.training else 0)
-        fits = held(size) + size.item_bytes * resident <= bounds.memory_bytes
+        bytes_held = held(size) + size.item_bytes * resident
+        fits = bytes_held <= GUESSED_SHARE * bounds.memory_bytes
         return fits and (operations is None or operations(size) <= rate * bounds.seconds)
 
     return largest_where(possible, bounds.largest)

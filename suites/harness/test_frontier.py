@@ -135,7 +135,11 @@ BOUNDS = Bounds(memory_bytes=100 * MIB, seconds=2.0, largest=4096)
     ("outcome", "status", "words"),
     [
         (Outcome("ok", {"peak_bytes": 100 * MIB, "pass_seconds": 2.0}), "ok", ""),
-        (Outcome("ok", {"peak_bytes": 120 * MIB, "pass_seconds": 0.1}), "oom", "1.20x the limit"),
+        (
+            Outcome("ok", {"peak_bytes": 120 * MIB, "pass_seconds": 0.1}),
+            "oom",
+            "120.0 MiB, the limit 100.0 MiB",
+        ),
         (Outcome("ok", {"peak_bytes": MIB, "pass_seconds": 2.1}), "timeout", "2.1 s"),
         (Outcome("oom", None, "MemoryError: x"), "oom", "MemoryError"),
         (Outcome("timeout", None, "no result after 38 s"), "timeout", "no result"),
