@@ -62,10 +62,8 @@ class Cost:
             "ceilings": self.ceilings, "failed": self.failed,
         }  # fmt: skip
         said = [f"{_percent(v, self.total)} {name}" for name, v in parts.items() if v]
-        return (
-            f"of {self.total:.0f} s: {', '.join(said)}, {_percent(self.overhead, self.total)} "
-            "overhead"
-        )
+        said.append(f"{_percent(self.overhead, self.total)} overhead")
+        return f"of {self.total:.0f} s: {', '.join(said)}"
 
     def as_json(self) -> dict[str, float]:
         """All parts, and the overhead's share."""

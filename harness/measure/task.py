@@ -9,8 +9,17 @@ from typing import Any
 
 from harness.case import Case
 
-NUMBERS = ("samples", "median", "transient_bytes", "peak_bytes")
+NUMBERS = (
+    "samples", "median", "seconds", "transient_bytes", "peak_bytes", "gemm_operations_per_second",
+    "copy_bytes_per_second", "launch_seconds",
+)  # fmt: skip
 """What a measurement is; none of it stays where one of them is no number."""
+
+_NEEDED = {
+    "memory": ("transient_bytes", "peak_bytes"),
+    "peaks": ("gemm_operations_per_second", "copy_bytes_per_second", "launch_seconds"),
+}
+_NEEDED_OF_TIMES = ("median",)
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,10 @@ def unusable(record: Mapping[str, Any]) -> dict[str, str]:
     """Status and detail of a record that says ok and holds no measurement; empty if it does."""
     if record["kind"] == "margin":
         return {} if "verdict" in record else {"status": "crash", "detail": "no verdict came back"}
-    numbers = [record.get("transient_bytes"), record.get("peak_bytes")]
-    if record["kind"] != "memory":
-        numbers = [record.get("median"), *(record.get("samples") or [None])]
+    numbers = [record.get(name) for name in _NEEDED.get(record["kind"], _NEEDED_OF_TIMES)]
+    if record["kind"] not in _NEEDED:
+        # Times recorded before blocks had a time of their own are compared by the median.
+        numbers += [*(record.get("samples") or [None]), record.get("seconds", record.get("median"))]
     for value in numbers:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return {"status": "crash", "detail": f"{value!r} came back, not a number"}
