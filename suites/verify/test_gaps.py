@@ -18,6 +18,7 @@ import reference_impls.multi_head.layer as multi_head_layer
 import reference_impls.multi_head.optimized as multi_head
 from harness.build import make
 from harness.registry import resolve
+from reference_impls.biblosa.rule import block_length, most_blocks
 from reference_impls.checks import glorot, host_can_decide, positive_int
 from reference_impls.disa.plain import PlainDisa
 from reference_impls.encoders import (
@@ -29,6 +30,7 @@ from reference_impls.encoders import (
 from reference_impls.masks import parse, parse_all
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, least_denominator
+from reference_impls.mtsa_stack.plain import PlainStackedMTSA
 from reference_impls.multi_head.optimized import SdpaMultiHead
 from reference_impls.multi_head.plain import PlainMultiHead
 from reference_impls.source2token.plain import PlainSource2Token
@@ -385,3 +387,38 @@ def test_word_vectors_are_trained_but_that_of_padding() -> None:
     assert grad is not None
     assert grad.tolist() == [[0.0] * 3, [4.0] * 3, [0.0] * 3, [2.0] * 3]
     assert mask.tolist() == [[True, True, False], [True, False, False]]
+
+
+@pytest.mark.parametrize("extra", range(5))
+def test_no_sequence_has_more_blocks_than_the_most(extra: int) -> None:
+    most = 0
+    for n in range(1, 1001):
+        r = next(r for r in range(1, n + 2) if r**3 >= 2 * n) + extra
+        most = max(most, math.ceil(n / r))
+        assert block_length(n, extra) == r
+        assert most_blocks(n, extra) == most
+        assert extra or (block_length(n), most_blocks(n)) == (r, most)
+
+
+@pytest.mark.parametrize("name", ["additive.plain", "msmsa.plain", "mtsa_stack.plain"])
+def test_looking_at_attention_checks_its_input_too(name: str) -> None:
+    module = build(name)
+    x, mask = batch((3, 2))
+    with pytest.raises(ValueError, match=r"x has shape \[2, 3, 5\]; expected \[B, N, 12\]"):
+        module.attention(x[..., :5], mask)
+    with pytest.raises(ValueError, match=r"mask has shape \[2, 2\]; expected \[2, 3\]"):
+        module.attention(x, mask[:, :2])
+
+
+@pytest.mark.parametrize("value", [0, -0.5, math.inf, math.nan, "1e-5", None])
+def test_the_stacks_epsilon_is_a_number_above_zero(value: Any) -> None:
+    with pytest.raises(BadOption, match=r"ln_epsilon=.*; expected a number above 0"):
+        PlainStackedMTSA(D_IN, D_IN, heads=2, ln_epsilon=value)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_the_stack_at_some_positions_is_the_stack(layers: int) -> None:
+    module = PlainStackedMTSA(D_IN, D_IN, heads=2, layers=layers).double()
+    x, mask = batch((9, 5))
+    rows = torch.tensor([0, 3, 7])
+    assert error(module.fuse(x, mask, rows), module(x, mask)[:, rows]) < 1e-12

@@ -451,6 +451,46 @@ def test_presets_build_and_run(name: str) -> None:
         assert module.scales == spelled.scales
 
 
+MS, TRANS = "multi_scale_transformer", "transformer"
+TABLE_1 = (1, 3, "n/16", "n/8", "n/4")
+STATED: dict[str, tuple[str, int, int, int, int]] = {
+    # Model, width, heads, width of a head, layers: Tables 1 and 6 and the experiment of figure 2;
+    # layers where they are not printed, and all of the Transformers', are ours (see `Preset.ours`).
+    **dict.fromkeys(("sst", "mtl16", "ptb_pos", "conll2003", "conll2012"), (MS, 300, 10, 30, 3)),
+    **dict.fromkeys(["snli", *(f"table6_{c}" for c in "abcdefghi")], (MS, 600, 5, 64, 3)),
+    **dict.fromkeys(("mirrored_hier_s", "mirrored_flex"), (MS, 50, 10, 5, 2)),
+    "mirrored_deephier_s": (MS, 50, 10, 5, 6),
+    "sst_transformer": (TRANS, 300, 10, 30, 3),
+    "mtl16_transformer": (TRANS, 300, 10, 30, 3),
+    "snli_transformer": (TRANS, 600, 5, 64, 3),
+    "mirrored_transformer": (TRANS, 50, 10, 5, 2),
+}
+SINGLE: dict[str, int | str] = {
+    "mirrored_hier_s": 3, "mirrored_deephier_s": 3,
+    "table6_f": 3, "table6_g": "n/16", "table6_h": "n/8", "table6_i": "n/4",
+}  # fmt: skip
+ALPHA = {
+    "sst": 0.5, "mtl16": 0.5, "snli": 0.5, "ptb_pos": 1.0, "conll2003": 1.0, "conll2012": 1.0,
+    "table6_a": 1.0, "table6_b": 0.5, "table6_c": 0.0, "table6_d": -0.5, "table6_e": -1.0,
+}  # fmt: skip
+
+
+def test_presets_are_those_of_the_papers_tables() -> None:
+    assert set(STATED) == set(PRESETS)
+    for name, preset in PRESETS.items():
+        o = preset.options
+        found = (preset.model, preset.d_model, o["heads"], o["head_dim"], o["layers"])
+        assert found == STATED[name], name
+        assert o.get("alpha") == ALPHA.get(name), name
+        if name in ALPHA:
+            tagged = ALPHA[name] == 1.0 and not name.startswith("table6")
+            wanted = (1, 3, 5, 7, 9) if tagged else TABLE_1
+            assert tuple(o.get("candidates", TABLE_1)) == wanted, name
+            assert "scales" not in o, name
+        if name in SINGLE:
+            assert o["scales"] == [[SINGLE[name]] * o["heads"]] * o["layers"], name
+
+
 def test_presets_hold_what_the_paper_states() -> None:
     def scales(name: str) -> list[list[int]]:
         module = WindowedMultiScaleTransformer(
@@ -474,6 +514,10 @@ def test_presets_hold_what_the_paper_states() -> None:
         ({"preset": "snli", "alpha": 0.7}, "alpha=0.7, but preset snli has 0.5"),
         ({"preset": "mirrored_flex", "scales": [[3] * 10] * 2}, "preset mirrored_flex has"),
         ({"preset": "imdb"}, "preset='imdb'; expected sst, mtl16, snli"),
+        ({"heads": 10, "head_dim": 0}, "head_dim=0; expected an integer of at least 1"),
+        ({"heads": 10, "scales": "1,3"}, "scales='1,3'; expected one list of scales per layer"),
+        ({"heads": 10, "scales": 3}, "scales=3; expected one list of scales per layer"),
+        ({"heads": 10, "scales": []}, "scales of 0 layers given for 2"),
         ({"preset": "sst_transformer"}, "preset='sst_transformer'; expected sst"),
         ({"preset": "mirrored_flex"}, "d_out=600, but preset mirrored_flex has 100"),
         ({"heads": 10, "readout": "max"}, "readout='max' with cls=True; expected"),
