@@ -154,7 +154,7 @@ def test_compilation_and_failures_are_apart() -> None:
     block = {"kind": "block", "interpreter": "a", "seconds": 20.0}
     timed = {
         "kind": "time", "interpreter": "a", "status": "ok", "task_seconds": 9.0, "samples": [1.0],
-        "inner": 1, "build_seconds": 1.0, "warmup_seconds": 6.0, "compile_seconds": 5.0,
+        "inner": 1, "build_seconds": 1.0, "warmup_seconds": 1.0, "compile_seconds": 5.0,
     }  # fmt: skip
     failed = {"kind": "memory", "interpreter": "a", "status": "oom", "task_seconds": 4.0}
     killed = {**timed, "interpreter": "b"}
