@@ -402,7 +402,7 @@ def test_no_sequence_has_more_blocks_than_the_most(extra: int) -> None:
 
 @pytest.mark.parametrize("name", ["additive.plain", "msmsa.plain", "mtsa_stack.plain"])
 def test_looking_at_attention_checks_its_input_too(name: str) -> None:
-    module = build(name)
+    module: Any = build(name)
     x, mask = batch((3, 2))
     with pytest.raises(ValueError, match=r"x has shape \[2, 3, 5\]; expected \[B, N, 12\]"):
         module.attention(x[..., :5], mask)
