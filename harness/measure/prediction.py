@@ -11,7 +11,7 @@ from harness.measure.task import Task
 LEAST_KNOWN = 0.5
 """Of the tasks left at least so many must have been seen once before anything is predicted."""
 
-KINDS = ("time", "anchor", "memory", "margin")
+KINDS = ("time", "anchor", "memory", "margin", "peaks")
 """Records of tasks that run inside blocks."""
 
 

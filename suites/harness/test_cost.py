@@ -27,7 +27,7 @@ CASES = (
     "multi_head.sdpa-B2-N4-D24-H8-f32-forward-cpu+control",
     "mtsa.algorithm1-B2-N4-D24-H8-f32-forward-cpu",
 )
-SECONDS = {"time": 3.0, "memory": 5.0, "margin": 7.0}
+SECONDS = {"time": 3.0, "memory": 5.0, "margin": 7.0, "peaks": 1.5}
 START, END = 2.0, 0.25
 
 
@@ -61,7 +61,8 @@ class FakeInterpreter:
 
     def run(self, call: str, arguments: Mapping[str, Any], *more: Any) -> Outcome:
         """Move the clock by what this kind of task takes."""
-        kind = {blocks.TIME_CALL: "time", blocks.MEMORY_CALL: "memory"}.get(call, "margin")
+        kinds = {blocks.TIME_CALL: "time", blocks.MEMORY_CALL: "memory", blocks.PEAKS_CALL: "peaks"}
+        kind = kinds.get(call, "margin")
         seconds = SECONDS[kind] * self.slower.get(arguments["case"], 1.0)
         self.clock.now += seconds + 0.125
         value = {
@@ -71,6 +72,10 @@ class FakeInterpreter:
             },
             "memory": {"peak_bytes": 1.0, "transient_bytes": 1.0},
             "margin": {"verdict": "ok", "error": 0.1, "budget": 0.2, "margin": 2.0},
+            "peaks": {
+                "gemm_operations_per_second": 1e9, "copy_bytes_per_second": 1e9,
+                "launch_seconds": 1e-6,
+            },
         }[kind]  # fmt: skip
         return Outcome("ok", value, "", seconds)
 
@@ -98,7 +103,7 @@ def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Sess
     assert made_up.predict() is None
     made_up.run(lambda step, _: steps.append(step), {})
     first, *others = block_records(made_up)
-    one = 3.0 + 3.0 + 12.0 + 3 * 0.125 + START + END
+    one = 3.0 + 3.0 + 12.0 + 1.5 + 4 * 0.125 + START + END
     assert [r["seconds"] for r in others] == [one] * 3
     assert first["predicted_seconds"] is None
     # Five more pipes were waited for in the first block than in the others, by 0.125 s.
@@ -137,15 +142,16 @@ def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
     timings = 12
     assert (cost.timed, cost.warm_up, cost.building) == (2.0 * timings, 6.0, 3.0)
     assert (cost.memory, cost.margins) == (5.0 * (1 + 4), 7.0 * (1 + 4))
+    assert cost.ceilings == 4 * 1.5
     rest = 4 * (3.0 + 3.0 + 12.0) - timings * 2.75
-    assert cost.overhead == pytest.approx(4 * (START + END) + rest + (timings + 4) * 0.125)
+    assert cost.overhead == pytest.approx(4 * (START + END) + rest + (timings + 8) * 0.125)
     longer = cost.within(cost.total + 9)
     assert longer.overhead == pytest.approx(cost.overhead + 9)
     percents = [int(n) for n in re.findall(r"(\d+) %", str(cost))]
     assert abs(sum(percents) - 100) <= 3
     assert re.fullmatch(
         r"of \d+ s: \d+ % timed, \d+ % warm-up, \d+ % building, \d+ % memory, \d+ % margins, "
-        r"\d+ % overhead",
+        r"\d+ % ceilings, \d+ % overhead",
         str(cost),
     )
 
