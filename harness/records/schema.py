@@ -20,7 +20,7 @@ KINDS = (
     "peaks", "frontier", "calibration", "diff", "diff-block",
 )  # fmt: skip
 
-MEASURED = ("time", "anchor", "memory", "margin")
+MEASURED = ("time", "anchor", "memory", "margin", "peaks")
 """Kinds that belong to a case and a block."""
 
 FIELDS: Mapping[str, Mapping[str, type]] = {
@@ -37,6 +37,12 @@ NUMBERS = (
     "transient_bytes", "limit_seconds",
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
+
+CEILINGS = (
+    "gemm_operations_per_second", "copy_bytes_per_second", "read_bytes_per_second",
+    "launch_seconds",
+)  # fmt: skip
+"""Numbers without which a ``peaks`` record that says ok can't be one."""
 
 _KEY: Mapping[str, type] = {"key": str}
 _NUMERIC = (float, int, type(None))
@@ -77,6 +83,13 @@ def _measured_fault(record: Mapping[str, Any]) -> str:
         median = record.get("median")
         if median is None or not 0 < median < math.inf:
             return f"ok, but the time is {median}"
+    if record["kind"] == "peaks" and record["status"] == "ok":
+        for name in CEILINGS:
+            if type(record.get(name)) not in (float, int) or not 0 < record[name] < math.inf:
+                return f"ok, but {name} is {record.get(name)}"
+        for name in ("cache_bytes", "graph_launch_seconds"):
+            if type(record.get(name)) not in _NUMERIC:
+                return f"{name} is no number"
     return _case_fault(record["case"])
 
 

@@ -51,6 +51,7 @@ INSTEAD = {
     "PRELOAD": (HERE.removesuffix(":"),),
     "TIME_CALL": f"{HERE}time_case",
     "MEMORY_CALL": f"{HERE}memory_case",
+    "PEAKS_CALL": f"{HERE}peaks_case",
 }
 """For `harness.measure.blocks`: made-up measurements, which need nothing loaded."""
 
