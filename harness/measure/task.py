@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.case import Case
+from harness.records.schema import CEILINGS
 
-NUMBERS = (
-    "samples", "median", "seconds", "transient_bytes", "peak_bytes", "gemm_operations_per_second",
-    "copy_bytes_per_second", "launch_seconds",
-)  # fmt: skip
+NUMBERS = ("samples", "median", "seconds", "transient_bytes", "peak_bytes", *CEILINGS)
 """What a measurement is; none of it stays where one of them is no number."""
 
 _NEEDED = {
     "memory": ("transient_bytes", "peak_bytes"),
-    "peaks": ("gemm_operations_per_second", "copy_bytes_per_second", "launch_seconds"),
+    "peaks": CEILINGS,
 }
 _NEEDED_OF_TIMES = ("median",)
 

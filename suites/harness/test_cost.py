@@ -20,6 +20,7 @@ from harness.measure.task import Progress
 from harness.profile import load_profile
 from harness.records import journal
 from harness.registry import Registry
+from suites.harness.sessions_tasks import peaks_case
 from suites.harness.support import attnbench, pytest_bench
 
 CASES = (
@@ -72,10 +73,7 @@ class FakeInterpreter:
             },
             "memory": {"peak_bytes": 1.0, "transient_bytes": 1.0},
             "margin": {"verdict": "ok", "error": 0.1, "budget": 0.2, "margin": 2.0},
-            "peaks": {
-                "gemm_operations_per_second": 1e9, "copy_bytes_per_second": 1e9,
-                "launch_seconds": 1e-6,
-            },
+            "peaks": peaks_case("", ()),
         }[kind]  # fmt: skip
         return Outcome("ok", value, "", seconds)
 
