@@ -83,7 +83,7 @@ def ceilings(records: Iterable[Mapping[str, Any]]) -> dict[str, Ceiling]:
 
 
 def _ceiling(group: Sequence[Mapping[str, Any]]) -> Ceiling:
-    caches = [r.get("cache_bytes") for r in group]
+    caches: list[Any] = [r.get("cache_bytes") for r in group]
     graphs = [r["graph_launch_seconds"] for r in group if r.get("graph_launch_seconds")]
     return Ceiling(
         operations=max(r["gemm_operations_per_second"] for r in group),
