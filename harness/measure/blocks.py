@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import device as devices
-from harness.measure import memory
 from harness.measure.prediction import Predictor
 from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
 from harness.records import journal
@@ -208,7 +207,7 @@ class Runner:
             mallopt = devices.TIME_ALLOCATOR
         elif task.kind == "memory":
             call = MEMORY_CALL
-            mallopt = memory.ALLOCATOR
+            mallopt = devices.MEMORY_ALLOCATOR
         elif task.kind == "peaks":
             call = PEAKS_CALL
             mallopt = devices.TIME_ALLOCATOR

@@ -31,6 +31,9 @@ TIME_ALLOCATOR = {
 """mallopt settings under which CPU time is measured, alike for all: large temporaries stay in the
 heap, so that their page faults are paid once, in the warm-up, and not in every call."""
 
+MEMORY_ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
+"""mallopt settings under which the high-water mark of memory can be trusted."""
+
 
 def cpu_model() -> str:
     """Name of the processor."""

@@ -11,7 +11,6 @@ from harness.case import Case, size_of
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome
 from harness.measure import device as devices
-from harness.measure import memory
 from harness.measure.bisection import Frontier, largest_where, next_length, stand
 from harness.measure.blocks import NOT_HERE, PRELOAD
 from harness.records import journal, schema
@@ -221,7 +220,7 @@ class Search:
                 "given": list(self.registry.extra),
             },
             Limits(seconds, None if cuda else self._data_bytes()),
-            memory.ALLOCATOR if glibc else None,
+            devices.MEMORY_ALLOCATOR if glibc else None,
         )
         return {
             "case": case.id,

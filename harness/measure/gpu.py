@@ -120,7 +120,7 @@ class DriverReading:
         self._used, self._own = used, own
         self._own_before, self._used_before = own(), used()
 
-    def now(self) -> dict[str, Any]:
+    def growth(self) -> dict[str, Any]:
         """``driver_bytes``: the growth; ``driver_method``; ``driver_process_bytes``, if known."""
         own, used = self._own(), self._used()
         if own is not None and self._own_before is not None:

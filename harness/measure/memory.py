@@ -22,9 +22,6 @@ from harness.measure.run import Prepared, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
-ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
-"""mallopt settings under which the high-water mark can be trusted."""
-
 
 def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
     """Resident bytes before a call, and the peak during it.
@@ -113,7 +110,7 @@ def _cuda_peak(call: Callable[[], None]) -> dict[str, Any]:
         "reserved_bytes": torch.cuda.max_memory_reserved(),
         "transient_bytes": allocated - baseline,
         # The allocator gives nothing back during a pass: what it took at most it has still got.
-        **driver.now(),
+        **driver.growth(),
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from harness import isolate
+from harness.measure import device as devices
 from harness.measure import memory, waiting
 from harness.measure.clock import time_prepared
 from harness.measure.cpu_clock import PATIENCE, SHORTEST_SAMPLE, TOGETHER, cpu_samples, sample_cpu
@@ -345,7 +346,7 @@ def hold(size: int) -> dict[str, int]:
 @pytest.mark.parametrize("mib", [8, 64, 256])
 def test_peak_memory_is_what_was_held_at_once(mib: int) -> None:
     outcome = isolate.run(
-        "suites.harness.test_clock:hold", {"size": mib * MIB}, mallopt=memory.ALLOCATOR
+        "suites.harness.test_clock:hold", {"size": mib * MIB}, mallopt=devices.MEMORY_ALLOCATOR
     )
     assert outcome.status == "ok", outcome.detail
     assert outcome.value["sequence"] == pytest.approx(mib * MIB, rel=0.08, abs=MIB)

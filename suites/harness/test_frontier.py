@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome
-from harness.measure import memory
+from harness.measure import device as devices
 from harness.measure.bisection import BEYOND, next_length, resolution, stand
 from harness.measure.blocks import PRELOAD
 from harness.measure.frontier import PROBE_CALL, Bounds, judge, refuse_beyond
@@ -301,7 +301,7 @@ def test_built_in_mechanisms_train_up_to_their_frontier(tmp_path: Path) -> None:
                     "memory_bytes": bounds.memory_bytes,
                 },
                 Limits(120, 2**31),
-                memory.ALLOCATOR,
+                devices.MEMORY_ALLOCATOR,
             )
             assert judge(outcome, bounds)["status"] == "oom", outcome
     quadratic, linear = (row["longest"] for row in rows)

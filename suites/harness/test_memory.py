@@ -10,6 +10,7 @@ import torch
 
 from harness.case import parse
 from harness.isolate import Interpreter, Limits
+from harness.measure import device as devices
 from harness.measure import gpu, memory
 from harness.measure.blocks import PRELOAD
 from harness.registry import Registry
@@ -28,7 +29,7 @@ def interpreter() -> Iterator[Interpreter]:
 
 
 def read(interpreter: Interpreter, case: str) -> dict:
-    outcome = interpreter.run(CALL, {"case": case}, Limits(seconds=120), memory.ALLOCATOR)
+    outcome = interpreter.run(CALL, {"case": case}, Limits(seconds=120), devices.MEMORY_ALLOCATOR)
     assert outcome.status == "ok", outcome.detail
     return outcome.value
 
@@ -92,7 +93,7 @@ def test_what_was_held_before_is_not_counted(interpreter: Interpreter) -> None:
     alone = read(interpreter, case)
     outcome = interpreter.run(
         "suites.harness.test_memory:beside", {"case": case, "mib": 200}, Limits(seconds=60),
-        memory.ALLOCATOR,
+        devices.MEMORY_ALLOCATOR,
     )  # fmt: skip
     assert outcome.status == "ok", outcome.detail
     row = outcome.value
@@ -157,11 +158,11 @@ def test_the_driver_counts_one_process() -> None:
 def test_the_drivers_growth_says_how_it_was_read() -> None:
     own: list[int | None] = [500, 800]
     used = [1000, 1400]
-    row = gpu.DriverReading(lambda: used.pop(0), lambda: own.pop(0)).now()
+    row = gpu.DriverReading(lambda: used.pop(0), lambda: own.pop(0)).growth()
     assert (row["driver_bytes"], row["driver_process_bytes"]) == (300, 800)
     assert row["driver_method"].startswith("NVML")
     used = [1000, 1400]
-    row = gpu.DriverReading(lambda: used.pop(0), lambda: None).now()
+    row = gpu.DriverReading(lambda: used.pop(0), lambda: None).growth()
     assert row["driver_bytes"] == 400
     assert "driver_process_bytes" not in row
     assert row["driver_method"].startswith("mem_get_info")
