@@ -1,4 +1,4 @@
-"""Dropout of pairs without a tensor of pairs: whether (i, j) is kept is computed where it is needed.
+"""Dropout of pairs without a tensor of pairs: whether (i, j) is kept is computed where needed.
 
 A hash of seed, head, sample, query and key decides, so that the backward pass meets the same
 decisions and memory stays linear. ``mix`` is the finaliser of MurmurHash3 (32 bits, public domain):
@@ -61,7 +61,7 @@ class Keep:
         return self.of(self.rows(heads, batch, length, device), 0, length)
 
     def of(self, rows: Tensor, start: int, stop: int) -> Tensor:
-        """Whether the keys from start to stop are kept for given rows [...]: [..., stop - start]."""
+        """Whether the keys from start to stop are kept: rows [...] to [..., stop - start]."""
         j = torch.arange(start, stop, device=rows.device)
         return mix(rows[..., None] ^ ((j * KEY) & _LOW)) < self.threshold
 
