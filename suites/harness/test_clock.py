@@ -23,6 +23,8 @@ from harness.measure.warm_up import warm_up
 from harness.stats import block_time
 from suites.harness.clocked import case
 
+pytestmark = pytest.mark.alone
+
 MIB = 2**20
 TIME = "harness.measure.clock:time_case"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sched_setaffinity")

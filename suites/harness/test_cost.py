@@ -184,6 +184,7 @@ REAL = (
 )  # fmt: skip
 
 
+@pytest.mark.alone
 def test_the_harness_costs_little(small: Path) -> None:
     """Ten in a hundred is the aim on whole profiles. Here one interpreter serves three cases only.
 
@@ -195,6 +196,7 @@ def test_the_harness_costs_little(small: Path) -> None:
     assert cost.overhead_share < 0.4, str(cost)
 
 
+@pytest.mark.alone
 def test_the_rest_was_predicted_after_the_first_block(small: Path) -> None:
     """Within 1.5x, once what the machine itself changed between the blocks is taken out."""
     records = journal.read(small / "results").records
@@ -209,6 +211,7 @@ def test_the_rest_was_predicted_after_the_first_block(small: Path) -> None:
     assert took / 1.5 < first["left_seconds"] < took * 1.5
 
 
+@pytest.mark.alone
 def test_a_dry_run_says_how_long_it_will_take_once_it_can_know(small: Path) -> None:
     after = attnbench("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
     assert after.returncode == 0, after.stdout + after.stderr
