@@ -160,6 +160,11 @@ def test_compilation_and_failures_are_apart() -> None:
         "kind": "time", "interpreter": "a", "status": "ok", "task_seconds": 9.0, "samples": [1.0],
         "inner": 1, "build_seconds": 1.0, "warmup_seconds": 1.0, "compile_seconds": 5.0,
     }  # fmt: skip
+    # What a companion took is timing and warming up, too; no part of it is the harness's own.
+    in_turn = {**timed, "company_seconds": 0.5, "company_setup_seconds": 0.25}
+    beside = session_cost([in_turn, block])
+    assert beside is not None
+    assert (beside.timed, beside.warm_up, beside.overhead) == (1.5, 1.25, 11.25)
     failed = {"kind": "memory", "interpreter": "a", "status": "oom", "task_seconds": 4.0}
     killed = {**timed, "interpreter": "b"}
     cost = session_cost([timed, failed, killed, block])
