@@ -204,7 +204,7 @@ class Runner:
                 "observe": task.block == 0,
             }
             if task.beside is not None:
-                arguments["beside"] = task.beside
+                arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
         elif task.kind == "memory":

@@ -8,7 +8,13 @@ from typing import Any
 
 
 def time_case(
-    case: str, given: Any, rounds: int, seconds: float, observe: bool, beside: str | None = None
+    case: str,
+    given: Any,
+    rounds: int,
+    seconds: float,
+    observe: bool,
+    beside: str | None = None,
+    beside_first: bool = False,
 ) -> dict[str, Any]:
     """Three samples, after about as many milliseconds."""
     time.sleep(random.uniform(0.001, 0.005))

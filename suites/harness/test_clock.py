@@ -220,12 +220,11 @@ def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
     assert len(pair.mine.samples) == 10
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_a_case_is_timed_in_turn_with_its_baseline(training: bool) -> None:
-    phase = "training" if training else "forward"
+@pytest.mark.parametrize(("phase", "first"), [("forward", False), ("training", True)])
+def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> None:
     mine, base = (f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread" for n in
                   ("mtsa.algorithm1", "multi_head.sdpa"))  # fmt: skip
-    arguments = {"case": mine, "seconds": 0.02, "beside": base}
+    arguments = {"case": mine, "seconds": 0.02, "beside": base, "beside_first": first}
     value = isolate.run(TIME, arguments).value
     assert value["beside"] == base
     assert len(value["beside_samples"]) == len(value["samples"]) >= 3
