@@ -129,8 +129,10 @@ def _parts(record: Mapping[str, Any]) -> dict[str, float]:
     compiling = float(record.get("compile_seconds") or 0.0)
     return {
         "timed": math.fsum(record["samples"]) * int(record["inner"])
-        + float(record.get("waited_seconds", 0.0)),
-        "warm_up": float(record["warmup_seconds"]),
+        + float(record.get("waited_seconds", 0.0))
+        + float(record.get("company_seconds", 0.0)),
+        "warm_up": float(record["warmup_seconds"])
+        + float(record.get("company_setup_seconds", 0.0)),
         "building": float(record["build_seconds"]),
         "compiling": compiling,
     }

@@ -82,12 +82,20 @@ class Row:
 
 
 def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
-    """Ratio of a case to another in every interpreter that measured both, one per block."""
+    """Ratio of a case to another in every block: from samples taken in turn, where there are any.
+
+    Otherwise from the times of the two in an interpreter that measured both, one per block.
+    """
+    if not (len(case) and len(other)):
+        return {}
     place = ["block", "interpreter"]
     pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
     pairs = pairs.dropna().drop_duplicates("block")
-    ratios = pairs["seconds_x"] / pairs["seconds_y"]
-    return {int(b): float(r) for b, r in zip(pairs["block"], ratios, strict=True)}
+    found = dict(zip(pairs["block"], pairs["seconds_x"] / pairs["seconds_y"], strict=True))
+    in_turn = case[(case["beside"] == other["case"].iloc[0]) & case["ratio"].notna()]
+    in_turn = in_turn.drop_duplicates("block")
+    found |= dict(zip(in_turn["block"], in_turn["ratio"], strict=True))
+    return {int(block): float(ratio) for block, ratio in sorted(found.items())}
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:

@@ -10,13 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from harness.ceilings import with_shares
+from harness.ceilings import impossible, with_shares
+from harness.drift import machine_drift
 from harness.profile import load_profile
 from harness.ratios import Row, summarise
 from harness.records import table
 from harness.registry import builtins
 from reports import scaling_figures as figures
 from reports import scaling_tables as tables
+from reports.drifts import drift_sentences
 from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
@@ -180,14 +182,18 @@ class Scaling:
         return self.place.table("cases", frame, columns, shown)
 
     def machine(self) -> Shown:
-        """Where this was measured."""
+        """Where this was measured, what moved meanwhile, and what can't be right."""
         if self.device is None:
             return says([])
         known = facts(self.device.fingerprint, self.device.sessions_of("time", "memory", "margin"))
         frame = pd.DataFrame(known.items(), columns=["what", "value"])
-        return self.place.table(
+        shown = self.place.table(
             "machine", frame, ["", ""], [[k, v] for k, v in known.items()], (0, 1)
         )
+        baseline, heads = self._profile.baseline, self._profile.reference["heads"]
+        moved = machine_drift(table.times(self.device.records), baseline, heads)
+        told = [*impossible(self.rows), *drift_sentences(moved, self.rows, baseline)]
+        return together(shown, says(told))
 
     def _no_sweep(self) -> Shown:
         return (

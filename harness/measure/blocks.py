@@ -203,6 +203,8 @@ class Runner:
                 # One more call; the answer does not change.
                 "observe": task.block == 0,
             }
+            if task.beside is not None:
+                arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
         elif task.kind == "memory":

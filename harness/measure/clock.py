@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +14,13 @@ import torch
 from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
 from harness.measure.compiling import Compilations, gave_up
-from harness.measure.cpu_clock import Sampled, undisturbed, without_collector
+from harness.measure.cpu_clock import (
+    Pair,
+    Sampled,
+    undisturbed,
+    undisturbed_pair,
+    without_collector,
+)
 from harness.measure.cuda_clock import Cuda, Device, event_samples
 from harness.measure.dispatch import dispatched
 from harness.measure.run import Prepared, prepare
@@ -38,14 +46,77 @@ def time_case(
     seconds: float = 0.1,
     seed: int = 0,
     observe: bool = True,
+    beside: str | None = None,
+    beside_first: bool = False,
 ) -> dict[str, Any]:
     """Warm up, check that the result is finite, then time a case; see `time_prepared`.
+
+    Parameters
+    ----------
+    beside : str, optional
+        On the CPU: the case of the same problem that it is timed in turn with, so that both meet
+        the same machine. If that one can't be made here, this one is timed alone.
+    beside_first : bool
+        Which of the two is made first. What lies where in memory depends on it, and can make a few
+        per cent; turned about from block to block it favours neither.
 
     Raises
     ------
     Wrong, Unsupported
     """
-    return time_prepared(prepare(case, given, seed), rounds, seconds, observe)
+    company = None
+    if beside is not None and beside_first:
+        company = Company.make(beside, given, seed)
+    prepared = prepare(case, given, seed)
+    if beside is not None and not beside_first:
+        company = Company.make(beside, given, seed)
+    return time_prepared(prepared, rounds, seconds, observe, company=company)
+
+
+@dataclass
+class Company:
+    """The case beside which another is timed.
+
+    Attributes
+    ----------
+    case : str
+    prepared : Prepared or None
+        None if it can't be made; `detail` then says why.
+    setup_seconds : float
+        Building and warming it up.
+    once : float
+        Seconds of a warm call.
+    """
+
+    case: str
+    prepared: Prepared | None
+    detail: str = ""
+    setup_seconds: float = 0.0
+    once: float = 0.0
+
+    @staticmethod
+    def make(case: str, given: Sequence[str], seed: int) -> Company:
+        """Build and warm up; whatever keeps it from running is its own row's matter."""
+        begun = time.perf_counter()
+        try:
+            prepared = prepare(case, given, seed)
+            once = warm_up(prepared.call, 0.0).once
+        except Exception as error:
+            return Company(case, None, f"{type(error).__name__}: {error}")
+        return Company(case, prepared, "", time.perf_counter() - begun, once)
+
+    def record(self, pair: Pair | None) -> dict[str, Any]:
+        """What a time record says of it."""
+        said: dict[str, Any] = {"beside": self.case}
+        if pair is None:
+            return {**said, "beside_detail": self.detail}
+        return {
+            **said,
+            "ratio": pair.ratio,
+            "beside_samples": pair.other.samples,
+            "company_seconds": pair.other.running_seconds,
+            "company_setup_seconds": self.setup_seconds,
+        }
 
 
 def time_prepared(
@@ -54,6 +125,7 @@ def time_prepared(
     seconds: float,
     observe: bool = True,
     device: Device | None = None,
+    company: Company | None = None,
 ) -> dict[str, Any]:
     """Warm up, check that the result is finite, then time.
 
@@ -66,6 +138,8 @@ def time_prepared(
         Whether to make one more call, behind the timed ones, to see where it goes.
     device : Device, optional
         Where the work is done asynchronously; CUDA for a case on CUDA, none for one on the CPU.
+    company : Company, optional
+        What it is timed in turn with.
 
     Returns
     -------
@@ -76,7 +150,8 @@ def time_prepared(
         latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
         apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
         ``warmup_seconds`` (the rest of the first calls); with `observe` also ``dispatched``, the
-        kernels' names.
+        kernels' names; with `company` also ``beside``, its case, ``ratio`` to it,
+        ``beside_samples``, and the ``company_seconds`` and ``company_setup_seconds`` it took.
 
     Raises
     ------
@@ -97,9 +172,15 @@ def time_prepared(
     # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
     cores = cores_available()
     timed = Compilations()
+    pair = None
     try:
         with timed:
-            sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
+            if company is not None and company.prepared is not None:
+                calls = prepared.call, company.prepared.call
+                pair = undisturbed_pair(*calls, rounds, seconds, (warm.once, company.once))
+                sampled = pair.mine
+            else:
+                sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
     except Exception as error:
         if gave_up(error):
             raise _recompiled(timed.count) from error
@@ -123,6 +204,8 @@ def time_prepared(
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
         "warmup_seconds": prepared.warmup_seconds + warm.seconds,
     }
+    if company is not None:
+        record |= company.record(pair)
     if isinstance(device, Cuda):
         record["flush_bytes"] = device.flush_bytes
     if observe:

@@ -66,6 +66,7 @@ class Session:
     error: Exception | None = None
     written: str | None = None
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
+    _bases: dict[tuple[Any, ...], Case] | None = None
 
     @property
     def fingerprint_id(self) -> str:
@@ -85,7 +86,17 @@ class Session:
         code = self._code(case, self.margin_package if kind == "margin" else "measure")
         rule = f"{self.profile.min_rounds}-{self.profile.seconds}" if kind == "time" else ""
         key = schema.key(kind, case.id, block, code + rule, self.fingerprint)
-        return Task(kind, case, block, key, code)
+        return Task(kind, case, block, key, code, self._beside(case) if kind == "time" else None)
+
+    def _beside(self, case: Case) -> str | None:
+        """The baseline that a case is timed in turn with: on the CPU, where a child has one case.
+
+        One context serves a whole block on a GPU, whose clock is its own and has no neighbours.
+        """
+        base = self._baselines().get(problem_of(case))
+        if self.fingerprint["device"] == "cuda" or base is None or base.id == case.id:
+            return None
+        return base.id
 
     def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
         """A case measured again, so that case and baseline stand in one interpreter."""
@@ -94,12 +105,14 @@ class Session:
 
     def _baselines(self) -> dict[tuple[Any, ...], Case]:
         """The baseline case of each problem."""
-        name, heads = self.profile.baseline, self.profile.reference["heads"]
-        return {
-            problem_of(case): case
-            for case in reversed(self.cases)
-            if case.name == name and case.problem.heads in (0, heads) and not case.is_control
-        }
+        if self._bases is None:
+            name, heads = self.profile.baseline, self.profile.reference["heads"]
+            self._bases = {
+                problem_of(case): case
+                for case in reversed(self.cases)
+                if case.name == name and case.problem.heads in (0, heads) and not case.is_control
+            }
+        return self._bases
 
     def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
         """What must be measured again beside the tasks of a block that was interrupted.
@@ -109,7 +122,7 @@ class Session:
         before the kill, but not its baseline, would have no ratio at all.
         """
         bases = self._baselines()
-        cases = {t.case for t in tasks if t.kind == "time"}
+        cases = {t.case for t in tasks if t.kind == "time" and t.beside is None}
         again = [case for case in self._alone(block, self.records()) if case not in cases]
         needed = {bases[problem_of(case)] for case in {*cases, *again} if problem_of(case) in bases}
         again += [base for base in needed if base not in cases and base not in again]
@@ -126,10 +139,12 @@ class Session:
         for r in timed:
             where.setdefault(r["case"], set()).add(r["interpreter"])
         bases = self._baselines()
+        with_ratio = {r["case"] for r in timed if "ratio" in r}
         return [
             case
             for case in self.cases
             if case.id in where
+            and case.id not in with_ratio
             and problem_of(case) in bases
             and not where[case.id] & where.get(bases[problem_of(case)].id, set())
         ]

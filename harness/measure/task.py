@@ -10,7 +10,10 @@ from typing import Any
 from harness.case import Case
 from harness.records.schema import CEILINGS
 
-NUMBERS = ("samples", "median", "seconds", "transient_bytes", "peak_bytes", *CEILINGS)
+NUMBERS = (
+    "samples", "median", "seconds", "ratio", "beside_samples", "transient_bytes", "peak_bytes",
+    *CEILINGS,
+)  # fmt: skip
 """What a measurement is; none of it stays where one of them is no number."""
 
 _NEEDED = {
@@ -29,6 +32,8 @@ class Task:
     block: int
     key: str
     code: str
+    beside: str | None = None
+    """Id of the case that it is timed in turn with."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ def unusable(record: Mapping[str, Any]) -> dict[str, str]:
     if record["kind"] not in _NEEDED:
         # Times recorded before blocks had a time of their own are compared by the median.
         numbers += [*(record.get("samples") or [None]), record.get("seconds", record.get("median"))]
+        if "ratio" in record:
+            numbers.append(record["ratio"])
     for value in numbers:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return {"status": "crash", "detail": f"{value!r} came back, not a number"}

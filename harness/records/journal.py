@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -108,9 +109,24 @@ class Writer:
         os.close(self._descriptor)
 
 
+def _content(path: Path) -> bytes:
+    """What a file holds; of a packed one (published records) as much as can be unpacked."""
+    content = path.read_bytes()
+    if path.suffix != ".gz":
+        return content
+    pieces: list[bytes] = []
+    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    # A damaged file gives what stands before the damage; what is added makes its last line a torn
+    # one, so that it is reported.
+    with contextlib.suppress(zlib.error):
+        for start in range(0, len(content), 2**16):
+            pieces.append(decoder.decompress(content[start : start + 2**16]))
+    return b"".join(pieces) + (b"" if decoder.eof else b" (cut off)")
+
+
 def _lines(path: Path, warnings: list[str]) -> Iterator[dict[str, Any]]:
     """Records of one file; a line that is no record is named in `warnings` and skipped."""
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    text = _content(path).decode("utf-8", errors="replace")
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -151,7 +167,7 @@ def read(folder: Path) -> Journal:
     journal = Journal()
     seen: dict[str, int] = {}
     try:
-        paths = sorted(folder.glob("*.jsonl"))
+        paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
         with _uncollected():
             for path in paths:
                 _read_file(path, journal, seen)

@@ -33,7 +33,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
 """Without these a record means nothing."""
 
 NUMBERS = (
-    "median", "seconds", "waited_seconds", "error", "budget", "margin", "peak_bytes",
+    "median", "seconds", "ratio", "waited_seconds", "error", "budget", "margin", "peak_bytes",
     "transient_bytes", "limit_seconds",
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
@@ -83,6 +83,9 @@ def _measured_fault(record: Mapping[str, Any]) -> str:
         median = record.get("median")
         if median is None or not 0 < median < math.inf:
             return f"ok, but the time is {median}"
+        ratio = record.get("ratio", 1.0)
+        if ratio is None or not 0 < ratio < math.inf:
+            return f"ok, but the ratio is {ratio}"
     if record["kind"] == "peaks" and record["status"] == "ok":
         for name in CEILINGS:
             if type(record.get(name)) not in (float, int) or not 0 < record[name] < math.inf:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.build import make
-from harness.measure.cpu_clock import undisturbed
+from harness.measure.cpu_clock import undisturbed_pair
 from harness.measure.warm_up import warm_up
 from harness.registry import Registry
 
@@ -61,24 +61,34 @@ WORKS: dict[str, Callable[..., Work]] = {
 
 
 def time_arm(
-    work: str, sizes: list[Any], calls: int, rounds: int, seconds: float
+    work: str, sizes: list[Any], calls: int, base_calls: int, rounds: int, seconds: float
 ) -> dict[str, Any]:
-    """Time so many identical calls of a work as one call, as bench times a case on one thread.
+    """Time so many identical calls of a work as one call, in turn with so many others.
+
+    Just so bench times a case in turn with its baseline, on one thread.
 
     Returns
     -------
     dict
-        ``samples`` in seconds per call as bench would record them, ``waited`` seconds that were
-        taken off each, ``inner`` calls per sample.
+        ``ratio`` to the base; for both (``mine``, ``base``) ``samples`` in seconds per call as
+        bench would record them, ``waited`` seconds that were taken off each, ``inner`` calls per
+        sample.
     """
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with torch.inference_mode():
+        # The calls are identical, down to the addresses: data elsewhere can be a few per cent
+        # faster or slower, and the difference would not be the one that was put in.
         once = WORKS[work](*sizes)
 
-        def call() -> None:
+        def mine() -> None:
             for _ in range(calls):
                 once()
 
-        sampled = undisturbed(call, rounds, seconds, warm_up(call, 0.0).once)
-    return {"samples": sampled.samples, "waited": sampled.waited, "inner": sampled.inner}
+        def base() -> None:
+            for _ in range(base_calls):
+                once()
+
+        warm = warm_up(mine, 0.0).once, warm_up(base, 0.0).once
+        pair = undisturbed_pair(mine, base, rounds, seconds, warm)
+    return {"ratio": pair.ratio, "mine": vars(pair.mine), "base": vars(pair.other)}

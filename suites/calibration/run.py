@@ -17,7 +17,7 @@ from harness.measure import device as devices
 from harness.measure.blocks import PRELOAD
 from harness.records import journal, schema
 from harness.registry import harness_hash
-from suites.calibration.plan import ARMS, Arm, Plan, Problem
+from suites.calibration.plan import ARMS, BASE_CALLS, Arm, Plan, Problem
 
 KIND = "calibration"
 CALL = "suites.calibration.arms:time_arm"
@@ -179,7 +179,7 @@ class _Timer:
     def __call__(self, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:
         arguments = {
             "work": problem.work, "sizes": list(problem.sizes), "calls": arm.calls,
-            "rounds": self.plan.rounds, "seconds": self.plan.seconds,
+            "base_calls": BASE_CALLS, "rounds": self.plan.rounds, "seconds": self.plan.seconds,
         }  # fmt: skip
         mallopt = devices.TIME_ALLOCATOR if sys.platform == "linux" else None
         outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS), mallopt)
@@ -190,11 +190,18 @@ class _Timer:
 
 def compact(value: Mapping[str, Any]) -> dict[str, Any]:
     """An arm as recorded: microseconds to four digits, and only waiting that there was."""
-    samples, waits = value["samples"], value["waited"]
     return {
-        "inner": value["inner"],
-        "us": [_rounded(s * 1e6) for s in samples],
-        "waited_us": {str(i): _rounded(w * 1e6) for i, w in enumerate(waits) if w > 0},
+        "ratio": value["ratio"],
+        "mine": _compact(value["mine"]),
+        "base": _compact(value["base"]),
+    }
+
+
+def _compact(side: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "inner": side["inner"],
+        "us": [_rounded(s * 1e6) for s in side["samples"]],
+        "waited_us": {str(i): _rounded(w * 1e6) for i, w in enumerate(side["waited"]) if w > 0},
     }
 
 

@@ -1,13 +1,14 @@
 """Who is right, and how often: bench's verdict, and pytest-benchmark's compare beside it.
 
-Bench decides as for any case: the time of a block is `block_time` of its samples, ratios to the
-base are formed inside blocks, and the verdict on their interval holds the A/A control's noise floor
-against it. All of that is the code that bench runs.
+Bench decides as for any case: case and base are timed in turn in a process of a fresh interpreter,
+whose ratio is the block's, and the verdict on the interval over blocks holds the A/A control's
+noise floor against it. All of that is the code that bench runs.
 
 pytest-benchmark decides with ``--benchmark-compare-fail=median:5%``: a median more than 5 % above
 the base's is a failure. It is asked through its own classes, on the wall times of the same samples,
-because it knows no other. Two readings, since it knows no blocks either: of one *run*, the samples
-of one block, which is how it is used (every block is a run of its own: 15 times as many answers);
+because it knows no other (they are taken in turn, as it would not take them itself). Two readings,
+since it knows no blocks either: of one *run*, the samples of one block, which is how it is used
+(every block is a run of its own: 15 times as many answers);
 and *pooled*, all samples of all blocks as if one run had been that long. It looks for slowdowns
 only, so that a difference in the other direction, which counts as a false alarm of bench's verdict,
 can't be one of its own.
@@ -23,9 +24,8 @@ import pandas as pd
 from pytest_benchmark.stats import Stats
 from pytest_benchmark.utils import parse_compare_fail
 
-from harness.ratios import block_ratios
-from harness.stats import Interval, block_time, noise_floor, ratio_interval, verdict
-from suites.calibration.plan import ARMS, BASE, CONTROL, GOALS, Goal, Plan
+from harness.stats import Interval, noise_floor, ratio_interval, verdict
+from suites.calibration.plan import ARMS, CONTROL, GOALS, Goal, Plan
 
 THRESHOLD = "median:5%"
 ATTNBENCH, ONE_RUN, POOLED = "attnbench", "pytest-benchmark, one run", "pytest-benchmark, pooled"
@@ -95,22 +95,9 @@ Blocks = Mapping[int, Mapping[str, Mapping[str, Any]]]
 """Arms by block and name, of one comparison."""
 
 
-def frame(blocks: Blocks, arm: str) -> pd.DataFrame:
-    """An arm's time in every block, as `harness.ratios.block_ratios` wants it."""
-    rows = [
-        {
-            "block": block,
-            "interpreter": arms[arm]["interpreter"],
-            "seconds": block_time(arms[arm]["us"]),
-        }
-        for block, arms in blocks.items()
-    ]
-    return pd.DataFrame(rows)
-
-
 def interval(blocks: Blocks, arm: str) -> Interval:
     """Ratio of an arm to the base, with its interval."""
-    return ratio_interval(block_ratios(frame(blocks, arm), frame(blocks, BASE)))
+    return ratio_interval([blocks[block][arm]["ratio"] for block in sorted(blocks)])
 
 
 def told_apart(blocks: Blocks, arm: str, floor: float) -> bool:
@@ -119,9 +106,9 @@ def told_apart(blocks: Blocks, arm: str, floor: float) -> bool:
     return says == "slower" or (says == "faster" and arm == "same")
 
 
-def wall(arm: Mapping[str, Any]) -> list[float]:
+def wall(side: Mapping[str, Any]) -> list[float]:
     """Samples as a wall clock has them."""
-    return [us + arm["waited_us"].get(str(i), 0.0) for i, us in enumerate(arm["us"])]
+    return [us + side["waited_us"].get(str(i), 0.0) for i, us in enumerate(side["us"])]
 
 
 def compare_fails(base: Sequence[float], other: Sequence[float]) -> bool:
@@ -136,7 +123,7 @@ def compare_fails(base: Sequence[float], other: Sequence[float]) -> bool:
 
 def _fails(blocks: Blocks, arm: str) -> tuple[int, bool]:
     """In how many blocks pytest-benchmark's check fails, and whether it does over all."""
-    sides = [(wall(arms[BASE]), wall(arms[arm])) for arms in blocks.values()]
+    sides = [(wall(arms[arm]["base"]), wall(arms[arm]["mine"])) for arms in blocks.values()]
     pooled = [[v for samples in side for v in samples] for side in zip(*sides, strict=True)]
     return sum(compare_fails(*side) for side in sides), compare_fails(*pooled)
 
@@ -150,9 +137,7 @@ def comparisons(
         if r["condition"] != condition or r["status"] != "ok":
             continue
         for problem, arms in r["arms"].items():
-            found.setdefault((r["repeat"], problem), {})[r["block"]] = {
-                name: {**arm, "interpreter": r["interpreter"]} for name, arm in arms.items()
-            }
+            found.setdefault((r["repeat"], problem), {})[r["block"]] = arms
     wanted = {(repeat, problem.name) for repeat, problem in plan.pairs()}
     complete = [found[pair] for pair in sorted(wanted & set(found)) if _whole(found[pair], plan)]
     return complete, len(wanted) - len(complete)
@@ -171,7 +156,7 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
     for condition in dict.fromkeys(r["condition"] for r in records):
         complete, absent[condition] = comparisons(plan, condition, records)
         floors = [noise_floor(interval(blocks, CONTROL)) for blocks in complete]
-        for arm in (a.name for a in ARMS if a.name not in (BASE, CONTROL)):
+        for arm in (a.name for a in ARMS if a.name != CONTROL):
             ours = sum(told_apart(b, arm, f) for b, f in zip(complete, floors, strict=True))
             theirs = [_fails(blocks, arm) for blocks in complete]
             counts = (
@@ -186,9 +171,12 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
 
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:
     good = [r for r in records if r["status"] == "ok"]
-    arms = [arm for r in good for by in r["arms"].values() for arm in by.values()]
-    waited = sum(sum(arm["waited_us"].values()) * arm["inner"] for arm in arms)
-    ran = sum(sum(arm["us"]) * arm["inner"] for arm in arms)
+    sides = [
+        arm[side] for r in good for by in r["arms"].values() for arm in by.values()
+        for side in ("mine", "base")
+    ]  # fmt: skip
+    waited = sum(sum(side["waited_us"].values()) * side["inner"] for side in sides)
+    ran = sum(sum(side["us"]) * side["inner"] for side in sides)
     loads = [r[when]["load"][0] for r in records for when in ("before", "after") if r[when]["load"]]
     return Noise(
         condition,

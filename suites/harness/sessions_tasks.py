@@ -7,10 +7,19 @@ import time
 from typing import Any
 
 
-def time_case(case: str, given: Any, rounds: int, seconds: float, observe: bool) -> dict[str, Any]:
+def time_case(
+    case: str,
+    given: Any,
+    rounds: int,
+    seconds: float,
+    observe: bool,
+    beside: str | None = None,
+    beside_first: bool = False,
+) -> dict[str, Any]:
     """Three samples, after about as many milliseconds."""
     time.sleep(random.uniform(0.001, 0.005))
-    return {"samples": [3e-3, 1e-3, 2e-3], "median": 2e-3, "inner": 1}
+    found = {"samples": [3e-3, 1e-3, 2e-3], "median": 2e-3, "inner": 1}
+    return found if beside is None else {**found, "beside": beside, "ratio": 1.0}
 
 
 def memory_case(case: str, given: Any) -> dict[str, Any]:

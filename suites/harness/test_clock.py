@@ -16,12 +16,21 @@ from harness import isolate
 from harness.measure import device as devices
 from harness.measure import memory, waiting
 from harness.measure.clock import time_prepared
-from harness.measure.cpu_clock import PATIENCE, SHORTEST_SAMPLE, TOGETHER, cpu_samples, sample_cpu
+from harness.measure.cpu_clock import (
+    PATIENCE,
+    SHORTEST_SAMPLE,
+    TOGETHER,
+    cpu_samples,
+    sample_cpu,
+    sample_pair,
+)
 from harness.measure.run import prepare
 from harness.measure.threads import ranges
 from harness.measure.warm_up import warm_up
 from harness.stats import block_time
 from suites.harness.clocked import case
+
+pytestmark = pytest.mark.alone
 
 MIB = 2**20
 TIME = "harness.measure.clock:time_case"
@@ -158,6 +167,83 @@ def crowded(seconds: float) -> dict[str, float]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits")
+def _on_a_machine_of_two_speeds(clock: FakeClock, seconds: float) -> Callable[[], None]:
+    """Work that takes 1.4 times as long in every other 35 ms."""
+
+    def work() -> None:
+        clock.now += seconds * (1.4 if int(clock.now / 0.035) % 2 else 1.0)
+
+    return work
+
+
+def test_samples_taken_in_turn_meet_the_same_machine() -> None:
+    clock = FakeClock()
+    mine, other = (_on_a_machine_of_two_speeds(clock, s) for s in (0.0021, 0.002))
+    pair = sample_pair(mine, other, 20, 0.05, (0.0021, 0.002), clock)
+    assert len(pair.mine.samples) == len(pair.other.samples) >= 20
+    assert pair.ratio == pytest.approx(1.05, rel=0.002)
+    # Timed one after the other, each in 30 ms, they may not.
+    clock.now = 0.036
+    slow = sample_cpu(mine, 10, 0.0, clock, once=0.0021).samples
+    clock.now = 0.0
+    fast = sample_cpu(other, 10, 0.0, clock, once=0.002).samples
+    assert block_time(slow) / block_time(fast) > 1.3
+
+
+def test_who_is_first_in_a_round_takes_turns() -> None:
+    clock, order = FakeClock(), []
+
+    def work(name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            order.append(name)
+            clock.now += seconds
+
+        return call
+
+    pair = sample_pair(work("a", 0.004), work("b", 0.001), 4, 0.0, (0.004, 0.001), clock)
+    assert "".join(order) == "abb" + "bba" + "abb" + "bba"
+    assert (pair.mine.inner, pair.other.inner) == (1, 2)
+    assert pair.ratio == pytest.approx(4)
+    assert pair.other.running_seconds == pytest.approx(0.008)
+
+
+def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
+    clock = FakeClock()
+
+    def work(seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            clock.now += seconds
+
+        return call
+
+    pair = sample_pair(work(0.002), work(0.1), 3, 0.02, (0.002, 0.1), clock)
+    assert len(pair.mine.samples) == 10
+
+
+@pytest.mark.parametrize(("phase", "first"), [("forward", False), ("training", True)])
+def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> None:
+    mine, base = (f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread" for n in
+                  ("mtsa.algorithm1", "multi_head.sdpa"))  # fmt: skip
+    arguments = {"case": mine, "seconds": 0.02, "beside": base, "beside_first": first}
+    value = isolate.run(TIME, arguments).value
+    assert value["beside"] == base
+    assert len(value["beside_samples"]) == len(value["samples"]) >= 3
+    assert value["ratio"] == pytest.approx(
+        value["seconds"] / block_time(value["beside_samples"]), rel=0.7
+    )
+    assert min(value["company_seconds"], value["company_setup_seconds"]) > 0
+
+
+def test_a_companion_that_cannot_be_made_is_told_and_the_case_timed_alone() -> None:
+    mine, base = (f"{n}-B2-N16-D24x24-H4-f32-forward-cpu+1-thread" for n in
+                  ("mtsa.algorithm1", "multi_head.no_such"))  # fmt: skip
+    outcome = isolate.run(TIME, {"case": mine, "seconds": 0.02, "beside": base})
+    assert outcome.status == "ok", outcome
+    assert len(outcome.value["samples"]) >= 3
+    assert "ratio" not in outcome.value
+    assert "no_such" in outcome.value["beside_detail"]
+
+
 def test_two_others_on_our_core_are_not_our_time() -> None:
     outcome = isolate.run("suites.harness.test_clock:crowded", {"seconds": 0.5})
     assert outcome.status == "ok", outcome.detail

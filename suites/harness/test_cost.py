@@ -160,6 +160,11 @@ def test_compilation_and_failures_are_apart() -> None:
         "kind": "time", "interpreter": "a", "status": "ok", "task_seconds": 9.0, "samples": [1.0],
         "inner": 1, "build_seconds": 1.0, "warmup_seconds": 1.0, "compile_seconds": 5.0,
     }  # fmt: skip
+    # What a companion took is timing and warming up, too; no part of it is the harness's own.
+    in_turn = {**timed, "company_seconds": 0.5, "company_setup_seconds": 0.25}
+    beside = session_cost([in_turn, block])
+    assert beside is not None
+    assert (beside.timed, beside.warm_up, beside.overhead) == (1.5, 1.25, 11.25)
     failed = {"kind": "memory", "interpreter": "a", "status": "oom", "task_seconds": 4.0}
     killed = {**timed, "interpreter": "b"}
     cost = session_cost([timed, failed, killed, block])
@@ -184,6 +189,7 @@ REAL = (
 )  # fmt: skip
 
 
+@pytest.mark.alone
 def test_the_harness_costs_little(small: Path) -> None:
     """Ten in a hundred is the aim on whole profiles. Here one interpreter serves three cases only.
 
@@ -195,6 +201,7 @@ def test_the_harness_costs_little(small: Path) -> None:
     assert cost.overhead_share < 0.4, str(cost)
 
 
+@pytest.mark.alone
 def test_the_rest_was_predicted_after_the_first_block(small: Path) -> None:
     """Within 1.5x, once what the machine itself changed between the blocks is taken out."""
     records = journal.read(small / "results").records
@@ -209,6 +216,7 @@ def test_the_rest_was_predicted_after_the_first_block(small: Path) -> None:
     assert took / 1.5 < first["left_seconds"] < took * 1.5
 
 
+@pytest.mark.alone
 def test_a_dry_run_says_how_long_it_will_take_once_it_can_know(small: Path) -> None:
     after = attnbench("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
     assert after.returncode == 0, after.stdout + after.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from scipy.stats import binom
 
 from harness.drift import machine_drift
-from harness.records import table
+from harness.records import journal, table
 from harness.stats import Trend, block_trend, session_trend, shown
+from reports import scaling
 from reports.drifts import drift_sentences
 from suites.harness.test_ratios import BASE, MINE, case_id, record, rows_of
 
@@ -60,6 +62,17 @@ def test_a_machine_that_slows_down_is_said_so_and_cancels_in_the_ratio() -> None
     assert "The machine drifted: multi_head.sdpa (forward, batch 64, N = " in said[0]
     assert "x longer in the last third of the session than in the first" in said[0]
     assert all(r.drift == 1 for r in rows_of(records) if r.columns["name"] == MINE)
+
+
+def test_the_report_says_it_too(tmp_path: Path) -> None:
+    for machine, said in ((1.3, 1), (1.0, 0)):
+        folder = tmp_path / str(machine)
+        writer = journal.Writer(folder, {"fingerprint": {"device": "cpu"}, "environment": {}})
+        for one in session(machine=machine):
+            writer.append(one)
+        writer.close()
+        page = scaling.begin(journal=str(folder), device="", out="", page="scaling").machine()
+        assert page.html.count("The machine drifted: multi_head.sdpa") == said
 
 
 def test_a_machine_that_speeds_up_is_said_the_other_way_round() -> None:

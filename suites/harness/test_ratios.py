@@ -70,6 +70,20 @@ def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str,
     return records
 
 
+def test_samples_taken_in_turn_say_more_than_times_apart() -> None:
+    records = []
+    for block in range(3):
+        records += [record(case_id(BASE), block, 1.0), record(case_id(MINE), block, 9.0)]
+        if block < 2:
+            records[-1] |= {"ratio": 1.5, "beside": case_id(BASE)}
+    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
+    assert row.by_block == {0: 1.5, 1: 1.5, 2: 9.0}
+    # A ratio to another case is not the ratio to this baseline.
+    records[1]["beside"] = case_id(MINE, extra="+control")
+    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
+    assert row.by_block == {0: 9.0, 1: 1.5, 2: 9.0}
+
+
 def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
     case = case_id(BASE)
     frame = table.times([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
