@@ -13,6 +13,8 @@ from functools import cache
 
 import torch
 
+from reference_impls.mechanism import Unsupported
+
 LENGTHS = (16, 64, 256, 1024, 4096)
 """What was measured; a length in between is as the nearest one, by its logarithm."""
 FEW_SEQUENCES = 32
@@ -51,12 +53,11 @@ def choose(
             return "triton"
         # It has one normaliser for all of a softmax: nothing can be dropped above it alone.
         return "flex" if available("flex") and not dropping else "tiled"
-    if device != "cpu" or not available("native"):
-        return "tiled"
     row = FASTEST.get((_name(dtype), "training" if training else "forward"))
-    if row is None:
+    if device != "cpu" or row is None:
         return "tiled"
-    return row[sequences > FEW_SEQUENCES][nearest(length)]
+    fastest = row[sequences > FEW_SEQUENCES][nearest(length)]
+    return fastest if fastest == "tiled" or available(fastest) else "tiled"
 
 
 def nearest(length: int) -> int:
@@ -73,7 +74,7 @@ def _name(dtype: torch.dtype) -> str:
 
 @torch.compiler.assume_constant_result
 def available(backend: str) -> bool:
-    """Whether a backend can be had on this machine: its packages, a compiler, a device."""
+    """Whether a backend can be had on this machine: its packages, a device, a kernel that builds."""
     return _available(backend)
 
 
@@ -88,7 +89,10 @@ def _available(backend: str) -> bool:
     if backend in ("triton", "flex"):
         return torch.cuda.is_available()
     if backend == "native":
-        return bool(importlib.import_module(MODULES[backend]).available())
+        try:
+            importlib.import_module(MODULES[backend] + ".loader").library()
+        except Unsupported:
+            return False
     return True
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import core_dtype
-from reference_impls.kernels import tiles
+from reference_impls.kernels import cutting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 
@@ -62,17 +62,17 @@ class Inputs:
             closed = closed | ~self.mask
         return closed.expand(heads, batch, n)
 
-    def parts(self) -> list[tuple[tiles.Group, slice, slice, int]]:
+    def parts(self) -> list[tuple[cutting.Group, slice, slice, int]]:
         """Group, heads and samples that are computed together, and queries at once."""
         _, batch, n, width = self.v.shape
         width = max(width, self.q.shape[-1])
         found = []
-        for group in tiles.groups(self.geometry, n):
-            heads, samples, rows = tiles.steps(
+        for group in cutting.groups(self.geometry, n):
+            heads, samples, rows = cutting.steps(
                 group, batch, n, width, self.v.device.type, self.dtype.itemsize
             )
-            for some in tiles.cuts(group.heads.start, group.heads.stop, heads):
-                for whose in tiles.cuts(0, batch, samples):
+            for some in cutting.cuts(group.heads.start, group.heads.stop, heads):
+                for whose in cutting.cuts(0, batch, samples):
                     found.append((group, some, whose, rows))
         return found
 
@@ -100,7 +100,7 @@ class Pairs:
 class Sequences:
     """Queries and keys [S, N, d_i] and weights ``w = [v*E | E]`` [S, N, d_v + columns]."""
 
-    def __init__(self, c: Inputs, group: tiles.Group, heads: slice, samples: slice) -> None:
+    def __init__(self, c: Inputs, group: cutting.Group, heads: slice, samples: slice) -> None:
         self.c, self.group, self.heads, self.samples = c, group, heads, samples
         self.count = (heads.stop - heads.start, samples.stop - samples.start)
         self.q, self.k = (t[heads, samples].flatten(0, 1).to(c.dtype) for t in (c.q, c.k))
@@ -176,7 +176,7 @@ class Sequences:
         )  # fmt: skip
         found = self.c.biases.get(key)
         if found is None:
-            found = tiles.bias(
+            found = cutting.bias(
                 self.c.geometry, self.group, self.heads, self.samples, rows, edge, self.c.dtype
             )
             if self.c.scale_t == "log_sigmoid":

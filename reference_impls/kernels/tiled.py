@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import least_denominator
-from reference_impls.kernels import tiles
+from reference_impls.kernels import cutting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 from reference_impls.kernels.sequences import Inputs, Sequences, added, into
@@ -128,7 +128,7 @@ def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
     least = least_denominator(c.dtype, n)
     for group, some, samples, step in c.parts():
         sequences = Sequences(c, group, some, samples)
-        for rows in tiles.cuts(0, n, step):
+        for rows in cutting.cuts(0, n, step):
             here = (some, samples, rows)
             dead = closed[here]  # [h, b, R]
             pairs = sequences.pairs(rows)
@@ -158,7 +158,7 @@ def _backward(
     for group, some, samples, step in c.parts():
         sequences = Sequences(c, group, some, samples)
         of_sums = of_keys = None
-        for rows in tiles.cuts(0, n, step):
+        for rows in cutting.cuts(0, n, step):
             here = (some, samples, rows)
             pairs = sequences.pairs(rows)
             if pairs is None:

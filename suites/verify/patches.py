@@ -270,7 +270,7 @@ PATCHES = (
         '["forward"] * half + ["backward"] * half',
     ),
     Patch(
-        "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/tiles.py",
+        "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
         "apart < lo)", "apart < lo - 1)",
     ),
     Patch(
@@ -286,7 +286,7 @@ PATCHES = (
         "return torch.ops.aten.sigmoid_backward(dp, pairs.p)", "return dp.mul_(pairs.p)",
     ),
     Patch(
-        "last queries of a cut left out", "mtsa.fused_tiled", "kernels/tiles.py",
+        "last queries of a cut left out", "mtsa.fused_tiled", "kernels/cutting.py",
         "slice(at, min(at + step, stop)) for", "slice(at, min(at + step, stop - 1)) for",
     ),
     Patch(

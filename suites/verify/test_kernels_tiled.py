@@ -10,7 +10,7 @@ import torch
 from torch.autograd import gradcheck
 
 from reference_impls.checks import least_denominator
-from reference_impls.kernels import tiled, tiles
+from reference_impls.kernels import cutting, tiled
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
@@ -41,10 +41,10 @@ def assert_dense(p: Problem, tolerance: float = EXACT) -> None:
 @pytest.fixture
 def small_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if sequences of 20 were long: several cuts of queries, samples and heads."""
-    monkeypatch.setattr(tiles, "SHORT", 16)
-    monkeypatch.setattr(tiles, "LEAST_QUERIES", 7)
-    monkeypatch.setattr(tiles, "FEW", 0)
-    monkeypatch.setattr(tiles, "SCORE_BYTES", {"cpu": 8 * 300})
+    monkeypatch.setattr(cutting, "SHORT", 16)
+    monkeypatch.setattr(cutting, "LEAST_QUERIES", 7)
+    monkeypatch.setattr(cutting, "FEW", 0)
+    monkeypatch.setattr(cutting, "SCORE_BYTES", {"cpu": 8 * 300})
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
@@ -94,9 +94,9 @@ def test_heads_together_and_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     p = problem(6, 2, 20, geometry=geometry)
     counts = []
     for few in (2**15, 0):
-        monkeypatch.setattr(tiles, "FEW", few)
-        group = tiles.groups(geometry, 20)[0]
-        counts.append(tiles.steps(group, 2, 20, 7, "cpu", 8)[0])
+        monkeypatch.setattr(cutting, "FEW", few)
+        group = cutting.groups(geometry, 20)[0]
+        counts.append(cutting.steps(group, 2, 20, 7, "cpu", 8)[0])
         assert_dense(p)
     assert counts == [3, 1]
 
@@ -145,7 +145,7 @@ def test_memory_is_linear_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
     p = problem(2, 1, 2048, geometry=of_masks(parse_all(None, 2), 2048, torch.device("cpu")))
     p = p.to(torch.float32)
     gradients(tiled.attend(*p.arguments())[0], p.tensors)
-    assert tiles.SCORE_BYTES["cpu"] / 4 < largest <= tiles.SCORE_BYTES["cpu"]
+    assert cutting.SCORE_BYTES["cpu"] / 4 < largest <= cutting.SCORE_BYTES["cpu"]
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
@@ -257,11 +257,11 @@ def test_compiled_it_is_one_graph_and_the_same(length: int) -> None:
 def test_cuts_cover_every_open_pair_and_the_edge_every_closed_one(mask: str) -> None:
     n = 37
     geometry = of_masks(parse_all([mask], 1), n, torch.device("cpu"))
-    [group] = tiles.groups(geometry, n)
+    [group] = cutting.groups(geometry, n)
     zero = torch.zeros(1, 1, n, 0)
     is_open = open_pairs(Problem(zero, zero, zero, None, geometry, None))[0, 0]
     for step in (1, 5, 16, n):
-        for rows in tiles.cuts(0, n, step):
+        for rows in cutting.cuts(0, n, step):
             keys = group.keys(rows, n)
             outside = is_open[rows].clone()
             outside[:, keys] = False
@@ -275,6 +275,6 @@ def test_cuts_cover_every_open_pair_and_the_edge_every_closed_one(mask: str) -> 
 def test_samples_with_ranges_of_their_own_are_cut_by_the_widest() -> None:
     lo, hi = torch.tensor([[-3, -9]]).int(), torch.tensor([[3, 9]]).int()
     geometry = Geometry(lo, hi, torch.tensor([False]), torch.zeros(1))
-    [group] = tiles.groups(geometry, 40)
+    [group] = cutting.groups(geometry, 40)
     assert group.keys(slice(10, 20), 40) == slice(1, 29)
     assert group.edge(slice(10, 12), slice(1, 29)) == slice(1, 29)
