@@ -118,7 +118,7 @@ def steps(
     if torch.compiler.is_compiling():
         pairs, few = COMPILED_SCORE_BYTES // item_bytes, True
     else:
-        pairs = SCORE_BYTES.get(device, SCORE_BYTES["cuda"]) // item_bytes
+        pairs = SCORE_BYTES["cpu" if device == "cpu" else "cuda"] // item_bytes
         few = device != "cpu" or batch == 1 or batch * length * width <= FEW
     rows = length if length <= SHORT else min(length, max(LEAST_QUERIES, pairs // length))
     sequences = max(1, pairs // (rows * length))
@@ -129,6 +129,8 @@ def steps(
 
 def cuts(start: int, stop: int, step: int) -> list[slice]:
     """Consecutive slices of at most `step`."""
+    if step >= stop - start:
+        return [slice(start, stop)]
     return [slice(at, min(at + step, stop)) for at in range(start, stop, step)]
 
 

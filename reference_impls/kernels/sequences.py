@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -39,9 +39,9 @@ class Inputs:
     mask: Tensor | None
     scale_t: str
     keep: Keep | None
-    biases: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.biases: dict[tuple[int, ...], Tensor] = {}
         heads, batch, n, _ = self.v.shape
         device = self.v.device
         self.dtype = core_dtype(self.q.dtype)
@@ -168,21 +168,24 @@ class Sequences:
         """What is added to the scores at the edge, with log-sigmoid its exponential; None: 0."""
         if edge.stop <= edge.start:
             return None
-        # It depends on i - j: the same for tiles equally far from the diagonal.
+        if torch.compiler.is_compiling():
+            return self._made_bias(rows, edge)
+        # It depends on i - j: the same for cuts equally far from the diagonal.
         key = (
             self.heads.start if not self.group.alike else self.group.heads.start,
             self.samples.start if self.c.geometry.lo.shape[1] > 1 else 0,
             rows.stop - rows.start, edge.stop - edge.start, rows.start - edge.start,
         )  # fmt: skip
-        found = self.c.biases.get(key)
-        if found is None:
-            found = cutting.bias(
-                self.c.geometry, self.group, self.heads, self.samples, rows, edge, self.c.dtype
-            )
-            if self.c.scale_t == "log_sigmoid":
-                found = found.exp_()
-            self.c.biases[key] = found
-        return found
+        if key not in self.c.biases:
+            self.c.biases[key] = self._made_bias(rows, edge)
+        return self.c.biases[key]
+
+    def _made_bias(self, rows: slice, edge: slice) -> Tensor:
+        c = self.c
+        added = cutting.bias(
+            c.geometry, self.group, self.heads, self.samples, rows, edge, c.dtype
+        )
+        return added.exp_() if c.scale_t == "log_sigmoid" else added
 
     def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Numerator [h, b, R, d_v] and denominator [h, b, R, columns]; dropout acts on the first."""
