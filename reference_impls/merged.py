@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from reference_impls.checks import host_can_decide
+
+T = TypeVar("T")
 
 
 class Merged:
@@ -24,22 +27,23 @@ class Merged:
     """
 
     def __init__(self) -> None:
-        self._key: object = None
-        self._held: tuple[Tensor, ...] = ()
-        self._made: Tensor | None = None
+        self._kept: dict[Callable[..., Any], tuple[Any, Any, tuple[Tensor, ...]]] = {}
 
-    def of(self, make: Callable[..., Tensor], *weights: Tensor) -> Tensor:
-        """Return ``make(*weights)``."""
+    def of(self, make: Callable[..., T], *weights: Tensor) -> T:
+        """Return ``make(*weights)``, of which one is kept for each `make`."""
         if not _may_be_kept(weights):
             return make(*weights)
-        key = (make, *((w._version, w.data_ptr(), w.dtype, w.shape) for w in weights))
-        if self._made is None or key != self._key:
+        key = tuple((w._version, w.data_ptr(), w.dtype, w.shape) for w in weights)
+        found = self._kept.get(make)
+        if found is None or found[0] != key:
             # Outside of inference mode: what is made there can't take part in training later.
             with torch.inference_mode(False), torch.no_grad():
-                self._made = make(*weights)
+                made = make(*weights)
             # While they are held no other weights can come to stand in their place in memory.
-            self._key, self._held = key, tuple(w.detach() for w in weights)
-        return self._made
+            found = (key, made, tuple(w.detach() for w in weights))
+            self._kept[make] = found
+        kept: T = found[1]
+        return kept
 
     def __reduce__(self) -> tuple[type[Merged], tuple[()]]:
         """A copy of a module, or one that is loaded, has weights of its own."""

@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import choice, core, exact, keeping, tiled
+from reference_impls.kernels import choice, core, cutting, exact, keeping, tiled
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout, fused
@@ -193,8 +193,9 @@ def test_queries_keys_and_values_are_views_of_one_product() -> None:
             assert k.data_ptr() - q.data_ptr() == D_OUT * 8
 
 
-def test_each_projection_is_one_product() -> None:
+def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
+    monkeypatch.setattr(cutting, "FEW", 0)  # small heads are put together
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(
@@ -210,7 +211,7 @@ def test_each_projection_is_one_product() -> None:
         with Watch():
             module(x)
     assert seen.count("mm") == 2  # q k v, and W^o
-    assert seen.count("baddbmm") == 2  # the two layers of s
+    assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
     assert "clone" not in seen
     assert seen.count("cat") == 0
 
@@ -274,6 +275,14 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
     assert lengths == [5, 6, 7, 5]
 
 
+@pytest.mark.parametrize("name", TILED)
+def test_what_inference_left_behind_serves_training(name: str) -> None:
+    module, (x, mask) = build(name), batch((7, 4))
+    with torch.inference_mode():
+        module(x, mask)
+    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
+
+
 def test_a_distance_is_as_exact_as_the_scores() -> None:
     module, plain = (made(f, masks=["distance:0.7"] * HEADS) for f in PAIRS[0])
     x, mask = batch((40, 11))
@@ -311,7 +320,7 @@ def test_merged_weights_are_made_again_when_one_changes() -> None:
     merged.of(total, a, b).sum().backward()
     assert a.grad is not None
     assert len(calls) == 7
-    assert len(copy.deepcopy(merged)._held) == len(pickle.loads(pickle.dumps(merged))._held) == 0
+    assert copy.deepcopy(merged)._kept == pickle.loads(pickle.dumps(merged))._kept == {}
 
 
 @pytest.mark.parametrize("name", TILED)
