@@ -74,7 +74,9 @@ class Group:
             return found
         if found.start == found.stop:
             return slice(max(start, rows.start), max(start, min(stop, rows.stop)))
-        return slice(min(found.start, max(start, rows.start)), max(found.stop, min(stop, rows.stop)))
+        return slice(
+            min(found.start, max(start, rows.start)), max(found.stop, min(stop, rows.stop))
+        )
 
 
 def groups(geometry: Geometry, length: int) -> list[Group]:

@@ -204,13 +204,11 @@ class Sequences:
 
     def _made_bias(self, rows: slice, edge: slice) -> Tensor:
         c = self.c
-        added = cutting.bias(
-            c.geometry, self.group, self.heads, self.samples, rows, edge, c.dtype
-        )
+        added = cutting.bias(c.geometry, self.group, self.heads, self.samples, rows, edge, c.dtype)
         return added.exp_() if c.scale_t == "log_sigmoid" else added
 
     def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Numerator [h, b, R, d_v] and denominator [h, b, R, columns]; dropout acts on the first."""
+        """Numerator [h, b, R, d_v], on which dropout acts, and denominator [h, b, R, columns]."""
         w = self.w[:, pairs.keys]
         if pairs.kept is None:
             both = self.apart(torch.bmm(pairs.p, w))

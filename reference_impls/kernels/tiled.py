@@ -1,4 +1,4 @@
-"""Attention with source2token weights in pure PyTorch: some queries at a time, nothing of N x N kept.
+"""Attention with source2token weights in pure PyTorch: some queries at a time, no N x N kept.
 
 P is sigmoid(r) (or exp(r - its maximum)), E is exp(s - its maximum), both at most 1, and
 [numerator | denominator] = P [v*E | E] is one product (Algorithm 1, stabilised). The backward pass
@@ -151,7 +151,8 @@ def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
 def _close(denominator: Tensor, dead: Tensor, few: bool) -> None:
     """Make the denominators [h, b, R, columns] of dead queries [h, b, R] infinite."""
     if few and denominator.device.type == "cpu" and not torch.compiler.is_compiling():
-        denominator[dead] = math.inf  # a look at the flags, not at all the denominators
+        # A look at the flags, not at all the denominators.
+        denominator[dead.nonzero(as_tuple=True)] = math.inf
     else:
         denominator.masked_fill_(dead[..., None], math.inf)
 

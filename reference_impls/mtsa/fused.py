@@ -1,8 +1,8 @@
 """The layers on the kernels: few products, views instead of copies, nothing of N x N.
 
 All projections are one product [B*N, sum of H*d]. A head's part of it is a view, [H, B*N, d] with
-the strides of the product, which batched products read as it is; so are queries, keys and values of
-the kernels. The attended values come back as a view of [B, N, H, d], which W^o reads without a copy.
+the strides of the product, which batched products read as it is; so are the kernels' queries, keys
+and values. The attended values come back as a view of [B, N, H, d]: W^o reads it without a copy.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class FusedMTSA(FusedAttention, PaperLayer):
             weight = self.merged[0].of(query_key_value, self.q_w, self.k_w, self.v_w)
             widths = [self.q_w.shape[2], self.k_w.shape[2]]
         elif self.source2token:
-            weight, widths = self.merged[0].of(side_by_side, self.k_w, self.v_w), [self.k_w.shape[2]]
+            weight, widths = (
+                self.merged[0].of(side_by_side, self.k_w, self.v_w),
+                [self.k_w.shape[2]],
+            )
         else:
             weight, widths = self.merged[0].of(side_by_side, self.v_w), []
         *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])
@@ -180,7 +183,7 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
         return v.unflatten(1, (self.heads, -1)).transpose(0, 1)
 
     def combine(self, attended: Tensor, v: Tensor) -> Tensor:
-        """As the released layer, the gate's weight in two parts: v and a need not be put together."""
+        """As the released layer, its gate's weight in two: v and a need not be put together."""
         if self.g_w is not None and self.g_b is not None:
             of_v, of_a = self.g_w.split(v.shape[3], dim=1)
             gate = torch.baddbmm(self.g_b[:, None], v.flatten(1, 2), of_v)  # [H, B*N, d_h]

@@ -104,7 +104,9 @@ def test_the_backend_that_ran_is_known_and_recorded(
     names = dispatched(once)
     assert core.ran() == name
     assert names
-    assert any(n.startswith({"native": "attnbench::", "tiled": "TiledAttention"}[name]) for n in names)
+    assert any(
+        n.startswith({"native": "attnbench::", "tiled": "TiledAttention"}[name]) for n in names
+    )
     with torch.inference_mode():
         assert dispatched(lambda: core.attend(*p.arguments(), backend=name))
 
@@ -137,7 +139,7 @@ def test_an_unknown_backend_is_refused() -> None:
 def test_what_is_not_installed_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "MODULES", {"triton": "reference_impls.kernels.no_such_backend"})
     monkeypatch.setattr(core, "_loaded", {})
-    with pytest.raises(Unsupported, match="backend triton needs .*no_such_backend") as caught:
+    with pytest.raises(Unsupported, match=r"backend triton needs .*no_such_backend") as caught:
         core.attend(*problem(2, 1, 3).arguments(), backend="triton")
     assert "\n" not in str(caught.value)
 

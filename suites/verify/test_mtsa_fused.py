@@ -183,7 +183,10 @@ def test_an_unknown_backend_is_refused() -> None:
 
 
 def test_queries_keys_and_values_are_views_of_one_product() -> None:
-    for module in (made(FusedMTSA), made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False)):
+    for module in (
+        made(FusedMTSA),
+        made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False),
+    ):
         assert isinstance(module, TensorizedLayer)
         x, _ = batch((6, 6))
         for context in (torch.enable_grad(), torch.no_grad()):
@@ -216,29 +219,28 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen.count("cat") == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"key_dim": 3, "score_dim": 5}, {"score_dim": 15}])
 @pytest.mark.parametrize("activation", ["relu", "elu", "selu"])
 def test_the_backward_pass_by_hand_is_autograds(
-    activation: str, monkeypatch: pytest.MonkeyPatch
+    activation: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for options in ({}, {"key_dim": 3, "score_dim": 5}):
-        module = made(FusedMTSA, activation=activation, **options)
-        for parameter in module.parameters():
-            nn.init.normal_(parameter, std=0.4)
-        x, mask = batch((7, 4))
-        used: list[int] = []
-        original = fused.Projection.apply
+    module = made(FusedMTSA, activation=activation, **options)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    x, mask = batch((7, 4))
+    used: list[int] = []
+    original = fused.Projection.apply
 
-        def spy(*arguments: Any) -> Any:
-            used.append(1)
-            return original(*arguments)
+    def spy(*arguments: Any) -> Any:
+        used.append(1)
+        return original(*arguments)
 
-        monkeypatch.setattr(fused.Projection, "apply", spy)
-        by_hand = run(module, x, mask)
-        assert used == [1]
-        monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
-        assert_same(run(module, x, mask), by_hand, 1e-13)
-        assert used == [1]
-        monkeypatch.undo()
+    monkeypatch.setattr(fused.Projection, "apply", spy)
+    by_hand = run(module, x, mask)
+    assert used == [1]
+    monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
+    assert_same(run(module, x, mask), by_hand, 1e-13)
+    assert used == [1]
 
 
 def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
