@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 MIXED = (
     "none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
-    "window:3", "distance:0.7",
+    "window:3", "distance:0.75",
 )  # fmt: skip
 SHORT = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -110,7 +110,7 @@ def dense(
     pairs = pairs & ~(geometry.hole[:, None, None, None] & (offset == 0))
     if mask is not None:
         pairs = pairs & mask[:, None, :]
-    bias = (-geometry.slope[:, None, None, None] * offset.abs()).to(q.dtype)
+    bias = -geometry.slope.to(q.dtype)[:, None, None, None] * offset.abs()
     dropped = None if kept is None else Kept(kept, torch.ones_like(v), 1.0)
     s = v.new_zeros((*v.shape[:3], 1)) if s is None else s
     a = tensor_softmax(q @ k.mT, s, v, pairs, bias, scale_t, dropped)
@@ -177,7 +177,7 @@ FEATURES = [
         Case(70, keep=0.6, source="none", padding="holes"),
         Case(300, ("window:0", "window:1", "window:8", "window:70"), source="none"),
         Case(300, ("window:0", "window:1", "window:8", "window:70"), keep=0.7, padding="holes"),
-        Case(600, ("window:5", "window:100"), padding="none", d_i=30, d_v=30),
+        Case(300, ("window:5", "window:40"), batch=1, padding="none", d_i=30, d_v=30),
     )
 ]
 
@@ -334,7 +334,7 @@ def test_the_gradient_of_what_is_alike_for_all_keys_is_zero() -> None:
     leaves, geometry, mask, cotangent = drawn(Case(257, d_v=16), torch.float32)
     found = with_gradients(native, leaves, cotangent * 30, geometry, mask, "log_sigmoid")
     assert found["ds"].abs().max() > 1
-    assert found["ds"].sum(2).abs().max() < 2e-5
+    assert found["ds"].double().sum(2).abs().max() < 2e-5
 
 
 def test_the_same_call_gives_the_same_bits() -> None:

@@ -124,7 +124,7 @@ def native_forward(
     """`attend`'s results, and with `save` what the backward pass needs; threshold -1: no dropout."""
     q, k, v = (call.unit_stride(t) for t in (q, k, v))
     s = None if s is None else call.unit_stride(s)
-    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope))
+    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope.double()))
     mask = None if mask is None else mask.contiguous()
     a, flagged, inverse, highest = _results(q, v, s, save)
     p = call.problem(q, k, v, s, scale_t, seed, threshold)
@@ -160,7 +160,7 @@ def native_backward(
     g, a, q, k, v = (call.unit_stride(t) for t in (g, a, q, k, v))
     s = None if s is None else call.unit_stride(s)
     inverse, highest = inverse.contiguous(), highest.contiguous()
-    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope))
+    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope.double()))
     mask = None if mask is None else mask.contiguous()
     gradients = _gradients(q, k, v, s)
     p = call.problem(q, k, v, s, scale_t, seed, threshold)

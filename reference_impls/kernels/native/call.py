@@ -52,8 +52,10 @@ class Problem(ctypes.Structure):
 
 def rows(t: Tensor | None) -> Rows:
     """Address and strides of a tensor [H, B, N, width] of unit stride in the last axis."""
-    if t is None or not t.numel():
+    if t is None:
         return Rows()
+    if not t.numel():
+        return Rows(kind=KINDS[t.dtype])
     head, sample, token, _ = t.stride()
     return Rows(t.data_ptr(), KINDS[t.dtype], head, sample, token)
 
@@ -98,7 +100,7 @@ def problem(
 def add_geometry(
     p: Problem, lo: Tensor, hi: Tensor, hole: Tensor, slope: Tensor, mask: Tensor | None
 ) -> None:
-    """Ranges int32 [H, B or 1] of like strides, hole bool [H], slope float32 [H], mask [B, N]."""
+    """Ranges int32 [H, B or 1] of like strides, hole bool [H], slope float64 [H], mask [B, N]."""
     p.lo, p.hi = address(lo), address(hi)
     p.range_head, p.range_sample = lo.stride(0), lo.stride(1) if lo.shape[1] > 1 else 0
     p.hole, p.slope, p.mask = address(hole), address(slope), address(mask)

@@ -37,7 +37,7 @@ struct Problem {
   double least;         // flag a query below this denominator
   Tensor q, k, v, s;
   int64_t lo, hi, range_head, range_sample;  // int32 [H, B], with strides
-  int64_t hole, slope;                       // bool [H], float [H]
+  int64_t hole, slope;                       // bool [H], double [H]
   int64_t mask;                              // bool [B, N] or 0
   Tensor a;
   int64_t flagged;  // bool [H, B, N]
@@ -156,7 +156,7 @@ struct View {
   int64_t lo, hi;       // of i - j
   int64_t first, last;  // real tokens lie within [first, last)
   bool hole, gaps;      // without j = i; padding between real tokens
-  float slope;
+  double slope;
   const bool* real;  // [N], or null
   std::vector<int32_t> before;  // with gaps: number of real tokens in front of a position
 
@@ -166,7 +166,7 @@ struct View {
     lo = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.lo)[at], -n, n);
     hi = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.hi)[at], -n, n);
     hole = reinterpret_cast<const bool*>(p.hole)[h] && lo <= 0 && hi >= 0;
-    slope = reinterpret_cast<const float*>(p.slope)[h];
+    slope = reinterpret_cast<const double*>(p.slope)[h];
     first = 0, last = n, gaps = false;
     real = p.mask ? reinterpret_cast<const bool*>(p.mask) + b * n : nullptr;
     if (!real) return;

@@ -6,7 +6,7 @@
 
 #include <ATen/native/CPUBlas.h>
 
-#include "problem.h"
+#include "micro.h"
 
 namespace attnbench {
 
@@ -33,18 +33,29 @@ int64_t pitch(int64_t width) {
   return round_up(std::max<int64_t>(width, 1), 64 / int64_t(sizeof(typename T::M)));
 }
 
+// Below this many steps a call of oneDNN's costs more than it gains.
+constexpr int64_t SMALL = 40'000;
+
 template <class T>
 void multiply(int64_t m, int64_t n, int64_t k, const typename T::M* a, int64_t lda,
               const typename T::M* b, int64_t ldb, typename T::C* c, int64_t ldc, bool add) {
-  namespace blas = at::native::cpublas;
+  using at::native::cpublas::brgemm;
   if constexpr (std::is_same_v<T, Double>) {
-    const auto plain = at::native::TransposeType::NoTranspose;
-    blas::gemm(plain, plain, n, m, k, 1.0, b, ldb, a, lda, add ? 1.0 : 0.0, c, ldc);
+    small_product(m, n, k, a, lda, b, ldb, c, ldc, add);
   } else if constexpr (std::is_same_v<T, Single>) {
-    blas::brgemm(m, n, k, lda, ldb, ldc, add, a, b, c);
+    if (m * n * k < SMALL)
+      small_product(m, n, k, a, lda, b, ldb, c, ldc, add);
+    else
+      brgemm(m, n, k, lda, ldb, ldc, add, a, b, c);
   } else {
-    blas::brgemm(m, n, k, lda, ldb, ldc, add, reinterpret_cast<const at::BFloat16*>(a),
-                 reinterpret_cast<const at::BFloat16*>(b), c);
+#if defined(__AVX512BF16__)
+    if (m * n * k < 2 * SMALL) {
+      small_product(m, n, k, a, lda, b, ldb, c, ldc, add);
+      return;
+    }
+#endif
+    brgemm(m, n, k, lda, ldb, ldc, add, reinterpret_cast<const at::BFloat16*>(a),
+           reinterpret_cast<const at::BFloat16*>(b), c);
   }
 }
 
