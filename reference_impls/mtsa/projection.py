@@ -96,12 +96,18 @@ class Projection(torch.autograd.Function):
         narrow, width = s2_w.shape[1:]
         wide_w, wide_b, s2_w = padded(s1_w, s1_b, s2_w)
         hidden = hidden_layer(k, wide_w, wide_b, ctx.activation)  # [H, M, wide]
-        of_s2_w = torch.bmm(hidden.transpose(1, 2), gs)[:, :narrow]
+        # The product whose result has whole vectors in its rows.
+        of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
         gh = torch.bmm(gs, s2_w[..., :width].transpose(1, 2))  # [H, M, wide]
-        gh = before(gh, hidden, ctx.activation)[..., :narrow]
-        of_s1_w, of_s1_b = torch.bmm(k.transpose(1, 2), gh), gh.sum(1)
+        gh = before(gh, hidden, ctx.activation)
+        del hidden  # this is the pass's peak of memory
+        of_s1_w = torch.bmm(k.transpose(1, 2), gh)[..., :narrow]
+        of_s1_b = gh.sum(1)[:, :narrow]
+        d_i = k.shape[2]
+        back = pad(wide_w.transpose(1, 2), (0, cutting.fast_width(d_i) - d_i))
         # Not into what came in: others may hold it.
-        gk = gk.clone().baddbmm_(gh, s1_w.transpose(1, 2))
+        gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
+        del gh
         root = math.sqrt(q_w.shape[2])
         of_x = None
         of_w = []
