@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -224,7 +226,8 @@ def test_calls_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     order: list[str] = []
     monkeypatch.setattr(measuring, "SECONDS", 0.0)
-    found = measuring.medians({name: lambda name=name: order.append(name) for name in "ab"})
+    calls: dict[str, Callable[[], None]] = {name: partial(order.append, name) for name in "ab"}
+    found = measuring.medians(calls)
     assert "".join(order) == "ab" * (1 + measuring.ROUNDS)
     assert found.keys() == {"a", "b"}
 

@@ -157,8 +157,9 @@ def test_gradients_are_finite_differences(small_cuts: None, length: int, scale_t
     geometry = random_geometry(3, 2, length, sloped=True)
     p = problem(3, 2, length, 2, 3, 3, geometry, (length, length - 2), scale_t, dropout=0.3)
 
-    def attended(*tensors: torch.Tensor) -> torch.Tensor:
-        return tiled.attend(*tensors, *p.arguments()[4:])[0]
+    def attended(*tensors: Any) -> torch.Tensor:
+        q, k, v, s = tensors
+        return tiled.attend(q, k, v, s, *p.arguments()[4:])[0]
 
     assert gradcheck(attended, tuple(p.tensors), atol=1e-6, nondet_tol=0.0)
 
