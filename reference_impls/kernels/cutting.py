@@ -13,17 +13,8 @@ from torch import Tensor
 
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.sizes import FEW, LEAST_QUERIES, SCORE_BYTES, SHORT
 
-SHORT = 256
-"""Up to this length a sequence is not cut: all its scores are one product."""
-LEAST_QUERIES = 64
-"""Fewer queries to a product are slow on any machine, whatever the cache holds."""
-FEW = 2**15
-"""Numbers in a head's queries up to which copying several heads together beats a loop over them."""
-SCORE_BYTES = {"cpu": 2 * 2**20, "cuda": 256 * 2**20}
-"""Scores held at once: what stays in a core's cache, what keeps a GPU busy."""
-VECTOR = 16
-"""Numbers in a vector register, as wide as they come."""
 COMPILED_SCORE_BYTES = 64 * 2**20
 """The same where torch.compile unrolls every loop."""
 
@@ -129,15 +120,6 @@ def steps(
     if not few or sequences < 2 * batch:
         return 1, min(batch, sequences), rows
     return min(size, sequences // batch), batch, rows
-
-
-def fast_width(width: int) -> int:
-    """The width itself, or a few columns of zeros more: whole vectors in a product's result.
-
-    75 columns take a third longer than 80.
-    """
-    whole = -(-width // VECTOR) * VECTOR
-    return whole if 10 * whole <= 11 * width else width
 
 
 def cuts(start: int, stop: int, step: int) -> list[slice]:

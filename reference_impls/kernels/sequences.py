@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import core_dtype
-from reference_impls.kernels import cutting
+from reference_impls.kernels import cutting, sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 
@@ -109,8 +109,8 @@ class Sequences:
         self.q, self.k = (t[heads, samples].flatten(0, 1).to(c.dtype) for t in (c.q, c.k))
         self.length, self.width = c.v.shape[2:]
         # A single column of E stands beside the values.
-        self.at = cutting.fast_width(self.width) if c.columns > 1 else self.width
-        self.wide = cutting.fast_width(self.at + c.columns)
+        self.at = sizes.fast_width(self.width) if c.columns > 1 else self.width
+        self.wide = sizes.fast_width(self.at + c.columns)
         self.w = self._weights()
 
     def apart(self, t: Tensor) -> Tensor:

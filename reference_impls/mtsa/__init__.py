@@ -101,7 +101,9 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.paper,
             ),
-            *on_kernels("reference_impls.mtsa.fused:FusedMTSA"),
+            *on_kernels(
+                "reference_impls.mtsa.fused:FusedMTSA", held.fused_tiled, held.fused_native
+            ),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive:naive",

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from reference_impls.checks import ACTIVATIONS, in_place
-from reference_impls.kernels import cutting
+from reference_impls.kernels import sizes
 from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.layer import side_by_side
 
@@ -29,7 +29,7 @@ def padded(s1_w: Tensor, s1_b: Tensor, s2_w: Tensor) -> tuple[Tensor, Tensor, Te
     The zeros make whole vectors of both layers' outputs: a product is faster by a third for it.
     """
     hidden, width = s2_w.shape[1:]
-    wide, whole = cutting.fast_width(hidden) - hidden, cutting.fast_width(width) - width
+    wide, whole = sizes.fast_width(hidden) - hidden, sizes.fast_width(width) - width
     if wide == whole == 0:
         return s1_w, s1_b, s2_w
     return pad(s1_w, (0, wide)), pad(s1_b, (0, wide)), pad(s2_w, (0, whole, 0, wide))
@@ -104,7 +104,7 @@ class Projection(torch.autograd.Function):
         of_s1_w = torch.bmm(k.transpose(1, 2), gh)[..., :narrow]
         of_s1_b = gh.sum(1)[:, :narrow]
         d_i = k.shape[2]
-        back = pad(wide_w.transpose(1, 2), (0, cutting.fast_width(d_i) - d_i))
+        back = pad(wide_w.transpose(1, 2), (0, sizes.fast_width(d_i) - d_i))
         # Not into what came in: others may hold it.
         gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
         del gh
