@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype
 from reference_impls.kernels import cutting, sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
@@ -29,7 +28,7 @@ def into(out: Tensor, operation: Callable[..., Tensor], *operands: Tensor) -> No
 
 @dataclass
 class Inputs:
-    """What `reference_impls.kernels.tiled.attend` is given."""
+    """What `reference_impls.kernels.tiled.attend` is given, in the dtype of the sums."""
 
     q: Tensor
     k: Tensor
@@ -44,7 +43,7 @@ class Inputs:
         self.biases: dict[tuple[int, ...], Tensor] = {}
         heads, batch, n, _ = self.v.shape
         device = self.v.device
-        self.dtype = core_dtype(self.q.dtype)
+        self.dtype = self.q.dtype
         self.columns = 1 if self.s is None else self.s.shape[-1]
         self.padding = None
         if self.mask is not None:
@@ -106,7 +105,7 @@ class Sequences:
     def __init__(self, c: Inputs, group: cutting.Group, heads: slice, samples: slice) -> None:
         self.c, self.group, self.heads, self.samples = c, group, heads, samples
         self.count = (heads.stop - heads.start, samples.stop - samples.start)
-        self.q, self.k = (t[heads, samples].flatten(0, 1).to(c.dtype) for t in (c.q, c.k))
+        self.q, self.k = (t[heads, samples].flatten(0, 1) for t in (c.q, c.k))
         self.length, self.width = c.v.shape[2:]
         # A single column of E stands beside the values.
         self.at = sizes.fast_width(self.width) if c.columns > 1 else self.width
@@ -128,7 +127,7 @@ class Sequences:
             s = c.s[self.heads, self.samples]  # [h, b, N, columns]
             if padding is not None:
                 s = s + padding
-            highest = s.amax(2, keepdim=True).to(c.dtype)  # [h, b, 1, columns]
+            highest = s.amax(2, keepdim=True)  # [h, b, 1, columns]
             if padding is not None:
                 highest.masked_fill_(highest == -math.inf, 0)  # -inf - -inf would be NaN
             into(e, torch.sub, s, highest)
@@ -222,12 +221,11 @@ class Sequences:
 
         All given are [h, b, R, d_v], the divisor perhaps [h, b, R, 1].
         """
-        dtype = self.c.dtype
         both = self._room(g.shape[2])
         numerator, denominator = self.of_v(both), self.of_e(both)
-        into(numerator, torch.div, g.to(dtype), divisor.to(dtype))
+        into(numerator, torch.div, g, divisor)
         if self.c.columns == self.width:
-            into(denominator, torch.mul, numerator, a.to(dtype))
+            into(denominator, torch.mul, numerator, a)
         else:
             denominator.copy_((numerator * a).sum(-1, keepdim=True))
         denominator.neg_()

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import least_denominator
+from reference_impls.checks import core_dtype, least_denominator
 from reference_impls.kernels import cutting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
@@ -85,8 +85,11 @@ class TiledAttention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Attended values, flags, and the denominators [H, B, N, d_v or 1] for `backward`."""
         keep = Keep(seed, probability) if dropping else None
-        inputs = Inputs(q, k, v, s, Geometry(lo, hi, hole, slope), mask, scale_t, keep)
-        return _forward(inputs, training)
+        inputs = Inputs(*_wide(q, k, v, s), Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        a, flagged, divisor = _forward(inputs, training)
+        # float16 has no room for denominators.
+        saved = inputs.dtype if q.dtype == torch.float16 else q.dtype
+        return a.to(q.dtype), flagged, divisor.to(saved)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -108,8 +111,17 @@ class TiledAttention(torch.autograd.Function):
         q, k, v, s, lo, hi, hole, slope, mask, a, divisor = ctx.saved_tensors
         scale_t, dropping, seed, probability = ctx.options
         keep = Keep(seed, probability) if dropping else None
-        inputs = Inputs(q, k, v, s, Geometry(lo, hi, hole, slope), mask, scale_t, keep)
-        return (*_backward(inputs, a, divisor, g), *(None,) * 10)
+        inputs = Inputs(*_wide(q, k, v, s), Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        found = _backward(inputs, *(t.to(inputs.dtype) for t in (a, divisor, g)))
+        return (*(None if t is None else t.to(q.dtype) for t in found), *(None,) * 10)
+
+
+def _wide(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """In the dtype of the sums: at once, where rows of all heads lie side by side."""
+    dtype = core_dtype(q.dtype)
+    return q.to(dtype), k.to(dtype), v.to(dtype), None if s is None else s.to(dtype)
 
 
 def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,12 +130,10 @@ def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
     A divisor is infinite where no result is wanted: value and gradients are 0 there by themselves.
     """
     heads, batch, n, _ = c.v.shape
-    a = token_first(c.v, c.q.dtype)
+    a = token_first(c.v)
     flagged = torch.empty((heads, batch, n), dtype=torch.bool, device=c.v.device)
     wide = c.columns if training else 0
-    # float16 has no room for denominators.
-    saved = c.dtype if c.q.dtype == torch.float16 else c.q.dtype
-    divisor = token_first(c.v[..., :wide], saved)
+    divisor = token_first(c.v[..., :wide])
     closed = c.closed()  # [H, B, N]
     least = least_denominator(c.dtype, n)
     for group, some, samples, step in c.parts():
@@ -162,7 +172,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of q, k, v and s (None if there is none) from that of the attended values."""
     n = c.v.shape[2]
-    gq, gk, gv = (token_first(t, t.dtype) for t in (c.q, c.k, c.v))
+    gq, gk, gv = (token_first(t) for t in (c.q, c.k, c.v))
     gs = None if c.s is None else torch.empty_like(c.s)
     for group, some, samples, step in c.parts():
         sequences = Sequences(c, group, some, samples)
@@ -199,7 +209,7 @@ def _backward(
 def _of_source_scores(numerator: Tensor, denominator: Tensor, v: Tensor, e: Tensor) -> Tensor:
     """The gradient of s from those of v*E and E; all [h, b, N, d_v or 1]."""
     if e.shape[-1] == v.shape[-1]:
-        of_e = denominator.addcmul_(numerator, v.to(e.dtype))
+        of_e = denominator.addcmul_(numerator, v)
     else:
         of_e = denominator + (numerator * v).sum(-1, keepdim=True)
     # Only a sample of padding alone has weights that add to less than 1, their maximum.
@@ -207,7 +217,7 @@ def _of_source_scores(numerator: Tensor, denominator: Tensor, v: Tensor, e: Tens
     return of_e.sub_(mean).mul_(e)
 
 
-def token_first(like: Tensor, dtype: torch.dtype) -> Tensor:
+def token_first(like: Tensor) -> Tensor:
     """An uninitialised [H, B, N, d] that is a view of a contiguous [B, N, H, d]."""
     heads, batch, n, width = like.shape
-    return like.new_empty((batch, n, heads, width), dtype=dtype).permute(2, 0, 1, 3)
+    return like.new_empty((batch, n, heads, width)).permute(2, 0, 1, 3)
