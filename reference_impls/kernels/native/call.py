@@ -1,4 +1,4 @@
-"""From tensors to the addresses and strides that the C++ kernel reads: `problem.h`, field by field."""
+"""From tensors to the addresses and strides that the C++ kernel reads, as in `problem.h`."""
 
 from __future__ import annotations
 
