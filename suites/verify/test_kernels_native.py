@@ -126,9 +126,9 @@ def with_gradients(function: Attend, leaves: Leaves, cotangent: Tensor, *rest: A
     return {"a": a.detach()} | {f"d{name}": g for name, g in zip(own, found, strict=True)}
 
 
-def inputs(leaves: Leaves) -> list[Any]:
+def inputs(leaves: Leaves) -> tuple[Any, Any, Any, Any]:
     """q, k, v, s; None where there is no s."""
-    return [leaves.get(name) for name in "qkvs"]
+    return leaves["q"], leaves["k"], leaves["v"], leaves.get("s")
 
 
 def native(*arguments: Any) -> Tensor:
@@ -364,7 +364,9 @@ def test_the_result_lies_as_the_layer_wants_it() -> None:
 
 def test_mixed_dtypes_give_that_of_the_queries() -> None:
     leaves, geometry, mask, _ = drawn(Case(65), torch.float32)
-    wanted = dense(*(t.double() for t in leaves.values()), geometry, mask, "log_sigmoid")
+    wanted = dense(
+        *inputs({n: t.double() for n, t in leaves.items()}), geometry, mask, "log_sigmoid"
+    )
     mixed = {n: t.bfloat16() if n in "qk" else t for n, t in leaves.items()}
     a, _ = attend(*inputs(mixed), geometry, mask, "log_sigmoid")
     assert a.dtype == torch.bfloat16
@@ -382,11 +384,11 @@ def arguments(dtype: torch.dtype = torch.float32, **changes: Any) -> list[Any]:
 @pytest.mark.parametrize("changes", [{}, {"source": "none", "padding": "none"}, {"source": "one"}])
 def test_torch_finds_the_operators_in_order(changes: dict[str, Any]) -> None:
     given = arguments(**changes)
-    torch.library.opcheck(native_forward, given)
+    torch.library.opcheck(native_forward, tuple(given))
     with torch.no_grad():
         a, _, inverse, highest = native_forward(*given)
         rest = [t.detach() if isinstance(t, Tensor) else t for t in given[:-1]]
-        torch.library.opcheck(native_backward, [torch.ones_like(a), a, inverse, highest, *rest])
+        torch.library.opcheck(native_backward, (torch.ones_like(a), a, inverse, highest, *rest))
 
 
 def test_gradients_are_those_of_the_function() -> None:
