@@ -87,7 +87,7 @@ def problem(
         sigmoid=scale_t == "log_sigmoid" and key_width > 0,
         threshold=threshold,
         seed=seed,
-        halves=all_halves and _halves(torch.backends.mkldnn.enabled),
+        halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
         rows=tile_rows,
         panel=tile_panel,
         q=rows(q),
