@@ -126,6 +126,11 @@ def with_gradients(function: Attend, leaves: Leaves, cotangent: Tensor, *rest: A
     return {"a": a.detach()} | {f"d{name}": g for name, g in zip(own, found, strict=True)}
 
 
+def inputs(leaves: Leaves) -> tuple[Any, Any, Any, Any]:
+    """q, k, v, s; None where there is no s."""
+    return leaves["q"], leaves["k"], leaves["v"], leaves.get("s")
+
+
 def native(*arguments: Any) -> Tensor:
     """The result alone, of queries none of which is flagged."""
     a, flagged = attend(*arguments)
@@ -149,9 +154,7 @@ def assert_within_budget(case: Case, dtype: torch.dtype, got: Leaves | None = No
     for name in wanted:
         assert got[name].dtype == dtype
         numbers = [t[name].double().numpy() for t in (got, plain, wanted)]
-        allowed = budget(
-            deviation(numbers[1], numbers[2]), SHORT[dtype], gradient=name != "a"
-        )
+        allowed = budget(deviation(numbers[1], numbers[2]), SHORT[dtype], gradient=name != "a")
         assert deviation(numbers[0], numbers[2]) <= allowed, name
 
 
@@ -250,9 +253,9 @@ def test_ranges_of_every_sample() -> None:
 def test_it_is_algorithm_1(scale_t: str) -> None:
     leaves, geometry, mask, _ = drawn(Case(65), torch.float64)
     masks = tuple(map(parse, MIXED))
-    a, _ = attend(*leaves.values(), geometry, mask, scale_t)
+    a, _ = attend(*inputs(leaves), geometry, mask, scale_t)
     assert mask is not None
-    wanted = algorithm1(*leaves.values(), masks, scale_t, mask).masked_fill(~mask[..., None], 0)
+    wanted = algorithm1(*inputs(leaves), masks, scale_t, mask).masked_fill(~mask[..., None], 0)
     torch.testing.assert_close(a, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -262,9 +265,9 @@ def test_flagged_queries_and_nothing_else_are_lost(scale_t: str, times: float) -
     case = Case(128, times=times, scale_t=scale_t, d_i=8, d_v=8)
     leaves, geometry, mask, cotangent = drawn(case, torch.float32)
     own = {name: t.detach().requires_grad_() for name, t in leaves.items()}
-    a, flagged = attend(*own.values(), geometry, mask, scale_t)
+    a, flagged = attend(*inputs(own), geometry, mask, scale_t)
     exact = {name: t.double().requires_grad_() for name, t in leaves.items()}
-    wanted = dense(*exact.values(), geometry, mask, scale_t)
+    wanted = dense(*inputs(exact), geometry, mask, scale_t)
     assert deviation(a[~flagged].detach().double().numpy(),
                      wanted[~flagged].detach().numpy()) <= 2e-5  # fmt: skip
     assert not a[flagged].any()
@@ -277,7 +280,7 @@ def test_flagged_queries_and_nothing_else_are_lost(scale_t: str, times: float) -
     found = torch.autograd.grad(a, list(own.values()), cotangent)
     expected = torch.autograd.grad(wanted, list(exact.values()), others.double())
     plain_own = {name: t.detach().requires_grad_() for name, t in leaves.items()}
-    plain = dense(*plain_own.values(), geometry, mask, scale_t)
+    plain = dense(*inputs(plain_own), geometry, mask, scale_t)
     yardstick = torch.autograd.grad(plain, list(plain_own.values()), others)
     for name, g, p, w in zip(own, found, yardstick, expected, strict=True):
         allowed = budget(deviation(p.double().numpy(), w.numpy()), "f32", gradient=True)
@@ -327,7 +330,7 @@ def test_not_a_number_is_not_hidden() -> None:
         bad[name] = leaves[name].clone()
         bad[name][0, 0, 7, 0] = torch.nan
         for scale_t in ("log_sigmoid", "identity"):
-            assert attend(*bad.values(), geometry, None, scale_t)[0].isnan().any(), name
+            assert attend(*inputs(bad), geometry, None, scale_t)[0].isnan().any(), name
 
 
 def test_the_gradient_of_what_is_alike_for_all_keys_is_zero() -> None:
@@ -355,15 +358,17 @@ def test_the_same_call_gives_the_same_bits() -> None:
 
 def test_the_result_lies_as_the_layer_wants_it() -> None:
     leaves, geometry, mask, _ = drawn(Case(9), torch.float32)
-    a, _ = attend(*leaves.values(), geometry, mask, "log_sigmoid")
+    a, _ = attend(*inputs(leaves), geometry, mask, "log_sigmoid")
     assert a.permute(1, 2, 0, 3).is_contiguous()
 
 
 def test_mixed_dtypes_give_that_of_the_queries() -> None:
     leaves, geometry, mask, _ = drawn(Case(65), torch.float32)
-    wanted = dense(*(t.double() for t in leaves.values()), geometry, mask, "log_sigmoid")
+    wanted = dense(
+        *inputs({n: t.double() for n, t in leaves.items()}), geometry, mask, "log_sigmoid"
+    )
     mixed = {n: t.bfloat16() if n in "qk" else t for n, t in leaves.items()}
-    a, _ = attend(*mixed.values(), geometry, mask, "log_sigmoid")
+    a, _ = attend(*inputs(mixed), geometry, mask, "log_sigmoid")
     assert a.dtype == torch.bfloat16
     assert deviation(a.double().numpy(), wanted.numpy()) < 2e-2
 
@@ -379,13 +384,11 @@ def arguments(dtype: torch.dtype = torch.float32, **changes: Any) -> list[Any]:
 @pytest.mark.parametrize("changes", [{}, {"source": "none", "padding": "none"}, {"source": "one"}])
 def test_torch_finds_the_operators_in_order(changes: dict[str, Any]) -> None:
     given = arguments(**changes)
-    torch.library.opcheck(native_forward, given)
+    torch.library.opcheck(native_forward, tuple(given))
     with torch.no_grad():
         a, _, inverse, highest = native_forward(*given)
-        inputs = [t.detach() if isinstance(t, Tensor) else t for t in given[:-1]]
-        torch.library.opcheck(
-            native_backward, [torch.ones_like(a), a, inverse, highest, *inputs]
-        )
+        rest = [t.detach() if isinstance(t, Tensor) else t for t in given[:-1]]
+        torch.library.opcheck(native_backward, (torch.ones_like(a), a, inverse, highest, *rest))
 
 
 def test_gradients_are_those_of_the_function() -> None:
@@ -438,10 +441,10 @@ def test_what_it_does_not_do_it_says() -> None:
     leaves, geometry, mask, _ = drawn(Case(5), torch.float32)
     whole = {name: t.to(torch.int32) for name, t in leaves.items()}
     with pytest.raises(Unsupported, match=r"q is torch.int32"):
-        attend(*whole.values(), geometry, mask, "identity")
+        attend(*inputs(whole), geometry, mask, "identity")
     elsewhere = {name: t.to("meta") for name, t in leaves.items()}
     with pytest.raises(Unsupported, match="on the CPU, q is on meta"):
-        attend(*elsewhere.values(), geometry, mask, "identity")
+        attend(*inputs(elsewhere), geometry, mask, "identity")
 
 
 MEMORY = """

@@ -1,4 +1,4 @@
-"""Attention over ranges of keys on the CPU, in C++: tiles only, linear memory, forward and backward.
+"""Attention over ranges of keys on the CPU, in C++: forward and backward, linear memory.
 
 Built on first use, see `loader`. The same call gives the same numbers, bit for bit, for the same
 number of threads: every sum has one order, whichever thread takes which part.
@@ -70,10 +70,14 @@ def attend(
         Off the CPU, for another dtype, or where the kernel can't be built.
     """
     if q.device.type != "cpu":
-        raise Unsupported(f"the native kernel runs on the CPU, q is on {q.device}: use fused_triton")
+        raise Unsupported(
+            f"the native kernel runs on the CPU, q is on {q.device}: use fused_triton"
+        )
     for name, t in zip("qkvs", (q, k, v, s), strict=True):
         if t is not None and t.dtype not in call.KINDS:
-            raise Unsupported(f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits")
+            raise Unsupported(
+                f"{name} is {t.dtype}; the native kernel takes floats of 16 to 64 bits"
+            )
     needed = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (q, k, v, s)
     )
@@ -121,7 +125,7 @@ def native_forward(
     q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor,
     slope: Tensor, mask: Tensor | None, scale_t: str, seed: int, threshold: int, save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`attend`'s results, and with `save` what the backward pass needs; threshold -1: no dropout."""
+    """`attend`'s results, with `save` what the backward pass needs; threshold -1: no dropout."""
     q, k, v = (call.unit_stride(t) for t in (q, k, v))
     s = None if s is None else call.unit_stride(s)
     lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope.double()))

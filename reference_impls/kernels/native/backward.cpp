@@ -257,11 +257,14 @@ class Backward {
     put_row(p_.ds, h_, b_, j, count, result_);
     const C* s = row(p_.s, h_, b_, j, count, at_.space);
     const C* most = sources.most();
+    for (int64_t c = 0; c < count; ++c) shares.total[c] += double(result_[c]);
+    bool any = false;
+    for (int64_t c = 0; c < count; ++c) any |= s[c] == most[c];
+    if (!any) return;
     for (int64_t c = 0; c < count; ++c) {
-      shares.total[c] += double(result_[c]);
-      const bool found = s[c] == most[c] && shares.most_at[c] < 0;
-      shares.most_at[c] = found ? j : shares.most_at[c];
-      shares.at_most[c] = found ? result_[c] : shares.at_most[c];
+      if (s[c] != most[c] || shares.most_at[c] >= 0) continue;
+      shares.most_at[c] = j;
+      shares.at_most[c] = result_[c];
     }
   }
 

@@ -1,4 +1,4 @@
-"""From tensors to the addresses and strides that the C++ kernel reads: `problem.h`, field by field."""
+"""From tensors to the addresses and strides that the C++ kernel reads, as in `problem.h`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def problem(
         sigmoid=scale_t == "log_sigmoid" and key_width > 0,
         threshold=threshold,
         seed=seed,
-        halves=all_halves and _halves(torch.backends.mkldnn.enabled),
+        halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
         rows=tile_rows,
         panel=tile_panel,
         q=rows(q),

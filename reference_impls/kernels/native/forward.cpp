@@ -185,9 +185,7 @@ class Forward {
     if (!view_.is_real(i) || !view_.open(i)) return blank(i);
     const int64_t d = p_.value_width, count = columns_.sources;
     const C* below = sums + columns_.source_at;
-    C smallest = below[0];
-    for (int64_t c = 1; c < count; ++c) smallest = below[c] < smallest ? below[c] : smallest;
-    if (smallest < C(p_.least)) {
+    if (smallest(below, count) < C(p_.least)) {
       blank(i);
       set(i, true, highest);
       return;

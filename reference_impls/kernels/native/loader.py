@@ -66,7 +66,9 @@ def compiler() -> str:
 def flags(cxx: str) -> tuple[str, ...]:
     """Those of `WANTED` that the compiler knows."""
     check = [cxx, "-x", "c++", "-fsyntax-only", os.devnull]
-    return tuple(f for f in WANTED if subprocess.run([*check, f], capture_output=True).returncode == 0)
+    return tuple(
+        f for f in WANTED if subprocess.run([*check, f], capture_output=True).returncode == 0
+    )
 
 
 def _processor() -> str:

@@ -120,6 +120,7 @@ void put_row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, co
   switch (t.kind) {
     case F32: {
       float* to = t.at<float>(h, b, i);
+      if constexpr (std::is_same_v<C, float>) return copy(to, values, width);
       for (int64_t c = 0; c < width; ++c) to[c] = float(values[c]);
       return;
     }

@@ -65,13 +65,13 @@ void factors(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, in
              typename T::M* to, typename T::C* space) {
   using M = typename T::M;
   if (std::is_same_v<M, bf16> && t.kind == BF16) {
-    std::memcpy(to, t.at<M>(h, b, i), size_t(width) * sizeof(M));
+    copy(to, t.at<M>(h, b, i), width);
   } else {
     const auto* from = row(t, h, b, i, width, space);
     if constexpr (std::is_same_v<M, bf16>)
       for (int64_t c = 0; c < width; ++c) to[c] = to_bf16(from[c]);
     else
-      std::memcpy(to, from, size_t(width) * sizeof(M));
+      copy(to, from, width);
   }
   std::memset(to + width, 0, size_t(pitch - width) * sizeof(M));
 }
@@ -137,7 +137,7 @@ template <class T>
 void pair_rows(const typename T::C* first, const typename T::C* second, int64_t count,
                typename T::M* to) {
   if constexpr (T::PAIR == 1) {
-    std::memcpy(to, first, size_t(count) * sizeof(typename T::M));
+    copy(to, first, count);
   } else {
     for (int64_t c = 0; c < count; c += LANES<float>) {
       const Words low = __builtin_convertvector(to_bf16(load(first + c)), Words);

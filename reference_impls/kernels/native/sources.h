@@ -16,6 +16,7 @@ class Sources {
     most_ = arena.take<C>(round_up(count, 64));
     e_ = arena.take<C>(round_up(columns_.sources, 64));
     space_ = arena.take<C>(std::max(round_up(count, 64), p.value_width));
+    std::fill(space_, space_ + round_up(count, 64), C(0));
     std::fill(most_, most_ + round_up(count, 64), -std::numeric_limits<C>::infinity());
     if (!count) return;
     for (int64_t j = view.first; j < view.last; ++j) {
@@ -37,11 +38,17 @@ class Sources {
       return e_;
     }
     const C* s = row(p_.s, h_, b_, j, count, space_);
-    if (s != space_) std::memcpy(space_, s, size_t(count) * sizeof(C));
-    for (int64_t c = 0; c < count; c += LANES<C>) {
-      Vector<C> e = exponential(load(space_ + c) - load(most_ + c));
+    const auto one = [&](int64_t c) {
+      Vector<C> e = exponential(load(s + c) - load(most_ + c));
       if constexpr (std::is_same_v<T, Halves>) e = from_bf16(to_bf16(e));
       put(e_ + c, e);
+    };
+    if (count >= LANES<C>) {
+      in_vectors<C>(count, one);
+    } else {
+      if (s != space_) copy(space_, s, count);
+      s = space_;
+      one(0);
     }
     return e_;
   }
@@ -54,7 +61,7 @@ class Sources {
       return;
     }
     const C* e = weights(j);
-    std::memcpy(to + columns_.source_at, e, size_t(count) * sizeof(C));
+    copy(to + columns_.source_at, e, count);
     const C* v = row(p_.v, h_, b_, j, d, space_);
     if (count == 1)
       for (int64_t c = 0; c < d; ++c) to[c] = v[c] * e[0];

@@ -128,6 +128,50 @@ ATTNBENCH_INLINE void put(bf16* to, Floats v) {
   std::memcpy(to, &rounded, sizeof rounded);
 }
 
+// Copies of a row or less: a call of memcpy costs more than they do.
+template <class E>
+ATTNBENCH_INLINE void copy(E* to, const E* from, int64_t count) {
+  const int64_t bytes = count * int64_t(sizeof(E));
+  auto* out = reinterpret_cast<char*>(to);
+  const auto* in = reinterpret_cast<const char*>(from);
+  if (bytes < ATTNBENCH_BYTES) {
+    std::memcpy(out, in, size_t(bytes));
+    return;
+  }
+  Words part;
+  for (int64_t c = 0; c + ATTNBENCH_BYTES <= bytes; c += ATTNBENCH_BYTES) {
+    std::memcpy(&part, in + c, sizeof part);
+    std::memcpy(out + c, &part, sizeof part);
+  }
+  std::memcpy(&part, in + bytes - ATTNBENCH_BYTES, sizeof part);
+  std::memcpy(out + bytes - ATTNBENCH_BYTES, &part, sizeof part);
+}
+
+// each(c) for vectors that begin at c and cover [0, count), count at least a vector's lanes: the
+// last two may overlap.
+template <class C, class F>
+ATTNBENCH_INLINE void in_vectors(int64_t count, const F& each) {
+  int64_t c = 0;
+  for (; c + LANES<C> <= count; c += LANES<C>) each(c);
+  if (c < count) each(count - LANES<C>);
+}
+
+template <class C>
+ATTNBENCH_INLINE C smallest(const C* from, int64_t count) {
+  C least = from[0];
+  if (count < LANES<C>) {
+    for (int64_t c = 1; c < count; ++c) least = from[c] < least ? from[c] : least;
+    return least;
+  }
+  Vector<C> all_least = load(from);
+  in_vectors<C>(count, [&](int64_t c) {
+    const Vector<C> next = load(from + c);
+    all_least = next < all_least ? next : all_least;
+  });
+  for (int64_t c = 0; c < LANES<C>; ++c) least = all_least[c] < least ? all_least[c] : least;
+  return least;
+}
+
 template <class C>
 ATTNBENCH_INLINE C largest(Vector<C> v) {
   C most = v[0];
