@@ -1,0 +1,122 @@
+"""Queries, keys, values and source scores of the paper's layer, with a backward pass by hand.
+
+Beside x and the product q | k | v nothing is kept: the scores' hidden layer is computed again. The
+gradients of q, k and v meet their weights as they come, each [B*N, H*d] where it is token-first:
+nothing is put together before the products, and nothing taken apart behind them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from reference_impls.checks import ACTIVATIONS, in_place
+from reference_impls.kernels import sizes
+from reference_impls.mechanism import Unsupported
+from reference_impls.mtsa.layer import side_by_side
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def padded(s1_w: Tensor, s1_b: Tensor, s2_w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights of the hidden layer and of the scores, with columns and rows of zeros.
+
+    The zeros make whole vectors of both layers' outputs: a product is faster by a third for it.
+    """
+    hidden, width = s2_w.shape[1:]
+    wide, whole = sizes.fast_width(hidden) - hidden, sizes.fast_width(width) - width
+    if wide == whole == 0:
+        return s1_w, s1_b, s2_w
+    return pad(s1_w, (0, wide)), pad(s1_b, (0, wide)), pad(s2_w, (0, whole, 0, wide))
+
+
+def hidden_layer(
+    k: Tensor, s1_w: Tensor, s1_b: Tensor, activation: Callable[..., Tensor]
+) -> Tensor:
+    """sigma_m(k W + b), [H, M, d_a]; 0 W + 0 remains 0."""
+    return in_place(activation)(torch.bmm(k, s1_w).add_(s1_b[:, None]))
+
+
+def before(gradient: Tensor, hidden: Tensor, activation: Callable[..., Tensor]) -> Tensor:
+    """The gradient in front of an activation, from that behind it, which it overwrites."""
+    aten = torch.ops.aten
+    if activation is ACTIVATIONS["relu"]:
+        aten.threshold_backward.grad_input(gradient, hidden, 0, grad_input=gradient)
+        return gradient
+    alpha, scale = (SELU_ALPHA, SELU_SCALE) if activation is ACTIVATIONS["selu"] else (1.0, 1.0)
+    aten.elu_backward.grad_input(gradient, alpha, scale, 1, True, hidden, grad_input=gradient)
+    return gradient
+
+
+def flat(gradient: Tensor) -> Tensor:
+    """[H, M, d] -> [M, H*d]: no copy where the memory stands so already."""
+    return gradient.transpose(0, 1).flatten(1)
+
+
+class Projection(torch.autograd.Function):
+    """``(x [M, D], q_w, k_w, v_w, s1_w, s1_b, s2_w, s2_b, sigma_m) -> q, k, v, s``, [H, M, d].
+
+    s is without its bias s2_b, which changes no weight of any key: its gradient is 0.
+    """
+
+    @staticmethod
+    def forward(
+        x: Tensor, q_w: Tensor, k_w: Tensor, v_w: Tensor, s1_w: Tensor, s1_b: Tensor, s2_w: Tensor,
+        s2_b: Tensor, activation: Callable[..., Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+        """Eq. 7 and 9 with sigma_s = identity; q, k and v are views of one product."""
+        heads, _, d_i = q_w.shape
+        product = x @ side_by_side(q_w / math.sqrt(d_i), k_w, v_w)
+        q, k, v = (
+            part.unflatten(1, (heads, -1)).transpose(0, 1)
+            for part in product.split([heads * w.shape[2] for w in (q_w, k_w, v_w)], dim=1)
+        )
+        s1_w, s1_b, s2_w = padded(s1_w, s1_b, s2_w)
+        s = torch.bmm(hidden_layer(k, s1_w, s1_b, activation), s2_w)
+        return q, k, v, s[..., : s2_b.shape[1]]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep x, the weights and k."""
+        ctx.save_for_backward(*inputs[:7], output[1])
+        ctx.activation = inputs[8]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x and of all weights."""
+        if torch.is_grad_enabled():
+            raise Unsupported("the fused layer has no second derivative; use algorithm1")
+        x, q_w, k_w, v_w, s1_w, s1_b, s2_w, k = ctx.saved_tensors
+        gq, gk, gv, gs = gradients
+        narrow, width = s2_w.shape[1:]
+        wide_w, wide_b, s2_w = padded(s1_w, s1_b, s2_w)
+        hidden = hidden_layer(k, wide_w, wide_b, ctx.activation)  # [H, M, wide]
+        # The product whose result has whole vectors in its rows.
+        of_s2_w = torch.bmm(gs.transpose(1, 2), hidden).transpose(1, 2)[:, :narrow]
+        gh = torch.bmm(gs, s2_w[..., :width].transpose(1, 2))  # [H, M, wide]
+        gh = before(gh, hidden, ctx.activation)
+        del hidden  # this is the pass's peak of memory
+        of_s1_w = torch.bmm(k.transpose(1, 2), gh)[..., :narrow]
+        of_s1_b = gh.sum(1)[:, :narrow]
+        d_i = k.shape[2]
+        back = pad(wide_w.transpose(1, 2), (0, sizes.fast_width(d_i) - d_i))
+        # Not into what came in: others may hold it.
+        gk = torch.add(gk, torch.bmm(gh, back)[..., :d_i], out=torch.empty_like(gk))
+        del gh
+        root = math.sqrt(q_w.shape[2])
+        of_x = None
+        of_w = []
+        for gradient, weight in ((gq, q_w / root), (gk, k_w), (gv, v_w)):
+            columns = flat(gradient)  # [M, H*d]
+            if ctx.needs_input_grad[0]:
+                back = side_by_side(weight).t()  # [H*d, D]
+                of_x = columns @ back if of_x is None else of_x.addmm_(columns, back)
+            of_w.append((x.t() @ columns).unflatten(1, (weight.shape[0], -1)).transpose(0, 1))
+        of_w[0] = of_w[0] / root
+        of_s2_b = s1_b.new_zeros((s1_b.shape[0], width))
+        return of_x, *of_w, of_s1_w, of_s1_b, of_s2_w, of_s2_b, None
