@@ -33,6 +33,8 @@ WIDEST = 128
 NARROWEST = 16
 """What FlexAttention's products need at least."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
 def usable() -> str:
     """Why FlexAttention can't run on this machine, in one line; empty where it can."""
     return "" if torch.cuda.is_available() else "no CUDA device is here; FlexAttention needs one"
@@ -173,7 +175,7 @@ def _wide_enough(values: Tensor) -> Tensor:
 
 
 def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:
-    """log P but for the row's maximum: sigma_t(r) - slope |i - j|."""
+    """What is log P but for the row's maximum: sigma_t(r) - slope |i - j|."""
 
     def log_sigmoid(r: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return -softplus(-r) - slope[h] * (i - j).abs()

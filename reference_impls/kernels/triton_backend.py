@@ -3,7 +3,8 @@
 One pass per tile of queries sums numerator and denominator side by side over the tiles of keys
 that its head's range opens; the backward pass computes the weights again. Products are exact to
 float32 for float32 (TF32 only where ``torch.backends.cuda.matmul.allow_tf32``), of bfloat16 for
-bfloat16, and TF32 for float16, which has no room for exponentials; sums are always float32. Nothing is added atomically: results repeat bit for bit.
+bfloat16, and TF32 for float16, which has no room for exponentials; sums are always float32.
+Nothing is added atomically: results repeat bit for bit.
 
 With ``TRITON_INTERPRET=1`` set before triton is imported, the same kernels run on the CPU in
 Triton's interpreter, very slowly: for tests.
@@ -175,9 +176,7 @@ def triton_forward(
     """
     from reference_impls.kernels import triton_launch
 
-    given = triton_launch.Inputs(
-        q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold
-    )
+    given = triton_launch.Inputs(q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold)
     found = triton_launch.Outputs(*_outputs(q, v, s, identity, save), given.maximum())
     with _on(q):
         for launch in triton_launch.forward(given, found, save):
@@ -230,9 +229,7 @@ def triton_backward(
     """Gradients of q, k, v and s (empty without s) from that of ``out``, [B, N, H, d_v]."""
     from reference_impls.kernels import triton_launch
 
-    given = triton_launch.Inputs(
-        q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold
-    )
+    given = triton_launch.Inputs(q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold)
     found = triton_launch.Outputs(out, flagged, inverse, top, maximum)
     gradients = _gradients(q, k, v, s)
     with _on(q):

@@ -111,7 +111,7 @@ def query_gradient_kernel(
     READ_W: tl.constexpr, PITCH: tl.constexpr, WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq of a tile of queries."""
+    """The gradient of a tile of queries."""
     sequence, h, b, i0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
     )
@@ -135,9 +135,7 @@ def query_gradient_kernel(
     some = i0 < end
     stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS
-    )
+    count, first, last = spans(start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS)
 
     queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
     dnums = load_rows(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
@@ -240,7 +238,7 @@ def key_gradient_kernel(
     WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk, dv and ds of a tile of keys."""
+    """The gradients of a tile of keys, their values and source scores."""
     sequence, h, b, j0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, False
     )
@@ -265,9 +263,7 @@ def key_gradient_kernel(
     some = j0 < end
     stop = tl.where(some, tl.minimum(last_j + high + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(j0 + high + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_j + low, inner_stop, j0, last_j + 1, gap, COLUMNS
-    )
+    count, first, last = spans(start, stop, last_j + low, inner_stop, j0, last_j + 1, gap, COLUMNS)
 
     w += h_ * w_h + b_ * w_b
     weighed = load_rows(w, j0, w_n, n, ROWS, WIDTH_V, READ_W, True).to(DOT)

@@ -51,10 +51,7 @@ def forward_step(
         fade = tl.exp(highest - top)
         highest = highest_now
         numerator = numerator * fade[:, None]
-        if SOURCE == 2:
-            denominator = denominator * fade[:, None]
-        else:
-            denominator = denominator * fade
+        denominator = denominator * (fade[:, None] if SOURCE == 2 else fade)
     else:
         p = tl.sigmoid(r)
         if EDGE:
@@ -107,7 +104,7 @@ def forward_kernel(
     WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """a = P w / P e for a tile of queries, the inverse denominators, row maxima and flags.
+    """P w / P e for a tile of queries, the inverse denominators, row maxima and flags.
 
     ``out`` is [B, N, H, D_V]; ``inverse`` [H*B, N, D_V or 1] is 0 where no gradient flows.
     """
@@ -134,9 +131,7 @@ def forward_kernel(
     some = i0 < end
     stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS
-    )
+    count, first, last = spans(start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS)
 
     numerator = tl.zeros([ROWS, WIDTH_V], tl.float32)
     if SOURCE == 2:
@@ -168,7 +163,8 @@ def forward_kernel(
 
     column = tl.arange(0, WIDTH_V)
     if SOURCE == 2:
-        smallest = tl.min(tl.where((column < D_V)[None, :], denominator, float("inf")), 1)
+        denominator = tl.where((column < D_V)[None, :], denominator, 1.0)
+        smallest = tl.min(denominator, 1)
     else:
         smallest = denominator
         denominator = denominator[:, None]

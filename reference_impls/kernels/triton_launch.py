@@ -152,7 +152,7 @@ class Inputs:
 
     @cached_property
     def bounds(self) -> tuple[Tensor, Tensor]:
-        """lo and hi with the same strides."""
+        """Both ends of the ranges, with the same strides."""
         if self.lo.stride() == self.hi.stride():
             return self.lo, self.hi
         return self.lo.contiguous(), self.hi.contiguous()
@@ -167,13 +167,11 @@ class Inputs:
         return s.amax(2, keepdim=True).float()
 
     def weighed(self, maximum: Tensor) -> tuple[Tensor, Tensor, list[Launch]]:
-        """w and e, and what fills them."""
+        """The tensors w and e, and what fills them."""
         if self.s is None:
             return packed(self.v), self.q, []
         heads, batch, n, d_v = self.v.shape
-        w = torch.empty(
-            heads, batch, n, self.pitch, dtype=self.products, device=self.v.device
-        )
+        w = torch.empty(heads, batch, n, self.pitch, dtype=self.products, device=self.v.device)
         e = torch.empty_like(w) if self.source == 2 else torch.empty(
             heads, batch, n, dtype=torch.float32, device=w.device
         )  # fmt: skip
@@ -288,9 +286,7 @@ def backward(
         programs, arguments, constants = given.common(given.q, k, w, e, for_queries)
         arguments |= own | {"dq": dq, **_steps("dq", dq)}
         constants |= {"PITCH": given.pitch}
-        launches.append(
-            Launch(query_gradient_kernel, programs, arguments, constants, for_queries)
-        )
+        launches.append(Launch(query_gradient_kernel, programs, arguments, constants, for_queries))
     programs, arguments, constants = given.common(q, given.k, w, e, for_keys)
     s = given.v if given.s is None else given.s
     arguments |= own | {

@@ -30,7 +30,7 @@ def load_rows(
     READ: tl.constexpr,
     EDGE: tl.constexpr,
 ):
-    """A tile [ROWS, WIDTH] from row ``first`` on: 0 from column READ on, at an edge from ``count`` on."""
+    """Rows from ``first`` on [ROWS, WIDTH]: 0 behind column READ, at an edge behind ``count``."""
     row = tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     pointers = at + tl.cast(first, tl.int64) * stride + row[:, None] * stride + column[None, :]
@@ -76,9 +76,7 @@ def place(
 
 
 @triton.jit
-def spans(
-    start, stop, inner_start, inner_stop, self_start, self_stop, hole, COLUMNS: tl.constexpr
-):
+def spans(start, stop, inner_start, inner_stop, self_start, self_stop, hole, COLUMNS: tl.constexpr):
     """Tiles of [start, stop): their number, and the first and last (excluded) that need no mask.
 
     Those lie in [inner_start, inner_stop), which ends no later than ``stop``; where there is a hole
@@ -118,15 +116,13 @@ def mix(x):
 @triton.jit
 def row_hash(seed, sequence, i):
     """`Keep.rows` of the queries i of a sequence."""
-    row = mix(
-        seed.to(tl.uint32, bitcast=True) ^ mix(sequence.to(tl.uint32) * 0x9E3779B1 + 1)
-    )
+    row = mix(seed.to(tl.uint32, bitcast=True) ^ mix(sequence.to(tl.uint32) * 0x9E3779B1 + 1))
     return mix(row + i.to(tl.uint32) * 0x85EBCA77)
 
 
 @triton.jit
 def keeps(rows, j, threshold):
-    """`Keep.of`: whether dropout keeps a pair; hashes of queries and positions of keys broadcast."""
+    """`Keep.of`: whether dropout keeps a pair; hashes of queries and keys j broadcast."""
     return mix(rows ^ (j.to(tl.uint32) * 0xC2B2AE3D)) < threshold.to(tl.uint32, bitcast=True)
 
 
@@ -183,7 +179,7 @@ def weigh_kernel(
     SOURCE: tl.constexpr, MASKED: tl.constexpr, D_V: tl.constexpr, PITCH: tl.constexpr,
     WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """w = v * E and e = E in the dtype of the products, rows PITCH apart, zeros behind D_V.
+    """Write w = v * E and e = E in the dtype of the products, rows PITCH apart, zeros behind D_V.
 
     One program per tile of tokens of a sequence. Where s has one column, e is float32 [H*B, N].
     """

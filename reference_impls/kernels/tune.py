@@ -37,9 +37,7 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
 
     torch.manual_seed(0)
     dtype = DTYPES[numbers]
-    q, k, v, s, g = (
-        torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5)
-    )
+    q, k, v, s, g = (torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5))
     geometry = of_masks(parse_all(None, 8), length, q.device)
     shape = (geometry.lo, geometry.hi, geometry.hole, geometry.slope)
     given = triton_launch.Inputs(q, k, v, s, *shape, None, False, 0, None)

@@ -130,9 +130,7 @@ def test_blocks_are_kept_for_a_geometry() -> None:
         ({"d_v": 150, "columns": 150}, None, "heads are 150 wide; expected at most 128"),
     ],
 )
-def test_says_what_it_does_not_do(
-    options: dict[str, Any], keep: Keep | None, message: str
-) -> None:
+def test_says_what_it_does_not_do(options: dict[str, Any], keep: Keep | None, message: str) -> None:
     given, _, _ = Problem(n=2, **options).tensors()
     with pytest.raises(Unsupported, match=message):
         flex.refuse(given["q"], given["v"], keep)

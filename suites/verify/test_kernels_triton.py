@@ -22,7 +22,6 @@ from reference_impls.kernels import triton_backend
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.keeping import Keep
 from reference_impls.kernels.tiles import SHARED_BYTES, TILES, Tile, candidates, choose
-from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 from suites.verify.attending import (
     BATCH,
@@ -122,9 +121,7 @@ def test_views_of_one_projection() -> None:
     side = torch.stack([given[name] for name in "qkvs"], 3)  # [H, B, N, 4, d]
     packed = side.permute(1, 2, 0, 3, 4).contiguous().requires_grad_()  # [B, N, H, 4, d]
     q, k, v, s = (packed[:, :, :, part].permute(2, 0, 1, 3) for part in range(4))
-    a, _ = triton_backend.attend(
-        q, k, v, s, problem.geometry(DEVICE), None, problem.scale_t, None
-    )
+    a, _ = triton_backend.attend(q, k, v, s, problem.geometry(DEVICE), None, problem.scale_t, None)
     assert a.permute(1, 2, 0, 3).is_contiguous()  # the output's layout [B, N, H, d]
     (gradient,) = torch.autograd.grad((a * g).sum(), packed)
     wanted = expected(problem)
@@ -326,9 +323,7 @@ def _launches(problem: Problem) -> dict[str, Any]:
         geometry.hole, geometry.slope, mask, problem.scale_t == "identity", 1,
         None if problem.keep is None else 9,
     )  # fmt: skip
-    outputs = triton_backend._outputs(
-        inputs.q, inputs.v, inputs.s, inputs.identity, True
-    )
+    outputs = triton_backend._outputs(inputs.q, inputs.v, inputs.s, inputs.identity, True)
     found = triton_launch.Outputs(*outputs, inputs.maximum())
     gradients = triton_backend._gradients(inputs.q, inputs.k, inputs.v, inputs.s)
     launches = [
