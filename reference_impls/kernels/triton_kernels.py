@@ -7,11 +7,13 @@ import triton.language as tl
 
 from reference_impls.kernels.triton_parts import (
     NEVER_SPECIAL,
+    exponential,
     keeps,
     load_rows,
     open_pairs,
     place,
     row_hash,
+    sigmoid,
     spans,
 )
 
@@ -47,15 +49,15 @@ def forward_step(
             r = tl.where(ok, r, float("-inf"))
         highest_now = tl.maximum(highest, tl.max(r, 1))
         top = tl.where(highest_now == float("-inf"), 0.0, highest_now)  # -inf - -inf is NaN
-        p = tl.exp(r - top[:, None])
-        fade = tl.exp(highest - top)
+        p = exponential(r - top[:, None])
+        fade = exponential(highest - top)
         highest = highest_now
         numerator = numerator * fade[:, None]
         denominator = denominator * (fade[:, None] if SOURCE == 2 else fade)
     else:
-        p = tl.sigmoid(r)
+        p = sigmoid(r)
         if EDGE:
-            p = p * tl.exp(-bias * distance)
+            p = p * exponential(-bias * distance)
         if EDGE or REAL:
             p = tl.where(ok, p, 0.0)
 

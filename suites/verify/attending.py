@@ -58,7 +58,7 @@ class Problem:
     dtype : torch.dtype
     """
 
-    n: int = 33
+    n: int = 20
     d_i: int = 5
     d_v: int = 5
     columns: int | None = 5
@@ -180,14 +180,15 @@ PROBLEMS: dict[str, Problem] = {
     "one-token": Problem(n=1),
     "two-tokens": Problem(n=2),
     "one-tile-and-one": Problem(n=17, d_i=16, d_v=16, columns=16),
-    "three-tiles": Problem(),
-    "five-tiles": Problem(n=65, masks=masks_of("forward_inclusive", "backward", "window:3")),
+    "three-tiles": Problem(n=33),
+    "several-tiles": Problem(n=65, masks=masks_of("forward_inclusive", "backward", "window:3")),
     "identity": Problem(scale_t="identity"),
     "identity-padded": Problem(scale_t="identity", padded=True),
     "padded": Problem(padded=True),
-    "odd-ranges": Problem(n=40, masks=ODD),
-    "odd-ranges-identity": Problem(n=40, masks=ODD, scale_t="identity", padded=True),
+    "odd-ranges": Problem(n=36, masks=ODD),
+    "odd-ranges-identity": Problem(n=36, masks=ODD, scale_t="identity", padded=True),
     "ranges-by-sample": Problem(
+        n=33,
         masks=masks_of("window:2", "forward", "none"),
         later=masks_of("window:9", "backward", "window:0"),
     ),
