@@ -63,7 +63,7 @@ def attend(
     if not q.is_cuda:
         raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
     refuse(q, v, keep)
-    run = flex_attention if torch.compiler.is_compiling() else _compiled()
+    run: Any = flex_attention if torch.compiler.is_compiling() else _compiled()
     return quotient(run, q, k, v, s, geometry, mask, scale_t)
 
 

@@ -50,8 +50,8 @@ TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
         "single": {
             32: Tile(64, 32, 4, 2),
             64: Tile(64, 32, 8, 2),
-            128: Tile(64, 32, 8, 2),
-            256: Tile(32, 16, 8, 2),
+            128: Tile(32, 32, 8, 2),
+            256: Tile(16, 16, 8, 2),
         },
     },
     "query_gradient": {
@@ -64,8 +64,8 @@ TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
         "single": {
             32: Tile(64, 32, 8, 2),
             64: Tile(64, 32, 8, 2),
-            128: Tile(32, 32, 8, 2),
-            256: Tile(16, 16, 4, 2),
+            128: Tile(32, 16, 8, 2),
+            256: Tile(16, 16, 8, 2),
         },
     },
     "key_gradient": {
@@ -78,8 +78,8 @@ TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
         "single": {
             32: Tile(64, 32, 8, 2),
             64: Tile(32, 32, 8, 2),
-            128: Tile(32, 32, 8, 2),
-            256: Tile(16, 16, 4, 2),
+            128: Tile(16, 16, 8, 2),
+            256: Tile(16, 16, 8, 2),
         },
     },
 }

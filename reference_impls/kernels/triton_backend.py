@@ -133,16 +133,18 @@ def _signed(number: int) -> int:
     return number - 2**32 if number >= 2**31 else number
 
 
-def _outputs(q: Tensor, v: Tensor, s: Tensor | None, identity: bool, save: bool) -> list[Tensor]:
+def _outputs(
+    q: Tensor, v: Tensor, s: Tensor | None, identity: bool, save: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What the forward pass fills: out, flagged, inverse, top."""
     heads, batch, n, d_v = v.shape
     columns = 1 if s is None else s.shape[-1]
-    return [
+    return (
         q.new_empty(batch, n, heads, d_v),
         q.new_empty(heads, batch, n, dtype=torch.bool),
         q.new_empty((heads, batch, n, columns) if save else (0,), dtype=torch.float32),
         q.new_empty((heads, batch, n) if save and identity else (0,), dtype=torch.float32),
-    ]
+    )
 
 
 @torch.library.custom_op("attnbench::triton_forward", mutates_args=())
