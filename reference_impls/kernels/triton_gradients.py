@@ -1,6 +1,7 @@
 """The backward pass as Triton kernels: P is computed again, nothing of N x N is kept.
 
-With o = num / den and the gradient g of o: ``dnum`` = g / den and ``dden`` = -dnum o. Then
+With o = num / den (less the centre of the values, see `triton_backend.centred`) and the
+gradient g of o: ``dnum`` = g / den and ``dden`` = -dnum o. Then
 
     dP = dnum w^T + dden e^T,    dscore = dP P (1 - P) or dP P,
     dq = dscore k,    dk = dscore^T q,    dw = P^T dnum,    de = dw v + P^T dden,
@@ -17,6 +18,7 @@ import triton.language as tl
 
 from reference_impls.kernels.triton_parts import (
     NEVER_SPECIAL,
+    centre_of,
     keeps,
     load_rows,
     open_pairs,
@@ -228,15 +230,15 @@ def key_gradient_step(
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def key_gradient_kernel(
-    q, k, w, e, v, s, maximum, real, ends, lo, hi, hole, slope, top, dnum, dden, dk, dv, ds,
+    q, k, w, e, v, s, maximum, centre, real, ends, lo, hi, hole, slope, top, dnum, dden, dk, dv, ds,
     q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, v_h, v_b, v_n, s_h, s_b, s_n,
     dk_h, dk_b, dk_n, dv_h, dv_b, dv_n, ds_h, ds_b, ds_n, real_b, range_h, range_b,
     heads, batch, n, seed, threshold,
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
-    DROPPED: tl.constexpr, D_I: tl.constexpr, D_V: tl.constexpr, READ_Q: tl.constexpr,
-    READ_K: tl.constexpr, READ_W: tl.constexpr, PITCH: tl.constexpr, WIDTH_I: tl.constexpr,
-    WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    DROPPED: tl.constexpr, CENTRED: tl.constexpr, D_I: tl.constexpr, D_V: tl.constexpr,
+    READ_Q: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, PITCH: tl.constexpr,
+    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a tile of keys, their values and source scores."""
     sequence, h, b, j0, low, high, end = place(
@@ -320,7 +322,10 @@ def key_gradient_kernel(
         )  # fmt: skip
         tl.store(dv + at, (dw * weight).to(dv.dtype.element_ty), mask=kept)
         values = load_rows(v + h_ * v_h + b_ * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
-        part = tl.where(present[:, None], dw * values.to(tl.float32), 0.0)
+        values = values.to(tl.float32)
+        if CENTRED:
+            values = values - centre_of(centre, sequence, column, D_V)
+        part = tl.where(present[:, None], dw * values, 0.0)
         at = h_ * ds_h + b_ * ds_b + j0_ * ds_n + row[:, None] * ds_n
         if SOURCE == 2:
             change = (part + de) * weight

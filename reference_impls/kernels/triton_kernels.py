@@ -7,6 +7,7 @@ import triton.language as tl
 
 from reference_impls.kernels.triton_parts import (
     NEVER_SPECIAL,
+    centre_of,
     exponential,
     keeps,
     load_rows,
@@ -97,18 +98,20 @@ def open_queries(
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def forward_kernel(
-    q, k, w, e, real, counts, ends, lo, hi, hole, slope, out, inverse, top, flagged,
+    q, k, w, e, centre, real, counts, ends, lo, hi, hole, slope,
+    out, residue, inverse, top, flagged,
     q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, real_b, range_h, range_b,
     heads, batch, n, least, seed, threshold,
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
-    DROPPED: tl.constexpr, SAVE: tl.constexpr, D_I: tl.constexpr, D_V: tl.constexpr,
-    READ_Q: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, WIDTH_I: tl.constexpr,
-    WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    DROPPED: tl.constexpr, CENTRED: tl.constexpr, SAVE: tl.constexpr,
+    D_I: tl.constexpr, D_V: tl.constexpr, READ_Q: tl.constexpr, READ_K: tl.constexpr,
+    READ_W: tl.constexpr, WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """P w / P e for a tile of queries, the inverse denominators, row maxima and flags.
 
-    ``out`` is [B, N, H, D_V]; ``inverse`` [H*B, N, D_V or 1] is 0 where no gradient flows.
+    ``out`` and ``residue``, which is it less the centre, are [B, N, H, D_V]; ``inverse``
+    [H*B, N, D_V or 1] is 0 where no gradient flows.
     """
     sequence, h, b, i0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
@@ -178,6 +181,10 @@ def forward_kernel(
     row = tl.arange(0, ROWS)
     at = ((b_ * n + i0) * heads + h) * D_V + row[:, None] * (heads * D_V) + column[None, :]
     inside = (i < n)[:, None] & (column < D_V)[None, :]
+    if CENTRED:
+        if SAVE:
+            tl.store(residue + at, result.to(residue.dtype.element_ty), mask=inside)
+        result += tl.where(good, centre_of(centre, sequence, column, D_V), 0.0)
     tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
     before = tl.cast(sequence, tl.int64) * n + i0
     tl.store(flagged + before + row, lost.to(tl.uint8), mask=i < n)

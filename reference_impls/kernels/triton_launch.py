@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from reference_impls.kernels.tiles import Kind, Numbers, Tile, choose, power_of_two
+from reference_impls.kernels.triton_backend import centred, exact
 from reference_impls.kernels.triton_gradients import (
     cotangent_kernel,
     key_gradient_kernel,
@@ -118,8 +119,23 @@ class Inputs:
     @property
     def precision(self) -> str:
         """Of products of float32: three TF32 products make one, unless torch allows TF32 itself."""
-        exact = self.q.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-        return "tf32x3" if exact else "tf32"
+        return "tf32x3" if exact(self.q.dtype) else "tf32"
+
+    @property
+    def centred(self) -> bool:
+        """Whether values are taken less their mean, see `triton_backend.centred`."""
+        return centred(self.q.dtype, self.s, self.threshold)
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """Mean value over the real keys, float32 [H, B, D_V], or whatever stands in for it."""
+        if not self.centred:
+            return self.slope
+        if self.mask is None:
+            return self.v.mean(2, dtype=torch.float32).contiguous()
+        kept = self.v.masked_fill(~self.mask[None, :, :, None], 0)
+        total = kept.sum(2, dtype=torch.float32)
+        return (total / self.mask.sum(1).clamp(min=1)[:, None]).contiguous()
 
     @property
     def pitch(self) -> int:
@@ -164,7 +180,7 @@ class Inputs:
         s = self.s
         if self.mask is not None:
             s = s.masked_fill(~self.mask[None, :, :, None], -torch.inf)
-        return s.amax(2, keepdim=True).float()
+        return s.amax(2, keepdim=True).float().contiguous()
 
     def weighed(self, maximum: Tensor) -> tuple[Tensor, Tensor, list[Launch]]:
         """The tensors w and e, and what fills them."""
@@ -176,12 +192,13 @@ class Inputs:
             heads, batch, n, dtype=torch.float32, device=w.device
         )  # fmt: skip
         arguments = {
-            "v": self.v, "s": self.s, "highest": maximum, "real": self.real, "w": w, "e": e,
+            "v": self.v, "s": self.s, "highest": maximum, "centre": self.centre,
+            "real": self.real, "w": w, "e": e,
             **_steps("v", self.v), **_steps("s", self.s), "real_b": n, "batch": batch, "n": n,
         }  # fmt: skip
         constants = {
-            "SOURCE": self.source, "MASKED": self.mask is not None, "D_V": d_v,
-            "PITCH": self.pitch, "WIDTH_V": power_of_two(d_v), "ROWS": ROWS,
+            "SOURCE": self.source, "MASKED": self.mask is not None, "CENTRED": self.centred,
+            "D_V": d_v, "PITCH": self.pitch, "WIDTH_V": power_of_two(d_v), "ROWS": ROWS,
         }  # fmt: skip
         programs = heads * batch * triton.cdiv(n, ROWS)
         return w, e, [Launch(weigh_kernel, programs, arguments, constants)]
@@ -227,6 +244,7 @@ class Outputs:
     """What the forward pass writes: see `triton_backend.triton_forward`."""
 
     out: Tensor
+    residue: Tensor
     flagged: Tensor
     inverse: Tensor
     top: Tensor
@@ -239,11 +257,12 @@ def forward(given: Inputs, found: Outputs, save: bool, tile: Tile | None = None)
     w, e, launches = given.weighed(found.maximum)
     programs, arguments, constants = given.common(given.q, packed(given.k), w, e, tile)
     arguments |= {
-        "counts": given.counts, "out": found.out, "inverse": found.inverse, "top": found.top,
+        "centre": given.centre, "counts": given.counts, "out": found.out, "residue": found.residue,
+        "inverse": found.inverse, "top": found.top,
         "flagged": found.flagged.view(torch.uint8),
         "least": least_denominator(torch.float32, given.q.shape[2]),
     }  # fmt: skip
-    constants |= {"SAVE": save, "D_V": given.v.shape[-1]}
+    constants |= {"SAVE": save, "CENTRED": given.centred, "D_V": given.v.shape[-1]}
     return [*launches, Launch(forward_kernel, programs, arguments, constants, tile)]
 
 
@@ -274,7 +293,8 @@ def backward(
             cotangent_kernel,
             heads * batch * triton.cdiv(n, ROWS),
             {
-                "g": g, "out": found.out, "inverse": found.inverse, "dnum": dnum, "dden": dden,
+                "g": g, "out": found.residue if given.centred else found.out,
+                "inverse": found.inverse, "dnum": dnum, "dden": dden,
                 **_steps("g", g), "heads": heads, "batch": batch, "n": n,
             },
             {"SOURCE": given.source, "D_V": d_v, "ROWS": ROWS, **widths},
@@ -290,9 +310,10 @@ def backward(
     programs, arguments, constants = given.common(q, given.k, w, e, for_keys)
     s = given.v if given.s is None else given.s
     arguments |= own | {
-        "v": given.v, "s": s, "maximum": found.maximum, "dk": dk, "dv": dv, "ds": ds,
+        "v": given.v, "s": s, "maximum": found.maximum, "centre": given.centre,
+        "dk": dk, "dv": dv, "ds": ds,
         **_steps("v", given.v), **_steps("s", s), **_steps("dk", dk), **_steps("dv", dv),
         **(_steps("ds", ds) if given.source else {"ds_h": 0, "ds_b": 0, "ds_n": 0}),
     }  # fmt: skip
-    constants |= {"D_V": d_v, "PITCH": given.pitch}
+    constants |= {"CENTRED": given.centred, "D_V": d_v, "PITCH": given.pitch}
     return [*launches, Launch(key_gradient_kernel, programs, arguments, constants, for_keys)]

@@ -204,16 +204,24 @@ def source_weights(
     return tl.where(here, exponential(scores - top), 0.0)
 
 
+@triton.jit
+def centre_of(centre, sequence, column, D_V: tl.constexpr):
+    """What was taken from the values of a sequence, [1, WIDTH_V]."""
+    at = centre + tl.cast(sequence, tl.int64) * D_V + column
+    return tl.load(at, mask=column < D_V, other=0.0)[None, :]
+
+
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def weigh_kernel(
-    v, s, highest, real, w, e,
+    v, s, highest, centre, real, w, e,
     v_h, v_b, v_n, s_h, s_b, s_n, real_b, batch, n,
-    SOURCE: tl.constexpr, MASKED: tl.constexpr, D_V: tl.constexpr, PITCH: tl.constexpr,
-    WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
+    SOURCE: tl.constexpr, MASKED: tl.constexpr, CENTRED: tl.constexpr, D_V: tl.constexpr,
+    PITCH: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Write w = v * E and e = E in the dtype of the products, rows PITCH apart, zeros behind D_V.
 
     One program per tile of tokens of a sequence. Where s has one column, e is float32 [H*B, N].
+    CENTRED: the values are those less ``centre``.
     """
     tiles = tl.cdiv(n, ROWS)
     sequence = tl.program_id(0) // tiles
@@ -231,8 +239,11 @@ def weigh_kernel(
         SOURCE, D_V, WIDTH_V, MASKED, ROWS,
     )  # fmt: skip
     values = load_rows(v + h * v_h + b * v_b, first, v_n, n, ROWS, WIDTH_V, D_V, True)
+    values = values.to(tl.float32)
+    if CENTRED:
+        values = values - centre_of(centre, sequence, column, D_V)
     # Padded tokens may hold anything: 0 * NaN must not be one.
-    weighed = tl.where(weight > 0, values.to(tl.float32) * weight, 0.0)
+    weighed = tl.where(weight > 0, values * weight, 0.0)
     before = tl.cast(sequence, tl.int64) * n + first
     at = before * PITCH + (tl.arange(0, ROWS)[:, None] * PITCH + column[None, :])
     inside = (row < n)[:, None] & (column < PITCH)[None, :]

@@ -55,6 +55,8 @@ class Problem:
     keep : Keep or None
     scale : float
         Factor on scores.
+    common : float
+        Added to all values.
     dtype : torch.dtype
     """
 
@@ -68,6 +70,7 @@ class Problem:
     padded: bool = False
     keep: Keep | None = None
     scale: float = 1.0
+    common: float = 0.0
     dtype: torch.dtype = torch.float32
 
     def tensors(self, device: str = "cpu") -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
@@ -79,7 +82,7 @@ class Problem:
             return values.to(device, self.dtype)
 
         found = {
-            "q": normal(self.d_i, self.scale), "k": normal(self.d_i), "v": normal(self.d_v)
+            "q": normal(self.d_i, self.scale), "k": normal(self.d_i), "v": normal(self.d_v) + self.common
         }  # fmt: skip
         if self.columns is not None:
             found["s"] = normal(self.columns, self.scale)
