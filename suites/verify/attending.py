@@ -82,7 +82,8 @@ class Problem:
             return values.to(device, self.dtype)
 
         found = {
-            "q": normal(self.d_i, self.scale), "k": normal(self.d_i), "v": normal(self.d_v) + self.common
+            "q": normal(self.d_i, self.scale), "k": normal(self.d_i),
+            "v": normal(self.d_v) + self.common,
         }  # fmt: skip
         if self.columns is not None:
             found["s"] = normal(self.columns, self.scale)
