@@ -2,7 +2,8 @@
 
 For each kernel, kind of numbers and width of heads every candidate of
 `reference_impls.kernels.tiles` is timed on one problem; what is best is written as JSON beside the
-tile of the table, for a person to carry over. It needs a CUDA device.
+tile of the table, for a person to carry over. It needs a CUDA device, and for
+every candidate a few seconds of the compiler.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("tiles.json"))
     parser.add_argument("--length", type=int, default=8192)
+    parser.add_argument("--only", default="", help='for example "forward half 128"')
     options = parser.parse_args(arguments)
     reason = triton_backend.usable()
     if reason or triton_backend.interpreted():
@@ -82,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for kind, by_numbers in TILES.items():
         for numbers, by_width in by_numbers.items():
             for width, now in by_width.items():
+                if options.only not in f"{kind} {numbers} {width}":
+                    continue
                 times = {
                     tile: time
                     for tile in {now, *candidates(kind, numbers, width)}

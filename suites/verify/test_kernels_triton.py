@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from harness.verify.budget import CAP, error
-from reference_impls.kernels import triton_backend
+from reference_impls.kernels import triton_backend, tune
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.keeping import Keep
 from reference_impls.kernels.tiles import SHARED_BYTES, TILES, Tile, candidates, choose
@@ -367,6 +367,18 @@ def test_says_what_it_does_not_do(dtype: torch.dtype, d_i: int, message: str) ->
 def test_says_that_there_is_no_device() -> None:
     with pytest.raises(Unsupported, match=r"triton: no CUDA device is here; set TRITON_INTERPRET"):
         got(Problem(n=2), triton_backend.attend)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a device is here to tune for")
+def test_tuning_needs_a_device(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tune.main([]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("nothing to tune: ")
+    assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 # The compiler's word
