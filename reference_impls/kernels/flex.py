@@ -1,0 +1,246 @@
+"""Attention over ranges of keys by PyTorch's FlexAttention: CUDA, forward and backward.
+
+A softmax's normaliser cancels in a quotient: with softmax weights S of the scores log P,
+
+    a = [P v E] / [P E] = [S v E] / [S E],
+
+so one call with the values [v E | E], of double width, gives both. The second half lies in (0, 1];
+it is at most P E where the largest P is 1, so what it does not flag has a safe denominator.
+The ranges become lists of blocks of keys; blocks wholly inside a range are not masked. They take
+(N / 128)^2 numbers per head, and nothing else here grows with N^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import pad, softplus
+
+from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.keeping import Keep
+from reference_impls.mechanism import Unsupported
+from reference_impls.mtsa.optimized import least_denominator
+
+BLOCK = 128
+"""Of FlexAttention's lists of blocks."""
+WIDEST = 128
+"""Values of double width fit into shared memory up to here."""
+NARROWEST = 16
+"""What FlexAttention's products need at least."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def usable() -> str:
+    """Why FlexAttention can't run on this machine, in one line; empty where it can."""
+    return "" if torch.cuda.is_available() else "no CUDA device is here; FlexAttention needs one"
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    keep: Keep | None,
+) -> tuple[Tensor, Tensor]:
+    """As `triton_backend.attend`, without dropout.
+
+    Raises
+    ------
+    Unsupported
+        For other devices than CUDA, float64, wider heads, and dropout of the numerator alone: one
+        softmax normalises both halves.
+    """
+    if reason := usable():
+        raise Unsupported(f"flex: {reason}")
+    if not q.is_cuda:
+        raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
+    refuse(q, v, keep)
+    run: Any = flex_attention if torch.compiler.is_compiling() else _compiled()
+    return quotient(run, q, k, v, s, geometry, mask, scale_t)
+
+
+def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
+    """Raise `Unsupported` for what this path can't do on any device."""
+    if keep is not None:
+        raise Unsupported(
+            "flex: dropout of the numerator alone, where one softmax normalises both halves; "
+            "take fused_triton or fused_tiled"
+        )
+    if q.dtype not in DTYPES:
+        raise Unsupported(f"flex: dtype {q.dtype}; expected float32, bfloat16 or float16")
+    widest = max(q.shape[-1], v.shape[-1])
+    if widest > WIDEST:
+        raise Unsupported(
+            f"flex: heads are {widest} wide; expected at most {WIDEST}, as values have twice that: "
+            "take more heads, or another implementation"
+        )
+
+
+@cache
+def _compiled() -> Callable[..., Any]:
+    return torch.compile(flex_attention)
+
+
+def quotient(
+    run: Callable[..., Any],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+) -> tuple[Tensor, Tensor]:
+    """`attend` by one call of ``run``, which is `flex_attention` or what it was compiled to."""
+    heads, batch, n, d_v = v.shape
+    # Float16 has no room for exponentials.
+    dtype = torch.float32 if q.dtype == torch.float16 else q.dtype
+    closed = geometry.open_keys(n, mask) <= 0  # [H, B or 1, N]
+    if mask is not None:
+        closed = closed | ~mask
+    values = _values(v, s, mask, dtype)  # [H, B, N, d_v to 2 d_v]
+    found = run(
+        *(_wide_enough(t.to(dtype)).transpose(0, 1) for t in (q, k, values)),  # [B, H, N, d]
+        score_mod=_score(scale_t, geometry.slope),
+        block_mask=_blocks(geometry, mask, batch, n),
+        scale=1.0,
+        kernel_options={
+            "FORCE_USE_FLEX_ATTENTION": True,  # the kernel for few queries has no backward pass
+            **_tiles(dtype, max(q.shape[-1], values.shape[-1])),
+        },
+    ).transpose(0, 1)  # [H, B, N, d_v to 2 d_v]
+    a = found[..., :d_v].float()
+    if s is None:
+        flagged = torch.zeros(heads, batch, n, dtype=torch.bool, device=q.device)
+    else:
+        denominator = found[..., d_v : d_v + s.shape[-1]].float()
+        low = denominator.detach().amin(-1) < least_denominator(torch.float32, n)
+        flagged = low & ~closed  # [H, B, N]
+        nothing = (flagged | closed)[..., None]
+        a = a / denominator.masked_fill(nothing, 1)
+        closed = flagged | closed
+    a = a.masked_fill(closed[..., None], 0).to(q.dtype)
+    # The layout that the output has: [B, N, H, d_v].
+    return a.permute(1, 2, 0, 3).contiguous().permute(2, 0, 1, 3), flagged
+
+
+def _values(v: Tensor, s: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """[v E | E] in the dtype of the products; v alone without s."""
+    if s is None:
+        return v.to(dtype)
+    s = s.float()
+    if mask is not None:
+        padded = ~mask[None, :, :, None]
+        s, v = s.masked_fill(padded, -torch.inf), v.masked_fill(padded, 0)
+    highest = s.detach().amax(2, keepdim=True)
+    e = (s - highest.masked_fill(highest == -torch.inf, 0)).exp()
+    return torch.cat([v * e, e], dim=-1).to(dtype)
+
+
+def _tiles(dtype: torch.dtype, widest: int) -> dict[str, int]:
+    """Tiles in place of FlexAttention's own, which go by the width of keys and forget the values.
+
+    Those are its choices for keys as wide as our values are. None of them is measured.
+    """
+    if dtype == torch.float32:
+        rows, columns, stages, warps = 32, 32, 2, 4
+    elif widest <= 64:
+        return {}
+    elif widest <= 128:
+        rows, columns, stages, warps = 128, 64, 3, 8
+    else:
+        rows, columns, stages, warps = 64, 32, 3, 4
+    tiles = {
+        "fwd_BLOCK_M": rows, "fwd_BLOCK_N": columns, "fwd_num_stages": stages,
+        "fwd_num_warps": warps,
+    }  # fmt: skip
+    if dtype != torch.float32 and widest > 128:
+        backward = dict.fromkeys(("M1", "N1", "M2", "N2"), 64)
+        tiles |= {f"bwd_BLOCK_{axis}": size for axis, size in backward.items()}
+        tiles |= {"bwd_num_stages": 1, "bwd_num_warps": 8}
+    return tiles
+
+
+def _wide_enough(values: Tensor) -> Tensor:
+    missing = NARROWEST - values.shape[-1]
+    return pad(values, (0, missing)) if missing > 0 else values
+
+
+def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:
+    """What is log P but for the row's maximum: sigma_t(r) - slope |i - j|."""
+
+    def log_sigmoid(r: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return -softplus(-r) - slope[h] * (i - j).abs()
+
+    def identity(r: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return r - slope[h] * (i - j).abs()
+
+    return log_sigmoid if scale_t == "log_sigmoid" else identity
+
+
+def _blocks(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
+    """The blocks of keys of each block of queries; kept for a geometry where nothing is padded."""
+    if mask is None and not torch.compiler.is_compiling():
+        return _blocks_of(geometry, batch, length)
+    return _block_mask(geometry, mask, batch, length)
+
+
+@lru_cache(maxsize=16)
+def _blocks_of(geometry: Geometry, batch: int, length: int) -> BlockMask:
+    # A Geometry is frozen and its tensors are never written to: known by their identity.
+    return _block_mask(geometry, None, batch, length)
+
+
+def _block_mask(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
+    heads, device = geometry.lo.shape[0], geometry.lo.device
+    lo, hi = (t.expand(heads, batch).contiguous() for t in (geometry.lo, geometry.hi))
+    hole = geometry.hole
+    first = torch.arange(0, length, BLOCK, device=device)
+    last = (first + BLOCK).clamp(max=length) - 1
+    # Least and largest i - j of blocks of queries (rows) and of keys (columns).
+    least, most = first[:, None] - last, last[:, None] - first  # [blocks, blocks]
+    # What a sample's blocks differ in is its padding and its ranges: else they are one for all.
+    one = mask is None and geometry.lo.shape[1] == 1
+    low, high = (t[:, :1] if one else t for t in (lo, hi))
+    low, high = (t.T[:, :, None, None] for t in (low, high))  # [B or 1, H, 1, 1]
+    some = (least <= high) & (most >= low)
+    full = (least >= low) & (most <= high) & ~(hole[:, None, None] & (least <= 0) & (most >= 0))
+    # FlexAttention's full blocks are read to their ends.
+    full = full & (first + BLOCK <= length)
+    if mask is not None:
+        tiled = pad(mask, (0, -length % BLOCK)).unflatten(1, (-1, BLOCK))  # [B, blocks, BLOCK]
+        some = some & tiled.any(-1)[:, None, :, None] & tiled.any(-1)[:, None, None, :]
+        full = full & tiled.all(-1)[:, None, None, :]
+    full = full & some
+
+    real = mask
+    if real is None:
+
+        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
+            return inside & ((i != j) | ~hole[h])
+
+    else:
+
+        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
+            return inside & ((i != j) | ~hole[h]) & real[b, j]
+
+    return BlockMask.from_kv_blocks(
+        *_listed(some & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=allowed,
+        seq_lengths=(length, length),
+    )  # fmt: skip
+
+
+def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Number of chosen blocks in each row, and their positions, chosen ones first; int32."""
+    order = blocks.int().argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32), order.int()

@@ -1,0 +1,335 @@
+"""The backward pass as Triton kernels: P is computed again, nothing of N x N is kept.
+
+With o = num / den (less the centre of the values, see `triton_backend.centred`) and the
+gradient g of o: ``dnum`` = g / den and ``dden`` = -dnum o. Then
+
+    dP = dnum w^T + dden e^T,    dscore = dP P (1 - P) or dP P,
+    dq = dscore k,    dk = dscore^T q,    dw = P^T dnum,    de = dw v + P^T dden,
+    dv = dw E,    ds = de E,
+
+with P's sigmoid in (1 - P), and dropout on what meets dnum alone. Sums go over a program's own
+tiles in a fixed order and nothing is added atomically, so that results repeat bit for bit.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from reference_impls.kernels.triton_parts import (
+    NEVER_SPECIAL,
+    centre_of,
+    keeps,
+    load_rows,
+    open_pairs,
+    pair_weights,
+    place,
+    row_hash,
+    source_weights,
+    spans,
+)
+
+
+@triton.jit(do_not_specialize=NEVER_SPECIAL)
+def cotangent_kernel(
+    g, out, inverse, dnum, dden, g_h, g_b, g_n, heads, batch, n,
+    SOURCE: tl.constexpr, D_V: tl.constexpr, PITCH: tl.constexpr, WIDTH_V: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    """dnum, and dden like it or, with one denominator for all features, float32 [H*B, N]."""
+    tiles = tl.cdiv(n, ROWS)
+    sequence = tl.program_id(0) // tiles
+    first = (tl.program_id(0) % tiles) * ROWS
+    h = tl.cast(sequence // batch, tl.int64)
+    b = tl.cast(sequence % batch, tl.int64)
+    row = tl.arange(0, ROWS)
+    column = tl.arange(0, WIDTH_V)
+    inside = (first + row < n)[:, None]
+    before = tl.cast(sequence, tl.int64) * n + first
+    grad = load_rows(g + h * g_h + b * g_b, first, g_n, n, ROWS, WIDTH_V, D_V, True)
+    out += (b * n * heads + h) * D_V
+    attended = load_rows(out, first, heads * D_V, n, ROWS, WIDTH_V, D_V, True).to(tl.float32)
+    if SOURCE == 2:
+        share = load_rows(inverse + before * D_V, 0, D_V, n - first, ROWS, WIDTH_V, D_V, True)
+    else:
+        share = tl.load(inverse + before + row[:, None], mask=inside, other=0.0)
+    # What arrives at a padded or flagged query may be anything.
+    change = tl.where(share > 0, grad.to(tl.float32) * share, 0.0).to(dnum.dtype.element_ty)
+    at = before * PITCH + (row[:, None] * PITCH + column[None, :])
+    stored = inside & (column < PITCH)[None, :]
+    tl.store(dnum + at, change, mask=stored)
+    # From the rounded dnum: the two belong to one and the same g.
+    other = -change.to(tl.float32) * attended
+    if SOURCE == 2:
+        tl.store(dden + at, other.to(dden.dtype.element_ty), mask=stored)
+    else:
+        tl.store(dden + before + row, tl.sum(other, 1), mask=first + row < n)
+
+
+@triton.jit
+def query_gradient_step(
+    dq, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real, k_n, w_n,
+    low, high, hole, bias, end, threshold,
+    EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
+    DROPPED: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, WIDTH_I: tl.constexpr,
+    WIDTH_V: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add what the keys from j0 on give to dq [ROWS, WIDTH_I]."""
+    j = j0 + tl.arange(0, COLUMNS)
+    keys = load_rows(k, j0, k_n, end, COLUMNS, WIDTH_I, READ_K, EDGE)
+    r = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+    ok = (j < end)[None, :]
+    if EDGE:
+        ok = ok & open_pairs(i[:, None], j[None, :], low, high, hole)
+    if REAL:
+        ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
+    p, share = pair_weights(
+        r, highest[:, None], i[:, None], j[None, :], ok, bias, IDENTITY, EDGE or REAL, EDGE
+    )
+    weighed = load_rows(w, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
+    dp = tl.dot(dnums, tl.trans(weighed.to(DOT)), input_precision=PRECISION)
+    if DROPPED:
+        dp = tl.where(keeps(rows[:, None], j[None, :], threshold), dp, 0.0)
+    if SOURCE == 2:
+        sources = load_rows(e, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
+        dp = tl.dot(ddens, tl.trans(sources), dp, input_precision=PRECISION)
+    elif SOURCE == 1:
+        dp += ddens[:, None] * tl.load(e + j, mask=j < end, other=0.0)[None, :]
+    else:
+        dp += ddens[:, None]
+    change = dp * p
+    if not IDENTITY:
+        change = change * (1.0 - share)
+    return tl.dot(change.to(DOT), keys.to(DOT), dq, input_precision=PRECISION)
+
+
+@triton.jit(do_not_specialize=NEVER_SPECIAL)
+def query_gradient_kernel(
+    q, k, w, e, real, ends, lo, hi, hole, slope, top, dnum, dden, dq,
+    q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, dq_h, dq_b, dq_n, real_b, range_h, range_b,
+    heads, batch, n, seed, threshold,
+    IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
+    DROPPED: tl.constexpr, D_I: tl.constexpr, READ_Q: tl.constexpr, READ_K: tl.constexpr,
+    READ_W: tl.constexpr, PITCH: tl.constexpr, WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradient of a tile of queries."""
+    sequence, h, b, i0, low, high, end = place(
+        lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
+    )
+    gap = tl.load(hole + h)
+    bias = tl.load(slope + h)
+    h_ = tl.cast(h, tl.int64)
+    b_ = tl.cast(b, tl.int64)
+    before = tl.cast(sequence, tl.int64) * n
+    q += h_ * q_h + b_ * q_b
+    k += h_ * k_h + b_ * k_b
+    w += h_ * w_h + b_ * w_b
+    if SOURCE == 2:
+        e += h_ * w_h + b_ * w_b
+    else:
+        e += before
+    real += b_ * real_b
+
+    i = i0 + tl.arange(0, ROWS)
+    last_i = tl.minimum(i0 + ROWS, end) - 1
+    start = tl.maximum(i0 - high, 0)
+    some = i0 < end
+    stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
+    inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
+    count, first, last = spans(start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS)
+
+    queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
+    dnums = load_rows(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
+    if SOURCE == 2:
+        ddens = load_rows(dden + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
+    else:
+        ddens = tl.load(dden + before + i, mask=i < n, other=0.0)
+    highest = tl.zeros([ROWS], tl.float32)
+    if IDENTITY:
+        highest = tl.load(top + before + i, mask=i < n, other=0.0)
+    rows = i
+    if DROPPED:
+        rows = row_hash(seed, sequence, i)
+    change = tl.zeros([ROWS, WIDTH_I], tl.float32)
+    for t in range(first, last):
+        change = query_gradient_step(
+            change, queries, dnums, ddens, highest, rows, i, start + t * COLUMNS, k, w, e, real,
+            k_n, w_n, low, high, gap, bias, end, threshold,
+            False, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
+            DOT, PRECISION,
+        )  # fmt: skip
+    for t in range(0, count - (last - first)):
+        j0 = start + tl.where(t < first, t, t + last - first) * COLUMNS
+        change = query_gradient_step(
+            change, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real,
+            k_n, w_n, low, high, gap, bias, end, threshold,
+            True, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
+            DOT, PRECISION,
+        )  # fmt: skip
+    column = tl.arange(0, WIDTH_I)
+    at = h_ * dq_h + b_ * dq_b + tl.cast(i0, tl.int64) * dq_n
+    at = at + tl.arange(0, ROWS)[:, None] * dq_n + column[None, :]
+    inside = (i < n)[:, None] & (column < D_I)[None, :]
+    tl.store(dq + at, change.to(dq.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def key_gradient_step(
+    dk, dw, de, keys, weighed, sources, present, j, i0, sequence, q, dnum, dden, top, q_n,
+    low, high, hole, bias, end, seed, threshold,
+    EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
+    DROPPED: tl.constexpr, D_I: tl.constexpr, READ_Q: tl.constexpr, PITCH: tl.constexpr,
+    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DOT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add what the queries from i0 on give to dk, dw and P^T dden: everything is transposed."""
+    i = i0 + tl.arange(0, COLUMNS)
+    queries = sources
+    if D_I > 0:
+        queries = load_rows(q, i0, q_n, end, COLUMNS, WIDTH_I, READ_Q, EDGE)
+        r = tl.dot(keys, tl.trans(queries), input_precision=PRECISION)  # [ROWS, COLUMNS]
+    else:
+        r = tl.zeros([ROWS, COLUMNS], tl.float32)
+    highest = tl.zeros([COLUMNS], tl.float32)
+    if IDENTITY:
+        highest = tl.load(top + i, mask=i < end, other=0.0)
+    ok = (i < end)[None, :]  # maxima of queries beyond the end need not be those of their keys
+    if EDGE:
+        ok = ok & open_pairs(i[None, :], j[:, None], low, high, hole)
+    if REAL:
+        ok = ok & present[:, None]
+    p, share = pair_weights(
+        r, highest[None, :], i[None, :], j[:, None], ok, bias, IDENTITY, EDGE or REAL, EDGE
+    )
+    dnums = load_rows(dnum, i0, PITCH, end, COLUMNS, WIDTH_V, PITCH, EDGE)
+    dp = tl.dot(weighed, tl.trans(dnums), input_precision=PRECISION)
+    p_kept = p
+    if DROPPED:
+        kept = keeps(row_hash(seed, sequence, i)[None, :], j[:, None], threshold)
+        p_kept = tl.where(kept, p, 0.0)
+        dp = tl.where(kept, dp, 0.0)
+    dw = tl.dot(p_kept.to(DOT), dnums, dw, input_precision=PRECISION)
+    if SOURCE == 2:
+        ddens = load_rows(dden, i0, PITCH, end, COLUMNS, WIDTH_V, PITCH, EDGE)
+        dp = tl.dot(sources, tl.trans(ddens), dp, input_precision=PRECISION)
+        de = tl.dot(p.to(DOT), ddens, de, input_precision=PRECISION)
+    else:
+        dden_i = tl.load(dden + i, mask=i < end, other=0.0)[None, :]
+        if SOURCE == 1:
+            de += tl.sum(p * dden_i, 1)[:, None]
+            dden_i = sources * dden_i
+        dp += dden_i
+    if D_I > 0:
+        change = dp * p
+        if not IDENTITY:
+            change = change * (1.0 - share)
+        dk = tl.dot(change.to(DOT), queries.to(DOT), dk, input_precision=PRECISION)
+    return dk, dw, de
+
+
+@triton.jit(do_not_specialize=NEVER_SPECIAL)
+def key_gradient_kernel(
+    q, k, w, e, v, s, maximum, centre, real, ends, lo, hi, hole, slope, top, dnum, dden, dk, dv, ds,
+    q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, v_h, v_b, v_n, s_h, s_b, s_n,
+    dk_h, dk_b, dk_n, dv_h, dv_b, dv_n, ds_h, ds_b, ds_n, real_b, range_h, range_b,
+    heads, batch, n, seed, threshold,
+    IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
+    DROPPED: tl.constexpr, CENTRED: tl.constexpr, D_I: tl.constexpr, D_V: tl.constexpr,
+    READ_Q: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, PITCH: tl.constexpr,
+    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DOT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a tile of keys, their values and source scores."""
+    sequence, h, b, j0, low, high, end = place(
+        lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, False
+    )
+    gap = tl.load(hole + h)
+    bias = tl.load(slope + h)
+    h_ = tl.cast(h, tl.int64)
+    b_ = tl.cast(b, tl.int64)
+    before = tl.cast(sequence, tl.int64) * n
+    q += h_ * q_h + b_ * q_b
+    real += b_ * real_b
+    top += before
+    dnum += before * PITCH
+    row = tl.arange(0, ROWS)
+    column = tl.arange(0, WIDTH_V)
+    j = j0 + row
+    present = j < n
+    if MASKED:
+        present = present & (tl.load(real + j, mask=present, other=0) != 0)
+
+    last_j = tl.minimum(j0 + ROWS, end) - 1
+    start = tl.maximum(j0 + low, 0)
+    some = j0 < end
+    stop = tl.where(some, tl.minimum(last_j + high + 1, end), 0)
+    inner_stop = tl.where(some & (bias == 0), tl.minimum(j0 + high + 1, end), 0)
+    count, first, last = spans(start, stop, last_j + low, inner_stop, j0, last_j + 1, gap, COLUMNS)
+
+    w += h_ * w_h + b_ * w_b
+    weighed = load_rows(w, j0, w_n, n, ROWS, WIDTH_V, READ_W, True).to(DOT)
+    dw = tl.zeros([ROWS, WIDTH_V], tl.float32)
+    if SOURCE == 2:
+        dden += before * PITCH
+        sources = load_rows(e + h_ * w_h + b_ * w_b, j0, w_n, n, ROWS, WIDTH_V, READ_W, True)
+        de = tl.zeros([ROWS, WIDTH_V], tl.float32)
+    else:
+        dden += before
+        de = tl.zeros([ROWS, 1], tl.float32)
+        sources = de
+        if SOURCE == 1:
+            sources = tl.load(e + before + j[:, None], mask=(j < n)[:, None], other=0.0)
+    keys = dw
+    dkey = tl.zeros([ROWS, WIDTH_I], tl.float32)
+    if D_I > 0:
+        keys = load_rows(k + h_ * k_h + b_ * k_b, j0, k_n, n, ROWS, WIDTH_I, READ_K, True)
+    for t in range(first, last):
+        dkey, dw, de = key_gradient_step(
+            dkey, dw, de, keys, weighed, sources, present, j, start + t * COLUMNS, sequence,
+            q, dnum, dden, top, q_n, low, high, gap, bias, end, seed, threshold,
+            False, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
+            ROWS, COLUMNS, DOT, PRECISION,
+        )  # fmt: skip
+    for t in range(0, count - (last - first)):
+        i0 = start + tl.where(t < first, t, t + last - first) * COLUMNS
+        dkey, dw, de = key_gradient_step(
+            dkey, dw, de, keys, weighed, sources, present, j, i0, sequence,
+            q, dnum, dden, top, q_n, low, high, gap, bias, end, seed, threshold,
+            True, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
+            ROWS, COLUMNS, DOT, PRECISION,
+        )  # fmt: skip
+
+    inside = (j < n)[:, None]
+    j0_ = tl.cast(j0, tl.int64)
+    if D_I > 0:
+        column_i = tl.arange(0, WIDTH_I)
+        at = h_ * dk_h + b_ * dk_b + j0_ * dk_n + row[:, None] * dk_n + column_i[None, :]
+        kept = inside & (column_i < D_I)[None, :]
+        tl.store(dk + at, dkey.to(dk.dtype.element_ty), mask=kept)
+    at = h_ * dv_h + b_ * dv_b + j0_ * dv_n + row[:, None] * dv_n + column[None, :]
+    kept = inside & (column < D_V)[None, :]
+    if SOURCE == 0:
+        tl.store(dv + at, dw.to(dv.dtype.element_ty), mask=kept)
+    else:
+        if SOURCE == 2:
+            maximum += sequence * D_V
+        else:
+            maximum += sequence
+        weight = source_weights(
+            s + h_ * s_h + b_ * s_b, maximum, real, j0, s_n, n, column,
+            SOURCE, D_V, WIDTH_V, MASKED, ROWS,
+        )  # fmt: skip
+        tl.store(dv + at, (dw * weight).to(dv.dtype.element_ty), mask=kept)
+        values = load_rows(v + h_ * v_h + b_ * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
+        values = values.to(tl.float32)
+        if CENTRED:
+            values = values - centre_of(centre, sequence, column, D_V)
+        part = tl.where(present[:, None], dw * values, 0.0)
+        at = h_ * ds_h + b_ * ds_b + j0_ * ds_n + row[:, None] * ds_n
+        if SOURCE == 2:
+            change = (part + de) * weight
+            tl.store(ds + at + column[None, :], change.to(ds.dtype.element_ty), mask=kept)
+        else:
+            change = (tl.sum(part, 1)[:, None] + de) * weight
+            tl.store(ds + at, change.to(ds.dtype.element_ty), mask=inside)
