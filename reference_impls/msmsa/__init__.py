@@ -30,8 +30,9 @@ IMPLEMENTATIONS = (
 
 
 def _groups(s: Size) -> list[Group]:
-    """How "windowed" computes the default scales."""
-    return plan(parse_all(None, s.heads), s.length)
+    """How "windowed" computes the scales."""
+    reading = s.options.get("width_reading", "total")
+    return plan(parse_all(s.options.get("scales"), s.heads, reading), s.length)
 
 
 def _parameters(s: Size) -> int:
@@ -45,7 +46,7 @@ def _layer_parameters(s: Size) -> int:
 
 
 def _operations(s: Size) -> float:
-    """Products that "windowed" does at the default scales; one costs its forward for each gradient.
+    """Products that "windowed" does; one costs its forward for each gradient.
 
     A head that only sees the query itself needs neither queries nor keys. Other implementations
     compute all N * N pairs.
@@ -112,6 +113,7 @@ _ALONE = Mechanism(
     parameters=_parameters,
     operations=_operations,
     transient_bytes=_transient,
+    formula_options=("scales", "width_reading"),
     goldens={"msmsa": "reference_impls.msmsa.golden:from_golden"},
 )
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
-from reference_impls.msmsa.tiles import plan
+from reference_impls.msmsa.tiles import Group, plan
 
 _PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
-"""Of the default options, which the formulas are for."""
+"""Of the default options."""
+
+
+def _layers(s: Size) -> list[list[Group]]:
+    """How "windowed" computes each layer; [CLS] is a token."""
+    o = {"layers": LAYERS, "candidates": CANDIDATES, "alpha": ALPHA, **s.options}
+    reading = o.get("width_reading", "total")
+    layers = scales_of_layers(o["candidates"], o["alpha"], s.heads, o["layers"])
+    return [plan(parse_all(scales, s.heads, reading), s.length + 1) for scales in layers]
 
 
 def _parameters(s: Size) -> int:
     """Input layer if widths differ, [CLS]; per layer q, k, v, W^o and a norm."""
     d = s.d_out // 2
-    return (s.d_in * d if s.d_in != d else 0) + d + LAYERS * (4 * d * d + 2 * d)
+    layers = s.options.get("layers", LAYERS)
+    return (s.d_in * d if s.d_in != d else 0) + d + layers * (4 * d * d + 2 * d)
 
 
 def _operations(s: Size) -> float:
@@ -25,8 +34,8 @@ def _operations(s: Size) -> float:
     d, m = s.d_out // 2, s.length + 1
     d_h = d // s.heads
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
-    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
-        for group in plan(parse_all(scales, s.heads), m):
+    for groups in _layers(s):
+        for group in groups:
             projections = 1 if group.positionwise else 3
             per_head = 2 * m * d * d_h * projections + 4 * group.pairs(m) * d_h
             once += s.batch * len(group.heads) * per_head
@@ -41,9 +50,9 @@ def _transient(s: Size) -> float:
     d, m = s.d_out // 2, s.length + 1
     d_h = d // s.heads
     layers = []
-    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
+    for groups in _layers(s):
         held = 8.0 * s.batch * m * d
-        for group in plan(parse_all(scales, s.heads), m):
+        for group in groups:
             held += group.pairs(m)
             if group.tile:
                 held += 2.0 * s.batch * len(group.heads) * d_h * group.pairs(m) / group.tile
@@ -106,5 +115,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
+        formula_options=("layers", "candidates", "alpha", "width_reading"),
     ),
 )
