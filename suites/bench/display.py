@@ -90,7 +90,13 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for column in (*(["ops"] if wide else []), "peak", "memory", *(["ratio"] if wide else []), "margin"):
+    for column in (
+        *(["ops"] if wide else []),
+        "peak",
+        "memory",
+        *(["ratio"] if wide else []),
+        "margin",
+    ):
         table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:

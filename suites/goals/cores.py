@@ -116,7 +116,8 @@ class DotCore(nn.Module):
         if mask is not None:
             raise Unsupported("the bare core takes no padding; give mask=None")
         parts = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in x.chunk(3, -1))
-        return self.attend(*parts, rows=rows).transpose(1, 2).flatten(2)
+        q, k, v = parts
+        return self.attend(q, k, v, rows).transpose(1, 2).flatten(2)
 
 
 class PlainDotCore(DotCore):
@@ -140,12 +141,16 @@ class SdpaCore(DotCore):
         Forced, as for multi-head attention; None leaves the choice to torch.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, backend: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, d_in: int, d_out: int, *, backend: str | None = None, **options: Any
+    ) -> None:
         super().__init__(d_in, d_out, **options)
         self.backend = None if backend is None else one_of("backend", backend, BACKENDS)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None) -> Tensor:
         """Fused; all rows."""
-        forced = contextlib.nullcontext() if not self.backend else sdpa_kernel(BACKENDS[self.backend])
+        forced = (
+            contextlib.nullcontext() if not self.backend else sdpa_kernel(BACKENDS[self.backend])
+        )
         with forced:
             return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=1.0)

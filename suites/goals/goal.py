@@ -148,8 +148,8 @@ def load(path: Path = FILE) -> Goals:
         raise UsageError(f"can't read the goals in {path}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from None
-    entries, measuring = raw.get("goal", []), raw.get("measuring")
-    if set(raw) != {"measuring", "goal"} or not entries:
+    entries, measuring = raw.get("goal"), raw.get("measuring")
+    if set(raw) != {"measuring", "goal"} or not isinstance(entries, list) or not measuring:
         raise UsageError(f"{path}: expected one [measuring] and at least one [[goal]]")
     goals = [goal for entry in entries for goal in _read(path, entry)]
     ids = [goal.id for goal in goals]
@@ -237,7 +237,7 @@ def _expanded(entry: Mapping[str, Any]) -> Iterator[Goal]:
     given = entry["measured"]
     names = given if isinstance(given, list) else [given]
     words = {"pass": "phase"}
-    values = {
+    values: dict[str, Any] = {
         words.get(k, k): tuple(v) if isinstance(v, list) else v
         for k, v in entry.items()
         if k != "measured"

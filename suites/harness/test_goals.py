@@ -7,7 +7,7 @@ import json
 import math
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from suites.harness.test_roofline import operations, torchs_count
 KNOWN = plan.registry()
 MEASURING = load().measuring
 
-TABLE = {
+TABLE: dict[int, list[tuple[Any, ...]]] = {
     1: [("time", 1.20, "f32", "forward", 64, (64,)), ("time", 1.25, "f32", "training", 64, (64,))],
     2: [("time", 1.3, "bf16", "forward", 64, (64,)), ("time", 1.5, "bf16", "training", 64, (64,))],
     3: [
@@ -196,9 +196,7 @@ def timed(
         [case] = one.measured
         records.append(time_record(case, block, drift * math.exp(draw.gauss(0, noise))))
         for base, ratio in zip(one.baselines, ratios, strict=True):
-            records.append(
-                time_record(base, block, drift / ratio * math.exp(draw.gauss(0, noise)))
-            )
+            records.append(time_record(base, block, drift / ratio * math.exp(draw.gauss(0, noise))))
             records.append(
                 time_record(
                     base.control(), block,
@@ -706,7 +704,7 @@ def invoke(*arguments: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, Any]]:
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Any]:
     """A real run of small goals in two blocks: goals file, journal, what came of it."""
     folder = tmp_path_factory.mktemp("goals")
     more = ENTRY.replace('"tiny"', '"tiny-core"').replace("mtsa.algorithm1", "core_mtsa.algorithm1")
@@ -728,11 +726,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path,
     done = invoke(
         "--goals", str(goals), "--journal", str(results), "--json", str(told), "--device", "cpu"
     )
-    yield goals, results, done
+    return goals, results, done
 
 
 def test_a_real_run_measures_judges_and_tells(real: tuple[Path, Path, Any]) -> None:
-    goals, results, done = real
+    goals, _, done = real
     assert done.exit_code == 1, done.output  # one implementation is not there
     told = json.loads((goals.parent / "told.json").read_text())
     by_id = {g["goal"]["id"]: g for g in told["goals"]}
