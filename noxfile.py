@@ -1,6 +1,6 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | goals | calibrate | lint.
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
 
-And `mutants`, for who changes the checks.
+And `goals` of performance, and `mutants` for who changes the checks.
 """
 
 from __future__ import annotations

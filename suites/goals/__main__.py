@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.json_file import check_json, write_json
 from harness.errors import UsageError
+from harness.json_file import check_json, write_json
 from harness.registry import Registry
 from suites.bench.display import duration
 from suites.bench.options import journal_folder

@@ -549,7 +549,7 @@ def test_only_and_instead_refuse_what_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"no goal 'a-f32-foward'; did you mean .*a-f32-forward"):
         goals.chosen(["a-f32-foward"])
     assert not [g for g in goals.chosen() if not g.row]
-    assert [g.id for g in goals.chosen(["sweep-core-f32-forward"])][0].endswith("-n16")
+    assert next(g.id for g in goals.chosen(["sweep-core-f32-forward"])).endswith("-n16")
     for text, says in (("mtsa", "expected e.g."), ("none.x=mtsa.plain", "measures 'none.x'")):
         with pytest.raises(UsageError, match=says):
             instead(goals.chosen(), [text])
