@@ -46,44 +46,46 @@ class _Kept(NamedTuple):
 
 
 class Merged:
-    """What has been made of a module's weights, see `MergingModule`."""
+    """What has been made of a module's weights, made anew only when one of them has changed.
 
-    def __init__(self) -> None:
-        self.evaluating = False
+    Parameters
+    ----------
+    keeping : bool
+        Whether anything is kept; a `MergingModule` says so as it goes from mode to mode.
+    """
+
+    def __init__(self, keeping: bool = True) -> None:
+        self.keeping = keeping
         self._kept: dict[Hashable, _Kept] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Copies, and files, get no kept matrix: they have weights of their own."""
-        return {"evaluating": self.evaluating, "_kept": {}}
+        return Merged, (self.keeping,)
 
     def clear(self) -> None:
         """Forget all that is kept."""
         self._kept.clear()
 
-    def of(
-        self,
-        weights: Sequence[Tensor],
-        together: Callable[..., Tensor] = side_by_side,
-        key: Hashable = (),
-    ) -> Tensor:
-        """``together(*weights)``, kept if it may be.
+    def of(self, make: Callable[..., Tensor], *weights: Tensor, key: Hashable = None) -> Tensor:
+        """``make(*weights)``, kept if it may be.
 
         Parameters
         ----------
-        weights : sequence of Tensor
-        together : callable
+        make : callable
             Depends on nothing but the weights and `key`, and returns a tensor of its own.
-        key : hashable
-            Tells what is made of the same module's weights apart.
+        weights : Tensor
+        key : hashable, optional
+            Tells what is made of one module's weights apart; `make` by default.
         """
-        if not (self.evaluating and _constant(weights)):
-            return together(*weights)
+        if not (self.keeping and _constant(weights)):
+            return make(*weights)
+        key = make if key is None else key
         found = self._kept.get(key)
         if found is not None and found.is_of(weights):
             return found.matrix
         # Not an inference tensor: those can't serve a later call with gradients.
         with torch.inference_mode(False), torch.no_grad():
-            matrix = together(*weights)
+            matrix = make(*weights)
             if type(matrix) is Tensor:  # not what a mode made that only plays a call through
                 if len(self._kept) >= MOST_KEPT:
                     self.clear()
@@ -129,12 +131,12 @@ class MergingModule(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.merged = Merged()
+        self.merged = Merged(keeping=False)  # a module begins in training mode
 
     def train(self, mode: bool = True) -> Self:
         """As `torch.nn.Module.train`; what was kept is forgotten."""
         self.merged.clear()
-        self.merged.evaluating = not mode
+        self.merged.keeping = not mode
         return super().train(mode)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:

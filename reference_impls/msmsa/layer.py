@@ -81,7 +81,8 @@ def project(x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
         # Dividing a weight is cheaper than dividing the queries of all tokens.
         return side_by_side(q_w / heads.divisor, k_w, v_w)
 
-    weight = heads.merged.of((heads.q_w, heads.k_w, heads.v_w), columns, ("qkv", heads.layer))
+    weights = (heads.q_w, heads.k_w, heads.v_w)
+    weight = heads.merged.of(columns, *weights, key=("qkv", heads.layer))
     qkv = (x @ weight).unflatten(-1, (3, h, d))  # [B, N, 3, H, d_h]
     q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
     return q, k, v

@@ -63,7 +63,7 @@ def columns(heads: Heads, groups: Sequence[Group]) -> Tensor:
 
     order = tuple((_parts(group), group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)
-    return heads.merged.of(weights, together, ("columns", heads.layer, order))
+    return heads.merged.of(together, *weights, key=("columns", heads.layer, order))
 
 
 def output_rows(heads: Heads, groups: Sequence[Group]) -> Tensor:
@@ -75,7 +75,7 @@ def output_rows(heads: Heads, groups: Sequence[Group]) -> Tensor:
     def together(o_w: Tensor) -> Tensor:
         return _some(o_w.unflatten(0, (len(order), -1)), order).flatten(0, 1)
 
-    return heads.merged.of((heads.o_w,), together, ("rows", heads.layer, order))
+    return heads.merged.of(together, heads.o_w, key=("rows", heads.layer, order))
 
 
 def _some(weight: Tensor, heads: Sequence[int]) -> Tensor:

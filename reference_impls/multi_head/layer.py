@@ -22,7 +22,7 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
-from reference_impls.merged import MergingModule
+from reference_impls.merged import MergingModule, side_by_side
 
 
 def sinusoids(length: int, width: int, form: str, device: torch.device) -> Tensor:
@@ -149,11 +149,11 @@ class MultiHeadLayer(MergingModule):
         if self.positions is not None:
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
-        weight = self.merged.of((self.q_w, self.k_w, self.v_w))  # [D, 3 * H * d_h]
+        weight = self.merged.of(side_by_side, self.q_w, self.k_w, self.v_w)  # [D, 3 * H * d_h]
         if self.q_b is None or self.k_b is None or self.v_b is None:
             qkv = x @ weight
         else:
-            bias = self.merged.of((self.q_b, self.k_b, self.v_b), _in_a_row, "biases")
+            bias = self.merged.of(_in_a_row, self.q_b, self.k_b, self.v_b)
             qkv = nn.functional.linear(x, weight.T, bias).relu_()
         qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))  # [B, N, 3, H, d_h]
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)

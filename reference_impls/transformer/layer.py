@@ -17,6 +17,7 @@ from reference_impls.checks import (
     width_per_part,
     zero_bias,
 )
+from reference_impls.merged import side_by_side
 from reference_impls.msmsa.layer import not_negative
 from reference_impls.multi_head.layer import Positions
 from reference_impls.multi_scale_transformer.presets import settle
@@ -117,7 +118,8 @@ class TransformerLayers(SentenceModel):
     def _attention(self, h: Tensor, mask: Tensor | None, i: int) -> Tensor:
         """Eq. 1-3: [B, M, d_model] -> the same."""
         weights = [self._weight(i, name) for name in ("q_w", "k_w", "v_w")]
-        qkv = (h @ self.merged.of(weights, key=i)).unflatten(-1, (3, self.heads, self.head_dim))
+        qkv = h @ self.merged.of(side_by_side, *weights, key=i)  # [B, M, 3 * H * d_h]
+        qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, M, d_h]
         attended = self.attend(q, k, v, mask)
         return attended.transpose(1, 2).flatten(2) @ self._weight(i, "o_w")

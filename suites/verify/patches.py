@@ -45,7 +45,7 @@ PATCHES = (
     ),
     Patch(
         "biases in another order", "multi_head_relu.matmul", "multi_head/layer.py",
-        "self.merged.of((self.q_b, self.k_b, self.v_b)", "self.merged.of((self.k_b, self.q_b, self.v_b)",
+        "_in_a_row, self.q_b, self.k_b, self.v_b", "_in_a_row, self.k_b, self.q_b, self.v_b",
     ),
     Patch(
         "heads interleaved", "multi_head.sdpa", "multi_head/layer.py",
@@ -272,8 +272,7 @@ PATCHES = (
     ),
     Patch(
         "queries and keys change places", "multi_head.sdpa", "multi_head/layer.py",
-        "self.merged.of((self.q_w, self.k_w, self.v_w))",
-        "self.merged.of((self.v_w, self.k_w, self.q_w))",
+        "side_by_side, self.q_w, self.k_w, self.v_w", "side_by_side, self.v_w, self.k_w, self.q_w",
     ),
     Patch(
         "no neighbour behind", "msmsa.windowed", "msmsa/near.py",
