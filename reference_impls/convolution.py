@@ -108,9 +108,7 @@ class WindowProducts(torch.autograd.Function):
         return g_x, g_bias, None, None, *g_weights
 
 
-def _rows(
-    x: Tensor, fronts: Sequence[int], count: int, weights: Sequence[Tensor]
-) -> list[Tensor]:
+def _rows(x: Tensor, fronts: Sequence[int], count: int, weights: Sequence[Tensor]) -> list[Tensor]:
     """For each weight [k, D, F] its windows in rows, [B * count, k * D]: parts of one matrix."""
     d, front = x.shape[2], max(fronts)
     size = front + max(w.shape[0] - f for w, f in zip(weights, fronts, strict=True))

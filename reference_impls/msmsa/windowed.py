@@ -122,9 +122,7 @@ def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | Non
     return out.transpose(1, 2).flatten(2)
 
 
-def _in_tiles(
-    q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None
-) -> list[Tensor]:
+def _in_tiles(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None) -> list[Tensor]:
     """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, N, d_h] for each head."""
     cut = pieces(group.half, group.tile, q.shape[1])
     masks = [_added(_pairs(piece, group, mask, q.device), q) for piece in cut]

@@ -126,7 +126,9 @@ def written_behind(module: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [doubled, stepped, loaded, rounded, replaced, written_behind], ids=lambda c: c.__name__
+    "change",
+    [doubled, stepped, loaded, rounded, replaced, written_behind],
+    ids=lambda c: c.__name__,
 )
 @pytest.mark.parametrize("name", MERGING)
 def test_weights_that_change_are_put_together_again(

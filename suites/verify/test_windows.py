@@ -121,9 +121,7 @@ def test_the_goals_scales_equal_all_pairs(n: int) -> None:
 
 
 def test_heads_in_any_order() -> None:
-    windowed, masked = alike(
-        D_IN, 14, heads=7, head_dim=2, scales=[3, 1, 129, "n/4", 1, 3, "n/16"]
-    )
+    windowed, masked = alike(D_IN, 14, heads=7, head_dim=2, scales=[3, 1, 129, "n/4", 1, 3, "n/16"])
     for n in (40, 400):
         for x, mask in (batch((n, n // 2), padding=math.nan), (batch((n, n))[0], None)):
             assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
