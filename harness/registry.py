@@ -67,13 +67,16 @@ def resolve(dotted: str) -> Any:
 
 @cache
 def builtins() -> Mapping[str, Mechanism]:
-    """Built-in mechanisms by name, from the ``MECHANISMS`` of each package in `reference_impls`."""
+    """Built-in mechanisms by name, from the ``MECHANISMS`` of each package in `reference_impls`.
+
+    A package without them is one that mechanisms share.
+    """
     found: dict[str, Mechanism] = {}
     for info in pkgutil.iter_modules(reference_impls.__path__):
         if not info.ispkg:
             continue
         package = importlib.import_module(f"reference_impls.{info.name}")
-        for mechanism in package.MECHANISMS:
+        for mechanism in getattr(package, "MECHANISMS", ()):
             found[mechanism.name] = mechanism
     return MappingProxyType(found)
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-KERNEL = re.compile(r"\w+::_?\w*(attention|cudnn|mkldnn|miopen)\w*")
-"""Operators whose name says who does the work."""
+KERNEL = re.compile(
+    r"\w+::_?\w*(attention|cudnn|mkldnn|miopen)\w*|attnbench::\w+|\w+Attention(Backward)?"
+)
+"""Operators whose name says who does the work: the libraries', our own, our autograd functions."""
 UNDECIDED = {"aten::scaled_dot_product_attention", "aten::cudnn_is_acceptable"}
 """Operators that only lead to those."""
 
@@ -17,8 +19,8 @@ def dispatched(call: Callable[[], object]) -> list[str]:
     """Names of the kernels a call goes to, forward and backward, sorted.
 
     As an example ``aten::_scaled_dot_product_flash_attention_for_cpu``; empty for a call that uses
-    none of the libraries' kernels. The call is made once more for this, so it is never the timed
-    one.
+    neither the libraries' kernels nor our own. The call is made once more for this, so it is never
+    the timed one.
 
     Notes
     -----

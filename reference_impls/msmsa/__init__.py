@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa.records import fused
 from reference_impls.msmsa.scales import parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
@@ -27,7 +27,7 @@ IMPLEMENTATIONS = (
         "tiles of queries and the keys around them: cost N times the window",
         mask_optional=True,
     ),
-    *fused("reference_impls.msmsa.fused:FusedMsmsa"),
+    *records.implementations("reference_impls.msmsa.fused:FusedMsmsa"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reference_impls.kernels.records import implementations as fused
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
@@ -100,6 +101,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.paper,
             ),
+            *fused("reference_impls.mtsa.fused:FusedMTSA"),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive:naive",
@@ -160,6 +162,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.released,
             ),
+            *fused("reference_impls.mtsa.fused:FusedReleasedMTSA"),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive_released:naive",

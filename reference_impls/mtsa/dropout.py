@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference_impls.kernels import keeping
+from reference_impls.kernels.keeping import Keep
 from reference_impls.mechanism import BadOption
 
 
@@ -57,3 +59,26 @@ def draw(pairs: Sequence[int], values: Sequence[int], dropout: float, device: to
         torch.empty(values, dtype=torch.bool, device=device).bernoulli_(probability),
         share,
     )
+
+
+def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, Keep]:
+    """Draw what is kept without a tensor of pairs, which the kernels then decide as they go.
+
+    Parameters
+    ----------
+    v : Tensor, shape [H, B, N, d_h]
+        Values.
+    dropout : float
+        1 - p_ad.
+
+    Returns
+    -------
+    Tensor, shape [H, B, N, d_h]
+        The kept values, divided by p_ad: the whole scaling of the numerator.
+    Keep
+        Of the factors E^R.
+    """
+    share = 1 - dropout
+    probability = math.sqrt(share)
+    kept = torch.empty(v.shape, dtype=torch.bool, device=v.device).bernoulli_(probability)
+    return v * kept / share, keeping.draw(probability)

@@ -72,6 +72,10 @@ class TensorizedLayer(nn.Module):
         One per head.
     scale_t : {"log_sigmoid", "identity"}
         sigma_t of eq. 10.
+    source2token : bool
+        Whether there are source2token scores.
+    layers : int
+        How many attentions with weights of their own there are.
     attention_dropout : float
         1 - p_ad of appendix A.3: acts in training mode only.
     """
@@ -79,6 +83,8 @@ class TensorizedLayer(nn.Module):
     masks: tuple[HeadMask, ...]
     scale_t: str
     d_in: int
+    source2token: bool = True
+    layers: int = 1
     attention_dropout: float = 0.0
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from reference_impls.checks import core_dtype, host_can_decide
+from reference_impls.checks import core_dtype, host_can_decide, least_denominator
 from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
 from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
@@ -35,11 +35,6 @@ from reference_impls.mtsa.softmax import tensor_softmax
 
 CHUNK_BYTES = 64 * 2**20
 """About how much the recomputation of queries may hold at once."""
-
-
-def least_denominator(dtype: torch.dtype, length: int) -> float:
-    """Below this a denominator may have lost more than 2e-6 of itself to underflow."""
-    return 1e-280 if dtype == torch.float64 else max(1e-30, 2e-32 * length)
 
 
 def algorithm1(

@@ -190,10 +190,14 @@ class ReleasedLayer(TensorizedLayer):
         return v
 
     def combine(self, attended: Tensor, v: Tensor) -> Tensor:
-        """Fusion gate, concatenation of the heads, output layer."""
+        """Fusion gate, then `joined`."""
         if self.g_w is not None and self.g_b is not None:
             gate = torch.sigmoid(per_head(torch.cat([v, attended], dim=-1), self.g_w, self.g_b))
             attended = gate * v + (1 - gate) * attended
+        return self.joined(attended)
+
+    def joined(self, attended: Tensor) -> Tensor:
+        """Concatenation of the heads, output layer: [H, B, R, d_h] -> [B, R, d_out]."""
         out = concatenate(attended)
         if self.o_w is not None and self.o_b is not None:
             out = self.activation(out @ self.o_w + self.o_b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reference_impls.kernels.records import implementations as fused
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
@@ -41,6 +42,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.translation,
             ),
+            *fused("reference_impls.mtsa_nmt.fused:FusedTranslationMTSA"),
         ),
         folder="reference_impls.mtsa_nmt",
         oracle="reference_impls.mtsa_nmt.naive:naive",

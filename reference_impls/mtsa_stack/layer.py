@@ -12,6 +12,7 @@ from torch.nn.functional import layer_norm
 from reference_impls.checks import (
     activation_by_name,
     check_input,
+    core_dtype,
     glorot,
     one_of,
     positive_int,
@@ -20,7 +21,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.masks import parse_all
+from reference_impls.masks import has_key, parse_all
 from reference_impls.mechanism import BadOption
 from reference_impls.mtsa.layer import (
     SCALES,
@@ -153,3 +154,22 @@ class StackedLayer(TensorizedLayer):
 
     def _w(self, layer: int, name: str) -> Tensor:
         return self.get_parameter(f"l{layer}_{name}")
+
+
+class Centred(TensorizedLayer):
+    """A way to attend, on values without their mean; stands before that way among the bases."""
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 10-12, with the mean over the tokens taken out of the values and put back.
+
+        Normalised tokens can be nearly alike. What numerator and denominator then send back to the
+        scores cancels but for the differences between the values: without their mean nothing large
+        is left that could lose digits. Weights that sum to 1 give the mean back.
+        """
+        wide = v.to(core_dtype(v.dtype))
+        mean = wide.detach().mean(2, keepdim=True)  # [H, B, 1, d_h]
+        a = super().attend(q, k, wide - mean, s, mask, rows)
+        some = has_key(self.masks, v.shape[2], v.device, mask)  # [H, B or 1, N]
+        return (a + mean * some[..., None]).to(q.dtype)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa.records import fused
 from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
 from reference_impls.msmsa.tiles import pieces, plan
 
@@ -72,7 +72,9 @@ MECHANISMS = (
                 "tiles of queries and the keys around them: cost N times the window",
                 mask_optional=True,
             ),
-            *fused("reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer"),
+            *records.implementations(
+                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer"
+            ),
         ),
         folder="reference_impls.multi_scale_transformer",
         oracle="reference_impls.multi_scale_transformer.naive:naive",

@@ -125,7 +125,7 @@ class TransformerLayers(SentenceModel):
         return attended.transpose(1, 2).flatten(2) @ self._weight(i, "o_w")
 
     def _dense(self, h: Tensor, i: int, name: str) -> Tensor:
-        """h w + b, the bias added by the product."""
+        """H w + b, the bias added by the product."""
         weight, bias = self._weight(i, f"{name}_w"), self._weight(i, f"{name}_b")
         return nn.functional.linear(h, weight.T, bias)
 

@@ -323,5 +323,39 @@ PATCHES = (
     Patch(
         "windows cut at the smallest kernel's end", "kim_cnn.gemm", "kim_cnn/optimized.py",
         "part[:, : n + behind - k + 1]", "part[:, : n + behind - min(sizes) + 1]",
+        "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
+        "apart < lo)", "apart < lo - 1)",
+    ),
+    Patch(
+        "padding takes weight", "mtsa.fused_tiled", "kernels/sequences.py",
+        "                s = s + padding\n", "                s = s + 0 * self.length\n",
+    ),
+    Patch(
+        "denominator's gradient left out", "mtsa.fused_tiled", "kernels/sequences.py",
+        "        denominator.neg_()", "        denominator.zero_()",
+    ),
+    Patch(
+        "slope of the sigmoid left out", "mtsa.fused_tiled", "kernels/sequences.py",
+        "return torch.ops.aten.sigmoid_backward(dp, pairs.p)", "return dp.mul_(pairs.p)",
+    ),
+    Patch(
+        "last queries of a cut left out", "mtsa.fused_tiled", "kernels/cutting.py",
+        "slice(at, min(at + step, stop)) for", "slice(at, min(at + step, stop - 1)) for",
+    ),
+    Patch(
+        "keys' second gradient left out", "mtsa.fused_tiled", "mtsa/projection.py",
+        "gk = gk.clone().baddbmm_(gh, s1_w.transpose(1, 2))", "gk = gk.clone()",
+    ),
+    Patch(
+        "gate's halves swapped", "mtsa_released.fused_tiled", "mtsa/fused.py",
+        "of_v, of_a = self.g_w", "of_a, of_v = self.g_w",
+    ),
+    Patch(
+        "scores' bias undivided", "mtsa_nmt.fused_tiled", "mtsa_nmt/fused.py",
+        "s_b[:, None] / root", "s_b[:, None] / 1",
+    ),
+    Patch(
+        "bias of the scores added to the values", "mtsa_stack.fused_tiled", "mtsa_stack/fused.py",
+        "(weight.shape[1] - s_b.shape[0], 0)", "(0, weight.shape[1] - s_b.shape[0])",
     ),
 )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Which backend `auto` is: by device, dtype, shape and pass, from a table that was measured.
+
+``python -m reference_impls.kernels.choice --measure`` measures it on this machine and prints it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+import torch
+
+from reference_impls.mechanism import Unsupported
+
+LENGTHS = (16, 64, 256, 1024, 4096)
+"""What was measured; a length in between is as the nearest one, by its logarithm."""
+FEW_SEQUENCES = 32
+"""Heads times samples up to which the first row of a cell holds, beyond it the second."""
+
+Table = Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]
+
+FASTEST: Table = {
+    ("float32", "forward"): (("native",) * 5, ("native",) * 5),
+    ("float32", "training"): (("native",) * 5, ("native",) * 5),
+    ("bfloat16", "forward"): (("native",) * 5, ("native",) * 5),
+    ("bfloat16", "training"): (("native",) * 5, ("native",) * 5),
+}
+"""On a CPU, one thread: dtype and pass -> names at `LENGTHS`, for few and for many sequences."""
+
+
+def choose(
+    device: str, dtype: torch.dtype, sequences: int, length: int, training: bool, dropping: bool
+) -> str:
+    """Name of the backend for a call.
+
+    Parameters
+    ----------
+    device : str
+        Its type.
+    dtype : torch.dtype
+    sequences, length : int
+        Heads times samples, and N.
+    training : bool
+        Whether a backward pass is to follow.
+    dropping : bool
+        Whether pairs are dropped.
+    """
+    if device == "cuda" and dtype != torch.float64:
+        if available("triton"):
+            return "triton"
+        # It has one normaliser for all of a softmax: nothing can be dropped above it alone.
+        return "flex" if available("flex") and not dropping else "tiled"
+    row = FASTEST.get((_name(dtype), "training" if training else "forward"))
+    if device != "cpu" or row is None:
+        return "tiled"
+    fastest = row[sequences > FEW_SEQUENCES][nearest(length)]
+    return fastest if fastest == "tiled" or available(fastest) else "tiled"
+
+
+def nearest(length: int) -> int:
+    """Index of the measured length that is nearest on a logarithmic scale."""
+    for index, (here, following) in enumerate(zip(LENGTHS[:-1], LENGTHS[1:], strict=True)):
+        if length * length <= here * following:
+            return index
+    return len(LENGTHS) - 1
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@torch.compiler.assume_constant_result
+def available(backend: str) -> bool:
+    """Whether a backend can be had on this machine: its packages, a device, a kernel that builds."""
+    return _available(backend)
+
+
+@cache
+def _available(backend: str) -> bool:
+    from reference_impls.kernels.core import MODULES
+
+    if importlib.util.find_spec(MODULES[backend]) is None:
+        return False
+    if backend == "triton" and importlib.util.find_spec("triton") is None:
+        return False
+    if backend in ("triton", "flex"):
+        return torch.cuda.is_available()
+    if backend == "native":
+        try:
+            importlib.import_module(MODULES[backend] + ".loader").library()
+        except Unsupported:
+            return False
+    return True
+
+
+def main(arguments: list[str]) -> int:
+    """The command; 2 where it is used in another way."""
+    if arguments != ["--measure"]:
+        print("usage: python -m reference_impls.kernels.choice --measure", file=sys.stderr)
+        return 2
+    from reference_impls.kernels import measuring
+
+    measuring.print_table()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""How `tiled` cuts its work: heads of one geometry, samples, queries; and the keys a cut can see.
+
+Plain arithmetic on numbers of the geometry that the host has read. Where it may not read them (in
+torch.compile, in CUDA graph capture) nothing is left out: every pair is computed and masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from reference_impls.checks import host_can_decide
+from reference_impls.kernels.geometry import Geometry
+
+SHORT = 256
+"""Up to this length a sequence is not cut: all its scores are one product."""
+LEAST_QUERIES = 64
+"""Fewer queries to a product are slow on any machine, whatever the cache holds."""
+FEW = 2**15
+"""Numbers in a head's queries up to which copying several heads together beats a loop over them."""
+SCORE_BYTES = {"cpu": 2 * 2**20, "cuda": 256 * 2**20}
+"""Scores held at once: what stays in a core's cache, what keeps a GPU busy."""
+COMPILED_SCORE_BYTES = 64 * 2**20
+"""The same where torch.compile unrolls every loop."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring heads of one geometry.
+
+    Attributes
+    ----------
+    heads : slice
+    alike : bool
+        Whether the first head's numbers are those of all.
+    lo, hi : int
+        Bounds of i - j, the widest of any sample.
+    inner_lo, inner_hi : int
+        The narrowest: every sample allows what lies within them.
+    hole : bool
+        Whether j = i may be closed within the bounds.
+    sloped : bool
+        Whether a distance may be added to the scores.
+    """
+
+    heads: slice
+    alike: bool
+    lo: int
+    hi: int
+    inner_lo: int
+    inner_hi: int
+    hole: bool
+    sloped: bool
+
+    def keys(self, rows: slice, length: int) -> slice:
+        """The keys that any of these queries may attend to; empty: stop is not beyond start."""
+        if rows.start == 0 and rows.stop == length:
+            return slice(0, length)
+        return slice(max(0, rows.start - self.hi), min(length, rows.stop - self.lo))
+
+    def edge(self, rows: slice, keys: slice) -> slice:
+        """The keys among them that are not simply open to all of these queries."""
+        start, stop = keys.start, keys.stop
+        first = max(start, rows.stop - 1 - self.inner_hi)  # i - j <= inner_hi for the last query
+        last = min(stop, rows.start - self.inner_lo + 1)  # i - j >= inner_lo for the first one
+        if self.sloped or first >= last or (first > start and last < stop):
+            return slice(start, stop)
+        found = slice(last, stop) if first == start else slice(start, first)
+        if not self.hole:
+            return found
+        if found.start == found.stop:
+            return slice(max(start, rows.start), max(start, min(stop, rows.stop)))
+        return slice(min(found.start, max(start, rows.start)), max(found.stop, min(stop, rows.stop)))
+
+
+def groups(geometry: Geometry, length: int) -> list[Group]:
+    """Neighbouring heads whose geometry is the same in every sample."""
+    heads = geometry.lo.shape[0]
+    if not host_can_decide(geometry.lo):
+        every = slice(0, heads)
+        return [Group(every, False, -length, length, length, -length, True, True)]
+    numbers = list(
+        zip(
+            geometry.lo.tolist(), geometry.hi.tolist(),
+            geometry.hole.tolist(), geometry.slope.tolist(), strict=True,
+        )
+    )  # fmt: skip
+    found: list[Group] = []
+    start = 0
+    for h in range(1, heads + 1):
+        if h < heads and numbers[h] == numbers[start]:
+            continue
+        lo, hi, hole, slope = numbers[start]
+        found.append(
+            Group(slice(start, h), True, min(lo), max(hi), max(lo), min(hi), hole, slope != 0)
+        )
+        start = h
+    return found
+
+
+def steps(
+    group: Group, batch: int, length: int, width: int, device: str, item_bytes: int
+) -> tuple[int, int, int]:
+    """How many heads, samples and queries are computed at once.
+
+    Parameters
+    ----------
+    batch, length, width : int
+        B, N and d of the queries, keys or values (the widest).
+    device : str
+        Its type.
+    item_bytes : int
+        Of one score.
+    """
+    size = group.heads.stop - group.heads.start
+    if torch.compiler.is_compiling():
+        pairs, few = COMPILED_SCORE_BYTES // item_bytes, True
+    else:
+        pairs = SCORE_BYTES.get(device, SCORE_BYTES["cuda"]) // item_bytes
+        few = device != "cpu" or batch == 1 or batch * length * width <= FEW
+    rows = length if length <= SHORT else min(length, max(LEAST_QUERIES, pairs // length))
+    sequences = max(1, pairs // (rows * length))
+    if not few or sequences < 2 * batch:
+        return 1, min(batch, sequences), rows
+    return min(size, sequences // batch), batch, rows
+
+
+def cuts(start: int, stop: int, step: int) -> list[slice]:
+    """Consecutive slices of at most `step`."""
+    return [slice(at, min(at + step, stop)) for at in range(start, stop, step)]
+
+
+def bias(
+    geometry: Geometry, group: Group, heads: slice, samples: slice, rows: slice, keys: slice,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """What is added to the scores of these queries and keys: -inf, 0 or ``-slope * |i - j|``.
+
+    Returns
+    -------
+    Tensor, shape [h or 1, b or 1, R, C]
+        One for all heads, or samples, where their geometry is the same.
+    """
+    some = slice(heads.start, heads.start + 1) if group.alike else heads
+    whose = samples if geometry.lo.shape[1] > 1 else slice(0, 1)
+    device = geometry.lo.device
+    i = torch.arange(rows.start, rows.stop, device=device, dtype=torch.int32)[:, None]
+    apart = i - torch.arange(keys.start, keys.stop, device=device, dtype=torch.int32)  # [R, C]
+    lo, hi = (t[some, whose, None, None] for t in (geometry.lo, geometry.hi))  # [h, b, 1, 1]
+    closed = (apart < lo) | (apart > hi)  # [h, b, R, C]
+    if group.hole:
+        closed = closed | ((apart == 0) & geometry.hole[some, None, None, None])
+    added = torch.zeros(closed.shape, dtype=dtype, device=device)
+    if group.sloped:
+        slope = geometry.slope[some, None, None, None].to(dtype)
+        added = added - slope * apart.abs().to(dtype)
+    return added.masked_fill(closed, float("-inf"))

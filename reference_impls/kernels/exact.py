@@ -1,0 +1,86 @@
+"""Single queries with the whole softmax: for those whose denominators underflow in a fast path."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from torch.utils.checkpoint import checkpoint
+
+from reference_impls.checks import core_dtype, masked_softmax
+from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.keeping import Keep
+
+CHUNK_BYTES = 64 * 2**20
+"""About how much may be held at once."""
+
+
+def recomputed(
+    where: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    keep: Keep | None = None,
+) -> Tensor:
+    """The attended values of some queries, the maximum over their own open keys subtracted.
+
+    Parameters
+    ----------
+    where : Tensor of int64, shape [R]
+        Flat positions in [H, B, N] of queries that have an open key.
+    q, k, v, s, geometry, mask, scale_t, keep
+        As `reference_impls.kernels.tiled.attend` takes them.
+
+    Returns
+    -------
+    Tensor, shape [R, d_v]
+        In float32 for half precision. A few queries at a time, computed again for their gradients:
+        memory is R * N, beside `CHUNK_BYTES`.
+    """
+    heads, batch, n, _ = v.shape
+    dtype = core_dtype(q.dtype)
+    sequence, query = where // n, where % n
+    head, sample = sequence // batch, sequence % batch
+    lo, hi = (t.expand(heads, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
+    hole, slope = geometry.hole[head, None], geometry.slope[head, None].to(dtype)
+    hashes = None
+    if keep is not None:
+        hashes = keep.rows(heads, batch, n, v.device).flatten()[where]  # [R]
+    j = torch.arange(n, device=v.device)
+
+    def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
+        here = head[part], sample[part]
+        queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
+        r = torch.bmm(k[here].to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
+        apart = query[part, None] - j  # [C, N]
+        open_pairs = (apart >= lo[part]) & (apart <= hi[part]) & ~(hole[part] & (apart == 0))
+        if mask is not None:
+            open_pairs = open_pairs & mask[sample[part]]
+        scores = logsigmoid(r) if scale_t == "log_sigmoid" else r
+        scores = (scores - slope[part] * apart.abs())[..., None]  # [C, N, 1]
+        if s is not None:
+            scores = scores + s[here].to(dtype)  # [C, N, d_v or 1]
+        p = masked_softmax(scores, open_pairs[..., None], dim=1)
+        if keep is not None and hashes is not None:
+            p = p * keep.of(hashes[part], 0, n)[..., None]
+        return (p * v[here].to(dtype)).sum(1)  # [C, d_v]
+
+    # Per query: the gathered k, s and v, and about six tensors of N x d_v inside the softmax.
+    step = max(1, CHUNK_BYTES // (n * (k.shape[-1] + 8 * v.shape[-1]) * dtype.itemsize))
+    training = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (q, k, v, s)
+    )
+    found = []
+    for start in range(0, where.shape[0], step):
+        arguments = (q, k, v, s, slice(start, start + step))
+        if training:
+            found.append(
+                checkpoint(some, *arguments, use_reentrant=False, preserve_rng_state=False)
+            )
+        else:
+            found.append(some(*arguments))
+    return torch.cat(found)

@@ -1,0 +1,203 @@
+"""Attention with source2token weights in pure PyTorch: some queries at a time, nothing of N x N kept.
+
+P is sigmoid(r) (or exp(r - its maximum)), E is exp(s - its maximum), both at most 1, and
+[numerator | denominator] = P [v*E | E] is one product (Algorithm 1, stabilised). The backward pass
+computes P again. With D = [dnum | dden], dnum = g / denominator, dden = -dnum * a:
+
+    d[v*E | E] = P^T D        dP = D [v*E | E]^T        dr = dP * P * (1 - P), or dP * P
+
+Only products, sums and elementwise operations in place, on tensors that stay in a core's cache. The
+source scores' gradient is made to add to 0 over the keys, as it does but for rounding: a constant
+added to all of them changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference_impls.checks import least_denominator
+from reference_impls.kernels import cutting
+from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.sequences import Inputs, Sequences, added, into
+from reference_impls.mechanism import Unsupported
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    keep: Keep | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attended values, and the queries whose denominators underflow.
+
+    Parameters
+    ----------
+    q, k : Tensor, shape [H, B, N, d_i]
+        Queries, divided by sqrt(d_i), and keys; d_i = 0 where there are no such scores.
+    v : Tensor, shape [H, B, N, d_v]
+        Values.
+    s : Tensor, shape [H, B, N, d_v] or [H, B, N, 1], or None
+        Source scores; None is 0 everywhere.
+    geometry : Geometry
+        Which keys a query may attend to.
+    mask : Tensor of bool, shape [B, N], or None
+        True for real tokens.
+    scale_t : {"log_sigmoid", "identity"}
+        P = sigmoid(r) * exp(bias), or exp(r + bias).
+    keep : Keep, optional
+        What dropout keeps of P in the numerator; nothing is rescaled.
+
+    Returns
+    -------
+    a : Tensor, shape [H, B, N, d_v]
+        In the dtype of q, a view of a contiguous [B, N, H, d_v]; 0 where a query has no open key,
+        is padding or is flagged. Sums are taken in float32 for half precision.
+    flagged : Tensor of bool, shape [H, B, N]
+    """
+    numbers = geometry.lo, geometry.hi, geometry.hole, geometry.slope
+    seed, probability = (0, 1.0) if keep is None else (keep.seed, keep.probability)
+    training = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (q, k, v, s)
+    )
+    a, flagged, _ = TiledAttention.apply(
+        q, k, v, s, *numbers, mask, scale_t, keep is not None, seed, probability, training
+    )
+    return a, flagged
+
+
+class TiledAttention(torch.autograd.Function):
+    """`attend` with its own backward pass; the profiler shows it under this name."""
+
+    @staticmethod
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor,
+        slope: Tensor, mask: Tensor | None, scale_t: str, dropping: bool, seed: int,
+        probability: float, training: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Attended values, flags, and the denominators [H, B, N, d_v or 1] for `backward`."""
+        keep = Keep(seed, probability) if dropping else None
+        inputs = Inputs(q, k, v, s, Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        return _forward(inputs, training)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep the inputs, the attended values and the denominators: all linear in N."""
+        a, flagged, divisor = output
+        ctx.save_for_backward(*inputs[:9], a, divisor)
+        ctx.options = inputs[9:13]
+        ctx.mark_non_differentiable(flagged, divisor)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradients of q, k, v and s."""
+        g = gradients[0]
+        if g is None:
+            return (None,) * 14
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise Unsupported("the tiled attention has no second derivative; use algorithm1")
+        q, k, v, s, lo, hi, hole, slope, mask, a, divisor = ctx.saved_tensors
+        scale_t, dropping, seed, probability = ctx.options
+        keep = Keep(seed, probability) if dropping else None
+        inputs = Inputs(q, k, v, s, Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        return (*_backward(inputs, a, divisor, g), *(None,) * 10)
+
+
+def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, flags, and the divisors that the backward pass wants (empty if not training).
+
+    A divisor is infinite where no result is wanted: value and gradients are 0 there by themselves.
+    """
+    heads, batch, n, _ = c.v.shape
+    a = token_first(c.v, c.q.dtype)
+    flagged = torch.empty((heads, batch, n), dtype=torch.bool, device=c.v.device)
+    wide = c.columns if training else 0
+    # float16 has no room for denominators.
+    saved = c.dtype if c.q.dtype == torch.float16 else c.q.dtype
+    divisor = token_first(c.v[..., :wide], saved)
+    closed = c.closed()  # [H, B, N]
+    least = least_denominator(c.dtype, n)
+    for group, some, samples, step in c.parts():
+        sequences = Sequences(c, group, some, samples)
+        for rows in cutting.cuts(0, n, step):
+            here = (some, samples, rows)
+            dead = closed[here]  # [h, b, R]
+            pairs = sequences.pairs(rows)
+            if pairs is None:
+                a[here] = 0
+                flagged[here] = False
+                if training:
+                    divisor[here] = math.inf
+                continue
+            numerator, denominator = sequences.sums(pairs)  # [h, b, R, d_v], [h, b, R, d_v or 1]
+            lost = (denominator.amin(-1) < least) & ~dead
+            flagged[here] = lost
+            denominator.masked_fill_((lost | dead)[..., None], math.inf)
+            into(a[here], torch.div, numerator, denominator)
+            if training:
+                divisor[here] = denominator
+    return a, flagged, divisor
+
+
+def _backward(
+    c: Inputs, a: Tensor, divisor: Tensor, g: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of q, k, v and s (None if there is none) from that of the attended values."""
+    n, width = c.v.shape[2:]
+    gq, gk, gv = (token_first(t, t.dtype) for t in (c.q, c.k, c.v))
+    gs = None if c.s is None else torch.empty_like(c.s)
+    for group, some, samples, step in c.parts():
+        sequences = Sequences(c, group, some, samples)
+        of_sums = of_keys = None
+        for rows in cutting.cuts(0, n, step):
+            here = (some, samples, rows)
+            pairs = sequences.pairs(rows)
+            if pairs is None:
+                gq[here] = 0
+                continue
+            d = sequences.of_quotient(*(t[here] for t in (g, a, divisor)))  # [S, R, w]
+            dr = sequences.of_scores(pairs, d)  # [S, R, C]
+            keys = pairs.keys
+            gq[here] = sequences.apart(torch.bmm(dr, sequences.k[:, keys]))
+            of_sums = sequences.add_products(of_sums, pairs, d)
+            of_keys = added(of_keys, n, keys, dr.transpose(1, 2), sequences.q[:, rows])
+        here = (some, samples, slice(0, n))
+        if of_sums is None or of_keys is None:
+            gk[here] = 0
+            gv[here] = 0
+            if gs is not None:
+                gs[here] = 0
+            continue
+        gk[here] = sequences.apart(of_keys)
+        numerator, denominator = sequences.apart(of_sums).split([width, c.columns], dim=-1)
+        e = sequences.apart(sequences.w)[..., width:]
+        into(gv[here], torch.mul, numerator, e)
+        if gs is not None:
+            gs[here] = _of_source_scores(numerator, denominator, c.v[some, samples], e)
+    return gq, gk, gv, gs
+
+
+def _of_source_scores(numerator: Tensor, denominator: Tensor, v: Tensor, e: Tensor) -> Tensor:
+    """The gradient of s from those of v*E and E; all [h, b, N, d_v or 1]."""
+    if e.shape[-1] == v.shape[-1]:
+        of_e = denominator.addcmul_(numerator, v.to(e.dtype))
+    else:
+        of_e = denominator + (numerator * v).sum(-1, keepdim=True)
+    # Only a sample of padding alone has weights that add to less than 1, their maximum.
+    mean = (of_e * e).sum(2, keepdim=True) / e.sum(2, keepdim=True).clamp_(min=1)
+    return of_e.sub_(mean).mul_(e)
+
+
+def token_first(like: Tensor, dtype: torch.dtype) -> Tensor:
+    """An uninitialised [H, B, N, d] that is a view of a contiguous [B, N, H, d]."""
+    heads, batch, n, width = like.shape
+    return like.new_empty((batch, n, heads, width), dtype=dtype).permute(2, 0, 1, 3)

@@ -1,0 +1,176 @@
+"""The layers on the kernels: few products, views instead of copies, nothing of N x N.
+
+All projections are one product [B*N, sum of H*d]. A head's part of it is a view, [H, B*N, d] with
+the strides of the product, which batched products read as it is; so are queries, keys and values of
+the kernels. The attended values come back as a view of [B, N, H, d], which W^o reads without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference_impls.checks import in_place, one_of
+from reference_impls.kernels import core
+from reference_impls.kernels.geometry import Geometry, of_masks
+from reference_impls.merged import Merged
+from reference_impls.mtsa import dropout
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
+from reference_impls.mtsa.projection import Projection
+from reference_impls.mtsa.released import ReleasedLayer
+from reference_impls.mtsa.softmax import scaled
+
+LENGTHS_KEPT = 64
+"""Geometries are small, but lengths may be many."""
+
+
+class FusedAttention(TensorizedLayer):
+    """Any of the layers on a kernel.
+
+    Parameters
+    ----------
+    backend : {"auto", "native", "tiled", "triton", "flex"}
+        See `reference_impls.kernels.core`; a named one that can't do a call raises `Unsupported`.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, backend: str = "auto", **options: Any) -> None:
+        super().__init__(d_in, d_out, **options)
+        self.backend = one_of("backend", backend, core.BACKENDS)
+        self.merged = [Merged() for _ in range(self.layers)]
+        self._geometries: dict[tuple[int, torch.device, torch.dtype], Geometry] = {}
+
+    def geometry(self, length: int, x: Tensor) -> Geometry:
+        """The masks' geometry, made once for each length: on a GPU it has to be copied there."""
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        if torch.compiler.is_compiling():
+            return of_masks(self.masks, length, x.device, dtype)
+        key = (length, x.device, dtype)
+        if key not in self._geometries:
+            if len(self._geometries) >= LENGTHS_KEPT:
+                self._geometries.clear()
+            self._geometries[key] = of_masks(self.masks, length, x.device, dtype)
+        return self._geometries[key]
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 10-12, see `TensorizedLayer.attend`."""
+        keep = None
+        if self.training and self.attention_dropout:
+            v, keep = dropout.draw_linear(v, self.attention_dropout)
+        geometry = self.geometry(q.shape[2], q)
+        # Autocast and sums in float32 leave them wider: a kernel takes one dtype.
+        v, s = v.to(q.dtype), s.to(q.dtype)
+        scores = s if self.source2token else None
+        return core.attend(q, k, v, scores, geometry, mask, self.scale_t, keep, self.backend)
+
+
+def parts_of(product: Tensor, heads: int, widths: list[int]) -> list[Tensor]:
+    """Split [B*N, sum of H*d] into views [H, B*N, d]."""
+    return [
+        part.unflatten(1, (heads, -1)).transpose(0, 1)
+        for part in product.split([heads * width for width in widths], dim=1)
+    ]
+
+
+def query_key_value(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
+    """Columns of all three; dividing the weight by sqrt(d_i) (eq. 8) is cheaper than the scores."""
+    return side_by_side(q_w / math.sqrt(q_w.shape[2]), k_w, v_w)
+
+
+class FusedMTSA(FusedAttention, PaperLayer):
+    """`PaperLayer` on a kernel; memory B * N * d_out."""
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Eq. 7 and 9, as views of one product, see `TensorizedLayer.project`."""
+        tokens = x.shape[:2]
+        flat = x.reshape(-1, self.d_in)
+        if self._by_hand(x):
+            found = Projection.apply(
+                flat, self.q_w, self.k_w, self.v_w, self.s1_w, self.s1_b, self.s2_w, self.s2_b,
+                self.activation,
+            )  # fmt: skip
+            q, k, v, s = (t.unflatten(1, tokens) for t in found)
+            return q, k, v, s
+        if self.token2token:
+            weight = self.merged[0].of(query_key_value, self.q_w, self.k_w, self.v_w)
+            widths = [self.q_w.shape[2], self.k_w.shape[2]]
+        elif self.source2token:
+            weight, widths = self.merged[0].of(side_by_side, self.k_w, self.v_w), [self.k_w.shape[2]]
+        else:
+            weight, widths = self.merged[0].of(side_by_side, self.v_w), []
+        *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])
+        v = v.unflatten(1, tokens)  # [H, B, N, d_h]
+        s = absent(v, 1)
+        if self.source2token:
+            hidden = torch.baddbmm(self.s1_b[:, None], scored[-1], self.s1_w)  # [H, B*N, d_a]
+            hidden = in_place(self.activation)(hidden)
+            s = torch.baddbmm(self.s2_b[:, None], hidden, self.s2_w)  # [H, B*N, d_h]
+            s = scaled(s, self.scale_s).unflatten(1, tokens)
+        if not self.token2token:
+            return absent(v, 0), absent(v, 0), v, s
+        q, k = (t.unflatten(1, tokens) for t in scored)
+        return q, k, v, s
+
+    def _by_hand(self, x: Tensor) -> bool:
+        """Whether the backward pass written by hand serves: training, of the default form."""
+        if not (self.token2token and self.source2token and self.scale_s == "identity"):
+            return False
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+            return False
+        return torch.is_grad_enabled() and (x.requires_grad or self.v_w.requires_grad)
+
+
+class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
+    """`ReleasedLayer` on a kernel; memory B * N * heads * head_dim."""
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Values, then queries, keys and scores, see `TensorizedLayer.project`."""
+        tokens, h, d_h = x.shape[:2], self.heads, self.v_w.shape[2]
+        activate = in_place(self.activation)
+        flat = x.reshape(-1, self.d_in)
+        if self.in_w is not None and self.in_b is not None:
+            flat = activate(torch.addmm(self.in_b, flat, self.in_w))
+        read: list[Tensor] = []
+        if self.token2token:
+            read += [self.q_w / math.sqrt(d_h), self.k_w]
+        if self.source2token:
+            read.append(self.s2_w if self.s1_w is None else self.s1_w)
+        scored: list[Tensor] = []
+        if self.scores_from_input:
+            product = flat @ side_by_side(*read, self.v_w)
+            *scored, v = parts_of(product, h, [d_h] * (len(read) + 1))  # [H, B*N, d_h]
+            v = self._values(v.unflatten(1, tokens))
+        else:
+            v = self._values_alone(flat).unflatten(1, tokens)  # [H, B, N, d_h]
+            if read:
+                product = torch.bmm(v.flatten(1, 2), torch.cat(read, dim=2))  # [H, B*N, 3*d_h]
+                scored = list(product.split(d_h, dim=-1))
+        s = absent(v, 1)
+        if self.source2token:
+            s = self._source_scores(scored[-1].unflatten(1, tokens))
+        if not self.token2token:
+            return absent(v, 0), absent(v, 0), v, s
+        q, k = (t.unflatten(1, tokens) for t in scored[:2])
+        return q, k, v, s
+
+    def _values_alone(self, flat: Tensor) -> Tensor:
+        """The values [H, B*N, d_h] where nothing else is read from x."""
+        weight = self.merged[0].of(side_by_side, self.v_w)
+        v = flat @ weight if self.v_b is None else torch.addmm(self.v_b.flatten(), flat, weight)
+        for i in range(self.value_activations):
+            # What the second one overwrote, the first one's gradient would want.
+            v = self.activation(v) if i else in_place(self.activation)(v)
+        return v.unflatten(1, (self.heads, -1)).transpose(0, 1)
+
+    def combine(self, attended: Tensor, v: Tensor) -> Tensor:
+        """As the released layer, the gate's weight in two parts: v and a need not be put together."""
+        if self.g_w is not None and self.g_b is not None:
+            of_v, of_a = self.g_w.split(v.shape[3], dim=1)
+            gate = torch.baddbmm(self.g_b[:, None], v.flatten(1, 2), of_v)  # [H, B*N, d_h]
+            gate = torch.baddbmm(gate, attended.flatten(1, 2), of_a).sigmoid_()
+            attended = attended + (v - attended) * gate.unflatten(1, v.shape[1:3])
+        return self.joined(attended)

@@ -1,0 +1,241 @@
+"""The door to the backends: its choice, its refusals, its repair of queries that underflow."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from harness.measure.dispatch import dispatched
+from reference_impls.kernels import choice, core, exact, tiled
+from reference_impls.kernels.geometry import of_masks
+from reference_impls.masks import parse_all
+from reference_impls.mechanism import BadOption, Unsupported
+from suites.verify.kernels import Problem, dense, gradients, problem, random_geometry
+from suites.verify.modules import error
+
+torch.set_num_threads(1)
+
+
+def outshone(length: int = 12, dropout: float = 0.0, **options: Any) -> Problem:
+    """float32; one key outshines the others by exp(300), and most queries do not see it."""
+    geometry = of_masks(parse_all(["forward", "window:2"], 2), length, torch.device("cpu"))
+    options = {"lengths": (length, length - 3), **options}
+    p = problem(2, 2, length, geometry=geometry, dropout=dropout, **options).to(torch.float32)
+    assert p.s is not None
+    with torch.no_grad():
+        p.s[:, :, 5] = 300
+    return p
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("chunk", [1, 64 * 2**20])
+def test_underflowing_queries_are_computed_again(
+    scale_t: str, dropout: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "CHUNK_BYTES", chunk)
+    p = outshone(dropout=dropout, scale_t=scale_t)
+    _, flagged = tiled.attend(*p.arguments())
+    assert 0 < flagged.sum() < flagged.numel() / 2
+    a = core.attend(*p.arguments(), backend="tiled")
+    double = p.to(torch.float64)
+    wanted = dense(double)
+    assert a.permute(1, 2, 0, 3).is_contiguous()
+    assert error(a, wanted) < 2e-5
+    for name, got, want in zip(
+        "qkvs", gradients(a, p.tensors), gradients(wanted, double.tensors), strict=True
+    ):
+        assert error(got, want) < 2e-5, name
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("columns", [None, 1, 7])
+@pytest.mark.parametrize("d_i", [0, 5])
+def test_every_query_alone_is_the_definition(d_i: int, columns: int | None, scale_t: str) -> None:
+    torch.manual_seed(0)
+    geometry = random_geometry(3, 2, 9, sloped=True)
+    p = problem(3, 2, 9, d_i, 7, columns, geometry, (9, 6), scale_t, dropout=0.3)
+    wanted = dense(p)
+    where = (wanted != 0).any(-1).flatten().nonzero().squeeze(1)
+    assert where.numel() > 20
+    found = exact.recomputed(where, *p.arguments())
+    assert error(found, wanted.flatten(0, 2)[where]) < 1e-13
+    loss, of_wanted = found.sin().sum(), wanted.flatten(0, 2)[where].sin().sum()
+    for got, want in zip(
+        torch.autograd.grad(loss, p.tensors), torch.autograd.grad(of_wanted, p.tensors), strict=True
+    ):
+        assert error(got, want) < 1e-13
+
+
+def test_nothing_is_computed_again_that_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "recomputed", None)
+    p = problem(2, 2, 12, lengths=(12, 9)).to(torch.float32)
+    assert core.attend(*p.arguments(), backend="tiled").isfinite().all()
+
+
+def test_where_the_host_can_not_decide_they_are_not_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p = outshone()
+    _, flagged = tiled.attend(*p.arguments())
+    monkeypatch.setattr(core, "host_can_decide", lambda _: False)
+    a = core.attend(*p.arguments(), backend="tiled")
+    assert torch.equal(a.isnan().all(-1), flagged)
+    assert torch.equal(a.isnan().any(-1), flagged)
+    assert all(t.isfinite().all() for t in gradients(a, p.tensors))
+
+
+@pytest.mark.parametrize("name", ["native", "tiled"])
+def test_the_backend_that_ran_is_known_and_recorded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not choice.available(name):
+        pytest.skip(f"{name} can't be had here")
+    p = problem(2, 2, 12).to(torch.float32)
+
+    def once() -> None:
+        core.attend(*p.arguments(), backend=name).sum().backward()
+
+    names = dispatched(once)
+    assert core.ran() == name
+    assert names
+    assert any(n.startswith({"native": "attnbench::", "tiled": "TiledAttention"}[name]) for n in names)
+    with torch.inference_mode():
+        assert dispatched(lambda: core.attend(*p.arguments(), backend=name))
+
+
+def test_several_dtypes_meet_in_the_widest() -> None:
+    p = problem(2, 2, 12)
+    assert p.s is not None
+    mixed = (p.q.bfloat16(), p.k.bfloat16(), p.v.float(), p.s.bfloat16(), *p.arguments()[4:])
+    same = (p.q.bfloat16().float(), p.k.bfloat16().float(), p.v.float(), p.s.bfloat16().float())
+    a = core.attend(*mixed, backend="tiled")
+    assert a.dtype == torch.bfloat16
+    wanted = core.attend(*same, *p.arguments()[4:], backend="tiled")
+    assert torch.equal(a, wanted.bfloat16())
+
+
+def test_autocast_is_left_outside() -> None:
+    p = problem(2, 2, 12).to(torch.float32)
+    wanted = core.attend(*p.arguments(), backend="tiled")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a = core.attend(*p.arguments(), backend="tiled")
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.equal(a, wanted)
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(BadOption, match="backend='fast'; expected 'auto' or 'native' or 'tiled'"):
+        core.attend(*problem(2, 1, 3).arguments(), backend="fast")
+
+
+def test_what_is_not_installed_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MODULES", {"triton": "reference_impls.kernels.no_such_backend"})
+    with pytest.raises(Unsupported, match="backend triton needs .*no_such_backend") as caught:
+        core.attend(*problem(2, 1, 3).arguments(), backend="triton")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("backend", ["triton", "flex"])
+def test_a_backend_of_another_device_is_refused_in_one_line(backend: str) -> None:
+    with pytest.raises(Unsupported, match=backend) as caught:
+        core.attend(*problem(2, 1, 3).arguments(), backend=backend)
+    assert "\n" not in str(caught.value)
+
+
+def have(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if just these backends could be had."""
+    monkeypatch.setattr(choice, "available", lambda name: name in names)
+
+
+def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, cpu, half, double = "cuda", "cpu", torch.bfloat16, torch.float64
+    have((), monkeypatch)
+    for device in (cuda, cpu, "mps"):
+        assert choice.choose(device, half, 8, 100, False, False) == "tiled"
+    have(("native", "flex", "triton"), monkeypatch)
+    assert choice.choose(cuda, half, 8, 100, False, False) == "triton"
+    assert choice.choose(cuda, double, 8, 100, False, False) == "tiled"
+    assert choice.choose("mps", half, 8, 100, False, False) == "tiled"
+    have(("native", "flex"), monkeypatch)
+    assert choice.choose(cuda, half, 8, 100, False, False) == "flex"
+    assert choice.choose(cuda, half, 8, 100, False, True) == "tiled"
+
+
+def test_auto_reads_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    have(("native",), monkeypatch)
+    few, many = ("tiled", "tiled", "native", "tiled", "native"), ("native",) * 5
+    monkeypatch.setattr(choice, "FASTEST", {("float32", "training"): (few, many)})
+
+    def chosen(sequences: int, length: int, training: bool = True) -> str:
+        return choice.choose("cpu", torch.float32, sequences, length, training, False)
+
+    assert [chosen(32, n) for n in (1, 16, 64, 127, 128, 129, 512, 513, 2048, 2049)] == [
+        "tiled", "tiled", "tiled", "tiled", "tiled", "native", "native", "tiled", "tiled", "native",
+    ]  # fmt: skip
+    assert chosen(33, 16) == "native"
+    assert chosen(32, 129, training=False) == "tiled"  # no such row
+
+
+def test_the_table_is_whole() -> None:
+    for rows in choice.FASTEST.values():
+        assert len(rows) == 2
+        for row in rows:
+            assert len(row) == len(choice.LENGTHS)
+            assert set(row) <= {"native", "tiled"}
+
+
+def test_the_command_says_how_it_is_used() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "reference_impls.kernels.choice", "--mesure"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--measure" in done.stderr
+
+
+def test_the_table_is_measured_by_ratios(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from reference_impls.kernels import measuring
+
+    seconds = {"tiled": 2.0, "native": 1.0}
+    monkeypatch.setattr(measuring, "cell", lambda batch, length, dtype, training: seconds)
+    measuring.print_table()
+    text = capsys.readouterr().out
+    assert "# float32 training batch 64, length 16: tiled 1.00, native 0.50" in text
+    assert "# float32 training batch 2, length 4096: tiled 1.00, native 0.50" in text
+    found: dict[str, Any] = {}
+    exec(text[text.index("FASTEST") :].replace("FASTEST: Table", "FASTEST"), found)
+    assert found["FASTEST"].keys() == choice.FASTEST.keys()
+    assert set(found["FASTEST"]["bfloat16", "forward"][1]) == {"native"}
+
+
+def test_calls_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_impls.kernels import measuring
+
+    order: list[str] = []
+    monkeypatch.setattr(measuring, "SECONDS", 0.0)
+    found = measuring.medians({name: lambda name=name: order.append(name) for name in "ab"})
+    assert "".join(order) == "ab" * (1 + measuring.ROUNDS)
+    assert found.keys() == {"a", "b"}
+
+
+def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    geometry = of_masks(parse_all(["forward", "window:2"], 2), 12, torch.device("cpu"))
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(core.attend, fullgraph=True, backend="aot_eager")
+    p = problem(2, 2, 12, geometry=geometry).to(torch.float32)
+    monkeypatch.setattr(choice, "FASTEST", {})
+    a, wanted = compiled(*p.arguments()), core.attend(*p.arguments())
+    assert core.ran() == "tiled"
+    assert error(a, wanted) < 1e-6
+    lost = outshone()
+    b = compiled(*lost.arguments())
+    assert torch.equal(b.isnan().all(-1), tiled.attend(*lost.arguments())[1])
+    assert math.isnan(b.sum().item())
