@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
-from reference_impls.msmsa.tiles import Group, plan
+from reference_impls.msmsa.tiles import Group, pieces, plan
 
 _PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
@@ -16,7 +17,7 @@ def _layers(s: Size) -> list[list[Group]]:
     o = {"layers": LAYERS, "candidates": CANDIDATES, "alpha": ALPHA, **s.options}
     reading = o.get("width_reading", "total")
     layers = scales_of_layers(o["candidates"], o["alpha"], s.heads, o["layers"])
-    return [plan(parse_all(scales, s.heads, reading), s.length + 1) for scales in layers]
+    return [plan(parse_all(scales, s.heads, reading), s.length + 1, s.batch) for scales in layers]
 
 
 def _parameters(s: Size) -> int:
@@ -36,7 +37,7 @@ def _operations(s: Size) -> float:
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
     for groups in _layers(s):
         for group in groups:
-            projections = 1 if group.positionwise else 3
+            projections = 1 if group.method == "alone" else 3
             per_head = 2 * m * d * d_h * projections + 4 * group.pairs(m) * d_h
             once += s.batch * len(group.heads) * per_head
         once += 2.0 * s.batch * m * d * d
@@ -44,20 +45,19 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Of "windowed": bands of keys and values, in one layer, or in all of them for the gradients;
-    masks as numbers, shared by a group's heads; 8 numbers per token and feature beside them.
+    """Of "windowed": 8 numbers per token and feature in one layer, or 14 in all of them for the
+    gradients; masks as numbers, of a tile or of all pairs, shared by the samples.
     """
     d, m = s.d_out // 2, s.length + 1
-    d_h = d // s.heads
-    layers = []
+    masks = 0.0
     for groups in _layers(s):
-        held = 8.0 * s.batch * m * d
         for group in groups:
-            held += group.pairs(m)
-            if group.tile:
-                held += 2.0 * s.batch * len(group.heads) * d_h * group.pairs(m) / group.tile
-        layers.append(held)
-    return s.item_bytes * (2 * sum(layers) if s.training else max(layers))
+            if group.method == "all":
+                masks += len(group.heads) * m * m
+            elif group.method == "tiles":
+                masks += sum(p.tile * p.band for p in pieces(group.half, group.tile, m))
+    features = s.batch * m * d
+    return s.item_bytes * ((14 * LAYERS if s.training else 8) * features + masks)
 
 
 MECHANISMS = (
@@ -80,6 +80,9 @@ MECHANISMS = (
                 "reference_impls.multi_scale_transformer.optimized:WindowedMultiScaleTransformer",
                 "tiles of queries and the keys around them: cost N times the window",
                 mask_optional=True,
+            ),
+            *records.implementations(
+                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer"
             ),
         ),
         folder="reference_impls.multi_scale_transformer",
