@@ -944,6 +944,18 @@ def test_an_implementation_may_do_less_than_its_mechanism() -> None:
     assert work_of(mtsa, case).operations > 1e6
 
 
+def test_fused_layers_do_not_count_what_the_masks_close() -> None:
+    size = "-B2-N64-D300x600-H8-f32-training-cpu"
+    whole, fused = (operations(f"mtsa.{name}{size}") for name in ("algorithm1", "fused"))
+    pairs = work_of(
+        KNOWN.mechanisms["core_mtsa"],
+        parse("core_mtsa.plain-B2-N64-D2400x600-H8-f32-forward-cpu"),
+    ).operations
+    assert whole - fused == pytest.approx(3 * (2 * 6 * 64 * 64 * 600 - pairs))
+    released = [operations(f"mtsa_released.{name}{size}") for name in ("algorithm1", "fused")]
+    assert released[0] - released[1] == whole - fused
+
+
 def test_the_ratio_table_shows_operations_where_there_is_room() -> None:
     records = [
         *test_roofline.timed(test_roofline.BASE, 0.1), *test_roofline.timed(test_roofline.MINE, 0.2)
