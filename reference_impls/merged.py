@@ -9,10 +9,12 @@ that the matrix is kept. In training it is made anew, as a part of the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 MOST_KEPT = 32
 """Matrices of one module: several layers, and several orders of heads."""
@@ -24,12 +26,12 @@ def side_by_side(*weights: Tensor) -> Tensor:
 
 
 class _Kept(NamedTuple):
-    """A matrix, and the weights it was made of as they were then.
+    """What was made (a tensor or several), and the weights it was made of as they were then.
 
     The weights' memory is held on to: a freed address could be given to other weights.
     """
 
-    matrix: Tensor
+    made: Any
     weights: tuple[Tensor, ...]
     versions: tuple[int, ...]
 
@@ -66,13 +68,14 @@ class Merged:
         """Forget all that is kept."""
         self._kept.clear()
 
-    def of(self, make: Callable[..., Tensor], *weights: Tensor, key: Hashable = None) -> Tensor:
+    def of(self, make: Callable[..., T], *weights: Tensor, key: Hashable = None) -> T:
         """``make(*weights)``, kept if it may be.
 
         Parameters
         ----------
         make : callable
-            Depends on nothing but the weights and `key`, and returns a tensor of its own.
+            Depends on nothing but the weights and `key`, and returns a tensor of its own, or a
+            tuple of them.
         weights : Tensor
         key : hashable, optional
             Tells what is made of one module's weights apart; `make` by default.
@@ -82,17 +85,20 @@ class Merged:
         key = make if key is None else key
         found = self._kept.get(key)
         if found is not None and found.is_of(weights):
-            return found.matrix
+            kept: T = found.made
+            return kept
         # Not an inference tensor: those can't serve a later call with gradients.
         with torch.inference_mode(False), torch.no_grad():
-            matrix = make(*weights)
-            if type(matrix) is Tensor:  # not what a mode made that only plays a call through
+            made = make(*weights)
+            tensors = made if isinstance(made, tuple) else (made,)
+            # Not what a mode made that only plays a call through.
+            if all(type(tensor) is Tensor for tensor in tensors):
                 if len(self._kept) >= MOST_KEPT:
                     self.clear()
                 held = tuple(weight.detach() for weight in weights)
                 versions = tuple(weight._version for weight in weights)
-                self._kept[key] = _Kept(matrix, held, versions)
-        return matrix
+                self._kept[key] = _Kept(made, held, versions)
+        return made
 
 
 def _constant(weights: Sequence[Tensor]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels.records import implementations as fused
+from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
@@ -116,7 +116,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.paper,
             ),
-            *fused("reference_impls.mtsa.fused:FusedMTSA", operations=_fused_operations),
+            *on_kernels("reference_impls.mtsa.fused:FusedMTSA", operations=_fused_operations),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive:naive",
@@ -177,7 +177,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.released,
             ),
-            *fused(
+            *on_kernels(
                 "reference_impls.mtsa.fused:FusedReleasedMTSA",
                 operations=_released_fused_operations,
             ),
