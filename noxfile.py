@@ -1,6 +1,6 @@
 """What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
 
-And `mutants`, for who changes the checks.
+And `goals` of performance, and `mutants` for who changes the checks.
 """
 
 from __future__ import annotations
@@ -154,6 +154,13 @@ def calibrate(session: nox.Session) -> None:
     """Prove the measuring by 200 comparisons whose answer is known, idle and busy: an hour."""
     prepare(session)
     run_in_shared(session, "python", "-m", "suites.calibration", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def goals(session: nox.Session) -> None:
+    """Measure the goals of performance on one thread: met, missed or undecided; an hour."""
+    prepare(session)
+    run_in_shared(session, "python", "-m", "suites.goals", *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.case import DTYPES, Case
+from harness.case import DTYPES, Case, literal
 from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
@@ -18,19 +18,6 @@ from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype of a short name such as ``bf16``."""
     return getattr(torch, DTYPES[name])
-
-
-def literal(text: str) -> Any:
-    """Read the value of a ``--option name=value``: a number, true, false, none, or a text."""
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _accepts(factory: Any, name: str) -> bool:

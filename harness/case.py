@@ -180,6 +180,40 @@ class Case:
         return merged
 
 
+def literal(text: str) -> Any:
+    """Read the value of an option ``name=value``: a number, true, false, none, or a text.
+
+    A list is written with ``;`` behind or between its elements: ``1;n/16``, ``n/1;``.
+    """
+    if ";" in text:
+        return [literal(part) for part in text.removesuffix(";").split(";")]
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def split_name(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """``mtsa.plain[a=1,b=2]`` -> ``mtsa.plain`` and its options, as they stand in `Case.options`.
+
+    Raises
+    ------
+    UsageError
+        If the brackets are not closed at the end, or hold something else.
+    """
+    name, bracket, rest = text.partition("[")
+    if not bracket:
+        return text, ()
+    if not rest.endswith("]"):
+        raise UsageError(f"given {text!r}; expected e.g. mtsa.plain[scale_t=identity]")
+    return name, parse_options(part for part in rest[:-1].split(",") if part)
+
+
 def parse_options(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Read ``name=value`` texts of ``--option``.
 
@@ -243,8 +277,9 @@ def size_of(case: Case) -> Size:
     """The sizes of a case, for the formulas of its mechanism's record."""
     p = case.problem
     return Size(
-        p.batch, p.length, p.d_in, p.d_out, p.heads or 1, ITEM_BYTES[p.dtype], p.phase == "training"
-    )
+        p.batch, p.length, p.d_in, p.d_out, p.heads or 1, ITEM_BYTES[p.dtype],
+        p.phase == "training", {name: literal(value) for name, value in case.options},
+    )  # fmt: skip
 
 
 def problem_of(case: Case) -> tuple[Any, ...]:

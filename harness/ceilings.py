@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.case import DTYPES, Case, Problem, parse, setting, unique
+from harness.case import Case, Problem, parse, setting, size_of, unique
 from harness.ratios import WITHHELD, Row
-from reference_impls.mechanism import Mechanism, Size
+from reference_impls.mechanism import Mechanism
 
 GAUGE = "roofline"
 """Stands in the place of a mechanism's name in the id of a gauge."""
@@ -23,8 +23,6 @@ MOST = 1.05
 """Share of a ceiling above which a row can't be right; the rest is the clock's noise."""
 LAUNCH_SHARE = 0.5
 """A row is near the launch floor if at least this share of its time is launching."""
-_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
-assert _ITEM_BYTES.keys() == DTYPES.keys()
 
 
 def gauge_of(case: Case) -> Case:
@@ -114,22 +112,21 @@ class Work:
 
 
 def work_of(mechanism: Mechanism | None, case: Case) -> Work:
-    """The work of a case, by its mechanism's formulas.
+    """The work of a case, by its mechanism's formulas, or its implementation's own.
 
-    They hold for the mechanism as it is registered: with options of the user's own both are nan.
+    With options of the user's own that the formulas do not read both are nan.
     """
-    if mechanism is None or case.options:
+    if mechanism is None or {name for name, _ in case.options} - {*mechanism.formula_options}:
         return Work(math.nan, math.nan)
-    p = case.problem
-    training = p.phase == "training"
-    item_bytes = _ITEM_BYTES[p.dtype]
-    size = Size(p.batch, p.length, p.d_in, p.d_out, p.heads or 1, item_bytes, training)
-    operations = mechanism.operations(size) if mechanism.operations else math.nan
+    p, size = case.problem, size_of(case)
+    own = [i.operations for i in mechanism.implementations if i.name == case.implementation]
+    formula = next(filter(None, own), mechanism.operations)
+    operations = float(formula(size)) if formula else math.nan
     if mechanism.parameters is None:
         return Work(operations, math.nan)
     rows_out = p.batch * (p.length if mechanism.output == "tokens" else 1)
     numbers = p.batch * p.length * p.d_in + rows_out * p.d_out + mechanism.parameters(size)
-    return Work(operations, float(item_bytes * numbers * (2 if training else 1)))
+    return Work(operations, float(size.item_bytes * numbers * (2 if size.training else 1)))
 
 
 def with_shares(
@@ -137,7 +134,7 @@ def with_shares(
     records: Sequence[Mapping[str, Any]],
     mechanisms: Mapping[str, Mechanism],
 ) -> list[Row]:
-    """Rows with their shares of the ceilings, marked where they are near the launch floor.
+    """Rows with their operations, their shares of the ceilings, and marks near the launch floor.
 
     A row above `MOST` of a ceiling keeps its numbers, loses its verdict and says why in `detail`;
     so do the rows that were compared with it. A mechanism that is not among those given has no
@@ -169,9 +166,13 @@ def _with_share(
 ) -> Row:
     case = parse(row.case)
     ceiling = known.get(gauge_of(case).id)
+    work = work_of(mechanisms.get(case.mechanism), case)
+    base = None if row.baseline is None else parse(row.baseline)
+    if base is not None:
+        least = work_of(mechanisms.get(base.mechanism), base).operations
+        row = replace(row, operations_ratio=work.operations / least if least else math.nan)
     if row.status != "ok" or ceiling is None or math.isnan(row.seconds):
         return row
-    work = work_of(mechanisms.get(case.mechanism), case)
     row = replace(
         row,
         compute_share=work.operations / row.seconds / ceiling.operations,

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.case import CONTROL, DTYPES, PHASES, Case, Problem, parse, setting, unique
+from harness.case import (
+    CONTROL,
+    DTYPES,
+    PHASES,
+    Case,
+    Problem,
+    parse,
+    setting,
+    split_name,
+    unique,
+)
 from harness.errors import UsageError
 from harness.profile import Profile, Selection, load_profile
 from harness.registry import Registry
@@ -35,7 +45,8 @@ def _case(
     heads: int | None, device: str, options: tuple[tuple[str, str], ...],
 ) -> Case:  # fmt: skip
     batch, length, width, dtype, phase, settings = values
-    mechanism, implementation = registry.find(name)
+    bare, own = split_name(name)
+    mechanism, implementation = registry.find(bare)
     d_in, d_out = width
     if mechanism.keeps_width:
         d_out = d_in
@@ -46,7 +57,7 @@ def _case(
         Problem(batch, length, d_in, d_out, (heads or group["heads"]) if takes else 0, dtype, phase,
                 device),
         settings,
-        options,
+        (*own, *options),
     )  # fmt: skip
 
 
@@ -102,7 +113,7 @@ def _chosen_groups(
     for group in profile.groups:
         kept = [f"{profile.baseline}@{profile.reference['heads']}"]
         for name, heads in chosen:
-            listed = [n for n in group["implementations"] if _split(n)[0] == name]
+            listed = [n for n in group["implementations"] if split_name(_split(n)[0])[0] == name]
             if heads:
                 kept.append(f"{name}@{heads}")
             else:

@@ -49,6 +49,8 @@ class Row:
     compute_share, bandwidth_share : float
         Operations per second over the session's best matrix product, and least traffic over its
         best copy (see `harness.ceilings`); nan where not known.
+    operations_ratio : float
+        Its operations over the baseline's, by their formulas; nan where one is not known.
     near_floor : bool
         At least half of its time is launching operations, so that it says little about them.
     drift : float
@@ -76,6 +78,7 @@ class Row:
     detail: str
     compute_share: float = math.nan
     bandwidth_share: float = math.nan
+    operations_ratio: float = math.nan
     near_floor: bool = False
     drift: float = math.nan
     by_block: Mapping[int, float] = field(default_factory=dict)

@@ -251,6 +251,20 @@ def _package_files(folder: str) -> tuple[Path, ...]:
 
 
 @cache
+def _files_elsewhere(modules: tuple[str, ...]) -> tuple[Path, ...]:
+    """Files of modules outside of `reference_impls`, and of the mechanisms that they import."""
+    files: set[Path] = set()
+    for module in modules:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:
+            files.add(Path(spec.origin))
+            text = Path(spec.origin).read_text(encoding="utf-8")
+            for package in re.findall(r"reference_impls\.(\w+)", text):
+                files |= set(_package_files(package))
+    return tuple(sorted(files))
+
+
+@cache
 def harness_hash(package: str) -> str:
     """Hash of the source files of ``harness/<package>`` and of what builds its inputs."""
     root = Path(__file__).parent
@@ -266,10 +280,13 @@ def code_hash(mechanism: Mechanism, package: str) -> str:
     package : {"measure", "verify"}
         Sub-package of the harness.
     """
+    dotted = [i.factory for i in mechanism.implementations] + [mechanism.oracle or ""]
+    modules = sorted({d.partition(":")[0] for d in dotted if d})
     if mechanism.folder:
-        files = [*_shared_files(), *_package_files(mechanism.folder)]
+        elsewhere = tuple(m for m in modules if not m.startswith("reference_impls."))
+        files = [
+            *_shared_files(), *_package_files(mechanism.folder), *_files_elsewhere(elsewhere),
+        ]  # fmt: skip
     else:
-        dotted = [i.factory for i in mechanism.implementations] + [mechanism.oracle or ""]
-        modules = sorted({d.partition(":")[0] for d in dotted if d})
         files = [file for module in modules for file in _sources(module)]
     return hashlib.sha256((_digest(files) + harness_hash(package)).encode()).hexdigest()[:16]

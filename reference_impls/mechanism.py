@@ -35,6 +35,9 @@ class Size:
         Bytes of one number in the case's dtype.
     training : bool
         Forward and backward pass, or forward alone.
+    options : mapping
+        Options that differ from the record's own, for the formulas that read them: see
+        `Mechanism.formula_options`.
     """
 
     batch: int
@@ -44,6 +47,7 @@ class Size:
     heads: int = 1
     item_bytes: int = 4
     training: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def pairs(self) -> int:
@@ -84,6 +88,9 @@ class Implementation:
         default options, holds at its peak beyond input and weights: what a memory reading says.
         In float32 and float64 on the CPU the two agree within 15 % from 64 MiB on. None where
         nobody has derived it.
+    operations : callable or None
+        Formula in place of the mechanism's, of an implementation that does less than that says
+        (it skips pairs that a mask forbids, say).
     """
 
     name: str
@@ -93,6 +100,7 @@ class Implementation:
     devices: tuple[str, ...] = ("cpu", "cuda")
     mask_optional: bool = False
     transient_bytes: Callable[[Size], float] | None = None
+    operations: Callable[[Size], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,9 @@ class Mechanism:
     parameters, operations, transient_bytes : callable or None
         Formulas over a `Size`: number of weights; floating-point operations of one pass; about how
         many bytes a good implementation holds at the peak of one pass beyond input and weights.
+    formula_options : tuple of str
+        Options that the formulas for parameters and operations read from `Size.options`. With any
+        other option that differs from `options` they say nothing.
     goldens : mapping
         Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``, or with
         a fourth element: arrays that take the place of the file's (an ``x`` that carries what
@@ -160,6 +171,7 @@ class Mechanism:
     parameters: Callable[[Size], int] | None = None
     operations: Callable[[Size], float] | None = None
     transient_bytes: Callable[[Size], float] | None = None
+    formula_options: tuple[str, ...] = ()
     goldens: Mapping[str, str] = field(default_factory=dict)
     padding_matters: str = ""
 

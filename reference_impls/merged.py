@@ -1,58 +1,151 @@
-"""Weights put side by side for one product, and kept while they do not change."""
+"""Weights put side by side for one product instead of several, and kept while they stay the same.
+
+A layer that multiplies the same input by several weights does so once, with their columns in one
+matrix. Putting them together costs a pass over all of them, at each call: nothing for a long batch,
+a third of the time for a short one. In evaluation the weights do not change from call to call, so
+that the matrix is kept. In training it is made anew, as a part of the graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
-from torch import Tensor
-
-from reference_impls.checks import host_can_decide
+from torch import Tensor, nn
 
 T = TypeVar("T")
 
+MOST_KEPT = 32
+"""Matrices of one module: several layers, and several orders of heads."""
+
+
+def side_by_side(*weights: Tensor) -> Tensor:
+    """Per-head weights [H, D, d] as columns [D, sum of H*d], in one copy."""
+    return torch.cat([weight.transpose(0, 1) for weight in weights], dim=1).flatten(1)
+
+
+class _Kept(NamedTuple):
+    """What was made (a tensor or several), and the weights it was made of as they were then.
+
+    The weights' memory is held on to: a freed address could be given to other weights.
+    """
+
+    made: Any
+    weights: tuple[Tensor, ...]
+    versions: tuple[int, ...]
+
+    def is_of(self, weights: Sequence[Tensor]) -> bool:
+        """Whether nothing has changed."""
+        return all(
+            now.data_ptr() == then.data_ptr()
+            and now._version == version
+            and now.dtype == then.dtype
+            and now.shape == then.shape
+            and now.stride() == then.stride()
+            for now, then, version in zip(weights, self.weights, self.versions, strict=True)
+        )
+
 
 class Merged:
-    """What is made of some weights, made anew only when one of them has changed.
+    """What has been made of a module's weights, made anew only when one of them has changed.
 
-    Calls that need gradients make it every time, as do torch.compile and CUDA graph capture, which
-    must see how it comes about. In all others a copy and a product of small matrices, that cost
-    more than the attention of a short sentence, are spared.
+    Parameters
+    ----------
+    keeping : bool
+        Whether anything is kept; a `MergingModule` says so as it goes from mode to mode.
+    """
+
+    def __init__(self, keeping: bool = True) -> None:
+        self.keeping = keeping
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and files, get no kept matrix: they have weights of their own."""
+        return Merged, (self.keeping,)
+
+    def clear(self) -> None:
+        """Forget all that is kept."""
+        self._kept.clear()
+
+    def of(self, make: Callable[..., T], *weights: Tensor, key: Hashable = None) -> T:
+        """``make(*weights)``, kept if it may be.
+
+        Parameters
+        ----------
+        make : callable
+            Depends on nothing but the weights and `key`, and returns a tensor of its own, or a
+            tuple of them.
+        weights : Tensor
+        key : hashable, optional
+            Tells what is made of one module's weights apart; `make` by default.
+        """
+        if not (self.keeping and _constant(weights)):
+            return make(*weights)
+        key = make if key is None else key
+        found = self._kept.get(key)
+        if found is not None and found.is_of(weights):
+            kept: T = found.made
+            return kept
+        # Not an inference tensor: those can't serve a later call with gradients.
+        with torch.inference_mode(False), torch.no_grad():
+            made = make(*weights)
+            tensors = made if isinstance(made, tuple) else (made,)
+            # Not what a mode made that only plays a call through.
+            if all(type(tensor) is Tensor for tensor in tensors):
+                if len(self._kept) >= MOST_KEPT:
+                    self.clear()
+                held = tuple(weight.detach() for weight in weights)
+                versions = tuple(weight._version for weight in weights)
+                self._kept[key] = _Kept(made, held, versions)
+        return made
+
+
+def _constant(weights: Sequence[Tensor]) -> bool:
+    """Whether weights are a module's own, and no gradient is wanted of them.
+
+    Not while a call is compiled, traced, or captured in a CUDA graph: what is made then belongs to
+    the graph, and a graph that read a kept matrix would go on reading it when the weights change.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    if weights[0].is_cuda and torch.cuda.is_current_stream_capturing():
+        return False
+    # functional_call, parametrizations and replicas put other tensors in a parameter's place.
+    return all(
+        type(weight) is nn.Parameter
+        and not weight.is_inference()
+        and not (weight.requires_grad and torch.is_grad_enabled())
+        for weight in weights
+    )
+
+
+class MergingModule(nn.Module):
+    """A module that puts weights together by ``self.merged``.
+
+    Attributes
+    ----------
+    merged : Merged
 
     Notes
     -----
-    A change is seen by the version that torch counts and by the place in memory. Writing through
-    ``weight.data`` in place is counted by nobody: write under `torch.no_grad` instead.
+    A matrix is kept in evaluation mode and without gradients only, until torch counts a change of
+    one of its weights, or `train` or `eval` is called. The one change that torch does not count is
+    writing into ``weight.data``: between two calls in evaluation, write under `torch.no_grad` into
+    the weight itself, or call `eval` again.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Callable[..., Any], tuple[Any, Any, tuple[Tensor, ...]]] = {}
+        super().__init__()
+        self.merged = Merged(keeping=False)  # a module begins in training mode
 
-    def of(self, make: Callable[..., T], *weights: Tensor) -> T:
-        """Return ``make(*weights)``, of which one is kept for each `make`."""
-        if not _may_be_kept(weights):
-            return make(*weights)
-        key = tuple((w._version, w.data_ptr(), w.dtype, w.shape) for w in weights)
-        found = self._kept.get(make)
-        if found is None or found[0] != key:
-            # Outside of inference mode: what is made there can't take part in training later.
-            with torch.inference_mode(False), torch.no_grad():
-                made = make(*weights)
-            # While they are held no other weights can come to stand in their place in memory.
-            found = (key, made, tuple(w.detach() for w in weights))
-            self._kept[make] = found
-        kept: T = found[1]
-        return kept
+    def train(self, mode: bool = True) -> Self:
+        """As `torch.nn.Module.train`; what was kept is forgotten."""
+        self.merged.clear()
+        self.merged.keeping = not mode
+        return super().train(mode)
 
-    def __reduce__(self) -> tuple[type[Merged], tuple[()]]:
-        """A copy of a module, or one that is loaded, has weights of its own."""
-        return Merged, ()
-
-
-def _may_be_kept(weights: tuple[Tensor, ...]) -> bool:
-    if not host_can_decide(weights[0]):
-        return False
-    if torch.is_grad_enabled() and any(w.requires_grad for w in weights):
-        return False
-    return not any(w.is_inference() for w in weights)
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        """Moved or converted weights are others: the memory of the old ones need not be held."""
+        self.merged.clear()
+        return super()._apply(fn, recurse)

@@ -111,7 +111,7 @@ def bench(
     context: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Option(help="quick (default), full or paper."),
+        typer.Option(help="quick (default), full, paper, sweep, models, threads or batch."),
     ] = None,
     journal: JOURNAL = "results",
     device: DEVICE = "auto",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ class Session:
         measuring does not import verifying).
     margin_package : str
         Sub-package of the harness whose source is part of a margin's key.
+    pairs : sequence of (Case, Case), optional
+        What is divided by what, where that is not every case by the profile's baseline. Both sides
+        of a pair are measured in one interpreter, in a block that was interrupted too.
     begun : float
         When the time budget of the profile began to run.
     stopped_after : int or None
@@ -59,6 +62,7 @@ class Session:
     fingerprint: Mapping[str, Any]
     margin_call: str = "harness.verify.margin:check_case"
     margin_package: str = "verify"
+    pairs: Sequence[tuple[Case, Case]] | None = None
     seed: int = 0
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
@@ -66,7 +70,7 @@ class Session:
     error: Exception | None = None
     written: str | None = None
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
-    _bases: dict[tuple[Any, ...], Case] | None = None
+    _found_partners: dict[Case, list[Case]] | None = None
 
     @property
     def fingerprint_id(self) -> str:
@@ -89,30 +93,41 @@ class Session:
         return Task(kind, case, block, key, code, self._beside(case) if kind == "time" else None)
 
     def _beside(self, case: Case) -> str | None:
-        """The baseline that a case is timed in turn with: on the CPU, where a child has one case.
+        """The case that one is timed in turn with: on the CPU, where a child has one case.
 
         One context serves a whole block on a GPU, whose clock is its own and has no neighbours.
         """
-        base = self._baselines().get(problem_of(case))
-        if self.fingerprint["device"] == "cuda" or base is None or base.id == case.id:
-            return None
-        return base.id
+        others = [c.id for c in self._partners().get(case, ()) if c.id != case.id]
+        return others[0] if others and self.fingerprint["device"] != "cuda" else None
+
+    def _needs_company(self, task: Task) -> bool:
+        """Whether one of its ratios is formed from times in one interpreter."""
+        others = (c.id for c in self._partners().get(task.case, ()))
+        return task.beside is None or any(other != task.beside for other in others)
 
     def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
         """A case measured again, so that case and baseline stand in one interpreter."""
         task = self.task("time", case, block)
         return Task("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
 
-    def _baselines(self) -> dict[tuple[Any, ...], Case]:
-        """The baseline case of each problem."""
-        if self._bases is None:
+    def _partners(self) -> dict[Case, list[Case]]:
+        """What each case is divided by: the baseline of its problem, or as `pairs` says."""
+        if self._found_partners is not None:
+            return self._found_partners
+        found: dict[Case, list[Case]] = {}
+        if self.pairs is not None:
+            for case, other in self.pairs:
+                found.setdefault(case, []).append(other)
+        else:
             name, heads = self.profile.baseline, self.profile.reference["heads"]
-            self._bases = {
+            bases = {
                 problem_of(case): case
                 for case in reversed(self.cases)
                 if case.name == name and case.problem.heads in (0, heads) and not case.is_control
             }
-        return self._bases
+            found = {c: [bases[problem_of(c)]] for c in self.cases if problem_of(c) in bases}
+        self._found_partners = found
+        return found
 
     def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
         """What must be measured again beside the tasks of a block that was interrupted.
@@ -121,15 +136,20 @@ class Session:
         do, a resumed block would divide today's time by yesterday's; and a case that was measured
         before the kill, but not its baseline, would have no ratio at all.
         """
-        bases = self._baselines()
-        cases = {t.case for t in tasks if t.kind == "time" and t.beside is None}
+        partners = self._partners()
+        cases = {t.case for t in tasks if t.kind == "time" and self._needs_company(t)}
         again = [case for case in self._alone(block, self.records()) if case not in cases]
-        needed = {bases[problem_of(case)] for case in {*cases, *again} if problem_of(case) in bases}
+        needed = {other for case in {*cases, *again} for other in partners.get(case, ())}
         again += [base for base in needed if base not in cases and base not in again]
         return [self._anchor(case, block, interpreter) for case in self.cases if case in again]
 
-    def _alone(self, block: int, records: Sequence[Mapping[str, Any]]) -> list[Case]:
-        """Cases of a block that no interpreter has measured together with their baseline."""
+    def _alone(
+        self, block: int, records: Sequence[Mapping[str, Any]], failed: Collection[str] = ()
+    ) -> list[Case]:
+        """Cases of a block that no interpreter has measured together with what they are divided by.
+
+        Nothing waits for a partner that failed.
+        """
         timed = [
             r
             for r in records
@@ -138,15 +158,18 @@ class Session:
         where: dict[str, set[str]] = {}
         for r in timed:
             where.setdefault(r["case"], set()).add(r["interpreter"])
-        bases = self._baselines()
-        with_ratio = {r["case"] for r in timed if "ratio" in r}
+        partners = self._partners()
+        in_turn = {(r["case"], r["beside"]) for r in timed if "ratio" in r}
         return [
             case
             for case in self.cases
             if case.id in where
-            and case.id not in with_ratio
-            and problem_of(case) in bases
-            and not where[case.id] & where.get(bases[problem_of(case)].id, set())
+            and any(
+                (case.id, other.id) not in in_turn
+                and not where[case.id] & where.get(other.id, set())
+                for other in partners.get(case, ())
+                if other.id not in failed
+            )
         ]
 
     def _todo(self) -> tuple[list[list[Task]], list[int], set[str]]:
@@ -158,15 +181,14 @@ class Session:
             [t for t in tasks if t.key not in finished and not is_settled(t, failed)]
             for tasks in self.tasks()
         ]
-        failed_bases = {problem for problem, case in self._baselines().items() if case.id in failed}
         by_block: dict[int, list[dict[str, Any]]] = {}
         for r in records:
             by_block.setdefault(r["block"], []).append(r)
         alone = [
             sum(
                 1
-                for case in self._alone(block, by_block.get(block, []))
-                if case.id not in failed and problem_of(case) not in failed_bases
+                for case in self._alone(block, by_block.get(block, []), failed)
+                if case.id not in failed
             )
             for block in range(len(todo))
         ]
@@ -197,15 +219,17 @@ class Session:
     def records(self) -> list[dict[str, Any]]:
         """Finished records of this plan, from any session."""
         keys = self.keys()
-        cases = {case.id for case in self.cases}
+        cases = {case.id: self._code(case, "measure") for case in self.cases}
         return [
             r
             for r in journal.read(self.folder).records
             if r.get("key") in keys or (r["kind"] == "anchor" and self._is_ours(r, cases))
         ]
 
-    def _is_ours(self, anchor: Mapping[str, Any], cases: set[str]) -> bool:
-        return anchor["fingerprint"] == self.fingerprint_id and anchor["case"] in cases
+    def _is_ours(self, anchor: Mapping[str, Any], codes: Mapping[str, str]) -> bool:
+        """Whether an anchor is of today's code of one of our cases, on this machine."""
+        case, code = anchor["case"], anchor.get("code")
+        return anchor["fingerprint"] == self.fingerprint_id and codes.get(case, "") == code
 
     def rows(self) -> list[Row]:
         """Every case against its baseline, as far as measured, in the order of the plan."""

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block",
+    "peaks", "frontier", "calibration", "diff", "diff-block", "accuracy",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -26,6 +26,7 @@ MEASURED = ("time", "anchor", "memory", "margin", "peaks")
 FIELDS: Mapping[str, Mapping[str, type]] = {
     **{kind: {"key": str, "case": str, "block": int, "status": str} for kind in MEASURED},
     "verify": {"key": str, "case": str, "verdict": str},
+    "accuracy": {"key": str, "case": str, "status": str, "fingerprint": str},
     "design": {"key": str, "question": str, "models": list, "task": str, "runs": list,
                "seeds": list, "recipes": list, "metric": str},
     "run": {"key": str, "model": str, "seed": int, "status": str},

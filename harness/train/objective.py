@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from harness.build import literal, make
+from harness.build import make
+from harness.case import literal
 from harness.registry import Registry
 from harness.train.batches import gather, in_order
 from harness.train.metrics import METRICS

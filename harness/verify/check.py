@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.build import literal, make, set_tf32, torch_dtype
+from harness.build import make, set_tf32, torch_dtype
+from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.budget import Finding, budget, error, worst
 from harness.verify.kinks import DRAWS, at_a_kink
@@ -272,7 +273,8 @@ def check(
     given : sequence of str
         What ``--with`` named.
     options : mapping of str
-        What ``--option`` gave, as texts.
+        What ``--option`` gave, as texts. The configuration that they make is checked, and not the
+        record's variants, which differ from its own configuration and may contradict this one.
 
     Returns
     -------
@@ -287,7 +289,7 @@ def check(
     mechanism, implementation = Registry(given).find(name)
     if options:
         own = {key: literal(value) for key, value in options.items()}
-        mechanism = replace(mechanism, options={**mechanism.options, **own})
+        mechanism = replace(mechanism, options={**mechanism.options, **own}, variants={})
     row: dict[str, Any] = {"name": name, "dtype": dtype, "device": device}
     if device not in implementation.devices:
         return {**row, "verdict": "unsupported", "detail": f"does not run on {device}"}

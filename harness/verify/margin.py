@@ -14,11 +14,10 @@ from harness.build import (
     case_inputs,
     case_module,
     compiled,
-    literal,
     make,
     torch_dtype,
 )
-from harness.case import Case, Problem, parse
+from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Finding, budget, error, worst
 from harness.verify.check import named_weights, numpy64

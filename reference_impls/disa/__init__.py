@@ -51,6 +51,12 @@ MECHANISMS = (
                 "two tensors over N x N x d, one product for numerator and denominator",
                 mask_optional=True,
             ),
+            Implementation(
+                "chunked",
+                "reference_impls.disa.chunked:ChunkedDisa",
+                "queries in chunks, computed again in the backward pass: linear memory",
+                mask_optional=True,
+            ),
         ),
         folder="reference_impls.disa",
         oracle="reference_impls.disa.naive:naive",

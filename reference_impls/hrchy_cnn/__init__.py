@@ -42,7 +42,13 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
             Implementation(
                 "conv",
                 "reference_impls.hrchy_cnn.optimized:ConvHrchyCnn",
-                "torch's conv1d and glu, channels first throughout",
+                "torch's convolution and glu, features last throughout",
+                mask_optional=True,
+            ),
+            Implementation(
+                "gemm",
+                "reference_impls.hrchy_cnn.optimized:GemmHrchyCnn",
+                "windows in rows and a product of matrices for each layer",
                 mask_optional=True,
             ),
         ),

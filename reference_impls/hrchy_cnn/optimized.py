@@ -1,27 +1,39 @@
-"""Hierarchical CNN by torch's `conv1d` and `glu`, channels first from end to end."""
+"""Hierarchical CNN by torch's convolution and `glu`, and by products of matrices."""
 
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import conv1d, glu, pad
+from torch.nn.functional import glu
 
+from reference_impls.checks import zero_at_padding
+from reference_impls.convolution import convolved, multiplied
 from reference_impls.hrchy_cnn.layer import HrchyCnnLayer
 
 
 class ConvHrchyCnn(HrchyCnnLayer):
-    """`HrchyCnnLayer` that turns the axes once, not for every layer."""
+    """`HrchyCnnLayer` by one convolution for each layer."""
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """[B, N, D] by weight [k, D, F] and bias [F] -> [B, N, F]."""
+        k = weight.shape[0]
+        front = (k - 1) // 2
+        return convolved(x, weight, bias, front, k - 1 - front)
 
     def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """conv1d pads alike on both sides; even kernels need one position more behind."""
-        y = x.mT  # [B, d_in, N]
-        padded = None if mask is None else ~mask[:, None]  # [B, 1, N]
+        """Features stay last from end to end."""
+        y = x
         for i in range(self.layers):
-            if padded is not None and i:  # x is zero there already
-                y = y.masked_fill(padded, 0)
-            weight, bias = self.weights(i)
-            k = weight.shape[0]
-            wider = y if k % 2 else pad(y, (0, 1))
-            z = conv1d(wider, weight.permute(2, 1, 0), bias, padding=(k - 1) // 2)
-            gated = glu(z.relu() if self.form == "released" else z, dim=1)  # [B, d_out, N]
+            if i:  # x is zero at padding already
+                y = zero_at_padding(y, mask)
+            z = self.convolve(y, *self.weights(i))  # [B, N, 2 * d_out]
+            gated = glu(z.relu() if self.form == "released" else z)
             y = gated + y if i else gated
-        return y.mT
+        return y
+
+
+class GemmHrchyCnn(ConvHrchyCnn):
+    """`HrchyCnnLayer` by one product for each layer."""
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """As `ConvHrchyCnn.convolve`."""
+        return multiplied(x, [weight], bias, [(weight.shape[0] - 1) // 2], x.shape[1])

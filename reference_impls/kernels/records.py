@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from reference_impls.mechanism import Implementation, Size
 
@@ -11,6 +12,7 @@ def implementations(
     factory: str,
     tiled_bytes: Callable[[Size], float] | None = None,
     native_bytes: Callable[[Size], float] | None = None,
+    operations: Callable[[Size], float] | None = None,
 ) -> tuple[Implementation, ...]:
     """``fused`` and one for each backend.
 
@@ -20,8 +22,10 @@ def implementations(
         Dotted; takes the option ``backend``.
     tiled_bytes, native_bytes : callable, optional
         `Implementation.transient_bytes` of ``fused_tiled`` and ``fused_native``.
+    operations : callable, optional
+        `Implementation.operations` of all of them: pairs that are closed are skipped.
     """
-    return (
+    made = (
         Implementation(
             "fused", factory, "nothing of N x N, on the kernel that suits device, dtype and shape",
             mask_optional=True,
@@ -44,3 +48,4 @@ def implementations(
             {"backend": "flex"}, devices=("cuda",), mask_optional=True,
         ),
     )  # fmt: skip
+    return tuple(replace(one, operations=operations) for one in made)

@@ -42,7 +42,13 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
             Implementation(
                 "conv",
                 "reference_impls.kim_cnn.optimized:ConvKimCnn",
-                "torch's conv1d for each kernel size",
+                "torch's convolution for each kernel size",
+                mask_optional=True,
+            ),
+            Implementation(
+                "gemm",
+                "reference_impls.kim_cnn.optimized:GemmKimCnn",
+                "windows in rows, a product of matrices for each kernel size",
                 mask_optional=True,
             ),
         ),

@@ -82,6 +82,16 @@ class KimCnnLayer(nn.Module):
         """
         raise NotImplementedError
 
+    def side_by_side(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """All kernel sizes, before relu: x zero at padding -> [B, d_out], a tensor of its own."""
+        found = []
+        for k in self.kernel_sizes:
+            behind = max(0, k - x.shape[1])
+            longer = pad(x, (0, 0, 0, behind)) if behind else x
+            weight, bias = self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}")
+            found.append(self.largest(longer, weight, bias, self.closed(mask, k, behind)))
+        return torch.cat(found, dim=-1)
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, d_out].
 
@@ -89,17 +99,14 @@ class KimCnnLayer(nn.Module):
         """
         check_input(x, mask, self.d_in)
         x = zero_at_padding(x, mask)
-        found = []
-        for k in self.kernel_sizes:
-            behind = max(0, k - x.shape[1])
-            longer = pad(x, (0, 0, 0, behind)) if behind else x
-            weight, bias = self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}")
-            found.append(self.largest(longer, weight, bias, self._closed(mask, k, behind)))
-        out = torch.cat(found, dim=-1).relu()
+        out = self.side_by_side(x, mask).relu_()
         return out if mask is None else out.masked_fill(~mask.any(1, keepdim=True), 0)
 
-    def _closed(self, mask: Tensor | None, k: int, behind: int) -> Tensor | None:
-        """Windows with a token that is not real, [B, W]; never all of a sample's."""
+    def closed(self, mask: Tensor | None, k: int, behind: int) -> Tensor | None:
+        """Windows of k tokens one of which is not real, [B, W]; never all of a sample's.
+
+        W is N + behind - k + 1: so many zeros stand behind the sequence.
+        """
         if mask is None or self.windows == "padded":
             return None
         open_ = pad(mask, (0, behind), value=False).unfold(1, k, 1).all(-1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa.scales import parse_all
-from reference_impls.msmsa.tiles import Group, plan
+from reference_impls.msmsa.tiles import Group, pieces, plan
 
 _PLAIN = "reference_impls.msmsa.plain:PlainMsmsa"
 
@@ -26,12 +27,14 @@ IMPLEMENTATIONS = (
         "tiles of queries and the keys around them: cost N times the window",
         mask_optional=True,
     ),
+    *records.implementations("reference_impls.msmsa.fused:FusedMsmsa"),
 )
 
 
 def _groups(s: Size) -> list[Group]:
-    """How "windowed" computes the default scales."""
-    return plan(parse_all(None, s.heads), s.length)
+    """How "windowed" computes the scales."""
+    reading = s.options.get("width_reading", "total")
+    return plan(parse_all(s.options.get("scales"), s.heads, reading), s.length, s.batch)
 
 
 def _parameters(s: Size) -> int:
@@ -45,15 +48,16 @@ def _layer_parameters(s: Size) -> int:
 
 
 def _operations(s: Size) -> float:
-    """Products that "windowed" does at the default scales; one costs its forward for each gradient.
+    """Products that "windowed" does; one costs its forward for each gradient.
 
-    A head that only sees the query itself needs neither queries nor keys. Other implementations
-    compute all N * N pairs.
+    A head that only sees the query itself needs neither queries nor keys, and one that sees its
+    neighbours no product of matrices: its few sums are not counted. Other implementations compute
+    all N * N pairs.
     """
     d = s.d_out // s.heads
     once = 0.0
     for group in _groups(s):
-        projections = 1 if group.positionwise else 3
+        projections = 1 if group.method == "alone" else 3
         per_head = 2 * s.length * s.d_in * d * projections + 4 * group.pairs(s.length) * d
         once += s.batch * len(group.heads) * per_head
     once += 2.0 * s.batch * s.length * s.d_out**2
@@ -61,23 +65,19 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Of "windowed": bands of keys and values of all groups, kept for the gradients, and pairs.
+    """Of "windowed": projections, attended values side by side and the output, 6 numbers per token
+    and feature, about 11 in training, where the parts of a head count too.
 
-    A fused kernel holds no scores, but the mask as numbers, T + 2 * half per query, shared by the
-    heads of a group. Beside them projections, their copies and outputs (6 numbers per token and
-    feature), and twice as many in training.
+    A fused kernel holds no scores, but the mask as numbers: that of a tile, or of all pairs.
     """
-    d = s.d_out // s.heads
     features = s.batch * s.length * s.d_out
-    bands, masks = 0.0, 0.0
+    masks = 0.0
     for group in _groups(s):
-        if not group.positionwise:
-            pairs = group.pairs(s.length)
-            masks += pairs
-            if group.tile:
-                bands += 2.0 * s.batch * len(group.heads) * d * pairs / group.tile
-    held = (12 if s.training else 6) * features + bands * (2 if s.training else 1) + masks
-    return s.item_bytes * held
+        if group.method == "all":
+            masks += len(group.heads) * s.length**2
+        elif group.method == "tiles":
+            masks += sum(p.tile * p.band for p in pieces(group.half, group.tile, s.length))
+    return s.item_bytes * ((11 if s.training else 6) * features + masks)
 
 
 _ALONE = Mechanism(
@@ -112,6 +112,7 @@ _ALONE = Mechanism(
     parameters=_parameters,
     operations=_operations,
     transient_bytes=_transient,
+    formula_options=("scales", "width_reading"),
     goldens={"msmsa": "reference_impls.msmsa.golden:from_golden"},
 )
 

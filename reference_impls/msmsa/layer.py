@@ -22,6 +22,7 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
+from reference_impls.merged import Merged, MergingModule, side_by_side
 from reference_impls.msmsa.scales import READINGS, SCALINGS, GivenScale, Scale, parse_all
 
 
@@ -36,6 +37,10 @@ class Heads(NamedTuple):
         One per head.
     divisor : float
         Scores are q k^T / divisor.
+    merged : Merged
+        Puts weights together.
+    layer : int
+        Which of the layers that share `merged`.
     """
 
     q_w: Tensor
@@ -44,6 +49,8 @@ class Heads(NamedTuple):
     o_w: Tensor
     scales: tuple[Scale, ...]
     divisor: float
+    merged: Merged
+    layer: int = 0
 
 
 Mix: TypeAlias = Callable[[Tensor, Heads, Tensor | None, Tensor | None], Tensor]
@@ -69,10 +76,16 @@ def score_divisor(scaling: str, model_width: int, head_width: int) -> float:
 def project(x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
     """Queries (divided as their scores are to be), keys and values, [B, H, N, d_h] (eq. 8)."""
     h, _, d = heads.q_w.shape
-    weights = [w.transpose(0, 1).flatten(1) for w in (heads.q_w, heads.k_w, heads.v_w)]
-    qkv = (x @ torch.cat(weights, dim=1)).unflatten(-1, (3, h, d))  # [B, N, 3, H, d_h]
+
+    def columns(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
+        # Dividing a weight is cheaper than dividing the queries of all tokens.
+        return side_by_side(q_w / heads.divisor, k_w, v_w)
+
+    weights = (heads.q_w, heads.k_w, heads.v_w)
+    weight = heads.merged.of(columns, *weights, key=("qkv", heads.layer))
+    qkv = (x @ weight).unflatten(-1, (3, h, d))  # [B, N, 3, H, d_h]
     q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-    return q / heads.divisor, k, v
+    return q, k, v
 
 
 def within_windows(
@@ -104,8 +117,8 @@ def within_windows(
 
 
 def add_and_norm(x: Tensor, mixed: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """Eq. 10: norm(x + relu(mixed)), over the last axis with biased variance."""
-    return nn.functional.layer_norm(x + torch.relu(mixed), (x.shape[-1],), scale, offset, epsilon)
+    """Eq. 10: norm(x + relu(mixed)), over the last axis with biased variance; overwrites `mixed`."""
+    return nn.functional.layer_norm(x + mixed.relu_(), (x.shape[-1],), scale, offset, epsilon)
 
 
 def not_negative(option: str, value: Any) -> float:
@@ -115,7 +128,7 @@ def not_negative(option: str, value: Any) -> float:
     return float(value)
 
 
-class MsmsaLayer(nn.Module):
+class MsmsaLayer(MergingModule):
     """Multi-scale multi-head self-attention (eq. 6-9), alone or as a layer (eq. 10).
 
     Parameters
@@ -190,7 +203,8 @@ class MsmsaLayer(nn.Module):
             self.ln_scale, self.ln_offset = nn.Parameter(torch.ones(d_out)), zero_bias(d_out)
 
     def _heads(self) -> Heads:
-        return Heads(self.q_w, self.k_w, self.v_w, self.o_w, self.scales, self.divisor)
+        weights = (self.q_w, self.k_w, self.v_w, self.o_w)
+        return Heads(*weights, self.scales, self.divisor, self.merged)
 
     def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""

@@ -1,4 +1,4 @@
-"""How `windowed` cuts a sequence: heads grouped by scale, queries in tiles, keys in bands.
+"""How `windowed` cuts a sequence: heads grouped by how they are computed, queries in tiles.
 
 Plain arithmetic, shared by the implementation and by the formula for its operations.
 """
@@ -7,68 +7,124 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from reference_impls.msmsa.scales import Scale
+
+Method = Literal["alone", "near", "tiles", "all"]
+ORDER: tuple[Method, ...] = ("alone", "near", "tiles", "all")
+NEAREST = 1
+"""Up to this reach keys are met by shifting the sequence, without products of matrices."""
+TILES = (32, 64, 128, 256)
+"""Queries per tile from which the cheapest is taken."""
+CALL, EACH = 8000, 500
+"""Pairs in whose time one more call of fused attention is made, and one more tile is begun; measured
+on a CPU, roughly."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tiles of queries of one size, and the keys around them.
+
+    Tile m has the queries ``start + m * tile`` and on, and the `band` keys from
+    ``first + m * tile`` on: a window is cut by the ends of the sequence, never by those of a band.
+    """
+
+    start: int
+    tiles: int
+    tile: int
+    first: int
+    band: int
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of query and key whose scores are computed, per head and sample."""
+        return self.tiles * self.tile * self.band
 
 
 @dataclass(frozen=True)
 class Group:
-    """Heads of one scale in a batch of padded length N.
+    """Heads that are computed together, in a batch of padded length N.
 
     Attributes
     ----------
-    scale : Scale
+    method : {"alone", "near", "tiles", "all"}
+        alone: the only key is the query itself, whose value is the result; near: the sequence
+        shifted to either side; tiles: see `pieces`; all: N x N pairs and a mask.
     heads : tuple of int
+    scales : tuple of Scale
+        One per head.
     half : int
-        Largest distance to a key in any sample: that of a sample without padding.
+        Largest distance to a key of any head in a sample without padding.
     tile : int
-        Queries per tile, T; each tile sees T + 2 * half keys. 0: no tiles, all N keys at once.
+        Queries per tile, 0 for other methods.
     """
 
-    scale: Scale
+    method: Method
     heads: tuple[int, ...]
+    scales: tuple[Scale, ...]
     half: int
-    tile: int
-
-    @property
-    def positionwise(self) -> bool:
-        """The only key is the query itself: attention returns its value."""
-        return self.half == 0
+    tile: int = 0
 
     def pairs(self, length: int) -> int:
-        """Pairs of query and key whose scores are computed, per head and sample."""
-        if self.positionwise:
-            return 0
-        if not self.tile:
-            return length * length
-        return count(length, self.tile) * self.tile * (self.tile + 2 * self.half)
+        """Pairs of query and key that products are computed for, per head and sample."""
+        if self.method == "tiles":
+            return sum(piece.pairs for piece in pieces(self.half, self.tile, length))
+        return length * length if self.method == "all" else 0
 
 
-def count(length: int, tile: int) -> int:
-    """Number of tiles."""
-    return -(-length // tile)
+def pieces(half: int, tile: int, length: int) -> tuple[Piece, Piece, Piece]:
+    """The queries near the beginning, those in tiles, and those near the end.
 
-
-def tile_for(half: int, length: int) -> int:
-    """Queries per tile for windows of 2 * half + 1 keys, or 0 where a band saves nothing.
-
-    A small tile computes few pairs outside of its windows, a large one copies keys seldom: copies
-    of a key are 1 + 2 * half / T. The bounds were the fastest on a CPU.
+    Parameters
+    ----------
+    half, tile, length : int
+        ``length >= 2 * half + tile``, ``half >= 1``.
     """
-    tile = 16 if half <= 8 else 32 if half <= 64 else 64
-    computed = count(length, tile) * tile * (tile + 2 * half)
-    return tile if computed < length * length else 0
+    tiles = (length - 2 * half) // tile
+    done = half + tiles * tile
+    return (
+        Piece(0, 1, half, 0, 2 * half),
+        Piece(half, tiles, tile, 0, tile + 2 * half),
+        Piece(done, 1, length - done, done - half, length - done + half),
+    )
 
 
-def plan(scales: Sequence[Scale], length: int) -> list[Group]:
-    """Group heads; the position-wise group is the first, the others keep the heads' order."""
-    halves = [scale.half(length) for scale in scales]
-    heads: dict[Scale, list[int]] = {}
-    for h, (scale, half) in enumerate(zip(scales, halves, strict=True)):
-        heads.setdefault(scale if half else Scale(1), []).append(h)
+def tile_for(half: int, length: int, batch: int) -> int:
+    """Queries per tile, or 0 where all pairs at once are cheaper.
+
+    A small tile computes few pairs outside of its windows; a long sequence, or a large batch, is
+    worth the calls that tiles cost.
+    """
+    costs = {0: batch * length**2}
+    for tile in TILES:
+        if length >= 2 * half + tile:
+            cut = pieces(half, tile, length)
+            work = sum(piece.pairs + EACH * piece.tiles for piece in cut)
+            costs[tile] = batch * work + 2 * CALL
+    return min(costs, key=lambda tile: costs[tile])
+
+
+def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:
+    """Group heads, in the order of `ORDER`."""
+    found: dict[tuple[Method, int, Scale | None], list[int]] = {}
+    tiles: dict[int, int] = {}
+    for h, scale in enumerate(scales):
+        half = scale.half(length)
+        tile = tiles.setdefault(half, tile_for(half, length, batch) if half > NEAREST else 0)
+        if half == 0:
+            key: tuple[Method, int, Scale | None] = ("alone", 0, None)
+        elif half <= NEAREST:
+            key = ("near", half, None)
+        elif tile:
+            key = ("tiles", half, scale)  # heads of one scale share the masks of their tiles
+        else:
+            key = ("all", 0, None)
+        found.setdefault(key, []).append(h)
     groups = []
-    for scale, members in heads.items():
-        half = halves[members[0]]
-        tile = tile_for(half, length) if half else 0
-        groups.append(Group(scale, tuple(members), half, tile))
-    return sorted(groups, key=lambda group: not group.positionwise)
+    for (method, _, _), heads in found.items():
+        some = tuple(scales[h] for h in heads)
+        half = max(scale.half(length) for scale in some)
+        tile = tiles[half] if method == "tiles" else 0
+        groups.append(Group(method, tuple(heads), some, half, tile))
+    return sorted(groups, key=lambda group: ORDER.index(group.method))

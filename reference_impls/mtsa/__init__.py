@@ -75,11 +75,26 @@ def _operations(s: Size) -> float:
     return _passes(s) * (s.batch * s.length * per_token + _core(s))
 
 
+def _skipped(s: Size) -> float:
+    """Products of the core that the default masks make needless: j >= i or j <= i, per head."""
+    return _passes(s) * _core(s) * (s.length + 1) / (2 * s.length)
+
+
+def _fused_operations(s: Size) -> float:
+    """Without the pairs that strict forward and backward masks close."""
+    return _operations(s) - _skipped(s)
+
+
 def _released_operations(s: Size) -> float:
     """Products only, as above; the gate reads 2*d_h."""
     d_h = s.d_out // s.heads
     per_token = 2 * s.d_out * (s.d_in + 6 * d_h)
     return _passes(s) * (s.batch * s.length * per_token + _core(s))
+
+
+def _released_fused_operations(s: Size) -> float:
+    """Alike."""
+    return _released_operations(s) - _skipped(s)
 
 
 MECHANISMS = (
@@ -102,7 +117,10 @@ MECHANISMS = (
                 transient_bytes=held.paper,
             ),
             *on_kernels(
-                "reference_impls.mtsa.fused:FusedMTSA", held.fused_tiled, held.fused_native
+                "reference_impls.mtsa.fused:FusedMTSA",
+                held.fused_tiled,
+                held.fused_native,
+                operations=_fused_operations,
             ),
         ),
         folder="reference_impls.mtsa",
@@ -164,7 +182,10 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.released,
             ),
-            *on_kernels("reference_impls.mtsa.fused:FusedReleasedMTSA"),
+            *on_kernels(
+                "reference_impls.mtsa.fused:FusedReleasedMTSA",
+                operations=_released_fused_operations,
+            ),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive_released:naive",

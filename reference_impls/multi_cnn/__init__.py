@@ -40,7 +40,13 @@ MECHANISMS = (
             Implementation(
                 "conv",
                 "reference_impls.multi_cnn.optimized:ConvMultiCnn",
-                "torch's conv1d for each kernel size",
+                "torch's convolution for each kernel size",
+                mask_optional=True,
+            ),
+            Implementation(
+                "gemm",
+                "reference_impls.multi_cnn.optimized:GemmMultiCnn",
+                "windows in rows, a product of matrices for each kernel size",
                 mask_optional=True,
             ),
         ),

@@ -57,12 +57,18 @@ class MultiCnnLayer(nn.Module):
         """[B, N, D] by weight [k, D, F] and bias [F] -> [B, N, F], before relu."""
         raise NotImplementedError
 
+    def side_by_side(self, x: Tensor) -> Tensor:
+        """All kernel sizes, before relu: [B, N, D] -> [B, N, d_out], a tensor of its own."""
+        return torch.cat([self.convolve(x, *weights) for weights in self.weights()], dim=-1)
+
+    def weights(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight [k, D, F] and bias [F] of each kernel size."""
+        return [
+            (self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}")) for k in self.kernel_sizes
+        ]
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
         check_input(x, mask, self.d_in)
         x = zero_at_padding(x, mask)
-        found = [
-            self.convolve(x, self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}"))
-            for k in self.kernel_sizes
-        ]
-        return zero_at_padding(torch.cat(found, dim=-1).relu(), mask)  # [B, N, d_out]
+        return zero_at_padding(self.side_by_side(x).relu_(), mask)  # [B, N, d_out]

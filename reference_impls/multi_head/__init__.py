@@ -50,6 +50,13 @@ _SDPA_BACKENDS = (
         mask_optional=True,
     ),
 )
+_FLEX = Implementation(
+    "flex",
+    "reference_impls.multi_head.flex:FlexMultiHead",
+    "torch's FlexAttention, compiled",
+    devices=("cuda",),
+    mask_optional=True,
+)
 
 
 def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementation, ...]:
@@ -57,7 +64,7 @@ def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementat
     plain = Implementation(
         "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
     )
-    return (plain, replace(_MATMUL, transient_bytes=matmul_bytes), *_SDPA_BACKENDS)
+    return (plain, replace(_MATMUL, transient_bytes=matmul_bytes), *_SDPA_BACKENDS, _FLEX)
 
 
 def _parameters(s: Size) -> int:

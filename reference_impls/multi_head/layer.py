@@ -22,6 +22,7 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
+from reference_impls.merged import MergingModule, side_by_side
 
 
 def sinusoids(length: int, width: int, form: str, device: torch.device) -> Tensor:
@@ -68,7 +69,12 @@ class Positions:
         return x + table[:n]
 
 
-class MultiHeadLayer(nn.Module):
+def _in_a_row(*biases: Tensor) -> Tensor:
+    """Biases of the heads [H, d], one after another."""
+    return torch.cat([bias.flatten() for bias in biases])
+
+
+class MultiHeadLayer(MergingModule):
     """MTSA eq. 4-5 (Vaswani et al.) or the released baseline; subclasses say how to attend.
 
     Parameters
@@ -143,10 +149,12 @@ class MultiHeadLayer(nn.Module):
         if self.positions is not None:
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
-        weights = [w.transpose(0, 1).flatten(1) for w in (self.q_w, self.k_w, self.v_w)]
-        qkv = x @ torch.cat(weights, dim=1)
-        if self.q_b is not None and self.k_b is not None and self.v_b is not None:
-            qkv = (qkv + torch.cat([b.flatten() for b in (self.q_b, self.k_b, self.v_b)])).relu()
+        weight = self.merged.of(side_by_side, self.q_w, self.k_w, self.v_w)  # [D, 3 * H * d_h]
+        if self.q_b is None or self.k_b is None or self.v_b is None:
+            qkv = x @ weight
+        else:
+            bias = self.merged.of(_in_a_row, self.q_b, self.k_b, self.v_b)
+            qkv = nn.functional.linear(x, weight.T, bias).relu_()
         qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))  # [B, N, 3, H, d_h]
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v

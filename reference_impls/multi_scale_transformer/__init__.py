@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
-from reference_impls.msmsa.tiles import plan
+from reference_impls.msmsa.tiles import Group, pieces, plan
 
 _PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
-"""Of the default options, which the formulas are for."""
+"""Of the default options."""
+
+
+def _layers(s: Size) -> list[list[Group]]:
+    """How "windowed" computes each layer; [CLS] is a token."""
+    o = {"layers": LAYERS, "candidates": CANDIDATES, "alpha": ALPHA, **s.options}
+    reading = o.get("width_reading", "total")
+    layers = scales_of_layers(o["candidates"], o["alpha"], s.heads, o["layers"])
+    return [plan(parse_all(scales, s.heads, reading), s.length + 1, s.batch) for scales in layers]
 
 
 def _parameters(s: Size) -> int:
     """Input layer if widths differ, [CLS]; per layer q, k, v, W^o and a norm."""
     d = s.d_out // 2
-    return (s.d_in * d if s.d_in != d else 0) + d + LAYERS * (4 * d * d + 2 * d)
+    layers = s.options.get("layers", LAYERS)
+    return (s.d_in * d if s.d_in != d else 0) + d + layers * (4 * d * d + 2 * d)
 
 
 def _operations(s: Size) -> float:
@@ -25,9 +35,9 @@ def _operations(s: Size) -> float:
     d, m = s.d_out // 2, s.length + 1
     d_h = d // s.heads
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
-    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
-        for group in plan(parse_all(scales, s.heads), m):
-            projections = 1 if group.positionwise else 3
+    for groups in _layers(s):
+        for group in groups:
+            projections = 1 if group.method == "alone" else 3
             per_head = 2 * m * d * d_h * projections + 4 * group.pairs(m) * d_h
             once += s.batch * len(group.heads) * per_head
         once += 2.0 * s.batch * m * d * d
@@ -35,20 +45,19 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Of "windowed": bands of keys and values, in one layer, or in all of them for the gradients;
-    masks as numbers, shared by a group's heads; 8 numbers per token and feature beside them.
+    """Of "windowed": 8 numbers per token and feature in one layer, or 14 in all of them for the
+    gradients; masks as numbers, of a tile or of all pairs, shared by the samples.
     """
     d, m = s.d_out // 2, s.length + 1
-    d_h = d // s.heads
-    layers = []
-    for scales in scales_of_layers(CANDIDATES, ALPHA, s.heads, LAYERS):
-        held = 8.0 * s.batch * m * d
-        for group in plan(parse_all(scales, s.heads), m):
-            held += group.pairs(m)
-            if group.tile:
-                held += 2.0 * s.batch * len(group.heads) * d_h * group.pairs(m) / group.tile
-        layers.append(held)
-    return s.item_bytes * (2 * sum(layers) if s.training else max(layers))
+    masks = 0.0
+    for groups in _layers(s):
+        for group in groups:
+            if group.method == "all":
+                masks += len(group.heads) * m * m
+            elif group.method == "tiles":
+                masks += sum(p.tile * p.band for p in pieces(group.half, group.tile, m))
+    features = s.batch * m * d
+    return s.item_bytes * ((14 * LAYERS if s.training else 8) * features + masks)
 
 
 MECHANISMS = (
@@ -71,6 +80,9 @@ MECHANISMS = (
                 "reference_impls.multi_scale_transformer.optimized:WindowedMultiScaleTransformer",
                 "tiles of queries and the keys around them: cost N times the window",
                 mask_optional=True,
+            ),
+            *records.implementations(
+                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer"
             ),
         ),
         folder="reference_impls.multi_scale_transformer",
@@ -106,5 +118,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
+        formula_options=("layers", "candidates", "alpha", "width_reading"),
     ),
 )

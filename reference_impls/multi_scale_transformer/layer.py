@@ -128,7 +128,8 @@ class MultiScaleLayers(SentenceModel):
                 self.get_parameter(f"l{i}_{name}")
                 for name in ("q_w", "k_w", "v_w", "o_w", "ln_scale", "ln_offset")
             )
-            mixed = self.mix(h, Heads(q_w, k_w, v_w, o_w, scales, self.divisor), mask, None)
+            heads = Heads(q_w, k_w, v_w, o_w, scales, self.divisor, self.merged, i)
+            mixed = self.mix(h, heads, mask, None)
             # A padded state is ln_offset: the next layer wants zeros there.
             h = zero_at_padding(add_and_norm(h, mixed, ln_scale, ln_offset, self.ln_epsilon), mask)
         return h

@@ -6,22 +6,27 @@ from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.transformer.plain:PlainTransformer"
 LAYERS = 2
-"""Of the default options, which the formulas are for."""
+"""Of the default options."""
+
+
+def _depth_and_hidden(s: Size) -> tuple[int, int]:
+    """Layers, and the hidden width of their feed-forward blocks."""
+    return s.options.get("layers", LAYERS), s.options.get("ff_dim") or 4 * (s.d_out // 2)
 
 
 def _parameters(s: Size) -> int:
-    """Input layer if widths differ, [CLS]; per layer q, k, v, W^o, two norms, feed-forward 4 d."""
-    d = s.d_out // 2
+    """Input layer if widths differ, [CLS]; per layer q, k, v, W^o, two norms, feed-forward."""
+    d, (layers, hidden) = s.d_out // 2, _depth_and_hidden(s)
     entry = (s.d_in * d if s.d_in != d else 0) + d
-    return entry + LAYERS * (4 * d * d + 4 * d + 2 * d * 4 * d + 4 * d + d)
+    return entry + layers * (4 * d * d + 4 * d + 2 * d * hidden + hidden + d)
 
 
 def _operations(s: Size) -> float:
     """Products: projections, Q K^T and P V, feed-forward; one costs its forward per gradient."""
-    d, m = s.d_out // 2, s.length + 1
+    d, m, (layers, hidden) = s.d_out // 2, s.length + 1, _depth_and_hidden(s)
     entry = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
-    layer = s.batch * m * (8.0 * d * d + 4.0 * m * d + 16.0 * d * d)
-    return (entry + LAYERS * layer) * (3 if s.training else 1)
+    layer = s.batch * m * (8.0 * d * d + 4.0 * m * d + 4.0 * d * hidden)
+    return (entry + layers * layer) * (3 if s.training else 1)
 
 
 def _transient(s: Size) -> float:
@@ -76,5 +81,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
+        formula_options=("layers", "ff_dim"),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from reference_impls.checks import (
     width_per_part,
     zero_bias,
 )
+from reference_impls.merged import side_by_side
 from reference_impls.msmsa.layer import not_negative
 from reference_impls.multi_head.layer import Positions
 from reference_impls.multi_scale_transformer.presets import settle
@@ -28,8 +28,8 @@ READOUTS = ("concat", "sum")
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """Eq. 2: ``attend(q, k, v, mask)``.
 
-q (divided as scores are to be), k, v ``[B, H, M, d_h]``, mask ``[B, M]`` or None ->
-``[B, H, M, d_h]``. Every sample has a real key, [CLS].
+q, k, v ``[B, H, M, d_h]``, mask ``[B, M]`` or None -> ``[B, H, M, d_h]``, scores divided by
+sqrt(d_h). Every sample has a real key, [CLS].
 """
 
 
@@ -111,18 +111,23 @@ class TransformerLayers(SentenceModel):
             h = self.positions.added_to(h)
         for i in range(self.depth):
             h = self._norm(h + self._attention(h, mask, i), f"l{i}_ln1")
-            hidden = torch.relu(h @ self._weight(i, "ff1_w") + self._weight(i, "ff1_b"))
-            h = h + hidden @ self._weight(i, "ff2_w") + self._weight(i, "ff2_b")
-            h = self._norm(h, f"l{i}_ln2")
+            hidden = self._dense(h, i, "ff1").relu_()
+            h = self._norm(h + self._dense(hidden, i, "ff2"), f"l{i}_ln2")
         return h
 
     def _attention(self, h: Tensor, mask: Tensor | None, i: int) -> Tensor:
         """Eq. 1-3: [B, M, d_model] -> the same."""
-        weights = [self._weight(i, n).transpose(0, 1).flatten(1) for n in ("q_w", "k_w", "v_w")]
-        qkv = (h @ torch.cat(weights, dim=1)).unflatten(-1, (3, self.heads, self.head_dim))
+        weights = [self._weight(i, name) for name in ("q_w", "k_w", "v_w")]
+        qkv = h @ self.merged.of(side_by_side, *weights, key=i)  # [B, M, 3 * H * d_h]
+        qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, M, d_h]
-        attended = self.attend(q / math.sqrt(self.head_dim), k, v, mask)
+        attended = self.attend(q, k, v, mask)
         return attended.transpose(1, 2).flatten(2) @ self._weight(i, "o_w")
+
+    def _dense(self, h: Tensor, i: int, name: str) -> Tensor:
+        """H w + b, the bias added by the product."""
+        weight, bias = self._weight(i, f"{name}_w"), self._weight(i, f"{name}_b")
+        return nn.functional.linear(h, weight.T, bias)
 
     def _norm(self, h: Tensor, name: str) -> Tensor:
         scale, offset = self.get_parameter(f"{name}_scale"), self.get_parameter(f"{name}_offset")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from reference_impls.transformer.layer import TransformerLayers
 
 def plain_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Eq. 2, step by step: [B, H, M, d_h] -> the same; memory B * H * M * M."""
-    r = q @ k.mT  # [B, H, M, M]
+    r = q @ k.mT / math.sqrt(q.shape[-1])  # [B, H, M, M]
     keys = torch.ones(r.shape[-1], dtype=torch.bool, device=r.device)
     if mask is not None:
         keys = mask[:, None, None, :]  # [B, 1, 1, M]

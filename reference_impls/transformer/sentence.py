@@ -16,13 +16,14 @@ from reference_impls.checks import (
     zero_at_padding,
 )
 from reference_impls.mechanism import BadOption
+from reference_impls.merged import MergingModule
 
 READOUTS = ("concat", "sum", "max")
 CLS_DEVIATION = 0.02
 """Standard deviation of the initial [CLS] vector, as in BERT (ours; the paper does not say)."""
 
 
-class SentenceModel(nn.Module):
+class SentenceModel(MergingModule):
     """Tokens to a sentence vector by layers over [CLS] and the tokens ("Classification node").
 
     Parameters

@@ -56,6 +56,11 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def times_text(ratio: float) -> str:
+    """``1.13x``."""
+    return "" if math.isnan(ratio) else f"{ratio:.2f}x"
+
+
 def share_text(row: Row) -> str:
     """Share of the best matrix product, with an exclamation mark where it can't be right."""
     percent = 100 * row.compute_share
@@ -74,7 +79,7 @@ _COLOURS = {
 def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     """Cases against the baseline of their problem.
 
-    Below `WIDE` columns memory stands as its ratio alone, and the table fits 80.
+    Below `WIDE` columns memory stands as its ratio alone and operations not at all: it fits 80.
     """
     wide = width >= WIDE
     table = Table(
@@ -85,7 +90,13 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for column in ("peak", "memory", *(["ratio"] if wide else []), "margin"):
+    for column in (
+        *(["ops"] if wide else []),
+        "peak",
+        "memory",
+        *(["ratio"] if wide else []),
+        "margin",
+    ):
         table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:
@@ -110,9 +121,10 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
             time_text(row.seconds) + (NEAR_FLOOR if row.near_floor else ""),
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
+            *([times_text(row.operations_ratio)] if wide else []),
             share_text(row),
             *([bytes_text(row.peak_bytes)] if wide else []),
-            "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}x",
+            times_text(row.memory_ratio),
             f"{row.margin:.3g}x" if row.verified else "-",
         )
     table.caption, table.caption_justify = _notes(rows), "left"
@@ -122,6 +134,8 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
 def _notes(rows: Sequence[Row]) -> str | None:
     """What the marks of a table mean, for those that are in it."""
     notes = []
+    if any(not math.isnan(row.operations_ratio) for row in rows):
+        notes.append("ops: operations by their formulas, over the baseline's")
     if any(not math.isnan(row.compute_share) for row in rows):
         notes.append("peak: operations per second, of this session's best matrix product")
     if any(row.near_floor for row in rows):

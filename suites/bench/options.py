@@ -14,7 +14,7 @@ from harness.profile import Selection
 DEFAULT_JOURNAL = "results"
 
 PYTEST_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--profile", {"help": "quick (default), full or paper"}),
+    ("--profile", {"help": "quick (default), full, paper, sweep, models, threads or batch"}),
     ("--journal", {"default": DEFAULT_JOURNAL, "help": "journal folder (default: results)"}),
     ("--device", {"default": "auto", "help": "cpu, cuda or auto (default)"}),
     ("--with", {"action": "append", "default": [], "dest": "given", "metavar": "PKG.MODULE:FACTORY",

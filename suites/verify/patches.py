@@ -40,11 +40,12 @@ PATCHES = (
     ),
     Patch(
         "relu forgotten", "multi_head_relu.sdpa", "multi_head/layer.py",
-        "(self.q_b, self.k_b, self.v_b)])).relu()", "(self.q_b, self.k_b, self.v_b)]))",
+        "nn.functional.linear(x, weight.T, bias).relu_()",
+        "nn.functional.linear(x, weight.T, bias)",
     ),
     Patch(
         "biases in another order", "multi_head_relu.matmul", "multi_head/layer.py",
-        "for b in (self.q_b, self.k_b, self.v_b)]", "for b in (self.k_b, self.q_b, self.v_b)]",
+        "_in_a_row, self.q_b, self.k_b, self.v_b", "_in_a_row, self.k_b, self.q_b, self.v_b",
     ),
     Patch(
         "heads interleaved", "multi_head.sdpa", "multi_head/layer.py",
@@ -88,11 +89,11 @@ PATCHES = (
     ),
     Patch(
         "relu forgotten", "multi_cnn.conv", "multi_cnn/layer.py",
-        "torch.cat(found, dim=-1).relu()", "torch.cat(found, dim=-1)",
+        "self.side_by_side(x).relu_()", "self.side_by_side(x)",
     ),
     Patch(
         "kernel read backwards", "multi_cnn.conv", "multi_cnn/optimized.py",
-        "weight.permute(2, 1, 0)", "weight.flip(0).permute(2, 1, 0)",
+        "convolved(x, weight, bias,", "convolved(x, weight.flip(0), bias,",
     ),
     Patch(
         "bias left out", "none.plain", "none/plain.py",
@@ -146,11 +147,11 @@ PATCHES = (
     ),
     Patch(
         "mean for maximum", "kim_cnn.conv", "kim_cnn/optimized.py",
-        "z.amax(-1) + bias", "z.logsumexp(-1) + bias",
+        "return z.amax(1)", "return z.logsumexp(1)",
     ),
     Patch(
         "relu before the gate in the paper's form", "hrchy_cnn.conv", "hrchy_cnn/optimized.py",
-        'glu(z.relu() if self.form == "released" else z, dim=1)', "glu(z.relu(), dim=1)",
+        'glu(z.relu() if self.form == "released" else z)', "glu(z.relu())",
     ),
     Patch(
         "padding zeroed between layers", "hrchy_cnn_released.conv", "hrchy_cnn/layer.py",
@@ -187,7 +188,7 @@ PATCHES = (
     ),
     Patch(
         "norm without relu", "msmsa_layer.windowed", "msmsa/layer.py",
-        "x + torch.relu(mixed)", "x + mixed",
+        "x + mixed.relu_()", "x + mixed",
     ),
     Patch(
         "scores divided for the model's width", "msmsa.windowed", "msmsa/layer.py",
@@ -211,11 +212,11 @@ PATCHES = (
     ),
     Patch(
         "feed-forward block without residual", "transformer.sdpa", "transformer/layer.py",
-        'h = h + hidden @ self._weight(i, "ff2_w")', 'h = hidden @ self._weight(i, "ff2_w")',
+        'h + self._dense(hidden, i, "ff2")', 'self._dense(hidden, i, "ff2")',
     ),
     Patch(
-        "no division by sqrt(d_h)", "transformer.plain", "transformer/layer.py",
-        "self.attend(q / math.sqrt(self.head_dim), k, v, mask)", "self.attend(q, k, v, mask)",
+        "no division by sqrt(d_h)", "transformer.plain", "transformer/plain.py",
+        "q @ k.mT / math.sqrt(q.shape[-1])", "q @ k.mT",
     ),
     Patch(
         "heads and dependents swapped", "resa.gathered", "resa/layer.py",
@@ -270,6 +271,58 @@ PATCHES = (
         '["forward"] * half + ["backward"] * half',
     ),
     Patch(
+        "queries and keys change places", "multi_head.sdpa", "multi_head/layer.py",
+        "side_by_side, self.q_w, self.k_w, self.v_w", "side_by_side, self.v_w, self.k_w, self.q_w",
+    ),
+    Patch(
+        "no neighbour behind", "msmsa.windowed", "msmsa/near.py",
+        "for offset in range(-half, half + 1):", "for offset in range(-half, half):",
+    ),
+    Patch(
+        "neighbours' gradient without the softmax's", "msmsa.windowed", "msmsa/near.py",
+        "p * (g_p - (p * g_p).sum(0))", "p * g_p",
+    ),
+    Patch(
+        "bands begin one key late", "msmsa.windowed", "msmsa/tiles.py",
+        "Piece(half, tiles, tile, 0, tile + 2 * half)",
+        "Piece(half, tiles, tile, 1, tile + 2 * half)",
+    ),
+    Patch(
+        "tiles take the batch's length", "msmsa.windowed", "msmsa/windowed.py",
+        "reach = reaches(group.scales[:1], mask)[..., None, None]", "reach = group.half",
+    ),
+    Patch(
+        "gradients of overlapping bands do not add up", "msmsa.windowed", "msmsa/windowed.py",
+        ".mT.add_(grad[", ".mT.copy_(grad[",
+    ),
+    Patch(
+        "ranges take the batch's length", "msmsa.fused", "msmsa/fused.py",
+        "reaches(scales, mask).clamp(max=length)",
+        "reaches(scales, torch.ones_like(mask)).clamp(max=length)",
+    ),
+    Patch(
+        "one side of the window", "multi_scale_transformer.fused", "msmsa/fused.py",
+        "        -half,\n        half,", "        0 * half,\n        half,",
+    ),
+    Patch(
+        "gradient of tanh left out", "disa.chunked", "disa/chunked.py",
+        "w.addcmul_(w, t.square_(), value=-1)", "t.square_()",
+    ),
+    Patch(
+        "chunks take one key too few", "disa.chunked", "disa/chunked.py",
+        "min(n, stop - direction.lo)", "min(n, stop - direction.lo - 1)",
+    ),
+    Patch(
+        "gradient with the taps as they are", "multi_cnn.gemm", "convolution.py",
+        "weight.flip(0).mT", "weight.mT",
+    ),
+    Patch(
+        "windows one token late", "hrchy_cnn.gemm", "hrchy_cnn/optimized.py",
+        "[(weight.shape[0] - 1) // 2]", "[weight.shape[0] // 2 - 1]",
+    ),
+    Patch(
+        "windows cut at the smallest kernel's end", "kim_cnn.gemm", "kim_cnn/optimized.py",
+        "part[:, : n + behind - k + 1]", "part[:, : n + behind - min(sizes) + 1]",
         "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
         "apart < lo)", "apart < lo - 1)",
     ),

@@ -167,13 +167,12 @@ def test_windowed_equals_masked_and_plain(n: int, options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("half", [1, 5, 8, 9, 16, 31, 32, 33, 64, 65, 100])
-def test_tiles_of_every_size_equal_all_pairs(half: int) -> None:
+def test_windows_of_every_size_equal_all_pairs(half: int) -> None:
     masked, windowed = alike(
         (MaskedMsmsa, WindowedMsmsa), D_IN, 4, heads=2, scales=[2 * half + 1] * 2
     )
     for n in (300, 333):
-        (group,) = plan(windowed.scales, n)
-        assert group.tile > 0
+        (group,) = plan(windowed.scales, n, 3)
         assert group.half == half
         for x, mask in (batch((n, 201, 3), padding=math.nan), (batch((n,))[0], None)):
             assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
@@ -369,17 +368,23 @@ def test_windowed_grows_with_n_and_masked_with_n_squared(scales: list, masked: b
             for n in (short, long)
         )
         ratios.append([b / a for a, b in zip(few, many, strict=True)])
-    assert max(ratios[0]) < 4.1
+    assert max(ratios[0]) < 4.4  # at the ends, which a short sequence has too, windows are cut
     assert min(ratios[1]) > 12
 
 
-@pytest.mark.parametrize("half", [1, 8, 32, 64, 128])
+@pytest.mark.parametrize("half", [8, 32, 64, 128])
 def test_pairs_computed_are_a_few_windows(half: int) -> None:
     n = 8192
     (group,) = plan([parse(2 * half + 1)], n)
-    assert group.pairs(n) <= n * max(18, 3 * (2 * half + 1)) * 1.05
-    # A key is copied a few times, not once per key of the window.
-    assert 1 + 2 * half / group.tile <= 5
+    assert group.method == "tiles"
+    assert group.pairs(n) <= n * 3 * (2 * half + 1)
+
+
+def test_neighbours_are_met_without_products() -> None:
+    for n in (5, 8192):
+        (group,) = plan([parse(3)], n)
+        assert group.method == "near"
+        assert group.pairs(n) == 0
 
 
 # Formulas and presets
@@ -393,7 +398,8 @@ def test_parameter_formulas_count_the_weights(name: str) -> None:
         if mechanism.keeps_width:
             d_in = d_out
         for implementation in mechanism.implementations:
-            module = make(mechanism, implementation.factory, d_in, d_out, heads, mechanism.options)
+            options = {**mechanism.options, **implementation.options}
+            module = make(mechanism, implementation.factory, d_in, d_out, heads, options)
             count = sum(p.numel() for p in module.parameters())
             assert mechanism.parameters(Size(1, 1, d_in, d_out, heads)) == count
 
@@ -573,8 +579,11 @@ def test_compiles_into_one_graph(name: str) -> None:
     mechanism = builtins()[name]
     d_in = 16 if mechanism.keeps_width else D_IN
     for implementation in mechanism.implementations:
+        if "cpu" not in implementation.devices:
+            continue
         torch._dynamo.reset()
-        module = make(mechanism, implementation.factory, d_in, 16, 4, mechanism.options).double()
+        options = {**mechanism.options, **implementation.options}
+        module = make(mechanism, implementation.factory, d_in, 16, 4, options).double()
         compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
         for n in (5, 70, 66):
             x = torch.randn(2, n, d_in, dtype=torch.float64)

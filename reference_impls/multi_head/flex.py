@@ -1,0 +1,100 @@
+"""Multi-head attention by FlexAttention: torch's generated kernels, compiled on first use (CUDA)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import pad
+
+from reference_impls.mechanism import Unsupported
+from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.optimized import visible_keys
+
+BLOCK = 128
+"""Queries and keys of a block that is left out as a whole where it holds padding alone."""
+LEAST_WIDTH = 16
+"""Of a head; narrower ones get columns of zeros, which change no product."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_SHAPES = 256
+"""For which kernels are compiled in one process; beyond it torch would go on uncompiled."""
+
+
+def real_keys_only(visible: Tensor) -> BlockMask:
+    """What FlexAttention is to compute for padded sequences, told without waiting for the device.
+
+    Parameters
+    ----------
+    visible : Tensor of bool, shape [B, N]
+        Keys that count; every sample has one.
+
+    Returns
+    -------
+    BlockMask
+        Blocks of keys that hold a visible one, and which keys within them.
+    """
+    batch, n = visible.shape
+    blocks = -(-n // BLOCK)
+    some = pad(visible, (0, blocks * BLOCK - n)).unflatten(1, (blocks, BLOCK)).any(-1)  # [B, K]
+    order = some.int().argsort(dim=1, descending=True, stable=True)  # those with a key first
+    counts = some.sum(1)[:, None, None].expand(-1, 1, blocks)  # [B, 1, Q]
+    indices = order[:, None, None].expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
+
+    def is_visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return visible[b, j]
+
+    return BlockMask.from_kv_blocks(
+        counts.to(torch.int32).contiguous(), indices.to(torch.int32).contiguous(),
+        BLOCK_SIZE=BLOCK, mask_mod=is_visible, seq_lengths=(n, n),
+    )  # fmt: skip
+
+
+@cache
+def _compiled() -> Callable[..., Tensor]:
+    # Made on first use: nothing is compiled for who only lists mechanisms.
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def _fused(*arguments: Any, **options: Any) -> Tensor:
+    """`flex_attention`, compiled; never the uncompiled form, which holds all scores."""
+    if torch.compiler.is_compiling():
+        return flex_attention(*arguments, **options)
+    limits = {"fail_on_recompile_limit_hit": True, "recompile_limit": MOST_SHAPES}
+    with torch._dynamo.config.patch(limits):
+        return _compiled()(*arguments, **options)
+
+
+class FlexMultiHead(MultiHeadLayer):
+    """`torch.nn.attention.flex_attention`, forward and backward.
+
+    Notes
+    -----
+    `forward` raises `Unsupported` away from CUDA, where it has no backward pass, and for float64.
+    """
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 4, fused."""
+        if q.device.type != "cuda":
+            raise Unsupported(f"flex runs on CUDA only, x is on {q.device.type}; take sdpa")
+        if q.dtype not in DTYPES:
+            name = str(q.dtype).removeprefix("torch.")
+            raise Unsupported(f"flex takes float32, bfloat16 and float16, not {name}; take sdpa")
+        return flexed(q, k, v, mask, 1 / math.sqrt(self.head_dim), _fused)
+
+
+def flexed(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, fused: Callable[..., Tensor]
+) -> Tensor:
+    """Eq. 4 by a function that is called as `flex_attention`: [B, H, N, d_h] -> the same."""
+    width = q.shape[-1]
+    if width < LEAST_WIDTH:
+        q, k, v = (pad(t, (0, LEAST_WIDTH - width)) for t in (q, k, v))
+    blocks = None if mask is None else real_keys_only(visible_keys(mask))
+    return fused(q, k, v, block_mask=blocks, scale=scale)[..., :width]

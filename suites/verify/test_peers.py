@@ -1,0 +1,424 @@
+"""Peers are never handicapped: weights put together once, chunks, products, torch's own layers."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.functional import conv1d, pad, scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import reference_impls.disa.chunked as chunked
+from harness.measure.cpu_clock import undisturbed
+from harness.stats import block_time, noise_floor, ratio_interval
+from reference_impls.convolution import convolved, multiplied, windows
+from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums, chunks
+from reference_impls.disa.plain import PlainDisa
+from reference_impls.masks import allowed, parse
+from reference_impls.mechanism import Unsupported
+from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
+from reference_impls.multi_head.optimized import SdpaMultiHead, visible_keys
+from suites.verify.modules import D_IN, MECHANISMS, assert_same, batch, build, error, run
+
+torch.set_num_threads(1)
+
+# Weights side by side
+
+MERGING = [
+    "multi_head.sdpa", "multi_head.matmul", "multi_head_relu.sdpa", "msmsa.masked",
+    "msmsa.windowed", "transformer.sdpa", "multi_scale_transformer.windowed",
+]  # fmt: skip
+
+
+class Copies(TorchDispatchMode):
+    """Counts how often weights are put side by side: what is made of weights alone."""
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        super().__init__()
+        self.held = list(weights)  # no address is given away twice
+        self.known = {w.untyped_storage().data_ptr() for w in weights}
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        parts = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+        if parts and all(t.untyped_storage().data_ptr() in self.known for t in parts):
+            self.count += func is torch.ops.aten.cat.default
+            made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+            self.held += made
+            self.known |= {t.untyped_storage().data_ptr() for t in made}
+        return result
+
+
+def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
+    """How often a call without gradients puts weights together."""
+    with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
+        module(x, mask)
+    return counter.count
+
+
+def fresh(module: nn.Module, name: str) -> nn.Module:
+    """Another module with the same weights, which has never been called."""
+    other = build(name).to(next(module.parameters()).dtype)
+    other.load_state_dict(module.state_dict())
+    return other.eval()
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_evaluation_puts_weights_together_once(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    assert copies(module, x, mask) > 0
+    assert copies(module, x, mask) == 0
+    assert copies(module, x) == 0
+    module.train()
+    assert copies(module, x) == copies(module, x) > 0
+
+
+def doubled(module: nn.Module) -> None:
+    """Change all weights where they are."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(1.5)
+
+
+def stepped(module: nn.Module) -> None:
+    """One step of an optimizer."""
+    for weight in module.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.Adam(module.parameters(), lr=0.1).step()
+
+
+def loaded(module: nn.Module) -> None:
+    """Load other weights."""
+    module.load_state_dict({n: 1.5 * w for n, w in module.state_dict().items()})
+
+
+def rounded(module: nn.Module) -> None:
+    """To half precision and back: the old memory may be given to the new weights."""
+    module.bfloat16()
+    module.double()
+
+
+def replaced(module: nn.Module) -> None:
+    """Put other memory behind the parameters."""
+    for weight in module.parameters():
+        weight.data = 1.5 * weight.data
+
+
+def written_behind(module: nn.Module) -> None:
+    """Write where torch does not count it, as averages of weights do, then evaluate."""
+    module.train()
+    for weight in module.parameters():
+        weight.data.mul_(1.5)
+    module.eval()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [doubled, stepped, loaded, rounded, replaced, written_behind],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize("name", MERGING)
+def test_weights_that_change_are_put_together_again(
+    name: str, change: Callable[[nn.Module], None]
+) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.no_grad():
+        before = module(x, mask)
+        change(module)
+        after = module(x, mask)
+        assert torch.equal(after, fresh(module, name)(x, mask))
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.inference_mode():
+        wanted = module(x, mask)
+    # Gradients afterwards.
+    assert_same(run(module, x, mask), run(fresh(module, name), x, mask), 0.0)
+    # Other tensors in the parameters' place.
+    others = {n: 1.5 * w for n, w in module.state_dict().items()}
+    with torch.no_grad():
+        found = functional_call(module, others, (x, mask))
+        assert torch.equal(module(x, mask), wanted)
+        twin = fresh(module, name)
+        twin.load_state_dict(others)
+        assert torch.equal(found, twin(x, mask))
+        # Copies, and a file.
+        copied = copy.deepcopy(module)
+        doubled(copied)
+        assert torch.equal(copied(x, mask), twin(x, mask))
+        assert torch.equal(module(x, mask), wanted)
+        saved = io.BytesIO()
+        torch.save(module, saved)
+        saved.seek(0)
+        assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
+
+
+def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    with torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            module(x)
+        assert torch.equal(module(x), fresh(module, "multi_head.sdpa")(x))
+
+
+def test_a_compiled_call_sees_weights_that_change() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        module(x)
+        compiled(x)
+        doubled(module)
+        assert error(compiled(x), fresh(module, "multi_head.sdpa")(x)) < 1e-13
+
+
+# Multi-head against torch's own
+
+MARGIN = 1.05
+"""How far beyond the noise floor the whole interval must lie before we call ours slower."""
+BLOCKS = 12
+
+
+def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Times of calls, block by block in random order, each without waiting for a core."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    once = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            begun = time.perf_counter()
+            call()
+            once[name] = time.perf_counter() - begun
+    order = list(calls)
+    for block in range(BLOCKS):
+        random.Random(block).shuffle(order)
+        for name in order:
+            sampled = undisturbed(calls[name], 5, 0.02, once[name])
+            found[name].append(block_time(sampled.samples))
+    return found
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["forward", "training"])
+@pytest.mark.parametrize("bias", [False, True], ids=["without-bias", "torch-with-bias"])
+@pytest.mark.parametrize("size", [(16, 64, 512), (1, 512, 256)], ids=str)
+def test_not_slower_than_torchs_multi_head(
+    size: tuple[int, int, int], bias: bool, training: bool
+) -> None:
+    """Same widths, no positions, no padding; torch's fast path in evaluation wants biases.
+
+    Without biases both compute the same. With them torch adds four vectors that ours does not have:
+    that is there so that its fast path is met too, where it is faster.
+    """
+    b, n, d = size
+    torch.manual_seed(0)
+    ours = SdpaMultiHead(d, d, heads=8, positions=None).train(training)
+    theirs = nn.MultiheadAttention(d, 8, bias=bias, batch_first=True).train(training)
+    x = torch.randn(b, n, d, requires_grad=training)
+    g = torch.randn(b, n, d)
+
+    def both_ways(out: Tensor) -> None:
+        for leaf in (x, *ours.parameters(), *theirs.parameters()):
+            leaf.grad = None
+        out.backward(g)
+
+    def call_ours() -> None:
+        if training:
+            both_ways(ours(x))
+        else:
+            with torch.inference_mode():
+                ours(x)
+
+    def call_theirs() -> None:
+        if training:
+            both_ways(theirs(x, x, x, need_weights=False)[0])
+        else:
+            with torch.inference_mode():
+                theirs(x, x, x, need_weights=False)
+
+    found = seconds_of({"ours": call_ours, "again": call_ours, "theirs": call_theirs})
+    control = [a / b for a, b in zip(found["again"], found["ours"], strict=True)]
+    ratios = [a / b for a, b in zip(found["ours"], found["theirs"], strict=True)]
+    floor, interval = noise_floor(ratio_interval(control)), ratio_interval(ratios)
+    assert interval.low <= floor * MARGIN, f"{interval}, noise floor {floor:.3f}"
+
+
+# FlexAttention, by its definition: its kernels are for CUDA
+
+
+def test_flex_is_refused_where_it_can_not_run() -> None:
+    module = FlexMultiHead(D_IN, 16, heads=4)
+    x, mask = batch((7, 4))
+    with pytest.raises(Unsupported, match="flex runs on CUDA only, x is on cpu; take sdpa"):
+        module(x.float(), mask)
+    assert MECHANISMS["multi_head"].implementation("flex").devices == ("cuda",)
+
+
+@pytest.mark.parametrize("n", [5, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+def test_blocks_of_padding_are_left_out(n: int) -> None:
+    real = torch.zeros(4, n, dtype=torch.bool)
+    for b, length in enumerate((n, n // 2, 1, 0)):
+        real[b, :length] = True
+    real[1] = real[1].flip(0)  # padding in front
+    visible = visible_keys(real)
+    blocks = real_keys_only(visible)
+    assert blocks.shape == (4, 1, n, n)
+    kept = blocks.to_dense()  # [B, 1, Q, K]
+    for b in range(4):
+        for j in range(kept.shape[-1]):
+            some = bool(visible[b, j * BLOCK : (j + 1) * BLOCK].any())
+            assert (kept[b, 0, :, j] == int(some)).all()
+
+
+@pytest.mark.parametrize("d", [4, 30])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_is_fused_attention(d: int) -> None:
+    torch.manual_seed(0)
+    n = BLOCK + 40
+    q, k, v = torch.randn(3, 2, n, 3, 2, d).permute(0, 1, 3, 4, 2, 5).flatten(2, 3).unbind(0)
+    real = torch.arange(n) < torch.tensor([n, 60])[:, None]
+    for mask in (real, None):
+        keys = None if mask is None else mask[:, None, None, :]
+        wanted = scaled_dot_product_attention(q, k, v, attn_mask=keys, scale=0.3)
+        torch._dynamo.reset()
+        assert error(flexed(q, k, v, mask, 0.3, flex_attention), wanted) < 1e-6
+
+
+# DiSA in chunks
+
+
+@pytest.mark.parametrize("text", ["forward", "backward", "diagonal"])
+@pytest.mark.parametrize("budget", [1, 8 * 3 * 10, 8 * 3 * 50, 10**9])
+def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
+    direction, shape = parse(text), torch.Size((3, 10, 3))
+    count = torch.zeros(3, 10, 10)
+    for at in chunks(shape, direction, 8, budget):
+        count[at.samples, at.queries, at.keys] += 1
+    pairs = allowed((direction,), 10, torch.device("cpu"))
+    assert (count[pairs.expand(3, -1, -1)] == 1).all()
+    assert count.max() == 1
+
+
+def test_directions_skip_keys_that_no_query_may_attend_to() -> None:
+    shape = torch.Size((1, 64, 3))
+    for text, share in (("forward", 0.6), ("backward", 0.6), ("diagonal", 1.0)):
+        met = sum(
+            (at.queries.stop - at.queries.start) * (at.keys.stop - at.keys.start)
+            for at in chunks(shape, parse(text), 4, 8 * 64 * 3 * 4)
+        )
+        assert met <= share * 64**2
+
+
+@pytest.mark.parametrize("scale", [5.0, 100.0])
+@pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
+@pytest.mark.parametrize("budget", [1, 5000])
+def test_disa_in_chunks_of_any_size(
+    budget: int, direction: str, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked, "CHUNK_BYTES", budget)
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"direction": direction, "tanh_scale": scale}
+    module = ChunkedDisa(D_IN, 8, **options).double()
+    plain = PlainDisa(D_IN, 8, **options).double()
+    plain.load_state_dict(module.state_dict())
+    for x, mask in (batch((13, 6, 1, 0)), (batch((9, 9))[0], None)):
+        assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
+
+
+def test_gradients_of_chunks() -> None:
+    torch.manual_seed(0)
+    h, k, q = (torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = torch.arange(5) < torch.tensor([5, 3])[:, None]
+    for text in ("forward", "backward", "diagonal"):
+        for c in (2.0, 40.0):
+            for given in (mask, None):
+                assert torch.autograd.gradcheck(
+                    lambda *leaves, text=text, c=c, given=given: ChunkedSums.apply(
+                        *leaves, parse(text), given, c, 8 * 2 * 5 * 3
+                    ),
+                    (h, k, q),
+                )
+
+
+class Held(TorchDispatchMode):
+    """Numbers in the largest tensor that any operation makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.largest = max(self.largest, leaf.untyped_storage().nbytes())
+        return result
+
+
+def test_a_chunk_is_all_that_disa_holds() -> None:
+    n, d = 512, 32
+    module = ChunkedDisa(d, 2 * d)
+    x = torch.randn(1, n, d, requires_grad=True)
+    with Held() as watch:
+        module(x).sum().backward()
+    assert watch.largest <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
+
+
+# Convolutions as products
+
+
+@pytest.mark.parametrize("count", [1, 6, 9])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_windows_are_the_tokens_around(size: int, count: int) -> None:
+    x, _ = batch((6, 6, 6))
+    for front in range(size):
+        found = windows(x, size, front, count).view(3, count, size, D_IN)
+        for i in range(count):
+            for t in range(size):
+                j = i + t - front
+                wanted = x[:, j] if 0 <= j < 6 else torch.zeros(3, D_IN)
+                assert (found[:, i, t] == wanted).all()
+
+
+def test_products_of_windows_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    w2, w3 = (torch.randn(k, 3, 2, dtype=torch.float64, requires_grad=True) for k in (2, 3))
+    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    def products(x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor, count: int = 6) -> Tensor:
+        return multiplied(x, [w2, w3], bias, [0, 1], count)
+
+    same = conv1d(x.mT, w3.permute(2, 1, 0), bias[2:], padding=1).mT
+    assert error(products(x, bias, w2, w3)[..., 2:], same) < 1e-14
+    for count in (4, 6):
+        assert torch.autograd.gradcheck(
+            lambda *leaves, count=count: products(*leaves, count=count), (x, bias, w2, w3)
+        )
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_convolutions_leave_the_features_last(size: int) -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 9, 12), torch.randn(size, 12, 7), torch.randn(7)
+    front = (size - 1) // 2
+    out = convolved(x, w, b, front, size - 1 - front)
+    assert out.is_contiguous()
+    padded = pad(x.mT, (front, size - 1 - front))
+    assert error(out, conv1d(padded, w.permute(2, 1, 0), b).mT) < 1e-5
