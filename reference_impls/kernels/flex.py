@@ -109,7 +109,7 @@ def quotient(
     values = _values(v, s, mask, dtype)  # [H, B, N, d_v to 2 d_v]
     found = run(
         *(_wide_enough(t.to(dtype)).transpose(0, 1) for t in (q, k, values)),  # [B, H, N, d]
-        score_mod=_score(scale_t, geometry.slope),
+        score_mod=_score(scale_t, geometry.slope.float()),
         block_mask=_blocks(geometry, mask, batch, n),
         scale=1.0,
         kernel_options={

@@ -127,10 +127,15 @@ class Inputs:
         return centred(self.q.dtype, self.s, self.threshold)
 
     @cached_property
+    def single_slope(self) -> Tensor:
+        """Slopes as the kernels read them, float32 [H]."""
+        return self.slope.float()
+
+    @cached_property
     def centre(self) -> Tensor:
         """Mean value over the real keys, float32 [H, B, D_V], or whatever stands in for it."""
         if not self.centred:
-            return self.slope
+            return self.single_slope
         if self.mask is None:
             return self.v.mean(2, dtype=torch.float32).contiguous()
         kept = self.v.masked_fill(~self.mask[None, :, :, None], 0)
@@ -211,7 +216,7 @@ class Inputs:
         lo, hi = self.bounds
         arguments = {
             "q": q, "k": k, "w": w, "e": e, "real": self.real, "ends": self.ends, "lo": lo,
-            "hi": hi, "hole": self.hole.view(torch.uint8), "slope": self.slope,
+            "hi": hi, "hole": self.hole.view(torch.uint8), "slope": self.single_slope,
             **_steps("q", q), **_steps("k", k), **_steps("w", w), "real_b": n,
             "range_h": lo.stride(0), "range_b": lo.stride(1) if lo.shape[1] > 1 else 0,
             "heads": heads, "batch": batch, "n": n, "seed": self.seed,

@@ -40,19 +40,18 @@ class FusedAttention(TensorizedLayer):
         super().__init__(d_in, d_out, **options)
         self.backend = one_of("backend", backend, core.BACKENDS)
         self.merged = [Merged() for _ in range(self.layers)]
-        self._geometries: dict[tuple[int, torch.device, torch.dtype], Geometry] = {}
+        self._geometries: dict[tuple[int, torch.device], Geometry] = {}
 
     def geometry(self, length: int, x: Tensor) -> Geometry:
         """The masks' geometry, made once for each length: on a GPU it has to be copied there."""
-        dtype = torch.promote_types(x.dtype, torch.float32)
         if torch.compiler.is_compiling():
-            return of_masks(self.masks, length, x.device, dtype)
-        key = (length, x.device, dtype)
+            return of_masks(self.masks, length, x.device)
+        key = (length, x.device)
         if key not in self._geometries:
             if len(self._geometries) >= LENGTHS_KEPT:
                 self._geometries.clear()
             with torch.inference_mode(False):  # it may serve training later
-                self._geometries[key] = of_masks(self.masks, length, x.device, dtype)
+                self._geometries[key] = of_masks(self.masks, length, x.device)
         return self._geometries[key]
 
     def attend(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness.registry import builtins
+from reference_impls.kernels.native import loader
+from reference_impls.mechanism import Unsupported
 
 DTYPES = ("f64", "f32", "bf16")
 
@@ -15,3 +17,12 @@ def implementations(device: str) -> list[str]:
         for implementation in mechanism.implementations
         if device in implementation.devices
     ]
+
+
+def has_compiler() -> bool:
+    """Whether there is a C++ compiler, as the native kernel looks for it; not whether it works."""
+    try:
+        loader.compiler()
+    except Unsupported:
+        return False
+    return True

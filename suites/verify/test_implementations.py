@@ -8,7 +8,9 @@ import torch
 from harness.registry import Registry
 from harness.verify.budget import CAP, FLOOR, Finding, budget, error, worst
 from harness.verify.check import check
-from suites.verify.support import DTYPES, implementations
+from reference_impls.kernels.native import loader
+from reference_impls.mechanism import Unsupported
+from suites.verify.support import DTYPES, has_compiler, implementations
 
 torch.set_num_threads(1)
 
@@ -26,8 +28,26 @@ def test_within_the_error_budget(name: str, dtype: str) -> None:
         assert row["gradient_margin"] >= 1
 
 
-EXPECTED_UNSUPPORTED: set[tuple[str, str]] = set()
-"""What this torch can't do on a CPU; anything else that says *unsupported* is a fault."""
+def unsupported_here(compiler: bool) -> set[tuple[str, str]]:
+    """What a CPU can't do, with or without a C++ compiler; any other *unsupported* is a fault."""
+    if compiler:
+        return set()
+    native = [name for name in implementations("cpu") if name.endswith(".fused_native")]
+    return {(name, dtype) for name in native for dtype in DTYPES}
+
+
+EXPECTED_UNSUPPORTED = unsupported_here(has_compiler())
+
+
+def test_without_a_compiler_the_native_kernel_alone_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loader, "_outcome", lambda: Unsupported("no compiler"))
+    names = {name for name, _ in unsupported_here(compiler=False)}
+    assert "mtsa.fused_native" in names
+    for name in names:
+        assert check(name, "f32", "cpu")["verdict"] == "unsupported", name
+    assert not unsupported_here(compiler=True)
 
 
 def test_every_mechanism_has_oracle_plain_and_formulas() -> None:

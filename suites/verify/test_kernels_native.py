@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,12 +23,11 @@ from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.optimized import algorithm1, least_denominator
 from reference_impls.mtsa.softmax import tensor_softmax
+from suites.verify.support import has_compiler
 
 torch.set_num_threads(1)
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler"
-)
+pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 
 MIXED = (
     "none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
@@ -251,8 +249,10 @@ def test_ranges_of_every_sample() -> None:
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
 def test_it_is_algorithm_1(scale_t: str) -> None:
-    leaves, geometry, mask, _ = drawn(Case(65), torch.float64)
-    masks = tuple(map(parse, MIXED))
+    # A slope of 0.7 has to be that of float64.
+    case = Case(65, (*MIXED[:-1], "distance:0.7"))
+    leaves, geometry, mask, _ = drawn(case, torch.float64)
+    masks = tuple(map(parse, case.masks))
     a, _ = attend(*inputs(leaves), geometry, mask, scale_t)
     assert mask is not None
     wanted = algorithm1(*inputs(leaves), masks, scale_t, mask).masked_fill(~mask[..., None], 0)
@@ -301,6 +301,59 @@ def test_flags_are_those_of_the_denominator() -> None:
     least = torch.tensor(least_denominator(torch.float32, 4)).log().neg().item()
     assert flags(least - 1) == [False] * 4
     assert flags(least + 1) == [False, True, True, False]
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+def test_gradients_at_scores_of_a_thousand(scale_t: str) -> None:
+    case = Case(70, ("none", "diagonal", "window:30"), scale_t=scale_t)
+    for dtype in (torch.float64, torch.float32):
+        leaves, geometry, mask, cotangent = drawn(case, dtype)
+        leaves["q"] = 500 * leaves["q"]
+        exact = {name: t.double() for name, t in leaves.items()}
+        rest = (geometry, mask, scale_t)
+        got = with_gradients(native, leaves, cotangent, *rest)
+        wanted = with_gradients(dense, exact, cotangent.double(), *rest)
+        plain = with_gradients(dense, leaves, cotangent, *rest)
+        for name in wanted:
+            numbers = [t[name].double().numpy() for t in (got, plain, wanted)]
+            # In float64 the yardstick would be the truth itself.
+            yardstick = None if dtype == torch.float64 else deviation(numbers[1], numbers[2])
+            allowed = budget(yardstick, SHORT[dtype], gradient=name != "a")
+            assert deviation(numbers[0], numbers[2]) <= allowed, name
+
+
+ONE_KEY = [
+    Case(2, ("forward", "backward", "diagonal"), padding="none"),
+    Case(3, ("forward", "backward", "diagonal")),
+    Case(70, ("window:0",), padding="holes"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=SHORT.get)
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("keep", [1.0, 0.5])
+@pytest.mark.parametrize("source", ["features", "one", "none"])
+@pytest.mark.parametrize("case", ONE_KEY, ids=lambda case: case.id)
+def test_all_that_flows_back_from_a_query_with_one_key_goes_to_its_value(
+    case: Case, source: str, keep: float, scale_t: str, dtype: torch.dtype
+) -> None:
+    leaves, geometry, mask, cotangent = drawn(replace(case, source=source), dtype)
+    some = geometry.open_keys(case.n, mask) == 1  # [H, B or 1, N]
+    if mask is not None:
+        some = some & mask
+    assert some.any()
+    cotangent = cotangent.masked_fill(~some[..., None], 0)
+    pairs = keeping.Keep(5, keep) if keep < 1 else None
+    shape = (len(case.masks), case.batch, case.n)
+    kept = None if pairs is None else pairs.pairs(*shape, torch.device("cpu"))
+    rest = (geometry, mask, scale_t)
+    got = with_gradients(native, leaves, cotangent, *rest, pairs)
+    exact = {name: t.double() for name, t in leaves.items()}
+    wanted = with_gradients(dense, exact, cotangent.double(), *rest, kept)
+    for name in got.keys() - {"a", "dv"}:
+        assert not got[name].any(), name
+    assert wanted["dv"].any()
+    torch.testing.assert_close(got["dv"], wanted["dv"].to(dtype))
 
 
 def test_content_of_padding_does_not_matter() -> None:

@@ -18,10 +18,9 @@ import torch
 from reference_impls.kernels.native import loader
 from reference_impls.kernels.native.call import Problem
 from reference_impls.mechanism import Unsupported
+from suites.verify.support import has_compiler
 
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler"
-)
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 
 
 def script(file: Path, text: str) -> Path:

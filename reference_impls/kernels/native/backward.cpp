@@ -9,6 +9,7 @@
 
 #include "queries.h"
 #include "run.h"
+#include "singles.h"
 
 namespace attnbench {
 namespace {
@@ -58,8 +59,9 @@ class Backward {
     }
     pack(shares);
     Sources<T> sources(p_, view_, h_, b_, arena_);
+    const Singles<C> singles(p_, view_, keep_, h_, b_, first, end);
     for (int64_t j = from; j < to; j += tiles_.rows)
-      tile(j, std::min(j + tiles_.rows, to), sources, shares);
+      tile(j, std::min(j + tiles_.rows, to), sources, singles, shares);
   }
 
   // Write what the parts share: gradients of queries, and of s where its maximum is.
@@ -137,7 +139,8 @@ class Backward {
     bias_ = bias_table<C>(p_, view_, p_.length + 2 * panel + rows, arena_);
   }
 
-  void tile(int64_t start, int64_t end, Sources<T>& sources, Shares<C>& shares) {
+  void tile(int64_t start, int64_t end, Sources<T>& sources, const Singles<C>& singles,
+            Shares<C>& shares) {
     const int64_t panel = tiles_.panel, depth = p_.key_width, padded = columns_.padded;
     const int64_t count = end - start, rows = round_up(count, 16);
     std::memset(of_values_, 0, size_t(rows * padded) * sizeof(C));
@@ -157,7 +160,7 @@ class Backward {
       for (int64_t t = (first - frame_.base) / panel; t < to; ++t)
         chunk(start, count, rows, t, shares);
     }
-    for (int64_t r = 0; r < count; ++r) finish_key(start + r, r, sources, shares);
+    for (int64_t r = 0; r < count; ++r) finish_key(start + r, r, sources, singles, shares);
   }
 
   // The pairs of a tile of keys with a panel of queries.
@@ -228,7 +231,8 @@ class Backward {
           weights_ + r * panel, kept);
   }
 
-  void finish_key(int64_t j, int64_t r, Sources<T>& sources, Shares<C>& shares) {
+  void finish_key(int64_t j, int64_t r, Sources<T>& sources, const Singles<C>& singles,
+                  Shares<C>& shares) {
     if (!view_.is_real(j)) {
       blank_row(p_.dk, h_, b_, j, p_.key_width);
       blank_row(p_.dv, h_, b_, j, p_.value_width);
@@ -244,6 +248,7 @@ class Backward {
       for (int64_t c = 0; c < d; ++c) result_[c] = numerator[c] * e[0];
     else
       for (int64_t c = 0; c < d; ++c) result_[c] = numerator[c] * e[c];
+    singles.add(j, view_.first_query(j), view_.end_of_queries(j), at_.space, result_);
     put_row(p_.dv, h_, b_, j, d, result_);
     if (!count) return;
     const C* v = row(p_.v, h_, b_, j, d, at_.space);

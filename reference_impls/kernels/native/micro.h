@@ -1,7 +1,7 @@
 // Products of blocks in registers: for doubles, and for blocks so small that a call costs more.
 #pragma once
 
-#include "problem.h"
+#include "view.h"
 
 namespace attnbench {
 

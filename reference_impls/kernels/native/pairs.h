@@ -37,6 +37,8 @@ struct Keep {
   uint32_t of_query(int64_t i) const { return mix(row + uint32_t(i) * 0x85ebca77u); }
   static uint32_t of_key(int64_t j) { return uint32_t(j) * 0xc2b2ae3du; }
 
+  bool keeps(int64_t i, int64_t j) const { return mix(of_query(i) ^ of_key(j)) < threshold; }
+
   // 1 where kept, else 0, for one side of the pairs against many of the other.
   template <class C>
   void row_of(uint32_t one, const uint32_t* many, int64_t count, C* to) const {

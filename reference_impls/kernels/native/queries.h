@@ -95,11 +95,11 @@ class Queries {
   }
 
  private:
-  // [dnum | dden] of a query; zeros where it has no result.
+  // [dnum | dden] of a query; zeros where it has no result, or one key (see singles.h).
   void output(int64_t i, C* to) {
     const int64_t d = p_.value_width, count = wide_.sources;
     std::memset(to, 0, size_t(wide_.padded) * sizeof(C));
-    if (!view_.is_real(i)) return;
+    if (!view_.is_real(i) || view_.only_key(i) >= 0) return;
     const C* inverse = row(p_.inverse, h_, b_, i, count, inverse_);
     if (inverse[0] == C(0)) return;
     const C* g = row(p_.g, h_, b_, i, d, g_);

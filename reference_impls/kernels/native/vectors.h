@@ -62,7 +62,7 @@ ATTNBENCH_INLINE Vector<C> all(C x) {
   return x - Vector<C>{};  // folds away, where 0 + x would not
 }
 
-// exp, 0 below the smallest normal number and at -inf; NaN stays NaN.
+// exp, 0 below the smallest normal number and at -inf, finite above the largest; NaN stays NaN.
 ATTNBENCH_INLINE Floats exponential(Floats x) {
   const Floats low = all(-87.33654f), high = all(88.37626f);
   const auto gone = x < low;
@@ -85,7 +85,10 @@ ATTNBENCH_INLINE Floats exponential(Floats x) {
   return gone ? Floats{} : y;
 }
 
+// Never inf: 1 / (1 + e^-x) times e^-x would be 0 * inf.
 ATTNBENCH_INLINE Doubles exponential(Doubles x) {
+  const Doubles high = all(709.);
+  x = x > high ? high : x;
   for (int64_t c = 0; c < LANES<double>; ++c) x[c] = std::exp(x[c]);
   return x;
 }
