@@ -18,7 +18,7 @@ from reference_impls.kernels.geometry import Geometry
 from reference_impls.msmsa.layer import Heads, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group
-from reference_impls.msmsa.windowed import columns, output_rows, reaches
+from reference_impls.msmsa.windowed import output_product, project_groups, reaches
 
 BACKENDS = ("auto", "native", "tiled", "triton", "flex")
 
@@ -62,7 +62,7 @@ def fused_mix(
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
     groups = _groups(heads.scales, n)
-    y = x @ columns(heads, groups)  # [B, N, W]
+    y = project_groups(x, heads, groups)  # [B, N, W]
     done: list[Tensor] = []
     for group in groups:
         if group.method == "alone":
@@ -74,7 +74,7 @@ def fused_mix(
         attended = core.attend(q, k, v, None, geometry, mask, "identity", None, backend)
         done.append(attended.permute(1, 2, 0, 3).flatten(2))  # [B, N, G * d_h], a view
     joined = done[0] if len(done) == 1 else torch.cat(done, dim=-1)
-    return joined @ output_rows(heads, groups)
+    return output_product(joined, heads, groups)
 
 
 class Fused(nn.Module):

@@ -99,7 +99,10 @@ class FusedMTSA(FusedAttention, PaperLayer):
             weight = self.merged[0].of(query_key_value, self.q_w, self.k_w, self.v_w)
             widths = [self.q_w.shape[2], self.k_w.shape[2]]
         elif self.source2token:
-            weight, widths = self.merged[0].of(side_by_side, self.k_w, self.v_w), [self.k_w.shape[2]]
+            weight, widths = (
+                self.merged[0].of(side_by_side, self.k_w, self.v_w),
+                [self.k_w.shape[2]],
+            )
         else:
             weight, widths = self.merged[0].of(side_by_side, self.v_w), []
         *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])

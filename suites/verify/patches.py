@@ -212,7 +212,7 @@ PATCHES = (
     ),
     Patch(
         "feed-forward block without residual", "transformer.sdpa", "transformer/layer.py",
-        'h + self._dense(hidden, i, "ff2")', 'self._dense(hidden, i, "ff2")',
+        "(h + narrow).add_(", "narrow.add(",
     ),
     Patch(
         "no division by sqrt(d_h)", "transformer.plain", "transformer/plain.py",

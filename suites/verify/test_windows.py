@@ -1,4 +1,4 @@
-"""Windows by shifts, in tiles and by kernels: the same as all pairs under a mask, and never N x N."""
+"""Windows by shifts, in tiles and by kernels: as all pairs under a mask, and never N x N."""
 
 from __future__ import annotations
 
