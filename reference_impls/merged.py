@@ -9,11 +9,12 @@ that the matrix is kept. In training it is made anew, as a part of the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+T = TypeVar("T")
 MOST_KEPT = 64
 """Matrices of one module: several layers, and several orders of heads."""
 COLUMNS = 8
@@ -32,13 +33,12 @@ def itself(weight: Tensor) -> Tensor:
 
 
 class _Kept(NamedTuple):
-    """A matrix, and the weights it was made of as they were then.
+    """What was made, and the weights it was made of as they were then.
 
     The weights' memory is held on to: a freed address could be given to other weights.
     """
 
-    matrix: Tensor
-    columns: int
+    made: Any
     weights: tuple[Tensor, ...]
     versions: tuple[int, ...]
 
@@ -75,20 +75,32 @@ class Merged:
         """Forget all that is kept."""
         self._kept.clear()
 
-    def of(self, make: Callable[..., Tensor], *weights: Tensor, key: Hashable = None) -> Tensor:
+    def of(self, make: Callable[..., T], *weights: Tensor, key: Hashable = None) -> T:
         """``make(*weights)``, kept if it may be.
 
         Parameters
         ----------
         make : callable
-            Depends on nothing but the weights and `key`.
+            Returns a tensor or a tuple that depend on nothing but the weights and `key`.
         weights : Tensor
         key : hashable, optional
             Tells what is made of the same weights apart; `make` by default.
         """
         if not (self.keeping and _constant(weights)):
             return make(*weights)
-        return self._find(make, weights, key, aligned=False).matrix
+        key = (make if key is None else key, *map(id, weights))
+        found = self._kept.get(key)
+        if found is None or not found.is_of(weights):
+            # Not inference tensors: those can't serve a later call with gradients.
+            with torch.inference_mode(False), torch.no_grad():
+                held = tuple(weight.detach() for weight in weights)
+                found = _Kept(make(*weights), held, tuple(weight._version for weight in weights))
+            if _plain(found.made):
+                if len(self._kept) >= MOST_KEPT:
+                    self.clear()
+                self._kept[key] = found
+        made: T = found.made
+        return made
 
     def product(
         self, x: Tensor, make: Callable[..., Tensor], *weights: Tensor, key: Hashable = None
@@ -100,31 +112,25 @@ class Merged:
         """
         if not (self.keeping and _constant(weights)):
             return x @ make(*weights)
-        kept = self._find(make, weights, key, aligned=True)
-        y = x @ kept.matrix
-        return y if kept.columns == y.shape[-1] else y[..., : kept.columns]
 
-    def _find(
-        self, make: Callable[..., Tensor], weights: Sequence[Tensor], key: Hashable, aligned: bool
-    ) -> _Kept:
-        key = (make if key is None else key, aligned, *map(id, weights))
-        found = self._kept.get(key)
-        if found is not None and found.is_of(weights):
-            return found
-        # Not an inference tensor: those can't serve a later call with gradients.
-        with torch.inference_mode(False), torch.no_grad():
+        def aligned(*weights: Tensor) -> tuple[Tensor, int]:
             matrix = make(*weights)
-            columns = matrix.shape[-1]
-            if aligned and columns % COLUMNS:
+            columns = matrix.shape[1]
+            if columns % COLUMNS:
                 matrix = nn.functional.pad(matrix, (0, -columns % COLUMNS))
-            held = tuple(weight.detach() for weight in weights)
-            found = _Kept(matrix, columns, held, tuple(weight._version for weight in weights))
-        # Not a weight itself, nor what a mode made that only plays a call through.
-        if type(matrix) is Tensor:
-            if len(self._kept) >= MOST_KEPT:
-                self.clear()
-            self._kept[key] = found
-        return found
+            return matrix, columns
+
+        matrix, columns = self.of(aligned, *weights, key=("aligned", make if key is None else key))
+        return (x @ matrix)[..., :columns]
+
+
+def _plain(made: Any) -> bool:
+    """Whether what was made is worth keeping: not a weight itself, which is there already.
+
+    Nor what a mode made that only plays a call through.
+    """
+    parts = made if isinstance(made, tuple) else (made,)
+    return all(type(part) is Tensor for part in parts if isinstance(part, Tensor))
 
 
 def _constant(weights: Sequence[Tensor]) -> bool:
@@ -161,8 +167,8 @@ class MergingModule(nn.Module):
     the weight itself, or call `eval` again.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.merged = Merged(keeping=False)  # a module begins in training mode
 
     def train(self, mode: bool = True) -> Self:

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from reference_impls.checks import one_of
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.msmsa.layer import Heads, MsmsaLayer
+from reference_impls.merged import MergingModule
+from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group
 from reference_impls.msmsa.windowed import output_product, project_groups, reaches
@@ -77,7 +78,7 @@ def fused_mix(
     return output_product(joined, heads, groups)
 
 
-class Fused(nn.Module):
+class Fused(MergingModule):
     """Chooses a backend; stands before the layer that asks for a `mix`.
 
     Parameters
@@ -85,6 +86,8 @@ class Fused(nn.Module):
     backend : {"auto", "native", "tiled", "triton", "flex"}
         auto is chosen by shape, device and pass, see `reference_impls.kernels.core`.
     """
+
+    mix: Mix
 
     def __init__(self, *arguments: Any, backend: str = "auto", **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -145,26 +145,26 @@ def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | Non
     return out.transpose(1, 2).flatten(2)
 
 
-def _in_tiles(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None) -> list[Tensor]:
-    """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, N, d_h] for each head."""
+def _in_tiles(
+    q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None
+) -> list[list[Tensor]]:
+    """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, M, T, d_h] of each head and piece."""
     cut = pieces(group.half, group.tile, q.shape[1])
     masks = [_added(piece, group, mask, q) for piece in cut]
     lengths = [piece.tiles * piece.tile for piece in cut]
     done = []
     for queries, keys, values in zip(q.unbind(2), k.unbind(2), v.unbind(2), strict=True):
-        found = [
-            scaled_dot_product_attention(
-                some.unflatten(1, (piece.tiles, piece.tile)), *bands, attn_mask=added, scale=1.0
+        bands = Bands.apply(keys, cut), Bands.apply(values, cut)
+        found = []
+        for piece, some, added, near_keys, near_values in zip(
+            cut, queries.split(lengths, dim=1), masks, *bands, strict=True
+        ):
+            tiles = some.unflatten(1, (piece.tiles, piece.tile))  # [B, M, T, d_h]
+            found.append(
+                scaled_dot_product_attention(
+                    tiles, near_keys, near_values, attn_mask=added, scale=1.0
+                )
             )
-            for piece, some, added, *bands in zip(
-                cut,
-                queries.split(lengths, dim=1),
-                masks,
-                Bands.apply(keys, cut),
-                Bands.apply(values, cut),
-                strict=True,
-            )
-        ]
         done.append(found)
     return done
 

@@ -323,6 +323,8 @@ PATCHES = (
     Patch(
         "windows cut at the smallest kernel's end", "kim_cnn.gemm", "kim_cnn/optimized.py",
         "part[:, : n + behind - k + 1]", "part[:, : n + behind - min(sizes) + 1]",
+    ),
+    Patch(
         "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
         "apart < lo)", "apart < lo - 1)",
     ),

@@ -402,14 +402,14 @@ def test_products_of_windows_and_their_gradients() -> None:
     w2, w3 = (torch.randn(k, 3, 2, dtype=torch.float64, requires_grad=True) for k in (2, 3))
     bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
 
-    def products(x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor, count: int = 6) -> Tensor:
+    def products(count: int, x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
         return multiplied(x, [w2, w3], bias, [0, 1], count)
 
     same = conv1d(x.mT, w3.permute(2, 1, 0), bias[2:], padding=1).mT
-    assert error(products(x, bias, w2, w3)[..., 2:], same) < 1e-14
+    assert error(products(6, x, bias, w2, w3)[..., 2:], same) < 1e-14
     for count in (4, 6):
         assert torch.autograd.gradcheck(
-            lambda *leaves, count=count: products(*leaves, count=count), (x, bias, w2, w3)
+            lambda *leaves, count=count: products(count, *leaves), (x, bias, w2, w3)
         )
 
 
