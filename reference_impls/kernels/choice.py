@@ -10,6 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 
 import torch
 
@@ -62,7 +63,7 @@ def choose(
 
 def nearest(length: int) -> int:
     """Index of the measured length that is nearest on a logarithmic scale."""
-    for index, (here, following) in enumerate(zip(LENGTHS[:-1], LENGTHS[1:], strict=True)):
+    for index, (here, following) in enumerate(pairwise(LENGTHS)):
         if length * length <= here * following:
             return index
     return len(LENGTHS) - 1
@@ -74,7 +75,7 @@ def _name(dtype: torch.dtype) -> str:
 
 @torch.compiler.assume_constant_result
 def available(backend: str) -> bool:
-    """Whether a backend can be had on this machine: its packages, a device, a kernel that builds."""
+    """Whether a backend can be had on this machine: its packages, a device, a kernel."""
     return _available(backend)
 
 

@@ -27,6 +27,7 @@ BACKENDS = ("auto", *MODULES)
 
 Attend: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
 
+_loaded: dict[str, Attend] = {}
 _ran = ""
 
 
@@ -97,7 +98,8 @@ def _attend(
         )
         heads, batch, n, _ = v.shape
         backend = choice.choose(q.device.type, wanted, heads * batch, n, training, keep is not None)
-    a, flagged = loaded(backend)(q_, k_, v_, s_, geometry, mask, scale_t, keep)
+    load(backend)
+    a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, keep)
     _ran = backend
     if not host_can_decide(q):
         return a.masked_fill(flagged[..., None], math.nan).to(q.dtype)
@@ -119,8 +121,8 @@ def _replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
 
 
 @torch.compiler.assume_constant_result
-def loaded(backend: str) -> Attend:
-    """The function `attend` of a backend.
+def load(backend: str) -> bool:
+    """Import a backend's function; torch.compile calls it once, while it traces.
 
     Raises
     ------
@@ -131,8 +133,9 @@ def loaded(backend: str) -> Attend:
     """
     if backend not in MODULES:
         raise BadOption(f"backend={backend!r}; expected {' or '.join(map(repr, BACKENDS))}")
-    try:
-        found: Attend = importlib.import_module(MODULES[backend]).attend
-    except ModuleNotFoundError as error:
-        raise Unsupported(f"backend {backend} needs {error.name}, which is not here") from error
-    return found
+    if backend not in _loaded:
+        try:
+            _loaded[backend] = importlib.import_module(MODULES[backend]).attend
+        except ModuleNotFoundError as error:
+            raise Unsupported(f"backend {backend} needs {error.name}, which is not here") from error
+    return True

@@ -13,15 +13,8 @@ from torch import Tensor
 
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.sizes import FEW, LEAST_QUERIES, SCORE_BYTES, SHORT
 
-SHORT = 256
-"""Up to this length a sequence is not cut: all its scores are one product."""
-LEAST_QUERIES = 64
-"""Fewer queries to a product are slow on any machine, whatever the cache holds."""
-FEW = 2**15
-"""Numbers in a head's queries up to which copying several heads together beats a loop over them."""
-SCORE_BYTES = {"cpu": 2 * 2**20, "cuda": 256 * 2**20}
-"""Scores held at once: what stays in a core's cache, what keeps a GPU busy."""
 COMPILED_SCORE_BYTES = 64 * 2**20
 """The same where torch.compile unrolls every loop."""
 
@@ -72,7 +65,9 @@ class Group:
             return found
         if found.start == found.stop:
             return slice(max(start, rows.start), max(start, min(stop, rows.stop)))
-        return slice(min(found.start, max(start, rows.start)), max(found.stop, min(stop, rows.stop)))
+        return slice(
+            min(found.start, max(start, rows.start)), max(found.stop, min(stop, rows.stop))
+        )
 
 
 def groups(geometry: Geometry, length: int) -> list[Group]:
@@ -118,7 +113,7 @@ def steps(
     if torch.compiler.is_compiling():
         pairs, few = COMPILED_SCORE_BYTES // item_bytes, True
     else:
-        pairs = SCORE_BYTES.get(device, SCORE_BYTES["cuda"]) // item_bytes
+        pairs = SCORE_BYTES["cpu" if device == "cpu" else "cuda"] // item_bytes
         few = device != "cpu" or batch == 1 or batch * length * width <= FEW
     rows = length if length <= SHORT else min(length, max(LEAST_QUERIES, pairs // length))
     sequences = max(1, pairs // (rows * length))
@@ -129,6 +124,8 @@ def steps(
 
 def cuts(start: int, stop: int, step: int) -> list[slice]:
     """Consecutive slices of at most `step`."""
+    if step >= stop - start:
+        return [slice(start, stop)]
     return [slice(at, min(at + step, stop)) for at in range(start, stop, step)]
 
 

@@ -8,7 +8,9 @@ from reference_impls.mechanism import Implementation, Size
 
 
 def implementations(
-    factory: str, tiled_bytes: Callable[[Size], float] | None = None
+    factory: str,
+    tiled_bytes: Callable[[Size], float] | None = None,
+    native_bytes: Callable[[Size], float] | None = None,
 ) -> tuple[Implementation, ...]:
     """``fused`` and one for each backend.
 
@@ -16,8 +18,8 @@ def implementations(
     ----------
     factory : str
         Dotted; takes the option ``backend``.
-    tiled_bytes : callable, optional
-        `Implementation.transient_bytes` of ``fused_tiled``.
+    tiled_bytes, native_bytes : callable, optional
+        `Implementation.transient_bytes` of ``fused_tiled`` and ``fused_native``.
     """
     return (
         Implementation(
@@ -31,6 +33,7 @@ def implementations(
         Implementation(
             "fused_native", factory, "the same in C++, compiled when it is first used",
             {"backend": "native"}, devices=("cpu",), mask_optional=True,
+            transient_bytes=native_bytes,
         ),
         Implementation(
             "fused_triton", factory, "the same in Triton",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from reference_impls.checks import core_dtype
-from reference_impls.kernels import cutting
+from reference_impls.kernels import cutting, sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 
@@ -39,9 +39,9 @@ class Inputs:
     mask: Tensor | None
     scale_t: str
     keep: Keep | None
-    biases: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.biases: dict[tuple[int, ...], Tensor] = {}
         heads, batch, n, _ = self.v.shape
         device = self.v.device
         self.dtype = core_dtype(self.q.dtype)
@@ -98,13 +98,19 @@ class Pairs:
 
 
 class Sequences:
-    """Queries and keys [S, N, d_i] and weights ``w = [v*E | E]`` [S, N, d_v + columns]."""
+    """Queries and keys [S, N, d_i] and weights ``w = [v*E | 0 | E | 0]`` [S, N, wide].
+
+    E starts at column `at`. Zeros are there where products of whole vectors are faster.
+    """
 
     def __init__(self, c: Inputs, group: cutting.Group, heads: slice, samples: slice) -> None:
         self.c, self.group, self.heads, self.samples = c, group, heads, samples
         self.count = (heads.stop - heads.start, samples.stop - samples.start)
         self.q, self.k = (t[heads, samples].flatten(0, 1).to(c.dtype) for t in (c.q, c.k))
         self.length, self.width = c.v.shape[2:]
+        # A single column of E stands beside the values.
+        self.at = sizes.fast_width(self.width) if c.columns > 1 else self.width
+        self.wide = sizes.fast_width(self.at + c.columns)
         self.w = self._weights()
 
     def apart(self, t: Tensor) -> Tensor:
@@ -112,11 +118,9 @@ class Sequences:
         return t.unflatten(0, self.count)
 
     def _weights(self) -> Tensor:
-        c, width = self.c, self.width
-        w = torch.empty(
-            (*self.count, self.length, width + c.columns), dtype=c.dtype, device=c.v.device
-        )
-        e = w[..., width:]
+        c = self.c
+        w = self._room(self.length)  # [h, b, N, wide]
+        e = self.of_e(w)
         padding = None if c.padding is None else c.padding[self.samples, :, None]  # [b, N, 1]
         if c.s is None:
             e.fill_(1) if padding is None else e.copy_(padding.exp())
@@ -129,8 +133,26 @@ class Sequences:
                 highest.masked_fill_(highest == -math.inf, 0)  # -inf - -inf would be NaN
             into(e, torch.sub, s, highest)
             e.exp_()
-        into(w[..., :width], torch.mul, c.v[self.heads, self.samples], e)
+        into(self.of_v(w), torch.mul, c.v[self.heads, self.samples], e)
         return w.flatten(0, 1)
+
+    def _room(self, rows: int) -> Tensor:
+        """Uninitialised [h, b, rows, wide], but for the zeros."""
+        c = self.c
+        room = torch.empty((*self.count, rows, self.wide), dtype=c.dtype, device=c.v.device)
+        if self.at > self.width:
+            room[..., self.width : self.at] = 0
+        if self.wide > self.at + c.columns:
+            room[..., self.at + c.columns :] = 0
+        return room
+
+    def of_v(self, t: Tensor) -> Tensor:
+        """The columns of v*E: [..., d_v]."""
+        return t[..., : self.width]
+
+    def of_e(self, t: Tensor) -> Tensor:
+        """The columns of E: [..., columns]."""
+        return t[..., self.at : self.at + self.c.columns]
 
     def pairs(self, rows: slice) -> Pairs | None:
         """P of these queries with all keys that they may attend to; None if there are none."""
@@ -168,42 +190,41 @@ class Sequences:
         """What is added to the scores at the edge, with log-sigmoid its exponential; None: 0."""
         if edge.stop <= edge.start:
             return None
-        # It depends on i - j: the same for tiles equally far from the diagonal.
+        if torch.compiler.is_compiling():
+            return self._made_bias(rows, edge)
+        # It depends on i - j: the same for cuts equally far from the diagonal.
         key = (
             self.heads.start if not self.group.alike else self.group.heads.start,
             self.samples.start if self.c.geometry.lo.shape[1] > 1 else 0,
             rows.stop - rows.start, edge.stop - edge.start, rows.start - edge.start,
         )  # fmt: skip
-        found = self.c.biases.get(key)
-        if found is None:
-            found = cutting.bias(
-                self.c.geometry, self.group, self.heads, self.samples, rows, edge, self.c.dtype
-            )
-            if self.c.scale_t == "log_sigmoid":
-                found = found.exp_()
-            self.c.biases[key] = found
-        return found
+        if key not in self.c.biases:
+            self.c.biases[key] = self._made_bias(rows, edge)
+        return self.c.biases[key]
+
+    def _made_bias(self, rows: slice, edge: slice) -> Tensor:
+        c = self.c
+        added = cutting.bias(c.geometry, self.group, self.heads, self.samples, rows, edge, c.dtype)
+        return added.exp_() if c.scale_t == "log_sigmoid" else added
 
     def sums(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Numerator [h, b, R, d_v] and denominator [h, b, R, columns]; dropout acts on the first."""
+        """Numerator [h, b, R, d_v], on which dropout acts, and denominator [h, b, R, columns]."""
         w = self.w[:, pairs.keys]
         if pairs.kept is None:
             both = self.apart(torch.bmm(pairs.p, w))
-            return both[..., : self.width], both[..., self.width :]
-        numerator = torch.bmm(pairs.p * pairs.kept, w[..., : self.width])
-        denominator = torch.bmm(pairs.p, w[..., self.width :])
+            return self.of_v(both), self.of_e(both)
+        numerator = torch.bmm(pairs.p * pairs.kept, self.of_v(w))
+        denominator = torch.bmm(pairs.p, self.of_e(w))
         return self.apart(numerator), self.apart(denominator)
 
     def of_quotient(self, g: Tensor, a: Tensor, divisor: Tensor) -> Tensor:
-        """Gradients of numerator and denominator side by side, [S, R, d_v + columns].
+        """Gradients of numerator and denominator, in the columns of w: [S, R, wide].
 
         All given are [h, b, R, d_v], the divisor perhaps [h, b, R, 1].
         """
         dtype = self.c.dtype
-        both = torch.empty(
-            (*self.count, g.shape[2], self.width + self.c.columns), dtype=dtype, device=g.device
-        )
-        numerator, denominator = both[..., : self.width], both[..., self.width :]
+        both = self._room(g.shape[2])
+        numerator, denominator = self.of_v(both), self.of_e(both)
         into(numerator, torch.div, g.to(dtype), divisor.to(dtype))
         if self.c.columns == self.width:
             into(denominator, torch.mul, numerator, a.to(dtype))
@@ -214,13 +235,12 @@ class Sequences:
 
     def of_scores(self, pairs: Pairs, d: Tensor) -> Tensor:
         """The gradient of r, [S, R, C], from those of numerator and denominator."""
-        w = self.w[:, pairs.keys].transpose(1, 2)  # [S, d_v + columns, C]
+        w = self.w[:, pairs.keys]  # [S, C, wide]
         if pairs.kept is None:
-            dp = torch.bmm(d, w)
+            dp = torch.bmm(d, w.transpose(1, 2))
         else:
-            width = self.width
-            dp = torch.bmm(d[..., :width], w[:, :width]).mul_(pairs.kept)
-            dp.baddbmm_(d[..., width:], w[:, width:])
+            dp = torch.bmm(self.of_v(d), self.of_v(w).transpose(1, 2)).mul_(pairs.kept)
+            dp.baddbmm_(self.of_e(d), self.of_e(w).transpose(1, 2))
         if self.c.scale_t == "identity":
             return dp.mul_(pairs.p)
         if self.group.sloped:
@@ -228,17 +248,16 @@ class Sequences:
         return torch.ops.aten.sigmoid_backward(dp, pairs.p)
 
     def add_products(self, total: Tensor | None, pairs: Pairs, d: Tensor) -> Tensor:
-        """Add the gradient of w from these queries to `total` [S, N, d_v + columns]."""
+        """Add the gradient of w from these queries to `total` [S, N, wide]."""
         p = pairs.p.transpose(1, 2)
         if pairs.kept is None:
             return added(total, self.length, pairs.keys, p, d)
-        width = self.width
         dropped = (pairs.p * pairs.kept).transpose(1, 2)
         if total is None:
             total = torch.zeros_like(self.w)
         some = total[:, pairs.keys]
-        some[..., :width].baddbmm_(dropped, d[..., :width])
-        some[..., width:].baddbmm_(p, d[..., width:])
+        self.of_v(some).baddbmm_(dropped, self.of_v(d))
+        self.of_e(some).baddbmm_(p, self.of_e(d))
         return total
 
 

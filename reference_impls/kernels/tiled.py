@@ -1,4 +1,4 @@
-"""Attention with source2token weights in pure PyTorch: some queries at a time, nothing of N x N kept.
+"""Attention with source2token weights in pure PyTorch: some queries at a time, no N x N kept.
 
 P is sigmoid(r) (or exp(r - its maximum)), E is exp(s - its maximum), both at most 1, and
 [numerator | denominator] = P [v*E | E] is one product (Algorithm 1, stabilised). The backward pass
@@ -141,18 +141,27 @@ def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
             numerator, denominator = sequences.sums(pairs)  # [h, b, R, d_v], [h, b, R, d_v or 1]
             lost = (denominator.amin(-1) < least) & ~dead
             flagged[here] = lost
-            denominator.masked_fill_((lost | dead)[..., None], math.inf)
+            _close(denominator, lost | dead, c.mask is None)
             into(a[here], torch.div, numerator, denominator)
             if training:
                 divisor[here] = denominator
     return a, flagged, divisor
 
 
+def _close(denominator: Tensor, dead: Tensor, few: bool) -> None:
+    """Make the denominators [h, b, R, columns] of dead queries [h, b, R] infinite."""
+    if few and denominator.device.type == "cpu" and not torch.compiler.is_compiling():
+        # A look at the flags, not at all the denominators.
+        denominator[dead.nonzero(as_tuple=True)] = math.inf
+    else:
+        denominator.masked_fill_(dead[..., None], math.inf)
+
+
 def _backward(
     c: Inputs, a: Tensor, divisor: Tensor, g: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of q, k, v and s (None if there is none) from that of the attended values."""
-    n, width = c.v.shape[2:]
+    n = c.v.shape[2]
     gq, gk, gv = (token_first(t, t.dtype) for t in (c.q, c.k, c.v))
     gs = None if c.s is None else torch.empty_like(c.s)
     for group, some, samples, step in c.parts():
@@ -178,8 +187,9 @@ def _backward(
                 gs[here] = 0
             continue
         gk[here] = sequences.apart(of_keys)
-        numerator, denominator = sequences.apart(of_sums).split([width, c.columns], dim=-1)
-        e = sequences.apart(sequences.w)[..., width:]
+        of_sums = sequences.apart(of_sums)
+        numerator, denominator = sequences.of_v(of_sums), sequences.of_e(of_sums)
+        e = sequences.of_e(sequences.apart(sequences.w))
         into(gv[here], torch.mul, numerator, e)
         if gs is not None:
             gs[here] = _of_source_scores(numerator, denominator, c.v[some, samples], e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels.records import implementations as fused
+from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
@@ -101,7 +101,9 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.paper,
             ),
-            *fused("reference_impls.mtsa.fused:FusedMTSA"),
+            *on_kernels(
+                "reference_impls.mtsa.fused:FusedMTSA", held.fused_tiled, held.fused_native
+            ),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive:naive",
@@ -162,7 +164,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.released,
             ),
-            *fused("reference_impls.mtsa.fused:FusedReleasedMTSA"),
+            *on_kernels("reference_impls.mtsa.fused:FusedReleasedMTSA"),
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive_released:naive",

@@ -1,8 +1,8 @@
 """The layers on the kernels: few products, views instead of copies, nothing of N x N.
 
 All projections are one product [B*N, sum of H*d]. A head's part of it is a view, [H, B*N, d] with
-the strides of the product, which batched products read as it is; so are queries, keys and values of
-the kernels. The attended values come back as a view of [B, N, H, d], which W^o reads without a copy.
+the strides of the product, which batched products read as it is; so are the kernels' queries, keys
+and values. The attended values come back as a view of [B, N, H, d]: W^o reads it without a copy.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import in_place, one_of
+from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
-from reference_impls.mtsa.projection import Projection
+from reference_impls.mtsa.projection import Projection, hidden_layer, padded
 from reference_impls.mtsa.released import ReleasedLayer
 from reference_impls.mtsa.softmax import scaled
 
@@ -51,7 +51,8 @@ class FusedAttention(TensorizedLayer):
         if key not in self._geometries:
             if len(self._geometries) >= LENGTHS_KEPT:
                 self._geometries.clear()
-            self._geometries[key] = of_masks(self.masks, length, x.device, dtype)
+            with torch.inference_mode(False):  # it may serve training later
+                self._geometries[key] = of_masks(self.masks, length, x.device, dtype)
         return self._geometries[key]
 
     def attend(
@@ -109,14 +110,26 @@ class FusedMTSA(FusedAttention, PaperLayer):
         v = v.unflatten(1, tokens)  # [H, B, N, d_h]
         s = absent(v, 1)
         if self.source2token:
-            hidden = torch.baddbmm(self.s1_b[:, None], scored[-1], self.s1_w)  # [H, B*N, d_a]
-            hidden = in_place(self.activation)(hidden)
-            s = torch.baddbmm(self.s2_b[:, None], hidden, self.s2_w)  # [H, B*N, d_h]
-            s = scaled(s, self.scale_s).unflatten(1, tokens)
+            s = self._source_scores(scored[-1]).unflatten(1, tokens)
         if not self.token2token:
             return absent(v, 0), absent(v, 0), v, s
         q, k = (t.unflatten(1, tokens) for t in scored)
         return q, k, v, s
+
+    def _source_scores(self, k: Tensor) -> Tensor:
+        """Eq. 9 of keys [H, B*N, d_i]; without the last bias if sigma_s is the identity.
+
+        What is added to all keys alike changes no weight of any. `attention` shows it all the same.
+        """
+        s1_w, s1_b, s2_w = self.merged[0].of(padded, self.s1_w, self.s1_b, self.s2_w)
+        s = torch.bmm(hidden_layer(k, s1_w, s1_b, self.activation), s2_w)
+        s = s[..., : self.s2_b.shape[1]]
+        return s if self.scale_s == "identity" else scaled(s + self.s2_b[:, None], self.scale_s)
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """See `TensorizedLayer.attention`."""
+        check_input(x, mask, self.d_in)
+        return self.shown(*PaperLayer.project(self, zero_at_padding(x, mask)), mask)
 
     def _by_hand(self, x: Tensor) -> bool:
         """Whether the backward pass written by hand serves: training, of the default form."""
@@ -170,7 +183,7 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
         return v.unflatten(1, (self.heads, -1)).transpose(0, 1)
 
     def combine(self, attended: Tensor, v: Tensor) -> Tensor:
-        """As the released layer, the gate's weight in two parts: v and a need not be put together."""
+        """As the released layer, its gate's weight in two: v and a need not be put together."""
         if self.g_w is not None and self.g_b is not None:
             of_v, of_a = self.g_w.split(v.shape[3], dim=1)
             gate = torch.baddbmm(self.g_b[:, None], v.flatten(1, 2), of_v)  # [H, B*N, d_h]

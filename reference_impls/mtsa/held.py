@@ -1,4 +1,4 @@
-"""Bytes that Algorithm 1 holds at its peak, as its code allocates them.
+"""Bytes that Algorithm 1 and the fused layer hold at their peak, as their code allocates them.
 
 Every term of a maximum is one moment of the pass, with what is alive at it: the numbers over pairs
 (B H N N), over tokens and features (B N d_out), over the input (B N d_in), over one sample's pairs
@@ -8,6 +8,7 @@ padding; where no query has to be computed again.
 
 from __future__ import annotations
 
+from reference_impls.kernels import sizes
 from reference_impls.mechanism import Size
 
 
@@ -71,3 +72,34 @@ def released(s: Size) -> float:
         2 * w + 8 * square + i + 2 * f,  # gradients of x and of the weights
     )
     return float(s.item_bytes * held)
+
+
+def fused_native(s: Size) -> float:
+    """The paper's layer on a kernel that holds next to nothing itself: linear in N."""
+    return s.item_bytes * _fused(s, 0)
+
+
+def fused_tiled(s: Size) -> float:
+    """As `fused_native`, and what one cut of pairs is computed of."""
+    length, d_h = s.length, s.d_out // s.heads
+    pairs = sizes.SCORE_BYTES["cpu"] // s.item_bytes
+    rows = length
+    if length > sizes.SHORT:
+        rows = min(length, max(sizes.LEAST_QUERIES, pairs // length))
+    samples = min(s.batch, max(1, pairs // (rows * length)))
+    wide = 2 * sizes.fast_width(d_h)  # [v*E | E], and its gradient, and that of both sums
+    cut = samples * (length * (2 * wide + d_h) + rows * wide + 3 * rows * length)
+    return s.item_bytes * _fused(s, cut)
+
+
+def _fused(s: Size, cut: int) -> float:
+    f, i = s.features, s.inputs
+    scores = s.batch * s.length * s.heads * sizes.fast_width(s.d_out // s.heads)
+    w, output, layers = 3 * s.d_in * s.d_out, s.d_out**2, 2 * s.d_out**2 // s.heads
+    if not s.training:
+        return float(5 * f + scores)  # q, k, v, s, the attended values and the output
+    held = max(
+        output + 11 * f + scores + cut,  # q, k, v, s, a, denominators; gradients; the output
+        2 * w + output + layers + i + 9 * f,  # gradients of q, k, v, s, x and the weights; q, k, v
+    )
+    return float(held)

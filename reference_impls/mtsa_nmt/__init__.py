@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels.records import implementations as fused
+from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
@@ -42,7 +42,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=held.translation,
             ),
-            *fused("reference_impls.mtsa_nmt.fused:FusedTranslationMTSA"),
+            *on_kernels("reference_impls.mtsa_nmt.fused:FusedTranslationMTSA"),
         ),
         folder="reference_impls.mtsa_nmt",
         oracle="reference_impls.mtsa_nmt.naive:naive",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels.records import implementations as fused
+from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.mtsa_stack.plain:PlainStackedMTSA"
@@ -56,7 +56,7 @@ MECHANISMS = (
                 mask_optional=True,
                 transient_bytes=_transient,
             ),
-            *fused("reference_impls.mtsa_stack.fused:FusedStackedMTSA"),
+            *on_kernels("reference_impls.mtsa_stack.fused:FusedStackedMTSA"),
         ),
         folder="reference_impls.mtsa_stack",
         oracle="reference_impls.mtsa_stack.naive:naive",

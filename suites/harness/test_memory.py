@@ -14,6 +14,7 @@ from harness.measure import device as devices
 from harness.measure import gpu, memory
 from harness.measure.blocks import PRELOAD
 from harness.registry import Registry
+from reference_impls.kernels import choice
 
 MIB = 2**20
 CALL = "harness.measure.memory:memory_case"
@@ -76,6 +77,33 @@ def test_so_do_those_of_their_relatives(interpreter: Interpreter, case: str) -> 
     row = read(interpreter, f"{case}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
     assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+@pytest.mark.parametrize("phase", ["forward", "training"])
+@pytest.mark.parametrize(
+    "sizes", ["B2-N4096-D256x512-H8", "B64-N64-D300x600-H8", "B64-N160-D1024x320-H4"]
+)
+@pytest.mark.parametrize("backend", ["tiled", "native"])
+def test_so_do_those_of_the_fused_layer(
+    interpreter: Interpreter, backend: str, sizes: str, phase: str
+) -> None:
+    if not choice.available(backend):
+        pytest.skip(f"{backend} can't be had here")
+    row = read(interpreter, f"mtsa.fused_{backend}-{sizes}-f32-{phase}-cpu+1-thread")
+    assert row["transient_bytes"] >= 50 * MIB
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+def test_the_fused_layer_is_near_to_multi_head(interpreter: Interpreter) -> None:
+    found = {
+        name: read(interpreter, f"{name}-B64-N64-D300x600-H8-f32-training-cpu+1-thread")
+        for name in ("multi_head.sdpa", "mtsa.fused_tiled", "mtsa.algorithm1")
+    }
+    held = {name: row["transient_bytes"] for name, row in found.items()}
+    assert held["mtsa.fused_tiled"] < 1.5 * held["multi_head.sdpa"]
+    assert held["mtsa.fused_tiled"] < 0.8 * held["mtsa.algorithm1"]
 
 
 def beside(case: str, mib: int) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch.nn.functional import logsigmoid
 from reference_impls.checks import masked_softmax
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
+
+Arguments: TypeAlias = tuple[
+    Tensor, Tensor, Tensor, Tensor | None, Geometry, Tensor | None, str, Keep | None
+]
 
 
 @dataclass
@@ -37,7 +42,7 @@ class Problem:
         """Those that have gradients."""
         return [t for t in (self.q, self.k, self.v, self.s) if t is not None]
 
-    def arguments(self) -> tuple:
+    def arguments(self) -> Arguments:
         """In the order of `attend`."""
         return (
             self.q, self.k, self.v, self.s, self.geometry, self.mask, self.scale_t, self.keep

@@ -345,8 +345,8 @@ PATCHES = (
         "slice(at, min(at + step, stop)) for", "slice(at, min(at + step, stop - 1)) for",
     ),
     Patch(
-        "keys' second gradient left out", "mtsa.fused_tiled", "mtsa/projection.py",
-        "gk = gk.clone().baddbmm_(gh, s1_w.transpose(1, 2))", "gk = gk.clone()",
+        "keys' second gradient subtracted", "mtsa.fused_tiled", "mtsa/projection.py",
+        "gk = torch.add(gk, ", "gk = torch.sub(gk, ",
     ),
     Patch(
         "gate's halves swapped", "mtsa_released.fused_tiled", "mtsa/fused.py",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,7 +71,7 @@ def test_every_query_alone_is_the_definition(d_i: int, columns: int | None, scal
     for got, want in zip(
         torch.autograd.grad(loss, p.tensors), torch.autograd.grad(of_wanted, p.tensors), strict=True
     ):
-        assert error(got, want) < 1e-13
+        assert not got.numel() or error(got, want) < 1e-13
 
 
 def test_nothing_is_computed_again_that_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +106,9 @@ def test_the_backend_that_ran_is_known_and_recorded(
     names = dispatched(once)
     assert core.ran() == name
     assert names
-    assert any(n.startswith({"native": "attnbench::", "tiled": "TiledAttention"}[name]) for n in names)
+    assert any(
+        n.startswith({"native": "attnbench::", "tiled": "TiledAttention"}[name]) for n in names
+    )
     with torch.inference_mode():
         assert dispatched(lambda: core.attend(*p.arguments(), backend=name))
 
@@ -136,7 +140,8 @@ def test_an_unknown_backend_is_refused() -> None:
 
 def test_what_is_not_installed_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "MODULES", {"triton": "reference_impls.kernels.no_such_backend"})
-    with pytest.raises(Unsupported, match="backend triton needs .*no_such_backend") as caught:
+    monkeypatch.setattr(core, "_loaded", {})
+    with pytest.raises(Unsupported, match=r"backend triton needs .*no_such_backend") as caught:
         core.attend(*problem(2, 1, 3).arguments(), backend="triton")
     assert "\n" not in str(caught.value)
 
@@ -221,7 +226,8 @@ def test_calls_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     order: list[str] = []
     monkeypatch.setattr(measuring, "SECONDS", 0.0)
-    found = measuring.medians({name: lambda name=name: order.append(name) for name in "ab"})
+    calls: dict[str, Callable[[], None]] = {name: partial(order.append, name) for name in "ab"}
+    found = measuring.medians(calls)
     assert "".join(order) == "ab" * (1 + measuring.ROUNDS)
     assert found.keys() == {"a", "b"}
 

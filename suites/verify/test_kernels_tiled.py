@@ -35,7 +35,7 @@ def assert_dense(p: Problem, tolerance: float = EXACT) -> None:
         "qkvs", gradients(a, p.tensors), gradients(wanted, p.tensors), strict=False
     ):
         assert got.shape == want.shape
-        assert error(got, want) < tolerance, name
+        assert not got.numel() or error(got, want) < tolerance, name
 
 
 @pytest.fixture
@@ -102,7 +102,9 @@ def test_heads_together_and_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plain_softmax_attention_is_torchs() -> None:
-    p = problem(3, 2, 300, 8, 8, None, of_masks(parse_all(["none"] * 3, 3), 300, torch.device("cpu")))
+    p = problem(
+        3, 2, 300, 8, 8, None, of_masks(parse_all(["none"] * 3, 3), 300, torch.device("cpu"))
+    )
     p.scale_t = "identity"
     wanted = torch.nn.functional.scaled_dot_product_attention(p.q, p.k, p.v, scale=1.0)
     assert error(tiled.attend(*p.arguments())[0], wanted) < EXACT
@@ -155,8 +157,9 @@ def test_gradients_are_finite_differences(small_cuts: None, length: int, scale_t
     geometry = random_geometry(3, 2, length, sloped=True)
     p = problem(3, 2, length, 2, 3, 3, geometry, (length, length - 2), scale_t, dropout=0.3)
 
-    def attended(*tensors: torch.Tensor) -> torch.Tensor:
-        return tiled.attend(*tensors, *p.arguments()[4:])[0]
+    def attended(*tensors: Any) -> torch.Tensor:
+        q, k, v, s = tensors
+        return tiled.attend(q, k, v, s, *p.arguments()[4:])[0]
 
     assert gradcheck(attended, tuple(p.tensors), atol=1e-6, nondet_tol=0.0)
 
@@ -240,16 +243,16 @@ def test_the_layout_is_token_first_and_twice_the_same() -> None:
 
 @pytest.mark.parametrize("length", [9, 300])
 def test_compiled_it_is_one_graph_and_the_same(length: int) -> None:
-    geometry = of_masks(parse_all(["forward", "window:2", "diagonal"], 3), length, torch.device("cpu"))
+    geometry = of_masks(
+        parse_all(["forward", "window:2", "diagonal"], 3), length, torch.device("cpu")
+    )
     torch._dynamo.reset()
     compiled: Any = torch.compile(tiled.attend, fullgraph=True, backend="aot_eager")
     for lengths in (None, (length, 3)):
         p = problem(3, 2, length, geometry=geometry, lengths=lengths)
         a, wanted = compiled(*p.arguments())[0], tiled.attend(*p.arguments())[0]
         assert error(a, wanted) < EXACT
-        for got, want in zip(
-            gradients(a, p.tensors), gradients(wanted, p.tensors), strict=True
-        ):
+        for got, want in zip(gradients(a, p.tensors), gradients(wanted, p.tensors), strict=True):
             assert error(got, want) < EXACT
 
 

@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import choice, core, exact, keeping, tiled
+from reference_impls.kernels import choice, core, cutting, exact, keeping, tiled
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout, fused
@@ -183,7 +183,10 @@ def test_an_unknown_backend_is_refused() -> None:
 
 
 def test_queries_keys_and_values_are_views_of_one_product() -> None:
-    for module in (made(FusedMTSA), made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False)):
+    for module in (
+        made(FusedMTSA),
+        made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False),
+    ):
         assert isinstance(module, TensorizedLayer)
         x, _ = batch((6, 6))
         for context in (torch.enable_grad(), torch.no_grad()):
@@ -193,8 +196,9 @@ def test_queries_keys_and_values_are_views_of_one_product() -> None:
             assert k.data_ptr() - q.data_ptr() == D_OUT * 8
 
 
-def test_each_projection_is_one_product() -> None:
+def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
+    monkeypatch.setattr(cutting, "FEW", 0)  # small heads are put together
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(
@@ -210,34 +214,33 @@ def test_each_projection_is_one_product() -> None:
         with Watch():
             module(x)
     assert seen.count("mm") == 2  # q k v, and W^o
-    assert seen.count("baddbmm") == 2  # the two layers of s
+    assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
     assert "clone" not in seen
     assert seen.count("cat") == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"key_dim": 3, "score_dim": 5}, {"score_dim": 15}])
 @pytest.mark.parametrize("activation", ["relu", "elu", "selu"])
 def test_the_backward_pass_by_hand_is_autograds(
-    activation: str, monkeypatch: pytest.MonkeyPatch
+    activation: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for options in ({}, {"key_dim": 3, "score_dim": 5}):
-        module = made(FusedMTSA, activation=activation, **options)
-        for parameter in module.parameters():
-            nn.init.normal_(parameter, std=0.4)
-        x, mask = batch((7, 4))
-        used: list[int] = []
-        original = fused.Projection.apply
+    module = made(FusedMTSA, activation=activation, **options)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    x, mask = batch((7, 4))
+    used: list[int] = []
+    original = fused.Projection.apply
 
-        def spy(*arguments: Any) -> Any:
-            used.append(1)
-            return original(*arguments)
+    def spy(*arguments: Any) -> Any:
+        used.append(1)
+        return original(*arguments)
 
-        monkeypatch.setattr(fused.Projection, "apply", spy)
-        by_hand = run(module, x, mask)
-        assert used == [1]
-        monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
-        assert_same(run(module, x, mask), by_hand, 1e-13)
-        assert used == [1]
-        monkeypatch.undo()
+    monkeypatch.setattr(fused.Projection, "apply", spy)
+    by_hand = run(module, x, mask)
+    assert used == [1]
+    monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
+    assert_same(run(module, x, mask), by_hand, 1e-13)
+    assert used == [1]
 
 
 def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
@@ -272,6 +275,14 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
     assert lengths == [5, 6, 7, 5]
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_what_inference_left_behind_serves_training(name: str) -> None:
+    module, (x, mask) = build(name), batch((7, 4))
+    with torch.inference_mode():
+        module(x, mask)
+    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
 
 
 def test_a_distance_is_as_exact_as_the_scores() -> None:
@@ -311,7 +322,7 @@ def test_merged_weights_are_made_again_when_one_changes() -> None:
     merged.of(total, a, b).sum().backward()
     assert a.grad is not None
     assert len(calls) == 7
-    assert len(copy.deepcopy(merged)._held) == len(pickle.loads(pickle.dumps(merged))._held) == 0
+    assert copy.deepcopy(merged)._kept == pickle.loads(pickle.dumps(merged))._kept == {}
 
 
 @pytest.mark.parametrize("name", TILED)
@@ -369,7 +380,8 @@ def drop_alike(monkeypatch: pytest.MonkeyPatch) -> None:
         share = 1 - rate
         kept = torch.empty(values, dtype=torch.bool).bernoulli_(math.sqrt(share))
         keep = keeping.draw(math.sqrt(share))
-        return Kept(keep.pairs(*pairs[:3], device), kept, share)
+        heads, samples, length, _ = pairs
+        return Kept(keep.pairs(heads, samples, length, device), kept, share)
 
     monkeypatch.setattr(dropout, "draw", draw)
 
@@ -396,14 +408,13 @@ def test_with_the_same_factors_it_is_plain(
         monkeypatch.setattr(tiled, "least_denominator", lambda dtype, length: math.inf)
     for lengths in ((1, 1), (7, 4, 0)):
         x, mask = batch(lengths, padding=math.nan)
-        found = []
-        for one in (module, plain):
-            torch.manual_seed(5)
-            found.append(run(one, x, mask))
-        assert_same(*found, 1e-11)
+        torch.manual_seed(5)
+        found = run(module, x, mask)
+        torch.manual_seed(5)
+        assert_same(found, run(plain, x, mask), 1e-11)
         whole = run(module.eval(), x, mask)
         if lengths[0] > 1:
-            assert error(whole["output"], found[0]["output"]) > 0.05
+            assert error(whole["output"], found["output"]) > 0.05
         module.train()
 
 

@@ -1,0 +1,231 @@
+"""Build the C++ kernel once and load it.
+
+The library lies in a folder of the user's cache, named by a hash of all that it depends on: source,
+torch, compiler, flags, processor. Who builds holds a lock that the operating system takes back when
+its process ends, however it ends; what is half built lies in a folder of its own and is renamed
+when it is whole. Without ninja, which torch's loader needs, the compiler is called directly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from reference_impls.mechanism import Unsupported
+
+NAME = "attnbench_native"
+SOURCES = ("native.cpp", "forward.cpp", "backward.cpp")
+WANTED = ("-O3", "-march=native", "-fopenmp")
+"""Flags of the compiler, each left out where it does not know it."""
+PATIENCE = 900.0
+"""Seconds to wait for another process that builds the same library."""
+LOG_CHARACTERS = 20_000
+
+
+def cache_root() -> Path:
+    """Where built libraries lie: TORCH_EXTENSIONS_DIR, or attnbench in the user's cache."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if given:
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "attnbench"
+
+
+def compiler() -> str:
+    """Path of the C++ compiler: $CXX, or c++, as for torch.
+
+    Raises
+    ------
+    Unsupported
+        Where there is none.
+    """
+    name = os.environ.get("CXX", "c++")
+    found = shutil.which(name)
+    if found is None:
+        raise Unsupported(
+            f"the native kernel needs a C++ compiler, and there is no {name!r} on the PATH: "
+            "install one, set CXX, or choose the implementation fused_tiled"
+        )
+    return found
+
+
+def flags(cxx: str) -> tuple[str, ...]:
+    """Those of `WANTED` that the compiler knows."""
+    check = [cxx, "-x", "c++", "-fsyntax-only", os.devnull]
+    return tuple(f for f in WANTED if subprocess.run([*check, f], capture_output=True).returncode == 0)
+
+
+def _processor() -> str:
+    """What -march=native may look at."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return platform.processor()
+    kept = ("model name", "flags", "Features")
+    return "\n".join(sorted({x for x in info.read_text().splitlines() if x.startswith(kept)}))
+
+
+def key(cxx: str, used: tuple[str, ...]) -> str:
+    """Hash of everything that the library depends on."""
+    version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for file in sorted([*here.glob("*.cpp"), *here.glob("*.h")]):
+        digest.update(file.name.encode() + file.read_bytes())
+    for text in (torch.__version__, cxx, version, " ".join(used), _processor()):
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+@contextmanager
+def locked(file: Path, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold a lock that no dead process keeps.
+
+    Raises
+    ------
+    Unsupported
+        If a living process holds it for longer than `patience` seconds.
+    """
+    with file.open("a") as handle:
+        end = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise Unsupported(
+                        f"another process has been building the native kernel for {patience:.0f} s "
+                        f"({file}): end it, or wait"
+                    ) from None
+                time.sleep(0.1)
+        yield
+
+
+def _linking() -> list[str]:
+    # torch brings its own OpenMP: with another one in the process there would be two pools.
+    own = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*"))
+    return [str(own[0]) if own else "-lgomp"]
+
+
+def _build_by_torch(cxx: str, used: tuple[str, ...], folder: Path) -> Path:
+    from torch.utils import cpp_extension  # slow to import: only where something is built
+
+    here = Path(__file__).parent
+    try:
+        cpp_extension.load(
+            NAME,
+            [str(here / source) for source in SOURCES],
+            extra_cflags=list(used),
+            extra_ldflags=_linking() if "-fopenmp" in used else [],
+            build_directory=str(folder),
+            is_python_module=False,
+        )
+    except RuntimeError as error:
+        raise _failure(cxx, folder, str(error)) from error
+    return next(folder.glob("*.so"))
+
+
+def _build_directly(cxx: str, used: tuple[str, ...], folder: Path) -> Path:
+    from torch.utils import cpp_extension
+
+    here, library = Path(__file__).parent, folder / f"{NAME}.so"
+    command = [cxx, "-shared", "-fPIC", "-std=c++20", *used]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    command += [x for path in cpp_extension.include_paths() for x in ("-isystem", path)]
+    command += [str(here / source) for source in SOURCES] + ["-o", str(library)]
+    command += [f"-L{path}" for path in cpp_extension.library_paths()]
+    command += ["-lc10", "-ltorch_cpu", *(_linking() if "-fopenmp" in used else [])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        text = f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+        raise _failure(cxx, folder, text)
+    return library
+
+
+def _failure(cxx: str, folder: Path, message: str) -> Unsupported:
+    log = folder.parent / "build.log"
+    log.write_text(message[-LOG_CHARACTERS:])
+    return Unsupported(
+        f"the native kernel could not be built with {cxx}; what it said is in {log}: "
+        "mend that, or choose the implementation fused_tiled"
+    )
+
+
+def _build(cxx: str, used: tuple[str, ...], library: Path) -> None:
+    """Put the library in its place, or raise `Unsupported`; the lock is held."""
+    for left in library.parent.glob("build-*"):
+        shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
+    folder = Path(tempfile.mkdtemp(prefix="build-", dir=library.parent))
+    try:
+        by = _build_by_torch if shutil.which("ninja") else _build_directly
+        by(cxx, used, folder).replace(library)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(root: Path | None = None) -> ctypes.CDLL:
+    """Load the library from the cache below `root`, built before if need be.
+
+    Raises
+    ------
+    Unsupported
+        Where there is no compiler, it fails, or the cache can't be written.
+    """
+    cxx = compiler()
+    used = flags(cxx)
+    folder = (cache_root() if root is None else root) / f"{NAME}-{key(cxx, used)}"
+    library = folder / f"{NAME}.so"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not library.is_file():
+            with locked(folder / "lock"):
+                if not library.is_file():
+                    _build(cxx, used, library)
+        try:
+            return ctypes.CDLL(str(library))
+        except OSError:  # not a whole library: a full disk, a copy that broke off
+            with locked(folder / "lock"):
+                library.unlink(missing_ok=True)
+                _build(cxx, used, library)
+            return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise Unsupported(
+            f"the native kernel can't be kept in {folder} ({error}): make room there, or set "
+            "TORCH_EXTENSIONS_DIR to a folder that can be written"
+        ) from error
+
+
+@functools.cache
+def _outcome() -> ctypes.CDLL | Unsupported:
+    try:
+        return build()
+    except Unsupported as error:
+        return error
+
+
+def library() -> ctypes.CDLL:
+    """The library; built at most once a process, and a failure is not tried again.
+
+    Raises
+    ------
+    Unsupported
+        As `build`.
+    """
+    found = _outcome()
+    if isinstance(found, Unsupported):
+        raise Unsupported(str(found))
+    return found

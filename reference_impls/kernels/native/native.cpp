@@ -1,0 +1,93 @@
+// The two calls that Python makes, by address: no exception may leave them.
+
+#include <cstdio>
+#include <exception>
+
+#include "products.h"
+
+namespace attnbench {
+
+template <class T>
+void forward(const Problem& p);
+template <class T>
+void backward(const Problem& p);
+
+extern template void forward<Double>(const Problem&);
+extern template void forward<Single>(const Problem&);
+extern template void forward<Halves>(const Problem&);
+extern template void backward<Double>(const Problem&);
+extern template void backward<Single>(const Problem&);
+extern template void backward<Halves>(const Problem&);
+
+namespace {
+
+// 0: done; 1: no memory; 2: something else, in `message`.
+template <class F>
+int guarded(char* message, int64_t room, const F& work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 1;
+  } catch (const std::exception& error) {
+    std::snprintf(message, size_t(room), "%s", error.what());
+    return 2;
+  }
+}
+
+}  // namespace
+}  // namespace attnbench
+
+using namespace attnbench;
+
+extern "C" int attnbench_forward(const Problem* p, char* message, int64_t room) {
+  return guarded(message, room, [&] {
+    if (p->q.kind == F64)
+      forward<Double>(*p);
+    else if (p->halves)
+      forward<Halves>(*p);
+    else
+      forward<Single>(*p);
+  });
+}
+
+extern "C" int attnbench_backward(const Problem* p, char* message, int64_t room) {
+  return guarded(message, room, [&] {
+    if (p->q.kind == F64)
+      backward<Double>(*p);
+    else if (p->halves)
+      backward<Halves>(*p);
+    else
+      backward<Single>(*p);
+  });
+}
+
+// Bytes of a Problem: the two sides must agree.
+extern "C" int64_t attnbench_problem_bytes() { return int64_t(sizeof(Problem)); }
+
+// Whether products of bfloat16 take B in pairs here: not everywhere, and it depends on settings of
+// oneDNN. Asked of the product itself, with numbers that are exact.
+extern "C" int attnbench_halves() {
+  constexpr int64_t m = 16, n = 32, k = 32;
+  std::vector<bf16> a(m * k), b(k * n);
+  std::vector<float> c(m * n, -1.f);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t l = 0; l < k; ++l) a[i * k + l] = to_bf16(float((3 * i + 5 * l) % 13 - 6));
+  for (int64_t l = 0; l < k; ++l)
+    for (int64_t j = 0; j < n; ++j)
+      b[(l / 2) * 2 * n + 2 * j + l % 2] = to_bf16(float((7 * l + 2 * j) % 11 - 5));
+  char message[8];
+  const int failed = guarded(message, sizeof message, [&] {
+    multiply<Halves>(m, n, k, a.data(), k, b.data(), n, c.data(), n, false);
+    at::native::cpublas::brgemm_release();
+  });
+  if (failed) return 0;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += from_bf16(a[i * k + l]) * float((7 * l + 2 * j) % 11 - 5);
+      if (c[i * n + j] != sum) return 0;
+    }
+  return 1;
+}

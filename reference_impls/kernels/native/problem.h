@@ -1,0 +1,246 @@
+// What the caller gives: tensors by address and strides, geometry, masks. Mirrored in call.py.
+#pragma once
+
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "vectors.h"
+
+namespace attnbench {
+
+enum Kind : int64_t { F32 = 0, F64 = 1, BF16 = 2, F16 = 3 };
+
+// [H, B, N, width]; strides in elements, that of the last axis is 1.
+struct Tensor {
+  int64_t data, kind, head, sample, token;
+
+  template <class E>
+  E* at(int64_t h, int64_t b, int64_t i) const {
+    return reinterpret_cast<E*>(data) + h * head + b * sample + i * token;
+  }
+};
+
+// Every field takes 8 bytes. Addresses are 0 where there is nothing.
+struct Problem {
+  int64_t heads, batch, length, key_width, value_width;
+  int64_t source_width;  // of s: 0 (E is 1), 1 or value_width
+  int64_t sigmoid;       // P = sigmoid(r) e^bias, otherwise e^(r + bias - maximum of the query)
+  int64_t threshold;     // of the hashes that dropout keeps; negative: no dropout
+  int64_t seed;
+  int64_t halves;       // products of bfloat16; otherwise in float32
+  int64_t rows, panel;  // of tiles; 0: chosen here
+  double least;         // flag a query below this denominator
+  Tensor q, k, v, s;
+  int64_t lo, hi, range_head, range_sample;  // int32 [H, B], with strides
+  int64_t hole, slope;                       // bool [H], double [H]
+  int64_t mask;                              // bool [B, N] or 0
+  Tensor a;
+  int64_t flagged;  // bool [H, B, N]
+  Tensor inverse;   // 1 / denominator, [H, B, N, source_width or 1]; 0 in rows that have no result
+  int64_t highest;  // maxima of the queries' scores, [H, B, N], in the type of sums
+  Tensor g, dq, dk, dv, ds;
+
+  int64_t row_of(int64_t h, int64_t b, int64_t i) const { return (h * batch + b) * length + i; }
+  bool dropping() const { return threshold >= 0; }
+  int64_t source_columns() const { return std::max<int64_t>(source_width, 1); }
+};
+
+// Buffers of one thread; each keeps its place and size from unit to unit.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() {
+    for (auto& block : blocks_) std::free(block.data);
+  }
+
+  void restart() { next_ = 0; }
+
+  template <class E>
+  E* take(int64_t count) {
+    const size_t bytes = size_t(round_up(std::max<int64_t>(count, 1) * int64_t(sizeof(E)), 64));
+    if (next_ == blocks_.size()) blocks_.push_back({nullptr, 0});
+    Block& block = blocks_[next_++];
+    if (block.bytes < bytes) {
+      std::free(block.data);
+      block = {nullptr, 0};
+      block.data = std::aligned_alloc(64, bytes);
+      if (!block.data) throw std::bad_alloc();
+      block.bytes = bytes;
+    }
+    return static_cast<E*>(block.data);
+  }
+
+ private:
+  struct Block {
+    void* data;
+    size_t bytes;
+  };
+  std::vector<Block> blocks_;
+  size_t next_ = 0;
+};
+
+// A token's row in the type of sums: the row itself, or its conversion in `space`.
+template <class C>
+const C* row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, C* space) {
+  switch (t.kind) {
+    case F32: {
+      const float* from = t.at<float>(h, b, i);
+      if constexpr (std::is_same_v<C, float>) return from;
+      for (int64_t c = 0; c < width; ++c) space[c] = C(from[c]);
+      return space;
+    }
+    case F64: {
+      const double* from = t.at<double>(h, b, i);
+      if constexpr (std::is_same_v<C, double>) return from;
+      for (int64_t c = 0; c < width; ++c) space[c] = C(from[c]);
+      return space;
+    }
+    case BF16: {
+      const bf16* from = t.at<bf16>(h, b, i);
+      for (int64_t c = 0; c < width; ++c) space[c] = C(from_bf16(from[c]));
+      return space;
+    }
+    default: {
+      const c10::Half* from = t.at<c10::Half>(h, b, i);
+      for (int64_t c = 0; c < width; ++c) space[c] = C(float(from[c]));
+      return space;
+    }
+  }
+}
+
+template <class C>
+void put_row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width, const C* values) {
+  switch (t.kind) {
+    case F32: {
+      float* to = t.at<float>(h, b, i);
+      for (int64_t c = 0; c < width; ++c) to[c] = float(values[c]);
+      return;
+    }
+    case F64: {
+      double* to = t.at<double>(h, b, i);
+      for (int64_t c = 0; c < width; ++c) to[c] = double(values[c]);
+      return;
+    }
+    case BF16: {
+      bf16* to = t.at<bf16>(h, b, i);
+      int64_t c = 0;
+      if constexpr (std::is_same_v<C, float>)
+        for (; c + LANES<float> <= width; c += LANES<float>) put(to + c, load(values + c));
+      for (; c < width; ++c) to[c] = to_bf16(float(values[c]));
+      return;
+    }
+    default: {
+      c10::Half* to = t.at<c10::Half>(h, b, i);
+      for (int64_t c = 0; c < width; ++c) to[c] = c10::Half(float(values[c]));
+    }
+  }
+}
+
+inline void blank_row(const Tensor& t, int64_t h, int64_t b, int64_t i, int64_t width) {
+  if (!t.data) return;
+  static constexpr int64_t bytes[] = {4, 8, 2, 2};
+  const int64_t size = bytes[t.kind];
+  char* to = reinterpret_cast<char*>(t.data) + (h * t.head + b * t.sample + i * t.token) * size;
+  std::memset(to, 0, size_t(width * size));
+}
+
+// What a head may see in one sample: `geometry.Geometry` and the padding mask.
+struct View {
+  int64_t lo, hi;       // of i - j
+  int64_t first, last;  // real tokens lie within [first, last)
+  bool hole, gaps;      // without j = i; padding between real tokens
+  double slope;
+  const bool* real;  // [N], or null
+  std::vector<int32_t> before;  // with gaps: number of real tokens in front of a position
+
+  View(const Problem& p, int64_t h, int64_t b) {
+    const int64_t n = p.length;
+    const int64_t at = h * p.range_head + b * p.range_sample;
+    lo = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.lo)[at], -n, n);
+    hi = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.hi)[at], -n, n);
+    hole = reinterpret_cast<const bool*>(p.hole)[h] && lo <= 0 && hi >= 0;
+    slope = reinterpret_cast<const double*>(p.slope)[h];
+    first = 0, last = n, gaps = false;
+    real = p.mask ? reinterpret_cast<const bool*>(p.mask) + b * n : nullptr;
+    if (!real) return;
+    while (first < n && !real[first]) ++first;
+    while (last > first && !real[last - 1]) --last;
+    int64_t count = 0;
+    for (int64_t j = first; j < last; ++j) count += real[j];
+    gaps = count != last - first;
+    if (!gaps) return;
+    before.resize(size_t(n + 1));
+    for (int64_t j = 0; j < n; ++j) before[j + 1] = before[j] + real[j];
+  }
+
+  bool is_real(int64_t i) const { return i >= first && i < last && (!gaps || real[i]); }
+  int64_t first_key(int64_t i) const { return std::max(i - hi, first); }
+  int64_t end_of_keys(int64_t i) const { return std::min(i - lo + 1, last); }
+  int64_t first_query(int64_t j) const { return std::max(j + lo, first); }
+  int64_t end_of_queries(int64_t j) const { return std::min(j + hi + 1, last); }
+
+  // Whether a real query has any key: from geometry, never from a sum that may underflow.
+  bool open(int64_t i) const {
+    const int64_t from = first_key(i), to = end_of_keys(i);
+    if (from >= to) return false;
+    const int64_t count = gaps ? before[to] - before[from] : to - from;
+    return count > (hole ? 1 : 0);
+  }
+};
+
+// Tokens in panels. Narrow windows want a panel to begin where a tile's window does.
+struct Frame {
+  int64_t base, panels;
+
+  Frame(int64_t from, int64_t to, int64_t anchor, int64_t panel) {
+    const int64_t past = (from - anchor) % panel;
+    base = from - (past < 0 ? past + panel : past);
+    panels = (std::max(to, from) - base + panel - 1) / panel;
+  }
+};
+
+struct Tiles {
+  int64_t rows, panel, chunk;  // tokens of a tile and of a panel; panels that are weighed at once
+  bool narrow;
+
+  Tiles(const Problem& p, const View& view, bool backward) {
+    const int64_t n = view.last - view.first;
+    const int64_t width = std::min(view.hi, n - 1) - std::max(view.lo, 1 - n) + 1;
+    narrow = 2 * width <= n;
+    panel = n <= 32 || width <= 32 ? 16 : n <= 128 || width <= 192 ? 32 : 64;
+    rows = narrow && width <= 192 ? panel : n <= 128 ? 32 : n < 1024 ? 64 : 128;
+    if (p.panel) panel = p.panel;
+    if (p.rows) rows = p.rows;
+    chunk = backward ? 1 : std::max<int64_t>(1, 256 / panel);
+  }
+};
+
+constexpr int64_t WIDE = 64;  // columns of a panel that is not one of tokens
+
+// Columns of [v*E | E]. Dropout wants the two apart, each in panels of its own.
+struct Columns {
+  int64_t values, sources, source_at, width, padded, panels;
+
+  explicit Columns(const Problem& p) {
+    values = p.value_width, sources = p.source_columns();
+    source_at = p.dropping() ? round_up(values, WIDE) : values;
+    width = source_at + sources;
+    padded = round_up(width, 32);
+    panels = (padded + WIDE - 1) / WIDE;
+  }
+
+  // How many columns of a panel are in use, in whole vectors.
+  int64_t used(int64_t panel) const {
+    const int64_t end = panel * WIDE < values && values < source_at ? values : width;
+    return std::min(WIDE, round_up(end, 16) - panel * WIDE);
+  }
+};
+
+}  // namespace attnbench

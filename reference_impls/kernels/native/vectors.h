@@ -1,0 +1,178 @@
+// Vectors of one register's width by the compiler's own vector types: every instruction set alike.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#define ATTNBENCH_BYTES 64
+#elif defined(__AVX2__)
+#define ATTNBENCH_BYTES 32
+#else
+#define ATTNBENCH_BYTES 16
+#endif
+#define ATTNBENCH_INLINE inline __attribute__((always_inline))
+
+namespace attnbench {
+
+using bf16 = uint16_t;
+
+typedef uint16_t Shorts __attribute__((vector_size(ATTNBENCH_BYTES / 2)));
+
+template <class C>
+struct Register;
+template <>
+struct Register<float> {
+  typedef float type __attribute__((vector_size(ATTNBENCH_BYTES)));
+};
+template <>
+struct Register<double> {
+  typedef double type __attribute__((vector_size(ATTNBENCH_BYTES)));
+};
+template <>
+struct Register<uint32_t> {
+  typedef uint32_t type __attribute__((vector_size(ATTNBENCH_BYTES)));
+};
+template <class C>
+using Vector = typename Register<C>::type;
+using Floats = Register<float>::type;
+using Doubles = Register<double>::type;
+using Words = Register<uint32_t>::type;
+
+template <class C>
+constexpr int64_t LANES = ATTNBENCH_BYTES / int64_t(sizeof(C));
+
+constexpr int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
+
+template <class C>
+ATTNBENCH_INLINE Vector<C> load(const C* from) {
+  Vector<C> v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+template <class C>
+ATTNBENCH_INLINE Vector<C> all(C x) {
+  return x - Vector<C>{};  // folds away, where 0 + x would not
+}
+
+// exp, 0 below the smallest normal number and at -inf; NaN stays NaN.
+ATTNBENCH_INLINE Floats exponential(Floats x) {
+  const Floats low = all(-87.33654f), high = all(88.37626f);
+  const auto gone = x < low;
+  x = x > high ? high : x;
+  x = x < low ? low : x;
+  // Round x / ln 2 to an integer in the low bits of the mantissa.
+  const Floats shifted = x * 1.44269504f + 12582912.f;
+  const Floats n = shifted - 12582912.f;
+  Floats r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  // Cephes' expf: below 2 units in the last place on |r| <= ln 2 / 2.
+  Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * (r * r) + r + 1.f;
+  const Floats power = (Floats)(((Words)shifted << 23) + 0x3f800000u);
+  y = y * power;
+  return gone ? Floats{} : y;
+}
+
+ATTNBENCH_INLINE Doubles exponential(Doubles x) {
+  for (int64_t c = 0; c < LANES<double>; ++c) x[c] = std::exp(x[c]);
+  return x;
+}
+
+// Round to nearest even.
+ATTNBENCH_INLINE Shorts to_bf16(Floats x) {
+#if defined(__AVX512BF16__)
+  return (Shorts)_mm512_cvtneps_pbh((__m512)x);
+#else
+  const Words bits = (Words)x;
+  const Words nan = (Words)(x != x);
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return __builtin_convertvector((rounded & ~nan) | (nan & 0x7fc0u), Shorts);
+#endif
+}
+
+ATTNBENCH_INLINE Floats from_bf16(Shorts x) {
+  return (Floats)(__builtin_convertvector(x, Words) << 16);
+}
+
+ATTNBENCH_INLINE float from_bf16(bf16 x) {
+  const uint32_t bits = uint32_t(x) << 16;
+  float y;
+  std::memcpy(&y, &bits, sizeof y);
+  return y;
+}
+
+ATTNBENCH_INLINE bf16 to_bf16(float x) {
+  if (x != x) return 0x7fc0u;
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bf16((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// Store in the type that products take.
+ATTNBENCH_INLINE void put(float* to, Floats v) { std::memcpy(to, &v, sizeof v); }
+ATTNBENCH_INLINE void put(double* to, Doubles v) { std::memcpy(to, &v, sizeof v); }
+ATTNBENCH_INLINE void put(bf16* to, Floats v) {
+  const Shorts rounded = to_bf16(v);
+  std::memcpy(to, &rounded, sizeof rounded);
+}
+
+template <class C>
+ATTNBENCH_INLINE C largest(Vector<C> v) {
+  C most = v[0];
+  for (int64_t c = 1; c < LANES<C>; ++c) most = most < v[c] ? v[c] : most;
+  return most;
+}
+
+#if ATTNBENCH_BYTES == 64
+#define ATTNBENCH_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define ATTNBENCH_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif ATTNBENCH_BYTES == 32
+#define ATTNBENCH_LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define ATTNBENCH_HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define ATTNBENCH_LOW 0, 4, 1, 5
+#define ATTNBENCH_HIGH 2, 6, 3, 7
+#endif
+
+ATTNBENCH_INLINE Words interleave_low(Words a, Words b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, ATTNBENCH_LOW);
+#else
+  return __builtin_shuffle(a, b, Words{ATTNBENCH_LOW});
+#endif
+}
+
+ATTNBENCH_INLINE Words interleave_high(Words a, Words b) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, ATTNBENCH_HIGH);
+#else
+  return __builtin_shuffle(a, b, Words{ATTNBENCH_HIGH});
+#endif
+}
+
+// A square block of words, row by row: log2(lanes) rounds of perfect shuffles transpose it.
+ATTNBENCH_INLINE void transpose_square(Words (&rows)[LANES<uint32_t>]) {
+  constexpr int64_t lanes = LANES<uint32_t>;
+  Words other[lanes];
+  for (int64_t round = 1; round < lanes; round *= 2) {
+    for (int64_t r = 0; r < lanes / 2; ++r) {
+      other[2 * r] = interleave_low(rows[r], rows[r + lanes / 2]);
+      other[2 * r + 1] = interleave_high(rows[r], rows[r + lanes / 2]);
+    }
+    for (int64_t r = 0; r < lanes; ++r) rows[r] = other[r];
+  }
+}
+
+}  // namespace attnbench
