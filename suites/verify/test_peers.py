@@ -293,7 +293,9 @@ def test_blocks_of_padding_are_left_out(n: int) -> None:
 def test_flex_is_fused_attention(d: int) -> None:
     torch.manual_seed(0)
     n = BLOCK + 40
-    q, k, v = torch.randn(3, 2, n, 3, 2, d).double().permute(0, 1, 3, 4, 2, 5).flatten(2, 3).unbind(0)
+    q, k, v = (
+        torch.randn(3, 2, n, 3, 2, d).double().permute(0, 1, 3, 4, 2, 5).flatten(2, 3).unbind(0)
+    )
     real = torch.arange(n) < torch.tensor([n, 60])[:, None]
     for mask in (real, None):
         keys = None if mask is None else mask[:, None, None, :]
