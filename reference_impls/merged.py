@@ -18,8 +18,9 @@ T = TypeVar("T")
 MOST_KEPT = 64
 """Matrices of one module: several layers, and several orders of heads."""
 COLUMNS = 8
-"""Of float32, 32 bytes: products whose rows do not begin at a multiple of that are slower. 300 columns
-take 1.5 times as long as 304, and 900 1.25 times as long as 904 (MKL, one core, 2,048 rows)."""
+"""Of float32, 32 bytes: products whose rows do not begin at a multiple of that are slower. 300
+columns take 1.5 times as long as 304, 900 take 1.25 times as long as 904 (MKL, one core of an EPYC,
+2,048 rows)."""
 
 
 def side_by_side(*weights: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ NEAREST = 1
 TILES = (32, 64, 128, 256)
 """Queries per tile from which the cheapest is taken."""
 CALL, EACH = 8000, 500
-"""Pairs in whose time one more call of fused attention is made, and one more tile is begun: roughly,
-on a CPU."""
+"""Pairs in whose time one more call of fused attention is made, and one more tile is begun, on a
+CPU: roughly."""
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ PATCHES = (
     ),
     Patch(
         "queries and keys change places", "multi_head.sdpa", "multi_head/layer.py",
-        "side_by_side, self.q_w, self.k_w, self.v_w", "side_by_side, self.v_w, self.k_w, self.q_w",
+        "weights = (self.q_w, self.k_w, self.v_w)", "weights = (self.v_w, self.k_w, self.q_w)",
     ),
     Patch(
         "no neighbour behind", "msmsa.windowed", "msmsa/near.py",
