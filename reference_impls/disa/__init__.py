@@ -71,7 +71,7 @@ MECHANISMS = (
             "narrow_tanh": {"tanh_scale": 1.0},
             "wide_tanh": {"tanh_scale": 100.0},
         },
-        default="broadcast",
+        default="chunked",
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,

@@ -56,8 +56,8 @@ def chunks(shape: torch.Size, direction: HeadMask, item_bytes: int, budget: int)
 class ChunkedSums(torch.autograd.Function):
     """``ChunkedSums.apply(h, keys, queries, direction, mask, c, budget)`` -> a [B, N, d].
 
-    a_i = sum_j p_ij * h_j, p the softmax over allowed j of c tanh((keys_j + queries_i) / c), feature
-    by feature; 0 where a query has no allowed key.
+    a_i = sum_j p_ij * h_j, p the softmax over allowed j of c tanh(keys_j + queries_i), feature by
+    feature; keys and queries are divided by c already. 0 where a query has no allowed key.
     """
 
     @staticmethod

@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from reference_impls.checks import one_of
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.msmsa.layer import Heads, MsmsaLayer
+from reference_impls.merged import MergingModule
+from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group
-from reference_impls.msmsa.windowed import columns, output_rows, reaches
+from reference_impls.msmsa.windowed import output_product, project_groups, reaches
 
 BACKENDS = ("auto", "native", "tiled", "triton", "flex")
 
@@ -62,7 +63,7 @@ def fused_mix(
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
     groups = _groups(heads.scales, n)
-    y = x @ columns(heads, groups)  # [B, N, W]
+    y = project_groups(x, heads, groups)  # [B, N, W]
     done: list[Tensor] = []
     for group in groups:
         if group.method == "alone":
@@ -74,10 +75,10 @@ def fused_mix(
         attended = core.attend(q, k, v, None, geometry, mask, "identity", None, backend)
         done.append(attended.permute(1, 2, 0, 3).flatten(2))  # [B, N, G * d_h], a view
     joined = done[0] if len(done) == 1 else torch.cat(done, dim=-1)
-    return joined @ output_rows(heads, groups)
+    return output_product(joined, heads, groups)
 
 
-class Fused(nn.Module):
+class Fused(MergingModule):
     """Chooses a backend; stands before the layer that asks for a `mix`.
 
     Parameters
@@ -85,6 +86,8 @@ class Fused(nn.Module):
     backend : {"auto", "native", "tiled", "triton", "flex"}
         auto is chosen by shape, device and pass, see `reference_impls.kernels.core`.
     """
+
+    mix: Mix
 
     def __init__(self, *arguments: Any, backend: str = "auto", **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -39,8 +39,6 @@ class Heads(NamedTuple):
         Scores are q k^T / divisor.
     merged : Merged
         Puts weights together.
-    layer : int
-        Which of the layers that share `merged`.
     """
 
     q_w: Tensor
@@ -50,7 +48,6 @@ class Heads(NamedTuple):
     scales: tuple[Scale, ...]
     divisor: float
     merged: Merged
-    layer: int = 0
 
 
 Mix: TypeAlias = Callable[[Tensor, Heads, Tensor | None, Tensor | None], Tensor]
@@ -82,9 +79,8 @@ def project(x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
         return side_by_side(q_w / heads.divisor, k_w, v_w)
 
     weights = (heads.q_w, heads.k_w, heads.v_w)
-    weight = heads.merged.of(columns, *weights, key=("qkv", heads.layer))
-    qkv = (x @ weight).unflatten(-1, (3, h, d))  # [B, N, 3, H, d_h]
-    q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+    qkv = heads.merged.product(x, columns, *weights, key="qkv").unflatten(-1, (3, h, d))
+    q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # of [B, N, 3, H, d_h]
     return q, k, v
 
 
@@ -117,7 +113,7 @@ def within_windows(
 
 
 def add_and_norm(x: Tensor, mixed: Tensor, scale: Tensor, offset: Tensor, epsilon: float) -> Tensor:
-    """Eq. 10: norm(x + relu(mixed)), over the last axis with biased variance; overwrites `mixed`."""
+    """Eq. 10: norm(x + relu(mixed)), last axis, biased variance; `mixed` is overwritten."""
     return nn.functional.layer_norm(x + mixed.relu_(), (x.shape[-1],), scale, offset, epsilon)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from reference_impls.merged import itself
 from reference_impls.msmsa.layer import Heads, MsmsaLayer, project, within_windows
 
 
@@ -17,7 +18,8 @@ def masked_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None
     # A padded query may have no key, and a softmax over nothing is NaN: it gets itself, a zero.
     pairs = pairs | torch.eye(n, dtype=torch.bool, device=x.device)
     out = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=1.0)  # [B, H, N, d_h]
-    return out.transpose(1, 2).flatten(2) @ heads.o_w
+    out = out.transpose(1, 2).flatten(2)
+    return heads.merged.product(out, itself, heads.o_w).contiguous()
 
 
 class MaskedMsmsa(MsmsaLayer):

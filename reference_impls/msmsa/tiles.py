@@ -18,8 +18,8 @@ NEAREST = 1
 TILES = (32, 64, 128, 256)
 """Queries per tile from which the cheapest is taken."""
 CALL, EACH = 8000, 500
-"""Pairs in whose time one more call of fused attention is made, and one more tile is begun; measured
-on a CPU, roughly."""
+"""Pairs in whose time one more call of fused attention is made, and one more tile is begun, on a
+CPU: roughly."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,15 @@ def tile_for(half: int, length: int, batch: int) -> int:
     A small tile computes few pairs outside of its windows; a long sequence, or a large batch, is
     worth the calls that tiles cost.
     """
-    costs = {0: batch * length**2}
+    best, least = 0, batch * length**2
     for tile in TILES:
         if length >= 2 * half + tile:
             cut = pieces(half, tile, length)
             work = sum(piece.pairs + EACH * piece.tiles for piece in cut)
-            costs[tile] = batch * work + 2 * CALL
-    return min(costs, key=lambda tile: costs[tile])
+            cost = batch * work + 2 * CALL
+            if cost < least:
+                best, least = tile, cost
+    return best
 
 
 def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:

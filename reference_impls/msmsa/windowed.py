@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from reference_impls.merged import side_by_side
+from reference_impls.merged import itself, side_by_side
 from reference_impls.msmsa.layer import Heads, MsmsaLayer, within_windows
 from reference_impls.msmsa.near import Neighbours
 from reference_impls.msmsa.scales import Scale
@@ -29,20 +29,40 @@ def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | No
     d = heads.q_w.shape[2]
     groups = plan(heads.scales, int(x.shape[1]), int(x.shape[0]))
     widths = [len(group.heads) * d for group in groups for _ in range(_parts(group))]
-    parts = iter((x @ columns(heads, groups)).split(widths, dim=-1))  # [B, N, G * d_h] each
-    done: list[Tensor] = []
+    parts = iter(project_groups(x, heads, groups).split(widths, dim=-1))  # [B, N, G * d_h] each
+    done: list[
+        list[Tensor]
+    ] = []  # for each group or head, [B, M, T, w], M * T rows after M * T rows
     for group in groups:
         if group.method == "alone":
-            done.append(next(parts))
+            done.append([next(parts).unsqueeze(2)])
             continue
         q, k, v = (next(parts).unflatten(-1, (-1, d)) for _ in range(3))  # [B, N, G, d_h]
         if group.method == "near":
-            done.append(Neighbours.apply(q, k, v, group.half, _beyond(group, mask)).flatten(2))
+            near = Neighbours.apply(q, k, v, group.half, _beyond(group, mask))
+            done.append([near.flatten(2).unsqueeze(2)])
         elif group.method == "tiles":
             done += _in_tiles(q, k, v, group, mask)
         else:
-            done.append(_all_pairs(q, k, v, group, mask))
-    return torch.cat(done, dim=-1) @ output_rows(heads, groups)
+            done.append([_all_pairs(q, k, v, group, mask).unsqueeze(2)])
+    return output_product(_joined(done), heads, groups)
+
+
+def _joined(done: list[list[Tensor]]) -> Tensor:
+    """Rows below one another, and these side by side: [B, N, sum of w]; one copy of each."""
+    first = done[0][0]
+    if torch.is_grad_enabled() and any(part.requires_grad for rows in done for part in rows):
+        flat = [[part.flatten(1, 2) for part in rows] for rows in done]
+        return torch.cat([rows[0] if len(rows) == 1 else torch.cat(rows, 1) for rows in flat], -1)
+    rows = sum(part.shape[1] * part.shape[2] for part in done[0])
+    out = first.new_empty(first.shape[0], rows, sum(rows[0].shape[3] for rows in done))
+    for columns, parts in zip(
+        out.split([rows[0].shape[3] for rows in done], -1), done, strict=True
+    ):
+        lengths = [part.shape[1] * part.shape[2] for part in parts]
+        for place, part in zip(columns.split(lengths, dim=1), parts, strict=True):
+            place.unflatten(1, part.shape[1:3]).copy_(part)
+    return out
 
 
 def _parts(group: Group) -> int:
@@ -50,40 +70,43 @@ def _parts(group: Group) -> int:
     return 1 if group.method == "alone" else 3
 
 
-def columns(heads: Heads, groups: Sequence[Group]) -> Tensor:
-    """Projections of all groups, one after another: values alone, or q, k and v of the group."""
+def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
+    """Projections of all groups, one after another: values alone, or q, k and v of the group.
 
-    def together(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
-        found = []
+    [B, N, D] -> [B, N, W], perhaps a view.
+    """
+
+    def columns(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
+        found: list[Tensor] = []
         for group in groups:
             if group.method != "alone":
-                found += [_some(q_w, group.heads) / heads.divisor, _some(k_w, group.heads)]
-            found.append(_some(v_w, group.heads))
+                found += [part / heads.divisor for part in _runs(q_w, group.heads)]
+                found += _runs(k_w, group.heads)
+            found += _runs(v_w, group.heads)
         return side_by_side(*found)
 
     order = tuple((_parts(group), group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)
-    return heads.merged.of(together, *weights, key=("columns", heads.layer, order))
+    return heads.merged.product(x, columns, *weights, key=order)
 
 
-def output_rows(heads: Heads, groups: Sequence[Group]) -> Tensor:
-    """W^o with its rows in the order of the groups; itself where that is the heads' own."""
+def output_product(joined: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
+    """Eq. 9 with the heads in the order of the groups: [B, N, H * d_h] -> [B, N, d_out]."""
     order = tuple(h for group in groups for h in group.heads)
     if order == tuple(range(len(order))):
-        return heads.o_w
+        return heads.merged.product(joined, itself, heads.o_w).contiguous()
 
-    def together(o_w: Tensor) -> Tensor:
-        return _some(o_w.unflatten(0, (len(order), -1)), order).flatten(0, 1)
+    def rows(o_w: Tensor) -> Tensor:
+        return torch.cat(_runs(o_w.unflatten(0, (len(order), -1)), order)).flatten(0, 1)
 
-    return heads.merged.of(together, heads.o_w, key=("rows", heads.layer, order))
+    return heads.merged.product(joined, rows, heads.o_w, key=order).contiguous()
 
 
-def _some(weight: Tensor, heads: Sequence[int]) -> Tensor:
-    """Heads of a weight [H, ...]: a view where they stand in a row."""
-    first, count = heads[0], len(heads)
-    if tuple(heads) == tuple(range(first, first + count)):
-        return weight[first : first + count]
-    return weight[list(heads)]
+def _runs(weight: Tensor, heads: Sequence[int]) -> list[Tensor]:
+    """Heads of a weight [H, ...], as views of those that stand in a row."""
+    starts = [i for i, h in enumerate(heads) if i == 0 or h != heads[i - 1] + 1]
+    stops = [*starts[1:], len(heads)]
+    return [weight[heads[a] : heads[b - 1] + 1] for a, b in zip(starts, stops, strict=True)]
 
 
 def _beyond(group: Group, mask: Tensor | None) -> Tensor | None:
@@ -122,52 +145,51 @@ def _all_pairs(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | Non
     return out.transpose(1, 2).flatten(2)
 
 
-def _in_tiles(q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None) -> list[Tensor]:
-    """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, N, d_h] for each head."""
+def _in_tiles(
+    q: Tensor, k: Tensor, v: Tensor, group: Group, mask: Tensor | None
+) -> list[list[Tensor]]:
+    """Tiles of queries, bands of keys: [B, N, G, d_h] -> [B, M, T, d_h] of each head and piece."""
     cut = pieces(group.half, group.tile, q.shape[1])
-    masks = [_added(_pairs(piece, group, mask, q.device), q) for piece in cut]
+    masks = [_added(piece, group, mask, q) for piece in cut]
     lengths = [piece.tiles * piece.tile for piece in cut]
     done = []
     for queries, keys, values in zip(q.unbind(2), k.unbind(2), v.unbind(2), strict=True):
-        found = [
-            scaled_dot_product_attention(
-                some.unflatten(1, (piece.tiles, piece.tile)), *bands, attn_mask=added, scale=1.0
-            ).flatten(1, 2)
-            for piece, some, added, *bands in zip(
-                cut,
-                queries.split(lengths, dim=1),
-                masks,
-                Bands.apply(keys, cut),
-                Bands.apply(values, cut),
-                strict=True,
+        bands = Bands.apply(keys, cut), Bands.apply(values, cut)
+        found = []
+        for piece, some, added, near_keys, near_values in zip(
+            cut, queries.split(lengths, dim=1), masks, *bands, strict=True
+        ):
+            tiles = some.unflatten(1, (piece.tiles, piece.tile))  # [B, M, T, d_h]
+            found.append(
+                scaled_dot_product_attention(
+                    tiles, near_keys, near_values, attn_mask=added, scale=1.0
+                )
             )
-        ]
-        done.append(torch.cat(found, dim=1))
+        done.append(found)
     return done
 
 
-def _pairs(piece: Piece, group: Group, mask: Tensor | None, device: torch.device) -> Tensor:
-    """Pairs within the window whose key is real; a query always sees itself, padded or not.
+def _added(piece: Piece, group: Group, mask: Tensor | None, like: Tensor) -> Tensor:
+    """0 at pairs within the window whose key is real, -inf elsewhere; a query always sees itself.
 
     Returns
     -------
-    Tensor of bool, shape [B, M, T, band], or [1, 1, T, band] without a mask
+    Tensor, shape [B, M, T, band], or [1, 1, T, band] without a mask
+        In the dtype and on the device of `like`; made once for all heads.
     """
-    shift = piece.first - piece.start
-    apart = torch.arange(1 - piece.tile, piece.band, device=device).add_(shift).abs_()
+    zero, closed = like.new_zeros(()), like.new_full((), -math.inf)
     # Key c is c - a + shift away from query a: every row is the one before, moved by one.
-    apart = apart.unfold(0, piece.band, 1).flip(0)[None, None]  # [1, 1, T, band]
+    shift = piece.first - piece.start
+    line = torch.arange(1 - piece.tile, piece.band, device=like.device).add_(shift).abs_()
     if mask is None:
-        return apart <= group.half
+        line = torch.where(line <= group.half, zero, closed)
+    square = line.unfold(0, piece.band, 1).flip(0)[None, None]  # [1, 1, T, band]
+    if mask is None:
+        return square
     reach = reaches(group.scales[:1], mask)[..., None, None]  # [B, 1, 1, 1]
     last = piece.first + (piece.tiles - 1) * piece.tile + piece.band
     real = mask[:, piece.first : last].unfold(1, piece.band, piece.tile)[:, :, None]
-    return (apart <= reach) & real | (apart == 0)
-
-
-def _added(pairs: Tensor, like: Tensor) -> Tensor:
-    """0 where a pair is open, -inf elsewhere: torch would make it anew for every head."""
-    return torch.where(pairs, like.new_zeros(()), like.new_full((), -math.inf))
+    return torch.where((square <= reach) & real | (square == 0), zero, closed)
 
 
 class Bands(torch.autograd.Function):

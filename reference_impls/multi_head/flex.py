@@ -1,4 +1,4 @@
-"""Multi-head attention by FlexAttention: torch's generated kernels, compiled on first use (CUDA)."""
+"""Multi-head attention by FlexAttention: kernels that torch generates on first use (CUDA)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def real_keys_only(visible: Tensor) -> BlockMask:
     BlockMask
         Blocks of keys that hold a visible one, and which keys within them.
     """
-    batch, n = visible.shape
+    n = visible.shape[1]
     blocks = -(-n // BLOCK)
     some = pad(visible, (0, blocks * BLOCK - n)).unflatten(1, (blocks, BLOCK)).any(-1)  # [B, K]
     order = some.int().argsort(dim=1, descending=True, stable=True)  # those with a key first

@@ -63,7 +63,8 @@ class Positions:
             length = 1 << (int(n) - 1).bit_length()
             with torch.inference_mode(False):
                 table = sinusoids(length, self.width, self.form, x.device).to(x.dtype)
-            if torch.compiler.is_compiling() or host_can_decide(x):
+            real = type(table) is Tensor  # not what a mode made that only plays a call through
+            if real and (torch.compiler.is_compiling() or host_can_decide(x)):
                 # A table made during graph capture lives in the graph's memory: not to be kept.
                 self._tables[x.dtype, x.device] = table
         return x + table[:n]
@@ -149,10 +150,11 @@ class MultiHeadLayer(MergingModule):
         if self.positions is not None:
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
-        weight = self.merged.of(side_by_side, self.q_w, self.k_w, self.v_w)  # [D, 3 * H * d_h]
+        weights = (self.q_w, self.k_w, self.v_w)
         if self.q_b is None or self.k_b is None or self.v_b is None:
-            qkv = x @ weight
+            qkv = self.merged.product(x, side_by_side, *weights)  # [B, N, 3 * H * d_h]
         else:
+            weight = self.merged.of(side_by_side, *weights)  # [D, 3 * H * d_h]
             bias = self.merged.of(_in_a_row, self.q_b, self.k_b, self.v_b)
             qkv = nn.functional.linear(x, weight.T, bias).relu_()
         qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))  # [B, N, 3, H, d_h]
@@ -165,7 +167,7 @@ class MultiHeadLayer(MergingModule):
         attended = self.attend(q, k, v, mask, rows)
         out = attended.transpose(1, 2).flatten(2)  # [B, R, H*d_h]
         if self.o_w is not None:
-            out = out @ self.o_w
+            out = self.dense(out, self.o_w)
         return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -40,15 +40,19 @@ class MatmulMultiHead(MultiHeadLayer):
     ) -> Tensor:
         """Eq. 4; the first product takes scale and mask with it, which saves passes over N*N."""
         b, h, n, _ = q.shape
-        q, k, v = (t.reshape(b * h, n, -1) for t in (q, k, v))  # head by head: a copy each
+
+        def head_by_head(values: Tensor) -> Tensor:
+            return values.reshape(b * h, n, -1)  # a copy, gone as soon as it is used
+
         scale = 1 / math.sqrt(self.head_dim)
-        if mask is None:
-            r = torch.baddbmm(q.new_empty(()), q, k.mT, beta=0, alpha=scale)  # [B*H, N, N]
-        else:
+        bias, beta = q.new_empty(()), 0.0  # not read
+        if mask is not None:
             closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
             bias = q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
-            r = torch.baddbmm(bias, q, k.mT, alpha=scale)
-        return (r.softmax(-1) @ v).unflatten(0, (b, h))
+            beta = 1.0
+        r = torch.baddbmm(bias, head_by_head(q), head_by_head(k).mT, beta=beta, alpha=scale)
+        r = r.softmax(-1)  # [B*H, N, N]
+        return (r @ head_by_head(v)).unflatten(0, (b, h))
 
 
 class SdpaMultiHead(MultiHeadLayer):

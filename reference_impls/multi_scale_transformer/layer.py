@@ -125,10 +125,10 @@ class MultiScaleLayers(SentenceModel):
         """Eq. 10, layer by layer: [B, M, d_model] with mask [B, M] or None -> the same shape."""
         for i, scales in enumerate(self.scales):
             q_w, k_w, v_w, o_w, ln_scale, ln_offset = (
-                self.get_parameter(f"l{i}_{name}")
+                getattr(self, f"l{i}_{name}")
                 for name in ("q_w", "k_w", "v_w", "o_w", "ln_scale", "ln_offset")
             )
-            heads = Heads(q_w, k_w, v_w, o_w, scales, self.divisor, self.merged, i)
+            heads = Heads(q_w, k_w, v_w, o_w, scales, self.divisor, self.merged)
             mixed = self.mix(h, heads, mask, None)
             # A padded state is ln_offset: the next layer wants zeros there.
             h = zero_at_padding(add_and_norm(h, mixed, ln_scale, ln_offset, self.ln_epsilon), mask)

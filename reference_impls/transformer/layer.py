@@ -17,7 +17,7 @@ from reference_impls.checks import (
     width_per_part,
     zero_bias,
 )
-from reference_impls.merged import side_by_side
+from reference_impls.merged import itself, side_by_side
 from reference_impls.msmsa.layer import not_negative
 from reference_impls.multi_head.layer import Positions
 from reference_impls.multi_scale_transformer.presets import settle
@@ -111,27 +111,25 @@ class TransformerLayers(SentenceModel):
             h = self.positions.added_to(h)
         for i in range(self.depth):
             h = self._norm(h + self._attention(h, mask, i), f"l{i}_ln1")
-            hidden = self._dense(h, i, "ff1").relu_()
-            h = self._norm(h + self._dense(hidden, i, "ff2"), f"l{i}_ln2")
+            w, b = self._weight(i, "ff1_w"), self._weight(i, "ff1_b")
+            hidden = nn.functional.linear(h, w.T, b).relu_()  # the product adds the bias
+            narrow = self.merged.product(hidden, itself, self._weight(i, "ff2_w"))
+            h = self._norm((h + narrow).add_(self._weight(i, "ff2_b")), f"l{i}_ln2")
         return h
 
     def _attention(self, h: Tensor, mask: Tensor | None, i: int) -> Tensor:
         """Eq. 1-3: [B, M, d_model] -> the same."""
         weights = [self._weight(i, name) for name in ("q_w", "k_w", "v_w")]
-        qkv = h @ self.merged.of(side_by_side, *weights, key=i)  # [B, M, 3 * H * d_h]
+        qkv = self.merged.product(h, side_by_side, *weights)  # [B, M, 3 * H * d_h]
         qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, M, d_h]
         attended = self.attend(q, k, v, mask)
-        return attended.transpose(1, 2).flatten(2) @ self._weight(i, "o_w")
-
-    def _dense(self, h: Tensor, i: int, name: str) -> Tensor:
-        """H w + b, the bias added by the product."""
-        weight, bias = self._weight(i, f"{name}_w"), self._weight(i, f"{name}_b")
-        return nn.functional.linear(h, weight.T, bias)
+        return self.dense(attended.transpose(1, 2).flatten(2), self._weight(i, "o_w"))
 
     def _norm(self, h: Tensor, name: str) -> Tensor:
-        scale, offset = self.get_parameter(f"{name}_scale"), self.get_parameter(f"{name}_offset")
+        scale, offset = getattr(self, f"{name}_scale"), getattr(self, f"{name}_offset")
         return nn.functional.layer_norm(h, (self.d_model,), scale, offset, self.ln_epsilon)
 
     def _weight(self, i: int, name: str) -> Tensor:
-        return self.get_parameter(f"l{i}_{name}")
+        weight: Tensor = getattr(self, f"l{i}_{name}")
+        return weight

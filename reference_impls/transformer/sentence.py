@@ -70,7 +70,7 @@ class SentenceModel(MergingModule):
         check_input(x, mask, self.d_in)
         h = zero_at_padding(x, mask)
         if self.in_w is not None:
-            h = h @ self.in_w
+            h = self.dense(h, self.in_w)
         if self.cls is not None:
             h = torch.cat([self.cls.to(h.dtype).expand(len(h), 1, -1), h], dim=1)
             if mask is not None:

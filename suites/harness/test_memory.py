@@ -40,6 +40,8 @@ AGREEMENT = 0.05
 # Where pairs, tokens and features, the input, and the weights weigh most, in this order.
 TRAINING = ("B1-N1800-D64-H2", "B48-N96-D64x320-H8", "B48-N160-D1024x192-H4", "B4-N24-D1760-H8")
 FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B64-N160-D1792x192-H4", "B4-N24-D1760-H8")
+KEPT = "B32-N64-D1760-H8"
+"""In place of the last: in evaluation the weights side by side are kept, not held by the pass."""
 
 
 @linux
@@ -50,6 +52,8 @@ def test_the_formula_agrees_with_the_reading(
     interpreter: Interpreter, name: str, shape: int, phase: str
 ) -> None:
     sizes = (TRAINING if phase == "training" else FORWARD)[shape]
+    if (name, sizes) == ("multi_head.matmul", FORWARD[3]):
+        sizes = KEPT
     row = read(interpreter, f"{name}-{sizes}-f32-{phase}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
     assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
@@ -60,7 +64,8 @@ def test_the_formula_agrees_with_the_reading(
     "case",
     [
         "multi_head_released.matmul-B48-N96-D64x320-H8-f32-training",
-        "multi_head_relu.matmul-B64-N96-D64x320-H8-f32-forward",
+        "multi_head_relu.matmul-B96-N96-D64x320-H8-f32-forward",
+        "multi_head_relu.matmul-B48-N96-D64x320-H8-f32-training",
         "multi_head_relu.matmul-B1-N1800-D64-H2-f32-training",
         "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-forward",
         "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-training",

@@ -212,7 +212,7 @@ PATCHES = (
     ),
     Patch(
         "feed-forward block without residual", "transformer.sdpa", "transformer/layer.py",
-        'h + self._dense(hidden, i, "ff2")', 'self._dense(hidden, i, "ff2")',
+        "(h + narrow).add_(", "narrow.add(",
     ),
     Patch(
         "no division by sqrt(d_h)", "transformer.plain", "transformer/plain.py",
@@ -272,7 +272,7 @@ PATCHES = (
     ),
     Patch(
         "queries and keys change places", "multi_head.sdpa", "multi_head/layer.py",
-        "side_by_side, self.q_w, self.k_w, self.v_w", "side_by_side, self.v_w, self.k_w, self.q_w",
+        "weights = (self.q_w, self.k_w, self.v_w)", "weights = (self.v_w, self.k_w, self.q_w)",
     ),
     Patch(
         "no neighbour behind", "msmsa.windowed", "msmsa/near.py",
@@ -323,6 +323,8 @@ PATCHES = (
     Patch(
         "windows cut at the smallest kernel's end", "kim_cnn.gemm", "kim_cnn/optimized.py",
         "part[:, : n + behind - k + 1]", "part[:, : n + behind - min(sizes) + 1]",
+    ),
+    Patch(
         "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
         "apart < lo)", "apart < lo - 1)",
     ),

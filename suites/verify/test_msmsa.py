@@ -359,16 +359,16 @@ def cost(module: nn.Module, n: int, mask: Tensor | None = None) -> tuple[int, in
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("scales", [[1, 3], [9, 65], [129, 129]])
 def test_windowed_grows_with_n_and_masked_with_n_squared(scales: list, masked: bool) -> None:
-    short, long = 512, 2048
     ratios = []
-    for kind in (WindowedMsmsa, MaskedMsmsa):
+    # At the ends windows are cut: a short sequence has less than its share of whole ones.
+    for kind, short, long in ((WindowedMsmsa, 2048, 8192), (MaskedMsmsa, 512, 2048)):
         module = kind(12, 8, heads=2, scales=scales)
         few, many = (
             cost(module, n, torch.ones(1, n, dtype=torch.bool) if masked else None)
             for n in (short, long)
         )
         ratios.append([b / a for a, b in zip(few, many, strict=True)])
-    assert max(ratios[0]) < 4.4  # at the ends, which a short sequence has too, windows are cut
+    assert max(ratios[0]) < 4.3
     assert min(ratios[1]) > 12
 
 

@@ -317,11 +317,11 @@ def test_merged_weights_are_made_again_when_one_changes() -> None:
     with torch.inference_mode():
         merged.of(total, a, b)
         assert not merged.of(total, a, b).is_inference()
-    assert len(calls) == 6
+    assert len(calls) == 5  # what was made for both orders is there
     # With gradients it is made every time, and they arrive.
     merged.of(total, a, b).sum().backward()
     assert a.grad is not None
-    assert len(calls) == 7
+    assert len(calls) == 6
     assert copy.deepcopy(merged)._kept == pickle.loads(pickle.dumps(merged))._kept == {}
 
 

@@ -1,4 +1,4 @@
-"""Windows by shifts, in tiles and by kernels: the same as all pairs under a mask, and never N x N."""
+"""Windows by shifts, in tiles and by kernels: as all pairs under a mask, and never N x N."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from reference_impls.msmsa.fused import FusedMsmsa, windows
 from reference_impls.msmsa.layer import within_windows
 from reference_impls.msmsa.near import Neighbours
 from reference_impls.msmsa.optimized import MaskedMsmsa
-from reference_impls.msmsa.scales import parse, parse_all
+from reference_impls.msmsa.scales import GivenScale, parse, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan, tile_for
 from reference_impls.msmsa.windowed import Bands, WindowedMsmsa
 from suites.verify.modules import D_IN, assert_same, batch, run
 
 torch.set_num_threads(1)
 
-GOAL = [1, 1, 1, 1, 1, 3, 3, "n/16", "n/16", "n/8"]
+GOAL: list[GivenScale] = [1, 1, 1, 1, 1, 3, 3, "n/16", "n/16", "n/8"]
 """The scales that the goals are stated for."""
 
 
