@@ -1,4 +1,7 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | mutants | lint."""
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
+
+And `mutants`, for who changes the checks.
+"""
 
 from __future__ import annotations
 
@@ -128,14 +131,15 @@ def report(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """Run the test suite: what verifies on all cores, what times and kills processes on one."""
+    """Run the test suite on all cores; what measures real times by itself afterwards."""
     prepare(session)
     if session.posargs:
         run_in_shared(session, "pytest", *session.posargs)
         return
     workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
     run_in_shared(session, "pytest", "suites/verify", "-n", str(workers))
-    run_in_shared(session, "pytest", "suites/harness")
+    run_in_shared(session, "pytest", "suites/harness", "-m", "not alone", "-n", str(workers))
+    run_in_shared(session, "pytest", "suites/harness", "-m", "alone")
 
 
 @nox.session(venv_backend="none")
@@ -143,6 +147,13 @@ def mutants(session: nox.Session) -> None:
     """Put small faults into the mechanisms and count those that the checks notice: an hour."""
     prepare(session)
     run_in_shared(session, "python", "-m", "suites.mutation", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def calibrate(session: nox.Session) -> None:
+    """Prove the measuring by 200 comparisons whose answer is known, idle and busy: an hour."""
+    prepare(session)
+    run_in_shared(session, "python", "-m", "suites.calibration", *session.posargs)
 
 
 @nox.session(venv_backend="none")

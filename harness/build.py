@@ -72,11 +72,14 @@ def make(
     return module
 
 
+def cores_available() -> list[int] | None:
+    """Numbers of the cores that this process may use; None where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
 def threads_available() -> int:
     """CPU threads that this process may use (its affinity, not the machine's size)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(cores_available() or ()) or os.cpu_count() or 1
 
 
 def set_tf32(allowed: bool) -> None:
@@ -85,15 +88,22 @@ def set_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
+def threads_wanted(case: Case) -> int:
+    """CPU threads that the settings of a case ask for."""
+    return case.run_settings().threads or threads_available()
+
+
 def apply_settings(case: Case) -> None:
     """Set threads and TF32 of this process as the case wants them; forget compiled code."""
     settings = case.run_settings()
     if case.problem.device == "cpu":
-        torch.set_num_threads(settings.threads or threads_available())
+        torch.set_num_threads(threads_wanted(case))
     set_tf32(settings.tf32)
     if settings.compile_mode:
         # A process may serve many cases, and dynamo gives up on a function after a few shapes.
         torch.compiler.reset()
+        # When it gives up it goes on eager, without a word that a record could hold.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def compiled(module: torch.nn.Module, case: Case) -> Any:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UsageError
+from reference_impls.mechanism import Size
 
 DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
 PHASES = ("forward", "training")
 CONTROL = "control"
 
@@ -235,6 +237,14 @@ def parse(text: str) -> Case:
         device=g["device"],
     )
     return Case(g["mechanism"], g["implementation"], problem, names, options)
+
+
+def size_of(case: Case) -> Size:
+    """The sizes of a case, for the formulas of its mechanism's record."""
+    p = case.problem
+    return Size(
+        p.batch, p.length, p.d_in, p.d_out, p.heads or 1, ITEM_BYTES[p.dtype], p.phase == "training"
+    )
 
 
 def problem_of(case: Case) -> tuple[Any, ...]:

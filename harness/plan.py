@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,21 +114,26 @@ def _chosen_groups(
 def make_plan(
     profile_name: str, device: str, registry: Registry, selection: Selection | None = None
 ) -> Plan:
+    """Expand a named profile; see `plan_of`.
+
+    Raises
+    ------
+    UsageError
+        Also for an unknown profile.
+    """
+    profile = load_profile(profile_name, device)
+    return plan_of(profile, device, registry, selection or Selection())
+
+
+def plan_of(profile: Profile, device: str, registry: Registry, selection: Selection) -> Plan:
     """Expand a profile into cases, the baseline and its A/A control in every problem.
 
     Raises
     ------
     UsageError
-        For an unknown profile, mechanism, dtype, phase or setting, or an empty plan.
+        For an unknown mechanism, dtype, phase or setting, or an empty plan.
     """
-    selection = selection or Selection()
-    profile = load_profile(profile_name, device)
-    for dtype in selection.dtypes:
-        if dtype not in DTYPES:
-            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
-    for phase in selection.phases:
-        if phase not in PHASES:
-            raise UsageError(f"unknown pass {phase!r}; use one of {', '.join(PHASES)}")
+    _check_words(selection)
     if selection.blocks is not None:
         # Who asks for a number of blocks gets it, however long it takes.
         profile = replace(profile, blocks=selection.blocks, budget_seconds=None)
@@ -141,6 +146,50 @@ def make_plan(
     if not cases:
         raise UsageError("nothing to measure: the selection left no case")
     baseline_controls = [c.control() for c in cases if _is_baseline(c, profile)]
+    _check_cases(cases, registry)
+    return Plan(profile, tuple(unique([*cases, *baseline_controls])))
+
+
+def frontier_cases(device: str, registry: Registry, selection: Selection) -> tuple[Case, ...]:
+    """Cases whose longest sequence is looked for: the papers' widths, training, no baseline.
+
+    Without names the default implementation of every mechanism; lengths of the selection are not
+    looked at, and that of the cases means nothing.
+
+    Raises
+    ------
+    UsageError
+        As `make_plan`.
+    """
+    _check_words(selection)
+    profile = replace(load_profile("quick", device), baseline="")
+    chosen = _chosen(registry, selection) or [(name, None) for name in registry.mechanisms]
+    group = {
+        "implementations": [name if heads is None else f"{name}@{heads}" for name, heads in chosen],
+        "batch": [profile.reference["batch"]],
+        "length": [1],
+        "width": [[300, 600]],
+        "dtype": ["f32"],
+        "phase": ["training"],
+    }
+    selection = replace(selection, lengths=())
+    cases = unique(_expand(group, registry, selection, device, profile))
+    _check_cases(cases, registry)
+    return tuple(cases)
+
+
+def _check_words(selection: Selection) -> None:
+    """Refuse dtypes and passes that there are not."""
+    for dtype in selection.dtypes:
+        if dtype not in DTYPES:
+            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
+    for phase in selection.phases:
+        if phase not in PHASES:
+            raise UsageError(f"unknown pass {phase!r}; use one of {', '.join(PHASES)}")
+
+
+def _check_cases(cases: Sequence[Case], registry: Registry) -> None:
+    """Refuse cases that can't be, before anything is measured."""
     for case in cases:
         case.run_settings()
         if CONTROL in case.settings:
@@ -150,7 +199,6 @@ def make_plan(
                 f"{case.name!r} can't stand in a case id; use a name without '.' or '-'"
             )
         _check_heads(registry.mechanism(case.mechanism), case)
-    return Plan(profile, tuple(unique([*cases, *baseline_controls])))
 
 
 def _is_baseline(case: Case, profile: Profile) -> bool:

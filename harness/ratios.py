@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from harness.stats import Interval, Verdict, noise_floor, ratio_interval, verdict
+from harness.stats.drift import session_trend, shown
 
 PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]
 """What case and baseline must share. Output width and heads may differ: a mechanism that keeps its
 width, or the papers' 2 heads x 300 against 8 x 75, is compared at the size a user would run."""
+
+
+WITHHELD = "withheld"
+"""Verdict of a row whose numbers can't be right; its detail says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Row:
         Time ratio to the baseline.
     floor : float
         Noise floor of this problem, from its A/A control; infinite while unknown.
-    verdict : {"faster", "slower", "same", "undecided", "baseline", ""}
+    verdict : {"faster", "slower", "same", "undecided", "baseline", "withheld", ""}
     peak_bytes, memory_ratio : float
         Median peak, and its ratio to the baseline's.
     error, budget, margin : float
@@ -41,6 +46,17 @@ class Row:
     verified : bool
         Within the error budget at this shape. Without it there is no headline.
     detail : str
+    compute_share, bandwidth_share : float
+        Operations per second over the session's best matrix product, and least traffic over its
+        best copy (see `harness.ceilings`); nan where not known.
+    near_floor : bool
+        At least half of its time is launching operations, so that it says little about them.
+    drift : float
+        How much the *ratio* moved over the session: its last third over its first. 1 where no
+        movement is shown (Holm over all rows, and beyond the noise floor); nan with too few blocks
+        or no noise floor.
+    by_block : mapping of int to float
+        The ratio of each block.
     """
 
     case: str
@@ -58,14 +74,33 @@ class Row:
     margin: float
     verified: bool
     detail: str
+    compute_share: float = math.nan
+    bandwidth_share: float = math.nan
+    near_floor: bool = False
+    drift: float = math.nan
+    by_block: Mapping[int, float] = field(default_factory=dict)
 
 
-def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
-    """Ratio of a case to another in every interpreter that measured both, one per block."""
+def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
+    """Ratio of a case to another in every block: from samples taken in turn, where there are any.
+
+    Otherwise from the times of the two in an interpreter that measured both, one per block.
+    """
+    if not (len(case) and len(other)):
+        return {}
     place = ["block", "interpreter"]
     pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
     pairs = pairs.dropna().drop_duplicates("block")
-    return [float(v) for v in pairs["seconds_x"] / pairs["seconds_y"]]
+    found = dict(zip(pairs["block"], pairs["seconds_x"] / pairs["seconds_y"], strict=True))
+    in_turn = case[(case["beside"] == other["case"].iloc[0]) & case["ratio"].notna()]
+    in_turn = in_turn.drop_duplicates("block")
+    found |= dict(zip(in_turn["block"], in_turn["ratio"], strict=True))
+    return {int(block): float(ratio) for block, ratio in sorted(found.items())}
+
+
+def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:
+    """`ratios_by_block` without the blocks."""
+    return list(ratios_by_block(case, other).values())
 
 
 def _baseline_case(group: pd.DataFrame, baseline: str, heads: int) -> str | None:
@@ -112,7 +147,17 @@ def summarise(
             floor = noise_floor(ratio_interval(ratios))
         for case_id, case in group[~group["control"]].groupby("case", sort=False):
             rows.append(_row(str(case_id), case, base_id, base, floor, peaks, checks))
-    return rows
+    return _with_drift(rows)
+
+
+def _with_drift(rows: list[Row]) -> list[Row]:
+    """Add how much each ratio moved: what moves all cases alike cancels in it, this does not."""
+    trends = [None if math.isinf(r.floor) else session_trend(r.by_block) for r in rows]
+    moved = shown(trends, [r.floor for r in rows])
+    return [
+        row if trend is None else replace(row, drift=trend.change if is_shown else 1.0)
+        for row, trend, is_shown in zip(rows, trends, moved, strict=True)
+    ]
 
 
 def _row(
@@ -127,11 +172,12 @@ def _row(
     if status == "ok" and check.get("status") == "wrong":
         status, detail = "wrong", str(check.get("detail") or "")
     ratio = None
+    ratios: dict[int, float] = {}
     says: Verdict | str = ""
     if status == "ok" and case_id == base_id:
         says = "baseline"
-    elif status == "ok" and (ratios := block_ratios(good, base)):
-        ratio = ratio_interval(ratios)
+    elif status == "ok" and (ratios := ratios_by_block(good, base)):
+        ratio = ratio_interval(list(ratios.values()))
         says = verdict(ratio, floor)
     peak = float(peaks.get(case_id, math.nan))
     base_peak = float(peaks.get(base_id, math.nan)) if base_id else math.nan
@@ -156,4 +202,5 @@ def _row(
         margin=number("margin"),
         verified=check.get("status") == "ok" and not math.isnan(number("margin")),
         detail=detail,
+        by_block=ratios,
     )

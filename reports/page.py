@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from harness.ratios import Row
+from harness.ratios import WITHHELD, Row
 from reports.shown import svg
 
 STYLE = """
@@ -26,7 +26,7 @@ th, td { text-align: right; padding: 3px 9px; border-bottom: 1px solid var(--lin
 th:first-child, td:first-child { text-align: left; font-family: ui-monospace, monospace; }
 tr.problem td { font-weight: 600; padding-top: 12px; font-family: inherit; }
 .faster { color: #1a8a4a; } .slower { color: #d0492a; } .undecided { color: #b58400; }
-.same { color: #2b7fb8; } .bad { color: #d0492a; font-weight: 600; } .soft { color: var(--soft); }
+.same { color: #2b7fb8; } .bad, .withheld { color: #d0492a; font-weight: 600; } .soft { color: var(--soft); }
 ol.say, ul.say { font-size: 1.05rem; padding-left: 1.3rem; }
 figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: 14px; margin-top: .3rem; }
 a { color: inherit; } table.dataframe td:first-child { font-family: inherit; } li { margin: .35rem 0; } .scroll { overflow-x: auto; }
@@ -67,7 +67,7 @@ def _rows(rows: Sequence[Row]) -> str:
         if problem != last:
             floor = "" if math.isinf(r.floor) else f" (noise floor {100 * (r.floor - 1):.1f} %)"
             lines.append(
-                f'<tr class="problem"><td colspan="8">{html.escape(problem)}'
+                f'<tr class="problem"><td colspan="9">{html.escape(problem)}'
                 f'<span class="soft">{html.escape(floor)}</span></td></tr>'
             )
             last = problem
@@ -75,13 +75,15 @@ def _rows(rows: Sequence[Row]) -> str:
         name = html.escape(f"{c['name']}{heads}")
         if r.status != "ok":
             why = html.escape(f"{r.status}: {r.detail}" if r.detail else r.status)
-            lines.append(f'<tr><td>{name}</td><td colspan="7" class="bad">{why}</td></tr>')
+            lines.append(f'<tr><td>{name}</td><td colspan="8" class="bad">{why}</td></tr>')
             continue
         margin = _number(r.margin, ".3g", "x") if r.verified else "not verified"
+        why = f": {r.detail}" if r.verdict == WITHHELD else ""
         cells = [
-            _number(r.seconds * 1e3, ".4g", " ms"),
+            _number(r.seconds * 1e3, ".4g", " ms") + ("*" if r.near_floor else ""),
             html.escape(str(r.time)) if r.time else "",
-            f'<span class="{html.escape(r.verdict)}">{html.escape(r.verdict)}</span>',
+            f'<span class="{html.escape(r.verdict)}">{html.escape(r.verdict + why)}</span>',
+            _number(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"),
             _number(r.peak_bytes / 2**20, ".1f", " MiB"),
             _number(r.memory_ratio, ".2f", "x"),
             _number(r.error, ".1e"),
@@ -143,8 +145,11 @@ are 95 % t-intervals on the log ratios over blocks. The grey band is the noise f
 measured a second time under another name, strayed from itself. Nothing inside it is claimed.</p>
 <h2>Every case</h2>
 <div class="scroll"><table><tr><th>case</th><th>time</th><th>ratio to baseline</th><th>verdict</th>
-<th>peak memory</th><th>ratio</th><th>error</th><th>margin</th></tr>
+<th>of peak</th><th>peak memory</th><th>ratio</th><th>error</th><th>margin</th></tr>
 {_rows(rows)}</table></div>
+<p class="soft">Of peak: operations per second, of the best matrix product of that dtype and setting measured in the same
+session. A row above 105 % of it can't be right, and its verdict is withheld. * Near the launch floor: at least half of the
+time is launching operations.</p>
 <h2>Verified against the oracles, small shapes</h2>
 <div class="scroll"><table><tr><th>implementation</th><th>dtype</th><th>value error</th><th>budget</th>
 <th>margin</th><th>gradient error</th><th>budget</th><th>margin</th><th>verdict</th><th></th></tr>

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import comparisons
+from harness.records.schema import digest
 from reports import comparison, scaling
 from reports.source import Device, Source
 
@@ -63,11 +65,17 @@ def _scaling(source: Source, journal: str) -> list[Page]:
     ]
 
 
+def file_name(key: str) -> str:
+    """A key as part of a file name: keys come from records, which may hold slashes."""
+    plain = re.sub(r"[^0-9A-Za-z]", "", key)[:8]
+    return plain if plain and plain == key[:8] else digest(key)[:8]
+
+
 def _comparison(source: Source, journal: str) -> list[Page]:
     found = [(d, c) for d in source.devices for c in comparisons(d.records)]
     return [
         Page(
-            "comparison" if len(found) == 1 else f"comparison-{c.key[:8]}",
+            "comparison" if len(found) == 1 else f"comparison-{file_name(c.key)}",
             c.title,
             {"journal": journal, "device": d.key, "design": c.key},
             d,

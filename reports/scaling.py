@@ -10,11 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from harness.ceilings import impossible, with_shares
+from harness.drift import machine_drift
 from harness.profile import load_profile
 from harness.ratios import Row, summarise
 from harness.records import table
+from harness.registry import builtins
 from reports import scaling_figures as figures
 from reports import scaling_tables as tables
+from reports.drifts import drift_sentences
 from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
@@ -64,7 +68,7 @@ class Scaling:
             table.times(records), table.memory(records), table.margins(records),
             self._profile.baseline, self._profile.reference["heads"],
         )  # fmt: skip
-        return sorted(rows, key=tables.problem_order)
+        return sorted(with_shares(rows, records, builtins()), key=tables.problem_order)
 
     @cached_property
     def _profile(self) -> Any:
@@ -178,14 +182,18 @@ class Scaling:
         return self.place.table("cases", frame, columns, shown)
 
     def machine(self) -> Shown:
-        """Where this was measured."""
+        """Where this was measured, what moved meanwhile, and what can't be right."""
         if self.device is None:
             return says([])
         known = facts(self.device.fingerprint, self.device.sessions_of("time", "memory", "margin"))
         frame = pd.DataFrame(known.items(), columns=["what", "value"])
-        return self.place.table(
+        shown = self.place.table(
             "machine", frame, ["", ""], [[k, v] for k, v in known.items()], (0, 1)
         )
+        baseline, heads = self._profile.baseline, self._profile.reference["heads"]
+        moved = machine_drift(table.times(self.device.records), baseline, heads)
+        told = [*impossible(self.rows), *drift_sentences(moved, self.rows, baseline)]
+        return together(shown, says(told))
 
     def _no_sweep(self) -> Shown:
         return (
@@ -229,17 +237,27 @@ class Scaling:
 
     def _says_time(self, phase: str) -> str:
         return self._says_extremes(
-            phase, lambda r: r.seconds, tables.time_text, "takes", "the fastest"
+            phase,
+            lambda r: r.seconds,
+            tables.time_text,
+            "takes",
+            "sorted by the median",
+            self._unproven,
         )
 
     def _says_memory(self, phase: str) -> str:
         return self._says_extremes(
-            phase, lambda r: r.peak_bytes, tables.bytes_text, "needs", "the smallest"
+            phase,
+            lambda r: r.peak_bytes,
+            tables.bytes_text,
+            "needs",
+            "from the smallest on",
+            lambda _: "",
         )
 
     def _says_extremes(
         self, phase: str, value: Callable[[Row], float], text: Callable[[float], str], verb: str,
-        least: str,
+        order: str, caution: Callable[[Sequence[Row]], str],
     ) -> str:  # fmt: skip
         """Subject, baseline and the least at the longest common length; then what failed."""
         lines = self.sweeps[0].lines(phase)
@@ -259,9 +277,15 @@ class Scaling:
         parts = [f"{label_of(r)} {text(value(r))}" for r in at]
         end = f" Not finished: {'; '.join(failed)}." if failed else ""
         return (
-            f"At N = {top:,} one {figures.PASSES[phase]} {verb}, from {least} on: "
-            f"{', '.join(parts)}.{end}"
+            f"At N = {top:,} one {figures.PASSES[phase]} {verb}, {order}: "
+            f"{', '.join(parts)}{caution(at)}.{end}"
         )
+
+    def _unproven(self, rows: Sequence[Row]) -> str:
+        """Whose time is not shown to differ from the baseline's, however the medians lie."""
+        near = [label_of(r) for r in rows if r.verdict in ("same", "undecided")]
+        base = self._profile.baseline
+        return f"; no difference from {base} is shown for {', '.join(near)}" if near else ""
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""

@@ -75,6 +75,8 @@ def numbers(row: Row) -> dict[str, Any]:
         "verdict": row.verdict, "peak_memory_bytes": row.peak_bytes,
         "memory_ratio_to_baseline": row.memory_ratio, "error": row.error,
         "error_budget": row.budget, "verified": row.verified, "baseline_case": row.baseline,
+        "share_of_gemm_peak": row.compute_share, "share_of_copy_bandwidth": row.bandwidth_share,
+        "near_launch_floor": row.near_floor,
     }  # fmt: skip
 
 

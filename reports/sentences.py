@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.ratios import Row
+from harness.ratios import WITHHELD, Row
+from reports.crossovers import crossover_sentence
 
 
 def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
@@ -35,9 +36,13 @@ def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
 
 
 def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
-    known = [r for r in rows if r.time is not None and r.verified]
+    known = [r for r in rows if r.time is not None and r.verified and r.verdict != WITHHELD]
     if not known:
-        why = next((f"{r.status}: {r.detail}" for r in rows if r.status != "ok"), "not verified")
+        withheld = [f"verdict withheld: {r.detail}" for r in rows if r.verdict == WITHHELD]
+        why = next(
+            (f"{r.status}: {r.detail}" for r in rows if r.status != "ok"),
+            withheld[0] if withheld else "not verified",
+        )
         return f"{name} has no cost to report at this size ({why})."
     c = known[0].columns
     parts = []
@@ -52,51 +57,6 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
         f"at N = {c['length']}, batch {c['batch']}, {c['d_in']} to {c['d_out']}, {c['dtype']}, "
         f"{c['device']}, {c['settings']}."
     )
-
-
-def sweep(rows: Sequence[Row], name: str, phase: str) -> list[Row]:
-    """The subject's longest sweep over lengths at one batch, dtype, setting and number of heads.
-
-    Rows that failed or are over budget are left out.
-    """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for r in rows:
-        c = r.columns
-        if c["name"] == name and c["phase"] == phase and r.time is not None and r.status == "ok":
-            key = (c["batch"], c["d_in"], c["d_out"], c["dtype"], c["settings"], c["heads"])
-            groups.setdefault(key, []).append(r)
-    best = max(groups.values(), key=len, default=[])
-    return sorted(best, key=lambda r: int(str(r.columns["length"])))
-
-
-def _crossover(rows: Sequence[Row], name: str, baseline: str) -> str:
-    parts = []
-    batch: object = None
-    for phase in ("forward", "training"):
-        line = sweep(rows, name, phase)
-        if len(line) < 2:
-            continue
-        batch = line[0].columns["batch"]
-        lengths = [int(str(r.columns["length"])) for r in line]
-        faster = [r.verdict == "faster" for r in line]
-        span = f"N = {lengths[0]:,} to {lengths[-1]:,}"
-        start = len(faster)
-        while start and faster[start - 1]:
-            start -= 1
-        open_ = [n for n, r in zip(lengths, line, strict=True) if r.verdict == "undecided"]
-        unsure = f" (undecided at N = {', '.join(f'{n:,}' for n in open_)})" if open_ else ""
-        if start == 0:
-            parts.append(f"in {phase} faster at every length measured ({span})")
-        elif start < len(faster):
-            parts.append(f"in {phase} faster from N = {lengths[start]:,} on{unsure}")
-        elif any(faster):
-            where = ", ".join(f"{n:,}" for n, f in zip(lengths, faster, strict=True) if f)
-            parts.append(f"in {phase} faster at N = {where} only{unsure}")
-        else:
-            parts.append(f"in {phase} shown faster at no length measured ({span}){unsure}")
-    if not parts:
-        return f"No crossover to report: {name} was measured at one length only."
-    return f"Against {baseline}, over lengths at batch {batch}, it is " + "; ".join(parts) + "."
 
 
 def _memory(rows: Sequence[Row], baseline: str) -> str:
@@ -145,7 +105,7 @@ def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, in
     here = _at(rows, name, size) or _nearest(rows, name)
     return [
         _cost(here, name, baseline),
-        _crossover(rows, name, baseline),
+        crossover_sentence(rows, name, baseline),
         _memory(here, baseline),
         _correct(here),
     ]

@@ -160,6 +160,95 @@ def bench(
     raise typer.Exit(run_bench(values, list(context.args), dry_run, json_file))
 
 
+@app.command()
+def frontier(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Mechanisms or mechanism.implementation, @H for heads; without any the default "
+            "implementation of every mechanism."
+        ),
+    ] = None,
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="Memory limit, e.g. 4GiB; default: half of the machine's, nine tenths of a GPU's."
+        ),
+    ] = "",
+    seconds: Annotated[float, typer.Option(help="Time limit on one pass.")] = 10.0,
+    limit: Annotated[int, typer.Option(help="Largest length tried.")] = 2**17,
+    journal: JOURNAL = "results",
+    device: DEVICE = "auto",
+    given: GIVEN = None,
+    batch: Annotated[int | None, typer.Option(help="Batch size.")] = None,
+    width: Annotated[str, typer.Option(help="Width in and out, e.g. 300x600.")] = "",
+    heads: Annotated[int | None, typer.Option(help="Number of heads.")] = None,
+    dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
+    passes: Annotated[str, typer.Option(help="training (default), forward, or both.")] = "",
+    settings: Annotated[str, typer.Option(help="As of attnbench bench.")] = "",
+    option: OPTION = None,
+    json_file: JSON = None,
+) -> None:
+    """Find the longest sequence each mechanism can train on within memory and time.
+
+    By bisection, each probe in a process of its own that may run out of memory without harm.
+    Killed and started again it goes on where it was.
+    """
+    from harness.cli.frontier import run_frontier
+
+    values = {
+        "only": names or [], "memory": memory, "seconds": seconds, "limit": limit,
+        "journal": journal, "device": device, "given": given or [], "batch": batch, "width": width,
+        "heads": heads, "dtypes": dtypes, "passes": passes, "settings": settings,
+        "option": option or [], "lengths": "", "blocks": None,
+    }  # fmt: skip
+    raise typer.Exit(run_frontier(values, json_file))
+
+
+@app.command()
+def diff(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="A revision, or a journal folder.")],
+    head: Annotated[str, typer.Argument(metavar="HEAD", help="What is judged: alike.")],
+    profile: Annotated[
+        str | None, typer.Option(help="diff (default), quick, full or paper.")
+    ] = None,
+    journal: JOURNAL = "results",
+    device: DEVICE = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this mechanism or mechanism.implementation; repeatable."
+        ),
+    ] = None,
+    lengths: Annotated[str, typer.Option(help="Sequence lengths, e.g. 16,64,256.")] = "",
+    batch: Annotated[int | None, typer.Option(help="Batch size.")] = None,
+    width: Annotated[str, typer.Option(help="Width in and out, e.g. 300x600.")] = "",
+    heads: Annotated[int | None, typer.Option(help="Number of heads.")] = None,
+    dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
+    passes: Annotated[str, typer.Option(help="forward, training, joined by a comma.")] = "",
+    settings: Annotated[str, typer.Option(help="As for bench.")] = "",
+    blocks: Annotated[int | None, typer.Option(help="Blocks (default: 15).")] = None,
+    json_file: JSON = None,
+) -> None:
+    """Measure two git revisions now, side by side: which cases became slower or faster?
+
+    Only the revisions' mechanisms differ; clock and plan are those of this attnbench, and the
+    environment too, unless the constraints differ. BASE runs twice: nothing below that noise is
+    claimed. It says nothing of correctness: attnbench verify does.
+
+    Given two journal folders instead, only ratios to the baseline are compared. Exit code 1: a
+    case is slower, or fails in HEAD alone; 3: nothing comparable was measured.
+    """
+    from harness.cli.diffing import run_diff
+
+    values = {
+        "profile": profile, "journal": journal, "device": device, "only": only or [],
+        "lengths": lengths, "batch": batch, "width": width, "heads": heads, "dtypes": dtypes,
+        "passes": passes, "settings": settings, "blocks": blocks,
+    }  # fmt: skip
+    raise typer.Exit(run_diff(base, head, values, json_file))
+
+
 TASK = Annotated[
     str,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,8 +35,22 @@ def _plan_line(session: Any) -> str:
         f"{f['model']} ({f['device']}, {f['threads']} CPU threads), torch {f['torch']}: profile "
         f"{profile.name}, {len(session.cases)} cases in {profile.blocks} blocks, {total} "
         f"measurements{have}; baseline {profile.baseline}; journal {session.folder}; "
-        "the end is predicted after the first block"
+        f"{_end(session, missing)}"
     )
+
+
+def _end(session: Any, missing: int) -> str:
+    """When it will be done, as far as the journal tells."""
+    from suites.bench.display import duration
+
+    if not missing:
+        return "nothing is left to measure"
+    seconds = session.predict()
+    if seconds is None:
+        return "the end is predicted after the first block"
+    budget = session.profile.budget_seconds
+    cut = "" if budget is None or seconds <= budget else f", cut at {duration(budget)}"
+    return f"measuring the rest will take about {duration(seconds)}{cut}"
 
 
 def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
@@ -85,6 +100,8 @@ def _pytest(session: Any, extra: list[str]) -> int:
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors) if extra else contextlib.nullcontext():
         code = int(pytest.main(arguments, plugins=[SessionPlugin(session)]))
+    if session.error is not None:
+        raise session.error
     if session.failure:
         raise UsageError(session.failure)
     if code == pytest.ExitCode.INTERRUPTED:
@@ -109,25 +126,33 @@ def subject(session: Any) -> str | None:
 
 
 def _failed_readings(session: Any) -> list[str]:
-    """A line for every margin or memory reading that could not be taken, and why."""
+    """A line for every margin, memory reading or ceiling that could not be taken, and why."""
     return [
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
         for r in session.records()
-        if r["kind"] in ("margin", "memory") and r["status"] not in ("ok", "wrong", "unsupported")
+        if r["kind"] in ("margin", "memory", "peaks")
+        and r["status"] not in ("ok", "wrong", "unsupported")
     ]
 
 
 def _conclude(
-    session: Any, verified: Sequence[dict[str, Any]], out: Console, json_file: str | None
+    session: Any,
+    verified: Sequence[dict[str, Any]],
+    out: Console,
+    json_file: str | None,
+    seconds: float,
 ) -> None:
-    """Final table, four sentences, page."""
+    """Final table, four sentences, what drifted, where the `seconds` of measuring went, page."""
+    from harness.ceilings import impossible
     from harness.records import journal
     from reports.bench_page import write_page
+    from reports.crossovers import crossovers
+    from reports.drifts import drift_sentences
     from reports.sentences import closing
     from suites.bench.display import ratio_table
 
     rows = session.rows()
-    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}"))
+    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", out.width))
     for warning in journal.read(session.folder).warnings:
         out.print(f"[yellow]journal:[/] {escape(warning)}")
     name = subject(session)
@@ -150,8 +175,17 @@ def _conclude(
     out.print()
     for sentence in sentences:
         out.print(sentence, highlight=False, markup=False)
-    for line in _failed_readings(session):
+    withheld = impossible(rows)
+    for line in withheld:
+        out.print(f"[bold red]{escape(line)}[/]", highlight=False, soft_wrap=True)
+    drifts = session.drift()
+    moved = drift_sentences(drifts, rows, session.profile.baseline)
+    for line in [*moved, *_failed_readings(session)]:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
+    cost = session.cost()
+    if cost is not None:
+        cost = cost.within(seconds)
+        out.print(f"where the time went: {cost}", markup=False, highlight=False, soft_wrap=True)
     try:
         page = write_page(
             session.folder,
@@ -172,6 +206,10 @@ def _conclude(
             "fingerprint": dict(session.fingerprint),
             "baseline": session.profile.baseline,
             "sentences": sentences,
+            "withheld": withheld,
+            "crossovers": crossovers(rows),
+            "drift": {"says": moved, "machine": [d.as_json() for d in drifts]},
+            "cost": cost and cost.as_json(),
             "page": str(page),
             "rows": [asdict(r) for r in rows],
             "verified": list(verified),
@@ -188,20 +226,35 @@ def run_bench(
     if extra and not extra[0].startswith("-"):
         raise UsageError(f"unexpected argument {extra[0]!r}; to choose use --only {extra[0]}")
     out = console()
+    begun = time.monotonic()
     session = make_session(values)
     out.print(_plan_line(session), highlight=False, soft_wrap=True, markup=False)
     if dry_run:
         for case in session.cases:
             out.print(case.id, highlight=False, soft_wrap=True, markup=False)
-        write_json(json_file, {"cases": [c.id for c in session.cases]})
+        seconds = session.predict() if session.missing() else 0.0
+        write_json(
+            json_file, {"cases": [c.id for c in session.cases], "predicted_seconds": seconds}
+        )
         return 0
-    verified = _verify(session, out)
+    planned = time.monotonic() - begun
+    try:
+        verified = _verify(session, out)
+    except KeyboardInterrupt:
+        out.print(
+            f"stopped while verifying; what is finished is in {session.folder}: "
+            "the same command goes on from there",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        raise
     refused = _refuse(session, verified, out)
     if not session.cases or all(c.name == session.profile.baseline for c in session.cases):
         out.print("nothing is left to measure beside the baseline")
         return 1
+    begun = time.monotonic()
     code = _pytest(session, extra)
     if code not in (0, 1):
         return 1
-    _conclude(session, verified, out, json_file)
+    # Verifying is work of another kind; planning and replaying are what the harness costs.
+    _conclude(session, verified, out, json_file, planned + time.monotonic() - begun)
     return 1 if refused or code else 0

@@ -51,7 +51,7 @@ def _numbers(mechanism: Mechanism) -> list[tuple[str, str]]:
     formulas = (
         ("weights", mechanism.parameters, 1, ""),
         ("operations, forward", mechanism.operations, 1e9, " billion"),
-        ("memory beyond input and output, forward", mechanism.transient_bytes, 2**20, " MiB"),
+        ("memory beyond input and weights, forward", mechanism.transient_bytes, 2**20, " MiB"),
     )
     return [
         (name, f"{formula(size) / unit:,.{0 if unit == 1 else 1}f}{suffix}")

@@ -11,7 +11,16 @@ can hold. Whatever it does, an `Outcome` comes back and nothing of it stays behi
 
 from __future__ import annotations
 
-from harness.isolate.interpreter import Interpreter, StartError, run
+from harness.isolate.interpreter import Interpreter, StartError, run, search_path
 from harness.isolate.outcome import Limits, Outcome, Status, Wrong
 
-__all__ = ["Interpreter", "Limits", "Outcome", "StartError", "Status", "Wrong", "run"]
+__all__ = [
+    "Interpreter",
+    "Limits",
+    "Outcome",
+    "StartError",
+    "Status",
+    "Wrong",
+    "run",
+    "search_path",
+]

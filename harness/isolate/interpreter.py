@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import harness
+from harness.errors import UsageError
 from harness.isolate.outcome import Limits, Outcome, death, of_death, one_line, tail
 from harness.isolate.pipes import Stream, write_all
 from harness.isolate.processes import MARKER, kill_marked
@@ -29,8 +30,8 @@ _ANSWER_SECONDS = 30.0
 """How much later than its deadline the server may answer before it is given up."""
 
 
-class StartError(RuntimeError):
-    """A fresh interpreter did not start; the message says why."""
+class StartError(UsageError):
+    """A fresh interpreter did not start; the message says why, in one line."""
 
 
 class _Died(Exception):
@@ -50,6 +51,11 @@ class Interpreter:
         Modules to import first. For ``fork`` they may start no thread and touch no GPU.
     env : mapping
         Environment variables to set.
+    path : sequence of path
+        Folders whose modules win over all others (those of another revision, say).
+    python : str, optional
+        Another environment's Python. Its modules are its own: of the driver's search path only our
+        own repository is passed on.
 
     Attributes
     ----------
@@ -85,19 +91,23 @@ class Interpreter:
         *,
         preload: Sequence[str] = ("torch",),
         env: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+        python: str | None = None,
     ) -> None:
         # Forking a process that has used Apple's frameworks is not safe.
         self.mode: Mode = "spawn" if mode == "fork" and sys.platform != "linux" else mode
         self.id = uuid.uuid4().hex
         self.generation = 0
         self._preload = tuple(preload)
+        self._python = python or sys.executable
         self._environment = {
             **os.environ,
             **(env or {}),
-            "PYTHONPATH": _search_path(),
+            "PYTHONPATH": search_path(path, own=python is None),
             MARKER: self.id,
         }
         self._serving: int | None = None
+        self._serial = 0
         self._fresh = False
         self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -144,7 +154,8 @@ class Interpreter:
                 self._start()
             except StartError as error:
                 return Outcome("crash", None, str(error))
-        task = _task(call, arguments, limits, mallopt or {}, self._fresh)
+        self._serial += 1
+        task = _task(call, arguments, limits, mallopt or {}, self._fresh, self._serial)
         began = time.monotonic()
         try:
             outcome = self._perform(task, limits)
@@ -200,7 +211,7 @@ class Interpreter:
         try:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-c", "import harness.isolate.server as s; s.main()"),
+                    *(self._python, "-P", "-c", "import harness.isolate.server as s; s.main()"),
                     *(str(writer), self.mode, *self._preload),
                 ],
                 stdin=subprocess.PIPE,
@@ -311,6 +322,7 @@ def _task(
     limits: Limits,
     mallopt: Mapping[str, int],
     fresh: bool,
+    serial: int,
 ) -> bytes:
     module, _, function = call.partition(":")
     if not (module and function):
@@ -325,12 +337,22 @@ def _task(
         "data_bytes": limits.data_bytes,
         "mallopt": dict(mallopt),
         "fresh": fresh,
+        "serial": serial,
     }
     return json.dumps(task).encode() + b"\n"
 
 
-def _search_path() -> str:
-    """Where the driver finds modules (``--with``, editable installs), and our own repository."""
+def search_path(first: Sequence[Path] = (), own: bool = True) -> str:
+    """PYTHONPATH of an interpreter.
+
+    Parameters
+    ----------
+    first : sequence of path
+        Folders that come before all others.
+    own : bool
+        Whether to add where the driver finds modules (``--with``, editable installs). Our own
+        repository always is.
+    """
     root = str(Path(harness.__path__[0]).resolve().parent)
-    entries = [str(Path(entry).absolute()) for entry in sys.path]
-    return os.pathsep.join(entries if root in entries else [root, *entries])
+    entries = [str(Path(entry).absolute()) for entry in sys.path] if own else []
+    return os.pathsep.join([*map(str, first), *(entries if root in entries else [root, *entries])])

@@ -96,8 +96,10 @@ class Wrong(Exception):
 
 
 def one_line(text: str) -> str:
-    """First line with something in it, at most 300 characters."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+    """First line with something in it, at most 300 characters, all of which can be printed."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+    # A file name that is no UTF-8 holds half surrogate pairs, and no terminal takes them.
+    return line.encode("utf-8", "replace").decode()
 
 
 def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:

@@ -42,6 +42,12 @@ class _DriverGone(Exception):
     """Stdin ended."""
 
 
+def _is_late(line: bytes, serial: int) -> bool:
+    """Whether a line answers an earlier task than `serial`."""
+    number = line.partition(b" ")[0]
+    return number.isdigit() and int(number[:18]) < serial
+
+
 class _Worker:
     """A process that runs tasks: its pid, its pipes, and its exit code once it has one."""
 
@@ -136,7 +142,7 @@ class Server:
             # A worker that just died is found by the watch.
             with contextlib.suppress(BrokenPipeError):
                 write_all(worker.tasks, line)
-        answer = self._watch(began + task["seconds"])
+        answer = self._watch(began + task["seconds"], task["serial"])
         death = worker.exit
         if self.forks or answer is None:
             self._end()
@@ -151,7 +157,7 @@ class Server:
         }
         send(self.replies, report)
         if answer is not None:
-            write_all(self.replies, answer)
+            write_all(self.replies, answer.removeprefix(b"%d " % task["serial"]))
 
     def _fork(self, line: bytes) -> None:
         results, results_writer = os.pipe()
@@ -223,8 +229,11 @@ class Server:
             self._end()
         return error
 
-    def _watch(self, deadline: float) -> bytes | None:
+    def _watch(self, deadline: float, serial: int = 0) -> bytes | None:
         """Wait for the worker's next line; None if it died or the deadline passed.
+
+        Answers to tasks before `serial` are passed over: whatever forked and went on, as the
+        worker's twin, answers a second time, at any later moment.
 
         Raises
         ------
@@ -240,6 +249,8 @@ class Server:
             worker.results.drain()
             worker.stderr.drain()
             line = worker.results.line()
+            while line is not None and _is_late(line, serial):
+                line = worker.results.line()
             left = deadline - time.monotonic()
             if line is not None or worker.exit is not None or left <= 0:
                 return line

@@ -71,7 +71,10 @@ def settle(parent: int) -> None:
 
 
 def perform(line: bytes, results: int) -> None:
-    """Run one task and write its answer, one line of JSON, to the descriptor `results`."""
+    """Run one task and write its answer to the descriptor `results`.
+
+    One line: the task's serial number, a blank, JSON.
+    """
     task = json.loads(line)
     data_bytes = task["data_bytes"]
     try:
@@ -83,7 +86,7 @@ def perform(line: bytes, results: int) -> None:
         encoded = _encode(answer)
     except BaseException as error:
         encoded = _encode_error(error, limited=data_bytes is not None)
-    write_all(results, encoded)
+    write_all(results, b"%d " % task["serial"] + encoded)
 
 
 def _encode(answer: Mapping[str, Any]) -> bytes:

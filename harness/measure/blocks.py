@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.errors import UsageError
+from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import device as devices
-from harness.measure import memory
-from harness.measure.task import Progress, Task, is_final, is_settled
+from harness.measure.prediction import Predictor
+from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
 from harness.records import journal
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
+PEAKS_CALL = "harness.measure.roofline:peaks_case"
 NOT_HERE = (
     "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
+    "FailOnRecompileLimitHit: ",
 )  # fmt: skip
 """Beginnings of errors that say what can't be, not that something broke."""
 LEAST_BLOCKS = 3
@@ -30,6 +33,7 @@ PRELOAD = (
     "torch.fx.experimental.symbolic_shapes",
     "harness.measure.clock",
     "harness.measure.memory",
+    "harness.measure.roofline",
 )
 
 
@@ -43,6 +47,8 @@ class Runner:
     writer : journal.Writer
     on_progress : callable
         Called with a `Progress` and the record just written.
+    predictor : Predictor
+        Knows what the journal holds already.
     """
 
     def __init__(
@@ -50,11 +56,12 @@ class Runner:
         session: Session,
         writer: journal.Writer,
         on_progress: Callable[[Progress, dict[str, Any]], None],
+        predictor: Predictor,
     ) -> None:
         self.session = session
         self.writer = writer
         self.on_progress = on_progress
-        self._clock = _Predictor()
+        self._predictor = predictor
         self._started = time.monotonic()
         self._pending: list[Task] = []
         self._blocks = 0
@@ -85,47 +92,70 @@ class Runner:
             tasks = [t for t in tasks if not is_settled(t, failed)]
             if not tasks and block not in unpaired:
                 continue
-            if block >= LEAST_BLOCKS and self._too_late(self._clock.predict(tasks)):
+            if block >= LEAST_BLOCKS and self._too_late(self._predictor.predict(tasks, 1)):
                 return block
             self._run_block(block, tasks, failed)
         return None
 
     def _run_block(self, block: int, tasks: list[Task], failed: set[str]) -> None:
+        begun = time.monotonic()
         before = devices.machine_state()
         session = self.session
         with self._interpreter() as interpreter:
             anchors = session.anchors(tasks, block, interpreter.id)
             self._pending += anchors
             tasks = [*tasks, *anchors]
+            predicted = self._predictor.predict(tasks, 1)
+            self._predictor.started(interpreter.start_seconds)
             random.Random(f"{session.seed}-{block}-{self.writer.session}").shuffle(tasks)
-            for position, task in enumerate(tasks):
-                self._pending.remove(task)
-                if is_settled(task, failed):
-                    continue
-                outcome = self._execute(interpreter, task)
-                if outcome.status == "unsupported" and task.case.run_settings().graphed:
-                    # A capture that failed can leave CUDA's allocator in any state.
-                    interpreter.restart()
-                record = self.writer.append(self._record(task, outcome, interpreter, position))
-                if is_final(record):
-                    failed.add(task.case.id)
-                self._done += 1
-                self._clock.add(task, outcome.seconds)
-                self.on_progress(self._progress(task, failed), record)
-            self.writer.append(
-                {
-                    "kind": "block",
-                    "block": block,
-                    "fingerprint": session.fingerprint_id,
-                    "interpreter": interpreter.id,
-                    "start_seconds": interpreter.start_seconds,
-                    "before": before,
-                    "after": devices.machine_state(),
-                }
-            )
+            spent = self._run_tasks(tasks, interpreter, failed)
+        seconds = time.monotonic() - begun
+        self._predictor.ended(seconds, spent)
+        self.writer.append(
+            {
+                "kind": "block",
+                "block": block,
+                "fingerprint": session.fingerprint_id,
+                "interpreter": interpreter.id,
+                "start_seconds": interpreter.start_seconds,
+                "seconds": seconds,
+                "predicted_seconds": predicted,
+                "left_seconds": self._left_seconds(block, failed),
+                "before": before,
+                "after": devices.machine_state(),
+            }
+        )
+
+    def _run_tasks(self, tasks: list[Task], interpreter: Interpreter, failed: set[str]) -> float:
+        """Run the tasks of a block in their order; returns what they took."""
+        spent = 0.0
+        for position, task in enumerate(tasks):
+            self._pending.remove(task)
+            if is_settled(task, failed):
+                continue
+            outcome = self._execute(interpreter, task)
+            if outcome.status == "unsupported" and task.case.run_settings().graphed:
+                # A capture that failed can leave CUDA's allocator in any state.
+                interpreter.restart()
+            record = self.writer.append(self._record(task, outcome, interpreter, position))
+            if is_final(record):
+                failed.add(task.case.id)
+            self._done += 1
+            spent += outcome.seconds
+            self._predictor.add(task.kind, task.case.id, outcome.seconds)
+            self.on_progress(self._progress(task, failed), record)
+        return spent
+
+    def _left(self, failed: set[str]) -> list[Task]:
+        return [t for t in self._pending if not is_settled(t, failed)]
+
+    def _left_seconds(self, block: int, failed: set[str]) -> float | None:
+        """Predicted for all that is left, a fresh interpreter for each further block included."""
+        left = self._left(failed)
+        return self._predictor.predict(left, len({t.block for t in left} - {block}))
 
     def _progress(self, task: Task, failed: set[str]) -> Progress:
-        left = [t for t in self._pending if not is_settled(t, failed)]
+        left = self._left(failed)
         return Progress(
             done=self._done,
             total=self._done + len(left),
@@ -133,7 +163,7 @@ class Runner:
             blocks=self._blocks,
             case=task.case.id,
             seconds=time.monotonic() - self._started,
-            left_seconds=self._clock.predict(left),
+            left_seconds=self._left_seconds(task.block, failed),
             block_ended=not any(t.block == task.block for t in left),
         )
 
@@ -147,7 +177,17 @@ class Runner:
     def _interpreter(self) -> Interpreter:
         # One context per block on a GPU, a fork per case on the CPU.
         cuda = self.session.fingerprint["device"] == "cuda"
-        return Interpreter("persistent" if cuda else "fork", preload=PRELOAD)
+        mode: Literal["fork", "persistent"] = "persistent" if cuda else "fork"
+        try:
+            return Interpreter(mode, preload=PRELOAD)
+        except StartError:
+            pass  # killed by chance (a full machine): once more
+        try:
+            return Interpreter(mode, preload=PRELOAD)
+        except StartError as error:
+            raise UsageError(
+                f"{error}; what is finished is kept: the same command goes on from there"
+            ) from None
 
     def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
         arguments: dict[str, Any] = {
@@ -160,12 +200,19 @@ class Runner:
             arguments |= {
                 "rounds": self.session.profile.min_rounds,
                 "seconds": self.session.profile.seconds,
+                # One more call; the answer does not change.
+                "observe": task.block == 0,
             }
+            if task.beside is not None:
+                arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
         elif task.kind == "memory":
             call = MEMORY_CALL
-            mallopt = memory.ALLOCATOR
+            mallopt = devices.MEMORY_ALLOCATOR
+        elif task.kind == "peaks":
+            call = PEAKS_CALL
+            mallopt = devices.TIME_ALLOCATOR
         else:
             call = self.session.margin_call
         if "M_TRIM_THRESHOLD" not in str(self.session.fingerprint["allocator"]):
@@ -203,29 +250,11 @@ class Runner:
             record["detail"] = outcome.detail
         value = outcome.value if isinstance(outcome.value, dict) else {}
         record |= value
+        if record["status"] == "ok" and (refused := unusable(record)):
+            record = {k: v for k, v in record.items() if k not in NUMBERS} | refused
         if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
             record["status"] = "wrong"
             record["detail"] = (
                 f"{value['what']}: error {value['error']:.2g} over budget {value['budget']:.2g}"
             )
         return record
-
-
-class _Predictor:
-    """Time left, from what the same task took before."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], float] = {}
-
-    def add(self, task: Task, seconds: float) -> None:
-        """Note how long a task took."""
-        self._known[task.kind, task.case.id] = seconds
-
-    def predict(self, left: Sequence[Task]) -> float | None:
-        """Seconds for the tasks left; None until most of them have been seen once."""
-        known = [self._known.get((t.kind, t.case.id)) for t in left]
-        seen = [seconds for seconds in known if seconds is not None]
-        if left and len(seen) < 0.5 * len(left):
-            return None
-        mean = sum(seen) / len(seen) if seen else 0.0
-        return sum(seen) + mean * (len(left) - len(seen))

@@ -2,165 +2,233 @@
 
 from __future__ import annotations
 
-import gc
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
-from harness.measure.run import prepare
+from harness.measure.compiling import Compilations, gave_up
+from harness.measure.cpu_clock import (
+    Pair,
+    Sampled,
+    undisturbed,
+    undisturbed_pair,
+    without_collector,
+)
+from harness.measure.cuda_clock import Cuda, Device, event_samples
+from harness.measure.dispatch import dispatched
+from harness.measure.run import Prepared, prepare
+from harness.measure.threads import ranges, refuse_other_threads
+from harness.measure.warm_up import warm_up
+from harness.stats import block_time
 
-WARM_UP_CALLS = 3
-WARM_UP_SECONDS = 0.1
-"""A second call that takes longer than this has warmed everything up."""
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}
 """Seconds; a GPU's clock needs some to come up."""
-MAX_ROUNDS = 200
-SHORTEST_SAMPLE = 2e-3
-"""Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
-L2_BYTES = 256 * 2**20
-"""More than any GPU's level-two cache: written between samples, outside the timed region."""
-
-
-def cpu_samples(
-    call: Callable[[], object],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-    once: float | None = None,
-) -> tuple[list[float], int]:
-    """Time a synchronous call.
-
-    Parameters
-    ----------
-    call : callable
-        Already warm.
-    rounds, seconds : int, float
-        At least so many samples, and so much time in all.
-    clock : callable
-        Seconds, monotonic.
-    once : float, optional
-        About how long a call takes; tried out if not given.
-
-    Returns
-    -------
-    samples : list of float
-        Seconds per call.
-    inner : int
-        Calls per sample.
-    """
-    if once is None:
-        start = clock()
-        call()
-        once = clock() - start
-    inner = max(1, round(SHORTEST_SAMPLE / max(once, 1e-9)))
-    samples: list[float] = []
-    begun = clock()
-    while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
-        start = clock()
-        for _ in range(inner):
-            call()
-        samples.append((clock() - start) / inner)
-    return samples, inner
 
 
 def cuda_samples(
     call: Callable[[], object], rounds: int, seconds: float
 ) -> tuple[list[float], int]:
-    """Time an asynchronous call by CUDA events, the level-two cache flushed before each sample.
-
-    Events are recorded in batches and read after one synchronisation per batch; the flush lies
-    outside the pair of events.
-
-    Returns
-    -------
-    samples : list of float
-        Seconds per call.
-    inner : int
-        Always 1.
-    """
-    flush = torch.empty(L2_BYTES, dtype=torch.int8, device="cuda")
-    samples: list[float] = []
-    batch = max(rounds, 5)
-    begun = time.perf_counter()
-    while len(samples) < rounds or (
-        time.perf_counter() - begun < seconds and len(samples) < MAX_ROUNDS
-    ):
-        events = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(batch)
-        ]
-        for start, end in events:
-            flush.zero_()
-            start.record()
-            call()
-            end.record()
-        torch.cuda.synchronize()
-        samples += [start.elapsed_time(end) / 1e3 for start, end in events]
-    return samples, 1
+    """`harness.measure.cuda_clock.event_samples` on the current CUDA device."""
+    return event_samples(call, rounds, seconds, Cuda())
 
 
 def time_case(
-    case: str, given: Sequence[str] = (), rounds: int = 3, seconds: float = 0.1, seed: int = 0
+    case: str,
+    given: Sequence[str] = (),
+    rounds: int = 3,
+    seconds: float = 0.1,
+    seed: int = 0,
+    observe: bool = True,
+    beside: str | None = None,
+    beside_first: bool = False,
 ) -> dict[str, Any]:
-    """Warm up, check that the result is finite, then time a case.
+    """Warm up, check that the result is finite, then time a case; see `time_prepared`.
+
+    Parameters
+    ----------
+    beside : str, optional
+        On the CPU: the case of the same problem that it is timed in turn with, so that both meet
+        the same machine. If that one can't be made here, this one is timed alone.
+    beside_first : bool
+        Which of the two is made first. What lies where in memory depends on it, and can make a few
+        per cent; turned about from block to block it favours neither.
+
+    Raises
+    ------
+    Wrong, Unsupported
+    """
+    company = None
+    if beside is not None and beside_first:
+        company = Company.make(beside, given, seed)
+    prepared = prepare(case, given, seed)
+    if beside is not None and not beside_first:
+        company = Company.make(beside, given, seed)
+    return time_prepared(prepared, rounds, seconds, observe, company=company)
+
+
+@dataclass
+class Company:
+    """The case beside which another is timed.
+
+    Attributes
+    ----------
+    case : str
+    prepared : Prepared or None
+        None if it can't be made; `detail` then says why.
+    setup_seconds : float
+        Building and warming it up.
+    once : float
+        Seconds of a warm call.
+    """
+
+    case: str
+    prepared: Prepared | None
+    detail: str = ""
+    setup_seconds: float = 0.0
+    once: float = 0.0
+
+    @staticmethod
+    def make(case: str, given: Sequence[str], seed: int) -> Company:
+        """Build and warm up; whatever keeps it from running is its own row's matter."""
+        begun = time.perf_counter()
+        try:
+            prepared = prepare(case, given, seed)
+            once = warm_up(prepared.call, 0.0).once
+        except Exception as error:
+            return Company(case, None, f"{type(error).__name__}: {error}")
+        return Company(case, prepared, "", time.perf_counter() - begun, once)
+
+    def record(self, pair: Pair | None) -> dict[str, Any]:
+        """What a time record says of it."""
+        said: dict[str, Any] = {"beside": self.case}
+        if pair is None:
+            return {**said, "beside_detail": self.detail}
+        return {
+            **said,
+            "ratio": pair.ratio,
+            "beside_samples": pair.other.samples,
+            "company_seconds": pair.other.running_seconds,
+            "company_setup_seconds": self.setup_seconds,
+        }
+
+
+def time_prepared(
+    prepared: Prepared,
+    rounds: int,
+    seconds: float,
+    observe: bool = True,
+    device: Device | None = None,
+    company: Company | None = None,
+) -> dict[str, Any]:
+    """Warm up, check that the result is finite, then time.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    rounds, seconds : int, float
+        At least so many samples, and so much time in all.
+    observe : bool
+        Whether to make one more call, behind the timed ones, to see where it goes.
+    device : Device, optional
+        Where the work is done asynchronously; CUDA for a case on CUDA, none for one on the CPU.
+    company : Company, optional
+        What it is timed in turn with.
 
     Returns
     -------
     dict
-        ``samples`` and ``median`` in seconds per call, ``inner`` calls per sample, ``threads``,
-        and apart from them ``build_seconds`` and ``warmup_seconds`` (compilation included).
+        ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
+        ``waited_seconds`` that were taken off all samples together; ``inner`` calls per sample;
+        ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
+        latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
+        apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
+        ``warmup_seconds`` (the rest of the first calls); with `observe` also ``dispatched``, the
+        kernels' names; with `company` also ``beside``, its case, ``ratio`` to it,
+        ``beside_samples``, and the ``company_seconds`` and ``company_setup_seconds`` it took.
 
     Raises
     ------
     Wrong
-        If the output is not finite: such a time is never a result.
+        If such a time is no result: the output or a gradient is not finite, before or after;
+        something was compiled in the timed region; threads or cores are not what was set; the
+        clock went backwards.
     Unsupported
-        From the implementation.
+        From the implementation, or if torch.compile gives up on it.
     """
-    prepared = prepare(case, given, seed)
-    device = prepared.case.problem.device
-    start = time.perf_counter()
-    once = _warm_up(prepared.call, device)
-    warm_up = time.perf_counter() - start
-    if not bool(torch.isfinite(prepared.output()).all()):
-        raise Wrong("output is not finite")
-    gc.collect()
-    gc.disable()
+    case = prepared.case
+    if device is None and case.problem.device == "cuda":
+        device = Cuda()
+    wanted = threads_wanted(case)
+    least = LEAST_WARM_UP[case.problem.device]
+    warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
+    _refuse_not_finite(prepared)
+    # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
+    cores = cores_available()
+    timed = Compilations()
+    pair = None
     try:
-        if device == "cuda":
-            samples, inner = cuda_samples(prepared.call, rounds, seconds)
-        else:
-            samples, inner = cpu_samples(prepared.call, rounds, seconds, once=once)
-    finally:
-        gc.enable()
-    return {
-        "samples": samples,
-        "median": statistics.median(samples),
-        "inner": inner,
+        with timed:
+            if company is not None and company.prepared is not None:
+                calls = prepared.call, company.prepared.call
+                pair = undisturbed_pair(*calls, rounds, seconds, (warm.once, company.once))
+                sampled = pair.mine
+            else:
+                sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
+    except Exception as error:
+        if gave_up(error):
+            raise _recompiled(timed.count) from error
+        raise
+    if timed.count:
+        raise _recompiled(timed.count)
+    _refuse_not_finite(prepared)
+    if case.problem.device == "cpu":
+        refuse_other_threads(wanted, cores)
+    record = {
+        "samples": sampled.samples,
+        "median": statistics.median(sampled.samples),
+        # Events on a GPU are disturbed to either side, and nobody has calibrated another rule.
+        "seconds": (block_time if device is None else statistics.median)(sampled.samples),
+        "waited_seconds": math.fsum(sampled.waited) * sampled.inner,
+        "inner": sampled.inner,
         "threads": torch.get_num_threads(),
+        "affinity": None if cores is None else ranges(cores),
+        "recompiles": timed.count,
         "build_seconds": prepared.build_seconds,
-        "warmup_seconds": warm_up,
+        "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
+        "warmup_seconds": prepared.warmup_seconds + warm.seconds,
     }
+    if company is not None:
+        record |= company.record(pair)
+    if isinstance(device, Cuda):
+        record["flush_bytes"] = device.flush_bytes
+    if observe:
+        prepared.drop_graph()  # a replay launches no operator that could be seen
+        record["dispatched"] = dispatched(prepared.eager)
+    return record
 
 
-def _warm_up(call: Callable[[], object], device: str) -> float:
-    """Call until warm: twice if that takes long, else more. Returns the last call's time."""
-    begun = time.perf_counter()
-    calls = 0
-    while True:
-        start = time.perf_counter()
-        call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        once = time.perf_counter() - start
-        calls += 1
-        # The first call pays for what is made once; the second is the first that counts as warm.
-        if calls >= 2 and (
-            once > WARM_UP_SECONDS
-            or (calls >= WARM_UP_CALLS and time.perf_counter() - begun > LEAST_WARM_UP[device])
-        ):
-            return once
+def _sampled(
+    call: Callable[[], object], rounds: int, seconds: float, once: float, device: Device | None
+) -> Sampled:
+    if device is None:
+        return undisturbed(call, rounds, seconds, once)
+    with without_collector():
+        samples, inner = event_samples(call, rounds, seconds, device)
+    return Sampled(samples, [0.0] * len(samples), inner)
+
+
+def _refuse_not_finite(prepared: Prepared) -> None:
+    if not prepared.finite():
+        raise Wrong("output or a gradient is not finite")
+
+
+def _recompiled(count: int) -> Wrong:
+    plural = "" if count == 1 else "s"
+    return Wrong(f"{count} recompilation{plural} in the timed region", {"recompiles": count})

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.measure import gpu
+
 PACKAGES = (
     "torch", "triton", "numpy", "scipy", "pandas", "statsmodels", "pytest", "pytest-benchmark",
 )  # fmt: skip
@@ -28,6 +30,9 @@ TIME_ALLOCATOR = {
 }
 """mallopt settings under which CPU time is measured, alike for all: large temporaries stay in the
 heap, so that their page faults are paid once, in the warm-up, and not in every call."""
+
+MEMORY_ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
+"""mallopt settings under which the high-water mark of memory can be trusted."""
 
 
 def cpu_model() -> str:
@@ -51,18 +56,14 @@ def cpu_clock_mhz() -> list[float] | None:
     return values or None
 
 
-def gpu_state(index: int = 0) -> dict[str, Any] | None:
-    """Clocks (MHz), temperature (degrees C), power (W) and throttle reasons; None without NVML."""
+def gpu_state() -> dict[str, Any] | None:
+    """Clocks (MHz), temperature (degrees C), power (W) and throttle reasons of the GPU that CUDA
+    sees first; None without one, or without NVML.
+    """
     import pynvml
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        except pynvml.NVMLError:
+    with gpu.handle() as handle:
+        if handle is None:
             return None
         readings = {
             "sm_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
@@ -78,8 +79,6 @@ def gpu_state(index: int = 0) -> dict[str, Any] | None:
             except pynvml.NVMLError as error:
                 state[name] = f"not readable: {error}"
         return state
-    finally:
-        pynvml.nvmlShutdown()
 
 
 def machine_state() -> dict[str, Any]:

@@ -9,21 +9,21 @@ saved tensors miss what is not saved.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from harness import high_water
-from harness.case import parse
-from harness.measure.run import prepare
+from harness.case import Case, parse, size_of
+from harness.measure import gpu
+from harness.measure.launches import count_launches
+from harness.measure.run import Prepared, prepare
+from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
-ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024, "M_TOP_PAD": 0}
-"""mallopt settings under which the high-water mark can be trusted."""
 
-
-def cpu_peak(call: Any) -> tuple[int, int]:
+def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
     """Resident bytes before a call, and the peak during it.
 
     Raises
@@ -44,31 +44,43 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
     dict
         ``transient_bytes``: peak during the pass beyond what was held before it (for training the
         gradients are allocated in the pass and count); ``resident_bytes``: weights and input;
-        ``peak_bytes``: their sum. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks)
-        and ``baseline_bytes``.
+        ``peak_bytes``: their sum; ``baseline_bytes``: what was held before, whosever it is;
+        ``formula_bytes``: what `formula_bytes` says of the first; ``launches`` of the warm-up pass,
+        unless it is compiled. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks),
+        ``reserved_baseline_bytes``, and what `gpu.DriverReading` gives.
     """
     if parse(case).run_settings().graphed:
         raise Unsupported("a replayed CUDA graph allocates nothing: measure its memory eager")
     prepared = prepare(case, given, seed)
-    prepared.call()
-    prepared.reset()
-    row: dict[str, Any] = {"resident_bytes": prepared.resident_bytes}
-    if prepared.case.problem.device == "cuda":
-        torch.cuda.synchronize()
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        baseline = torch.cuda.memory_allocated()
+    launches: dict[str, Any] = {}
+    if prepared.case.run_settings().compile_mode:
         prepared.call()
-        torch.cuda.synchronize()
-        allocated = torch.cuda.max_memory_allocated()
-        row |= {
-            "method": "cuda caching allocator",
-            "baseline_bytes": baseline,
-            "allocated_bytes": allocated,
-            "reserved_bytes": torch.cuda.max_memory_reserved(),
-            "transient_bytes": allocated - baseline,
-        }
+    else:
+        # Memory needs a warm-up pass anyway, and the clock must not see a counted one.
+        launches["launches"] = count_launches(prepared.call)
+    return launches | peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
+
+
+def formula_bytes(case: Case, registry: Registry) -> float | None:
+    """What the implementation's record says that the pass holds at its peak.
+
+    None where it says nothing of this case: no formula, options of the user's, compiled code.
+    """
+    _, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
+    if implementation.transient_bytes is None or case.options or case.run_settings().compile_mode:
+        return None
+    return float(implementation.transient_bytes(size_of(case)))
+
+
+def peak_of(prepared: Prepared, formula: float | None) -> dict[str, Any]:
+    """Peak memory of the next pass of a case that is warm; see `memory_case`."""
+    prepared.reset()
+    row: dict[str, Any] = {
+        "resident_bytes": prepared.resident_bytes,
+        "formula_bytes": formula,
+    }
+    if prepared.case.problem.device == "cuda":
+        row |= _cuda_peak(prepared.call)
     else:
         before, peak = cpu_peak(prepared.call)
         row |= {
@@ -78,3 +90,30 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         }
     row["peak_bytes"] = row["transient_bytes"] + row["resident_bytes"]
     return row
+
+
+def _cuda_peak(call: Callable[[], None]) -> dict[str, Any]:
+    torch.cuda.synchronize()
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    baseline, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    driver = gpu.DriverReading(_device_used)
+    call()
+    torch.cuda.synchronize()
+    allocated = torch.cuda.max_memory_allocated()
+    return {
+        "method": "cuda caching allocator",
+        "baseline_bytes": baseline,
+        "allocated_bytes": allocated,
+        "reserved_baseline_bytes": reserved,
+        "reserved_bytes": torch.cuda.max_memory_reserved(),
+        "transient_bytes": allocated - baseline,
+        # The allocator gives nothing back during a pass: what it took at most it has still got.
+        **driver.growth(),
+    }
+
+
+def _device_used() -> int:
+    free, total = torch.cuda.mem_get_info()
+    return int(total - free)

@@ -11,6 +11,7 @@ import torch
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
+from harness.measure.compiling import Compilations
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
@@ -28,18 +29,34 @@ class Prepared:
         Drops the gradients of the last pass.
     output : callable
         The last output, for checks outside the timed region.
+    finite : callable
+        Whether the last output, and in training every gradient, is; outside the timed region.
     resident_bytes : int
         Weights and input.
     build_seconds : float
         From nothing to a callable, compilation excluded.
+    eager : callable
+        The same pass, launched operator by operator: `call`, unless that replays a CUDA graph.
+    compile_seconds, warmup_seconds : float
+        Spent on compilation, and on the calls before a capture and the capture itself; zero
+        without a CUDA graph.
     """
 
     case: Case
     call: Callable[[], None]
     reset: Callable[[], None]
     output: Callable[[], torch.Tensor]
+    finite: Callable[[], bool]
     resident_bytes: int
     build_seconds: float
+    eager: Callable[[], None]
+    compile_seconds: float = 0.0
+    warmup_seconds: float = 0.0
+
+    def drop_graph(self) -> None:
+        """Give up a captured graph and its memory; `call` is eager from here on."""
+        self.call = self.eager
+        self.reset()
 
 
 def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
@@ -84,19 +101,31 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         output.backward(cotangent)
         held["output"] = output.detach()
 
+    def finite() -> bool:
+        gradients = (tensor.grad for tensor in [x, *module.parameters()])
+        results = [held["output"], *(g for g in gradients if g is not None)]
+        return all(bool(torch.isfinite(r).all()) for r in results)
+
     tensors = [x, cotangent] if training else [x]
     tensors += [*module.parameters(), *module.buffers()]
     resident = sum(t.numel() * t.element_size() for t in tensors)
+    once = train if training else forward
     prepared = Prepared(
         case=case,
-        call=train if training else forward,
+        call=once,
+        eager=once,
         reset=reset,
         output=lambda: held["output"],
+        finite=finite,
         resident_bytes=resident,
         build_seconds=time.perf_counter() - start,
     )
     if settings.graphed:
-        prepared.call = _graphed(prepared)
+        begun = time.perf_counter()
+        with Compilations() as compilations:
+            prepared.call = _graphed(prepared)
+        prepared.compile_seconds = compilations.seconds
+        prepared.warmup_seconds = time.perf_counter() - begun - compilations.seconds
     return prepared
 
 

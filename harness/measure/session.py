@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
+from harness.ceilings import GAUGE, gauges, with_shares
+from harness.cost import Cost, session_cost
+from harness.drift import Drift, machine_drift
 from harness.measure.blocks import Runner
+from harness.measure.prediction import Predictor
 from harness.measure.task import Progress, Task, failed_cases, is_settled
 from harness.profile import Profile
 from harness.ratios import Row, summarise
 from harness.records import journal, schema, table
-from harness.registry import Registry, code_hash
+from harness.registry import Registry, code_hash, harness_hash
 
 
 @dataclass
@@ -42,6 +46,10 @@ class Session:
         Blocks that were done when that budget ended a run.
     failure : str
         Why a front end had to end a run: the journal can't be written, say.
+    error : Exception or None
+        What broke a run inside a front end that would hide it.
+    written : str or None
+        Id of the journal's session that a run wrote; None while nothing was to be done.
     """
 
     cases: Sequence[Case]
@@ -55,7 +63,10 @@ class Session:
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
     failure: str = ""
+    error: Exception | None = None
+    written: str | None = None
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
+    _bases: dict[tuple[Any, ...], Case] | None = None
 
     @property
     def fingerprint_id(self) -> str:
@@ -63,6 +74,8 @@ class Session:
         return schema.digest(dict(self.fingerprint))
 
     def _code(self, case: Case, package: str) -> str:
+        if case.mechanism == GAUGE:
+            return harness_hash(package)
         name = (case.mechanism, package)
         if name not in self._codes:
             self._codes[name] = code_hash(self.registry.mechanism(case.mechanism), package)
@@ -73,7 +86,17 @@ class Session:
         code = self._code(case, self.margin_package if kind == "margin" else "measure")
         rule = f"{self.profile.min_rounds}-{self.profile.seconds}" if kind == "time" else ""
         key = schema.key(kind, case.id, block, code + rule, self.fingerprint)
-        return Task(kind, case, block, key, code)
+        return Task(kind, case, block, key, code, self._beside(case) if kind == "time" else None)
+
+    def _beside(self, case: Case) -> str | None:
+        """The baseline that a case is timed in turn with: on the CPU, where a child has one case.
+
+        One context serves a whole block on a GPU, whose clock is its own and has no neighbours.
+        """
+        base = self._baselines().get(problem_of(case))
+        if self.fingerprint["device"] == "cuda" or base is None or base.id == case.id:
+            return None
+        return base.id
 
     def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
         """A case measured again, so that case and baseline stand in one interpreter."""
@@ -82,12 +105,14 @@ class Session:
 
     def _baselines(self) -> dict[tuple[Any, ...], Case]:
         """The baseline case of each problem."""
-        name, heads = self.profile.baseline, self.profile.reference["heads"]
-        return {
-            problem_of(case): case
-            for case in reversed(self.cases)
-            if case.name == name and case.problem.heads in (0, heads) and not case.is_control
-        }
+        if self._bases is None:
+            name, heads = self.profile.baseline, self.profile.reference["heads"]
+            self._bases = {
+                problem_of(case): case
+                for case in reversed(self.cases)
+                if case.name == name and case.problem.heads in (0, heads) and not case.is_control
+            }
+        return self._bases
 
     def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
         """What must be measured again beside the tasks of a block that was interrupted.
@@ -97,7 +122,7 @@ class Session:
         before the kill, but not its baseline, would have no ratio at all.
         """
         bases = self._baselines()
-        cases = {t.case for t in tasks if t.kind == "time"}
+        cases = {t.case for t in tasks if t.kind == "time" and t.beside is None}
         again = [case for case in self._alone(block, self.records()) if case not in cases]
         needed = {bases[problem_of(case)] for case in {*cases, *again} if problem_of(case) in bases}
         again += [base for base in needed if base not in cases and base not in again]
@@ -114,10 +139,12 @@ class Session:
         for r in timed:
             where.setdefault(r["case"], set()).add(r["interpreter"])
         bases = self._baselines()
+        with_ratio = {r["case"] for r in timed if "ratio" in r}
         return [
             case
             for case in self.cases
             if case.id in where
+            and case.id not in with_ratio
             and problem_of(case) in bases
             and not where[case.id] & where.get(bases[problem_of(case)].id, set())
         ]
@@ -132,10 +159,13 @@ class Session:
             for tasks in self.tasks()
         ]
         failed_bases = {problem for problem, case in self._baselines().items() if case.id in failed}
+        by_block: dict[int, list[dict[str, Any]]] = {}
+        for r in records:
+            by_block.setdefault(r["block"], []).append(r)
         alone = [
             sum(
                 1
-                for case in self._alone(block, records)
+                for case in self._alone(block, by_block.get(block, []))
                 if case.id not in failed and problem_of(case) not in failed_bases
             )
             for block in range(len(todo))
@@ -146,11 +176,12 @@ class Session:
         """All tasks, block by block.
 
         Margins are checked in the first block (the answer does not change), memory in the first
-        few, time in all.
+        few, time in all; so are the machine's ceilings, one task for each gauge of the cases.
         """
         blocks = []
         for block in range(self.profile.blocks):
             tasks = [self.task("time", case, block) for case in self.cases]
+            tasks += [self.task("peaks", gauge, block) for gauge in gauges(self.cases)]
             real = [case for case in self.cases if not case.is_control]
             if block < self.profile.memory_blocks:
                 tasks += [self.task("memory", case, block) for case in real]
@@ -186,6 +217,7 @@ class Session:
             self.profile.baseline,
             self.profile.reference["heads"],
         )
+        rows = with_shares(rows, records, self.registry.mechanisms)
         position = {case.id: i for i, case in enumerate(self.cases)}
         problems: dict[tuple[Any, ...], int] = {}
         for case in self.cases:
@@ -208,10 +240,44 @@ class Session:
             return bool(record.get("limit_seconds", 0) >= self.profile.limit_seconds)
         return record["status"] != "crash"
 
+    def cost(self) -> Cost | None:
+        """Where the time of the last run went; None if it measured no whole block."""
+        if self.written is None:
+            return None
+        records = journal.read(self.folder).records
+        return session_cost(r for r in records if r["session"] == self.written)
+
+    def drift(self) -> list[Drift]:
+        """Movements of the machine that the records of this plan show, largest first."""
+        heads = self.profile.reference["heads"]
+        return machine_drift(table.times(self.records()), self.profile.baseline, heads)
+
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
         todo, alone, _ = self._todo()
         return sum(len(tasks) for tasks in todo) + sum(alone)
+
+    def _predictor(self) -> Predictor:
+        predictor = Predictor()
+        predictor.add_records(
+            [
+                r
+                for r in journal.read(self.folder).records
+                if r.get("fingerprint") == self.fingerprint_id
+            ],
+            self.keys(),
+        )
+        return predictor
+
+    def predict(self) -> float | None:
+        """Seconds that what is missing will take, from what the journal holds of this plan.
+
+        None before the first block has been measured.
+        """
+        todo, alone, _ = self._todo()
+        left = [task for tasks in todo for task in tasks]
+        blocks = sum(1 for tasks, count in zip(todo, alone, strict=True) if tasks or count)
+        return self._predictor().predict(left, blocks)
 
     def run(
         self, on_progress: Callable[[Progress, dict[str, Any]], None], session: Mapping[str, Any]
@@ -228,9 +294,12 @@ class Session:
         todo, alone, failed = self._todo()
         if not any(todo) and not any(alone):
             return
+        predictor = self._predictor()
         writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
+        self.written = writer.session
         try:
             unpaired = {block for block, count in enumerate(alone) if count}
-            self.stopped_after = Runner(self, writer, on_progress).run(todo, unpaired, failed)
+            runner = Runner(self, writer, on_progress, predictor)
+            self.stopped_after = runner.run(todo, unpaired, failed)
         finally:
             writer.close()

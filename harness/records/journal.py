@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.records.schema import KINDS, SCHEMA
+from harness.records.schema import KINDS, SCHEMA, fault
 
 
 @dataclass
@@ -23,7 +26,7 @@ class Journal:
     ----------
     records : list of dict
         All records but the sessions' first lines, each with its ``session``; of several with one
-        key the first finished one is kept.
+        key the first that is ok is kept, else the last that is no crash.
     sessions : dict
         First line of each session, by id.
     warnings : list of str
@@ -57,6 +60,7 @@ class Writer:
 
     def __init__(self, folder: Path, session: Mapping[str, Any]) -> None:
         self.session = uuid.uuid4().hex
+        self._torn = False
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         self.path = folder / f"{stamp}-{self.session[:8]}.jsonl"
         try:
@@ -68,7 +72,11 @@ class Writer:
             raise UsageError(
                 f"can't write the journal in {folder}: {error.strerror}; give another --journal"
             ) from None
-        self.append({"kind": "session", "schema": SCHEMA, **session})
+        try:
+            self.append({"kind": "session", "schema": SCHEMA, **session})
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Write one record in one write, and return it as written.
@@ -81,11 +89,14 @@ class Writer:
         stamped = {**record, "session": self.session}
         stamped["at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = (json.dumps(stamped, separators=(",", ":")) + "\n").encode()
+        if self._torn:
+            line = b"\n" + line  # or the piece before it would spoil this record too
         try:
-            written = os.write(self._descriptor, line)
-            if written < len(line):
+            left = line
+            while left:
                 # A full disk can take part of a line; finish or fail, never leave it unnoticed.
-                os.write(self._descriptor, line[written:])
+                left = left[os.write(self._descriptor, left) :]
+                self._torn = bool(left)
         except OSError as error:
             raise UsageError(
                 f"can't write to {self.path}: {error.strerror}; "
@@ -98,20 +109,48 @@ class Writer:
         os.close(self._descriptor)
 
 
+def _content(path: Path) -> bytes:
+    """What a file holds; of a packed one (published records) as much as can be unpacked."""
+    content = path.read_bytes()
+    if path.suffix != ".gz":
+        return content
+    pieces: list[bytes] = []
+    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    # A damaged file gives what stands before the damage; what is added makes its last line a torn
+    # one, so that it is reported.
+    with contextlib.suppress(zlib.error):
+        for start in range(0, len(content), 2**16):
+            pieces.append(decoder.decompress(content[start : start + 2**16]))
+    return b"".join(pieces) + (b"" if decoder.eof else b" (cut off)")
+
+
 def _lines(path: Path, warnings: list[str]) -> Iterator[dict[str, Any]]:
     """Records of one file; a line that is no record is named in `warnings` and skipped."""
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    text = _content(path).decode("utf-8", errors="replace")
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
-        if isinstance(value, dict) and "kind" in value:
-            yield value
-        else:
+        if not (isinstance(value, dict) and "kind" in value):
             warnings.append(f"{path.name}:{number}: not a record (torn or foreign line); skipped")
+        elif why := fault(value):
+            warnings.append(f"{path.name}:{number}: not a record ({why}); skipped")
+        else:
+            yield _printable(value) if "\\ud" in line.lower() else value
+
+
+def _printable(value: Any) -> Any:
+    r"""A value without half a surrogate pair (``\ud800``): no page or terminal could show it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
+
+
+def _rank(record: Mapping[str, Any]) -> int:
+    """How much a record says: a crash may be chance, what is ok is settled."""
+    return {"ok": 2, "crash": 0}.get(str(record.get("status")), 1)
 
 
 def read(folder: Path) -> Journal:
@@ -128,12 +167,25 @@ def read(folder: Path) -> Journal:
     journal = Journal()
     seen: dict[str, int] = {}
     try:
-        paths = sorted(folder.glob("*.jsonl"))
-        for path in paths:
-            _read_file(path, journal, seen)
+        paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
+        with _uncollected():
+            for path in paths:
+                _read_file(path, journal, seen)
     except OSError as error:
         raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
     return journal
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for cycles: JSON has none, and it takes a third of the time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:
@@ -158,7 +210,9 @@ def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:
         elif record["key"] not in seen:
             seen[record["key"]] = len(journal.records)
             journal.records.append({**record, "session": session})
-        elif journal.records[seen[record["key"]]].get("status") != "ok":
+        elif _rank(before := journal.records[seen[record["key"]]]) < 2 and (
+            _rank(record) >= _rank(before)
+        ):
             # Tried again after a crash, say. Of two that are ok (two sessions at once) the first
             # stands.
             journal.records[seen[record["key"]]] = {**record, "session": session}

@@ -12,7 +12,7 @@ from harness.case import parse
 COLUMNS = [
     "case", "name", "mechanism", "implementation", "batch", "length", "d_in", "d_out", "heads",
     "dtype", "phase", "device", "settings", "control", "block", "interpreter", "status", "detail",
-    "seconds", "rounds", "order", "fingerprint", "session",
+    "seconds", "rounds", "beside", "ratio", "order", "fingerprint", "session",
 ]  # fmt: skip
 
 MEMORY_COLUMNS = ["case", "block", "status", "transient_bytes", "peak_bytes"]
@@ -32,7 +32,10 @@ def _case_columns(case_id: str) -> dict[str, Any]:
 
 
 def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Time per case and block: ``seconds`` is the median sample of that block.
+    """Time per case and block: ``seconds`` is `harness.stats.block_time` of its samples.
+
+    On CUDA, and in records that name no ``seconds``, it is their median. ``ratio`` is that to the
+    case ``beside``, where both were timed in turn.
 
     Parameters
     ----------
@@ -58,14 +61,18 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             {
                 **columns,
                 **{k: r.get(k) for k in ("block", "interpreter", "status", "detail", "order")},
-                "seconds": r.get("median"),
+                # Records before there was a rule of its own for the CPU have the median alone.
+                "seconds": r.get("seconds", r.get("median")),
                 "rounds": len(r.get("samples") or ()),
+                "beside": r.get("beside"),
+                "ratio": r.get("ratio"),
                 "fingerprint": r.get("fingerprint"),
                 "session": r.get("session"),
             }
         )
     frame = pd.DataFrame(rows, columns=COLUMNS)
-    frame["seconds"] = frame["seconds"].astype(float)
+    for column in ("seconds", "ratio"):
+        frame[column] = frame[column].astype(float)
     return frame
 
 

@@ -9,6 +9,8 @@ from harness.stats.accuracy import (
     equivalence,
     holm,
 )
+from harness.stats.crossover import Crossover, crossover
+from harness.stats.drift import Trend, block_trend, session_trend, shown
 from harness.stats.power import pairs_needed, power_of
 from harness.stats.published import (
     Summary,
@@ -22,6 +24,7 @@ from harness.stats.timing import (
     SAME_WITHIN,
     Interval,
     Verdict,
+    block_time,
     noise_floor,
     ratio_interval,
     verdict,
@@ -30,13 +33,18 @@ from harness.stats.timing import (
 __all__ = [
     "CONFIDENCE",
     "SAME_WITHIN",
+    "Crossover",
     "Interval",
     "MeanDifference",
     "Summary",
+    "Trend",
     "Verdict",
     "WelchResult",
     "accuracy_verdict",
+    "block_time",
+    "block_trend",
     "compare_means",
+    "crossover",
     "equivalence",
     "holm",
     "implied_interval",
@@ -44,6 +52,8 @@ __all__ = [
     "pairs_needed",
     "power_of",
     "ratio_interval",
+    "session_trend",
+    "shown",
     "two_proportions",
     "verdict",
     "welch",

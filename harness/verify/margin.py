@@ -86,6 +86,9 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if not bool(torch.isfinite(output).all()):
         return _row("wrong", Finding("output is not finite", math.inf, 0.0)), False
     if mechanism.oracle is None:
+        gradients = [t.grad for t in (x, *module.parameters()) if t.grad is not None]
+        if not all(bool(torch.isfinite(g).all()) for g in gradients):
+            return _row("wrong", Finding("a gradient is not finite", math.inf, 0.0)), False
         nothing = {"error": None, "budget": None, "margin": None, "what": ""}
         return {"verdict": "no oracle", **nothing}, False
     own = {key: literal(value) for key, value in parsed.options}

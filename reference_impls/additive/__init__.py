@@ -20,9 +20,12 @@ def _operations(s: Size) -> float:
 
 def _transient(s: Size) -> float:
     """Forward: the hidden layer, before and after its activation. Training: its gradients, and
-    that of x, more.
+    that of x, more; or that of the weights beside three.
     """
-    return float(s.item_bytes * s.batch * s.length * s.d_in * (4 if s.training else 2))
+    held = 2 * s.inputs
+    if s.training:
+        held = max(4 * s.inputs, 3 * s.inputs + s.d_in**2)
+    return float(s.item_bytes * held)
 
 
 MECHANISMS = (
@@ -37,6 +40,7 @@ MECHANISMS = (
                 "reference_impls.additive.optimized:DirectAdditive",
                 "torch's fused softmax, the mean as a product",
                 mask_optional=True,
+                transient_bytes=_transient,
             ),
         ),
         folder="reference_impls.additive",

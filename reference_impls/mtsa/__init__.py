@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mtsa import held
 
 _PAPER = {
     "masks": None,
@@ -80,30 +81,6 @@ def _released_operations(s: Size) -> float:
     return _passes(s) * (s.batch * s.length * per_token + _core(s))
 
 
-def _transient(s: Size, kept: int) -> float:
-    """Algorithm 1: numbers over pairs, and numbers over tokens and output features.
-
-    Forward: P, while its product with [v*E | E] is taken (2 + 2 per feature), beside q, k, v, s
-    and E (5). Training: P and all that is kept for the gradients, at the end of the forward pass,
-    or P, its gradient and that of r, when most of it is gone (7): whichever is more.
-    """
-    pairs = s.batch * s.heads * s.length**2
-    features = s.batch * s.length * s.d_out
-    if not s.training:
-        return float(s.item_bytes * (pairs + 9 * features))
-    return float(s.item_bytes * max(pairs + kept * features, 3 * pairs + 7 * features))
-
-
-def _paper_bytes(s: Size) -> float:
-    """Kept: q, k, v, hidden layer, its activation, s, E, v*E, [v*E | E], sums, a, and copies."""
-    return _transient(s, kept=16)
-
-
-def _released_bytes(s: Size) -> float:
-    """Kept beside the paper's: the gate, its input and its products."""
-    return _transient(s, kept=19)
-
-
 MECHANISMS = (
     Mechanism(
         name="mtsa",
@@ -121,6 +98,7 @@ MECHANISMS = (
                 "reference_impls.mtsa.optimized:Algorithm1MTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
+                transient_bytes=held.paper,
             ),
         ),
         folder="reference_impls.mtsa",
@@ -161,7 +139,7 @@ MECHANISMS = (
         default="algorithm1",
         parameters=_parameters,
         operations=_operations,
-        transient_bytes=_paper_bytes,
+        transient_bytes=held.paper,
         goldens={"mtsa_paper": "reference_impls.mtsa.golden:paper"},
     ),
     Mechanism(
@@ -180,6 +158,7 @@ MECHANISMS = (
                 "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
+                transient_bytes=held.released,
             ),
         ),
         folder="reference_impls.mtsa",
@@ -219,7 +198,7 @@ MECHANISMS = (
         default="algorithm1",
         parameters=_released_parameters,
         operations=_released_operations,
-        transient_bytes=_released_bytes,
+        transient_bytes=held.released,
         goldens={"mtsa": "reference_impls.mtsa.golden:released"},
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mtsa import held
 
 _PLAIN = "reference_impls.mtsa_nmt.plain:PlainTranslationMTSA"
 
@@ -19,15 +20,6 @@ def _operations(s: Size) -> float:
     tokens = 2.0 * s.batch * s.length * s.d_out * (3 * s.d_in + d_h + s.d_out)
     pairs = 6.0 * s.batch * s.length**2 * s.d_out
     return (3 if s.training else 1) * (tokens + pairs)
-
-
-def _transient(s: Size) -> float:
-    """Algorithm 1: as of mtsa; kept for the gradients: no hidden layer, but s before its scales."""
-    pairs = s.batch * s.heads * s.length**2
-    features = s.batch * s.length * s.d_out
-    if not s.training:
-        return float(s.item_bytes * (pairs + 9 * features))
-    return float(s.item_bytes * max(pairs + 17 * features, 3 * pairs + 7 * features))
 
 
 MECHANISMS = (
@@ -47,6 +39,7 @@ MECHANISMS = (
                 "reference_impls.mtsa_nmt.optimized:Algorithm1TranslationMTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
+                transient_bytes=held.translation,
             ),
         ),
         folder="reference_impls.mtsa_nmt",
@@ -80,7 +73,7 @@ MECHANISMS = (
         default="algorithm1",
         parameters=_parameters,
         operations=_operations,
-        transient_bytes=_transient,
+        transient_bytes=held.translation,
         goldens={"mtsa_nmt": "reference_impls.mtsa_nmt.golden:from_golden"},
     ),
 )

@@ -22,19 +22,18 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Algorithm 1: one layer's P, or that of every layer and what its gradients need.
-
-    Forward: as of mtsa, beside x and what is added to it (13). Training: kept per layer (20) at the
-    end of the forward pass, or P, its gradient and that of r in the last layer (9): whichever is
-    more.
-    """
-    pairs = s.batch * s.heads * s.length**2
-    features = s.batch * s.length * s.d_in
+    """Algorithm 1 in two layers; moments as in `reference_impls.mtsa.held`, square weights w."""
+    p, f, w = s.pairs, s.inputs, s.d_in**2
     if not s.training:
-        return float(s.item_bytes * (pairs + 13 * features))
-    whole = _LAYERS * (pairs + 20 * features)
-    last = (_LAYERS + 2) * pairs + (20 * (_LAYERS - 1) + 9) * features
-    return float(s.item_bytes * max(whole, last))
+        geometry = max(9 * s.length**2 // 2, p + 2 * s.length**2)
+        return float(s.item_bytes * max(9 * w + f, p + 11 * f, geometry + 6 * f))
+    held = max(
+        9 * w + 2 * p + 37 * f,  # both layers' P and all that is kept; gradients of the quotient
+        9 * w + 3 * p + 33 * f,
+        9 * w + 4 * p + 26 * f,  # the last layer's P, its gradient and that of r
+        15 * w + 10 * f,  # gradients of the first layer's weights
+    )
+    return float(s.item_bytes * held)
 
 
 MECHANISMS = (
@@ -54,6 +53,7 @@ MECHANISMS = (
                 "reference_impls.mtsa_stack.optimized:Algorithm1StackedMTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
+                transient_bytes=_transient,
             ),
         ),
         folder="reference_impls.mtsa_stack",

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.multi_head import held
 
 _PLAIN = "reference_impls.multi_head.plain:PlainMultiHead"
 _SDPA = "reference_impls.multi_head.optimized:SdpaMultiHead"
+_MATMUL = Implementation(
+    "matmul",
+    "reference_impls.multi_head.optimized:MatmulMultiHead",
+    "two batched products and torch's softmax",
+    mask_optional=True,
+)
 
-IMPLEMENTATIONS = (
-    Implementation(
-        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
-    ),
-    Implementation(
-        "matmul",
-        "reference_impls.multi_head.optimized:MatmulMultiHead",
-        "two batched products and torch's softmax",
-        mask_optional=True,
-    ),
+_SDPA_BACKENDS = (
     Implementation("sdpa", _SDPA, "torch's fused attention, its own choice", mask_optional=True),
     Implementation(
         "sdpa_math",
@@ -49,6 +50,14 @@ IMPLEMENTATIONS = (
         mask_optional=True,
     ),
 )
+
+
+def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementation, ...]:
+    """All of them; what "matmul" holds depends on the form."""
+    plain = Implementation(
+        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
+    )
+    return (plain, replace(_MATMUL, transient_bytes=matmul_bytes), *_SDPA_BACKENDS)
 
 
 def _parameters(s: Size) -> int:
@@ -84,29 +93,12 @@ def _released_operations(s: Size) -> float:
     return _passes(s) * _projections_and_core(s)
 
 
-def _transient(s: Size) -> float:
-    """The implementation "matmul": numbers over pairs, and over tokens and features.
-
-    Forward: scores and their softmax, beside the projections and copies of q and k (5). Training:
-    the softmax and all that is kept for the gradients, at the end of the forward pass (9), or the
-    softmax, its gradient and that of the scores (5 beside them): whichever is more. Backends of
-    sdpa other than math need no pairs.
-    """
-    pairs = s.batch * s.heads * s.length**2
-    features = s.batch * s.length * s.d_out
-    inputs = s.batch * s.length * s.d_in
-    held = 2 * pairs + 5 * features + inputs
-    if s.training:
-        held = max(pairs + 9 * features, 3 * pairs + 5 * features) + inputs
-    return float(s.item_bytes * held)
-
-
 MECHANISMS = (
     Mechanism(
         name="multi_head",
         summary="scaled dot-product multi-head attention with sinusoidal positions",
         source="Vaswani et al. (NIPS 2017); Shen et al., Tensorized Self-Attention, eq. 4-5",
-        implementations=IMPLEMENTATIONS,
+        implementations=_implementations(held.paper),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -122,14 +114,14 @@ MECHANISMS = (
         default="sdpa",
         parameters=_parameters,
         operations=_operations,
-        transient_bytes=_transient,
+        transient_bytes=held.paper,
         goldens={"multi_head_paper": "reference_impls.multi_head.golden:paper"},
     ),
     Mechanism(
         name="multi_head_released",
         summary="the released multi-head baseline: no output layer, twice the positions' exponent",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=IMPLEMENTATIONS,
+        implementations=_implementations(held.released),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -140,14 +132,14 @@ MECHANISMS = (
         default="sdpa",
         parameters=_released_parameters,
         operations=_released_operations,
-        transient_bytes=_transient,
+        transient_bytes=held.released,
         goldens={"multi_head": "reference_impls.multi_head.golden:released"},
     ),
     Mechanism(
         name="multi_head_relu",
         summary="the other released multi-head: relu on queries, keys and values, no positions",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=IMPLEMENTATIONS,
+        implementations=_implementations(held.relu),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -162,7 +154,7 @@ MECHANISMS = (
         default="sdpa",
         parameters=_relu_parameters,
         operations=_released_operations,
-        transient_bytes=_transient,
+        transient_bytes=held.relu,
         goldens={"multi_head_relu": "reference_impls.multi_head.golden:relu"},
     ),
 )

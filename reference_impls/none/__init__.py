@@ -18,9 +18,13 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """The product and its activation; in training the gradient of each."""
-    features = s.batch * s.length * s.d_out
-    return float(s.item_bytes * features * (4 if s.training else 2))
+    """The product and its activation; in training the output, the activation's gradient, and those
+    of input and weights.
+    """
+    held = 2 * s.features
+    if s.training:
+        held += s.inputs + s.d_in * s.d_out
+    return float(s.item_bytes * held)
 
 
 MECHANISMS = (
@@ -35,6 +39,7 @@ MECHANISMS = (
                 "reference_impls.none.optimized:FusedNone",
                 "product and bias in one call",
                 mask_optional=True,
+                transient_bytes=_transient,
             ),
         ),
         folder="reference_impls.none",

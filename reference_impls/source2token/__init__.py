@@ -18,8 +18,13 @@ def _operations(s: Size) -> float:
 
 
 def _transient(s: Size) -> float:
-    """Forward: hidden layer, scores, softmax, its product with x. Training: two gradients more."""
-    return float(s.item_bytes * s.batch * s.length * s.d_in * (5 if s.training else 3))
+    """Forward: scores, softmax, its product with x. Training: two gradients more, or those of the
+    weights beside three.
+    """
+    held = 3 * s.inputs
+    if s.training:
+        held = max(5 * s.inputs, 4 * s.inputs + s.d_in**2, 3 * s.inputs + 2 * s.d_in**2)
+    return float(s.item_bytes * held)
 
 
 MECHANISMS = (
@@ -34,6 +39,7 @@ MECHANISMS = (
                 "reference_impls.source2token.optimized:DirectSource2Token",
                 "torch's fused softmax",
                 mask_optional=True,
+                transient_bytes=_transient,
             ),
         ),
         folder="reference_impls.source2token",

@@ -121,6 +121,10 @@ def measured(
             except UsageError as error:
                 session.failure = str(error)
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+            except Exception as error:
+                # `attnbench bench` has pytest say little, and would say nothing of this.
+                session.error = error
+                raise
             except KeyboardInterrupt:
                 console.print(
                     f"\nstopped; what is finished is in {session.folder}: "

@@ -12,9 +12,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from harness.ceilings import MOST
 from harness.measure.session import Session
 from harness.measure.task import Progress as Step
-from harness.ratios import Row
+from harness.ratios import WITHHELD, Row
+
+NEAR_FLOOR = "*"
+"""Marks a time that is mostly launching."""
+WIDE = 96
+"""Columns of a console in which the whole ratio table has room."""
 
 
 def wide(console: Console) -> Console:
@@ -50,17 +56,36 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} B"
 
 
-_COLOURS = {"faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow"}
+def share_text(row: Row) -> str:
+    """Share of the best matrix product, with an exclamation mark where it can't be right."""
+    percent = 100 * row.compute_share
+    if math.isnan(percent):
+        return ""
+    number = f"{percent:.0f}" if percent >= 1 else f"{percent:.1f}" if percent >= 0.1 else "<0.1"
+    return f"{number}%{'!' if row.compute_share > MOST else ''}"
 
 
-def ratio_table(rows: Sequence[Row], title: str) -> Table:
-    """Cases against the baseline of their problem; fits 80 columns."""
-    table = Table(title=title, title_justify="left", pad_edge=False, box=None, header_style="bold")
-    table.add_column("case", overflow="fold", min_width=22)
+_COLOURS = {
+    "faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow",
+    WITHHELD: "bold red",
+}  # fmt: skip
+
+
+def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
+    """Cases against the baseline of their problem.
+
+    Below `WIDE` columns memory stands as its ratio alone, and the table fits 80.
+    """
+    wide = width >= WIDE
+    table = Table(
+        title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), box=None,
+        header_style="bold",
+    )  # fmt: skip
+    table.add_column("case", overflow="fold", min_width=20)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for column in ("memory", "ratio", "margin"):
+    for column in ("peak", "memory", *(["ratio"] if wide else []), "margin"):
         table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:
@@ -82,14 +107,28 @@ def ratio_table(rows: Sequence[Row], title: str) -> Table:
         colour = _COLOURS.get(row.verdict)
         table.add_row(
             escape(name),
-            time_text(row.seconds),
+            time_text(row.seconds) + (NEAR_FLOOR if row.near_floor else ""),
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
-            bytes_text(row.peak_bytes),
+            share_text(row),
+            *([bytes_text(row.peak_bytes)] if wide else []),
             "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}x",
             f"{row.margin:.3g}x" if row.verified else "-",
         )
+    table.caption, table.caption_justify = _notes(rows), "left"
     return table
+
+
+def _notes(rows: Sequence[Row]) -> str | None:
+    """What the marks of a table mean, for those that are in it."""
+    notes = []
+    if any(not math.isnan(row.compute_share) for row in rows):
+        notes.append("peak: operations per second, of this session's best matrix product")
+    if any(row.near_floor for row in rows):
+        notes.append(f"{NEAR_FLOOR} near the launch floor: half of the time or more is launching")
+    if any(row.verdict == WITHHELD for row in rows):
+        notes.append("withheld: faster than this machine can be; the reason stands below")
+    return "\n".join(notes) or None
 
 
 class Display:
@@ -145,7 +184,7 @@ class Display:
         here = (size["batch"], size["length"])
         shown = [r for r in rows if (r.columns["batch"], r.columns["length"]) == here] or rows[:12]
         title = "ratios so far" + (" (first block: no interval yet)" if step.block == 0 else "")
-        table = ratio_table(shown, title)
+        table = ratio_table(shown, title, self.console.width)
         if self.console.is_terminal:
             self._live.update(Group(table, self._bar))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ PYTEST_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
                   "help": "option of your own mechanism's factory; may be repeated"}),
     ("--blocks", {"type": int, "help": "fresh interpreters (default: the profile's)"}),
 )  # fmt: skip
+
+LEAST_MEMORY = 16 * 2**20
+"""Less is not told from an interpreter's own needs."""
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", re.IGNORECASE)
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -74,6 +79,23 @@ def selection(values: Mapping[str, Any]) -> Selection:
         options=parse_options(values["option"]),
         blocks=values["blocks"],
     )
+
+
+def parse_bytes(text: str) -> int:
+    """Read ``4GiB``, ``256 MiB`` or ``1.5GB``.
+
+    Raises
+    ------
+    UsageError
+    """
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"--memory: given {text!r}; expected e.g. 4GiB or 512MiB")
+    number, prefix, binary = match.groups()
+    count = int(float(number) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1))
+    if count < LEAST_MEMORY:
+        raise UsageError(f"--memory: given {text!r}; expected at least {LEAST_MEMORY // 2**20}MiB")
+    return count
 
 
 def journal_folder(text: str) -> Path:

@@ -19,7 +19,9 @@ SMALL = (
 def environment(**more: str) -> dict[str, str]:
     """The environment with our root importable, as after an editable install."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1", **more}
+    # A pytest of its own is no worker of the pytest that runs these tests.
+    outer = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    return {**outer, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1", **more}
 
 
 def attnbench(

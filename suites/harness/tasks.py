@@ -239,3 +239,11 @@ def _heap_start() -> int:
         if line.endswith("[heap]"):
             return int(line.partition("-")[0], 16)
     raise RuntimeError("no heap")
+
+
+def twin(seconds: float) -> str:
+    """Fork, and both go on and answer, the twin later."""
+    if os.fork() == 0:
+        time.sleep(seconds)
+        return "the twin"
+    return "the worker"

@@ -198,7 +198,7 @@ def test_what_depends_on_the_moment_is_tried_again(
     tmp_path: Path, status: str, again: bool
 ) -> None:
     writer = journal.Writer(tmp_path, {"fingerprint": {}})
-    writer.append({"kind": "run", "key": "k", "status": status})
+    writer.append({"kind": "run", "key": "k", "model": "mtsa", "seed": 0, "status": status})
     writer.close()
     assert ("k" not in finished(tmp_path)) is again
 

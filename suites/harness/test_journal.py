@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -48,6 +49,24 @@ def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path) -> None:
     assert [r["key"] for r in read.records] == ["a"]
     assert len(read.warnings) == 1
     assert "torn" in read.warnings[0]
+
+
+def test_a_packed_session_is_read_and_a_damaged_one_up_to_the_damage(tmp_path: Path) -> None:
+    path = _written(tmp_path, *(f"key{i}" for i in range(2000)))
+    packed = path.with_name(path.name + ".gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    read = journal.read(tmp_path)
+    assert len(read.records) == 2000
+    assert read.warnings == []
+    packed.write_bytes(packed.read_bytes()[:-5000])
+    cut = journal.read(tmp_path)
+    assert 0 < len(cut.records) < 2000
+    assert [r["key"] for r in cut.records] == [r["key"] for r in read.records[: len(cut.records)]]
+    assert len(cut.warnings) == 1
+    assert "torn" in cut.warnings[0]
+    packed.write_bytes(b"no gzip at all")
+    assert "foreign line" in journal.read(tmp_path).warnings[0]
 
 
 def test_a_newer_schema_is_refused_and_untouched(tmp_path: Path) -> None:
@@ -141,9 +160,9 @@ def test_hundred_thousand_records_load_in_three_seconds(tmp_path: Path) -> None:
     lines = [json.dumps(_time_record(f"k{i}", i)) for i in range(100_000)]
     with path.open("a") as file:
         file.write("\n".join(lines) + "\n")
-    start = time.monotonic()
+    start = time.process_time()  # of this process: the machine may be busy with others
     frame = table.times(journal.read(tmp_path).records)
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
     assert len(frame) == 100_001
 
 

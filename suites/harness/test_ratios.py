@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.ratios import Row, summarise
 from harness.records import table
 from reports.bench_page import write_page
 from reports.figures import cost
+from reports.scaling_tables import cells, numbers
 from reports.sentences import closing
 
 BASE = "multi_head.sdpa"
@@ -66,6 +68,26 @@ def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str,
                 records.append(record(mine, block, ratio * drift * noise[2]))
             records += [margin(base), margin(mine), peak(base, 100e6), peak(mine, 150e6)]
     return records
+
+
+def test_samples_taken_in_turn_say_more_than_times_apart() -> None:
+    records = []
+    for block in range(3):
+        records += [record(case_id(BASE), block, 1.0), record(case_id(MINE), block, 9.0)]
+        if block < 2:
+            records[-1] |= {"ratio": 1.5, "beside": case_id(BASE)}
+    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
+    assert row.by_block == {0: 1.5, 1: 1.5, 2: 9.0}
+    # A ratio to another case is not the ratio to this baseline.
+    records[1]["beside"] = case_id(MINE, extra="+control")
+    [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
+    assert row.by_block == {0: 9.0, 1: 1.5, 2: 9.0}
+
+
+def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
+    case = case_id(BASE)
+    frame = table.times([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
+    assert frame["seconds"].tolist() == [2.0, 1.5]
 
 
 def test_drift_between_blocks_cancels_in_the_ratio() -> None:
@@ -127,6 +149,56 @@ def test_nothing_is_claimed_below_the_noise_floor() -> None:
     assert rows[case_id(MINE)].verdict not in ("slower", "faster")
 
 
+def _control(records: list[dict[str, Any]], status: str | None) -> list[dict[str, Any]]:
+    """The same with every control failed, or left out."""
+    kept = [r for r in records if "+control" not in r["case"]]
+    if status is None:
+        return kept
+    failed = [r for r in records if "+control" in r["case"]]
+    return kept + [{**r, "status": status, "samples": None, "median": None} for r in failed]
+
+
+@pytest.mark.parametrize("status", [None, "oom", "crash", "timeout"])
+def test_without_its_control_a_session_claims_nothing(status: str | None) -> None:
+    records = _control(sweep_records({64: 3.0, 256: 0.2, 1024: 0.1}), status)
+    rows = [r for r in rows_of(records) if r.columns["name"] == MINE]
+    assert len(rows) == 6
+    assert {r.verdict for r in rows} == {"undecided"}
+    assert all(math.isinf(r.floor) and math.isnan(r.drift) for r in rows)
+    cost_says, crossover, memory, correct = closing(rows_of(records), MINE, BASE, SIZE)
+    assert not re.search(r"faster\)|slower\)|no difference", cost_says)
+    assert cost_says.count("undecided") == 2
+    assert "shown faster at no length" in crossover
+    assert "from N" not in crossover
+    assert "1.50x in forward" in memory  # memory is exempt
+    assert "needs a second block" in correct
+
+
+@pytest.mark.parametrize("ratio", [1.03, 1 / 1.03])
+def test_sentences_and_tables_claim_nothing_nearer_than_the_control_reaches(
+    ratio: float,
+) -> None:
+    """A ratio that is certain, below what the baseline strays from itself."""
+    records = []
+    for n in (16, 64, 256):
+        for block in range(7):
+            base, mine = case_id(BASE, n), case_id(MINE, n)
+            records.append(record(base, block, 1.0 + n))
+            control = (1.0 + n) * (1.10 if block % 2 else 0.95)
+            records.append(record(case_id(BASE, n, extra="+control"), block, control))
+            records.append(record(mine, block, ratio * (1.0 + n) * (1.001 if block % 2 else 1)))
+        records += [margin(base), margin(mine)]
+    rows = rows_of(records)
+    mine_rows = [r for r in rows if r.columns["name"] == MINE]
+    assert all(r.time is not None and 1 not in (r.time.low, r.time.high) for r in mine_rows)
+    assert {r.verdict for r in mine_rows} == {"undecided"}
+    says = closing(rows, MINE, BASE, SIZE)
+    assert "(forward, undecided: too noisy)" in says[0]
+    assert "shown faster at no length" in says[1]
+    assert {cells(r)[2] for r in mine_rows} == {"undecided"}
+    assert {numbers(r)["verdict"] for r in mine_rows} == {"undecided"}
+
+
 @pytest.mark.parametrize("status", ["oom", "timeout", "unsupported", "crash", "wrong"])
 def test_a_failed_case_keeps_its_row_and_has_no_number(status: str) -> None:
     records = [record(case_id(BASE), b, 1.0) for b in range(3)]
@@ -158,7 +230,12 @@ def test_sentences_give_cost_crossover_memory_and_error() -> None:
     assert "1.3" in cost_says
     assert "slower" in cost_says
     assert "N = 64" in cost_says
-    assert "faster from N = 256 on" in crossover
+    place = re.search(r"in forward faster from N = (\d+) \[(\d+), (\d+)\] on", crossover)
+    assert place is not None
+    at, low, high = map(int, place.groups())
+    crossing = 64 * 4 ** (math.log(1.3) / math.log(1.3 / 0.9))
+    assert 64 < low < crossing < high < 256
+    assert low < at < high
     assert "1.50x in forward and 1.50x in training" in memory
     assert "margin 10.0x" in correct
     assert "A/A control" in correct

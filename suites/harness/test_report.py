@@ -32,6 +32,7 @@ from reports.source import find
 from suites.harness.support import ROOT, attnbench, environment
 
 EVIL = '<script>alert("$x_1$")</script>'
+DESIGN = """../"'\\\n); open("executed", "w") #"""
 BASE, MINE = "multi_head.sdpa", "mtsa.algorithm1"
 LENGTHS = (16, 64, 256, 1024)
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -44,11 +45,13 @@ def fingerprint(model: str) -> dict[str, Any]:
 def write_bench(folder: Path, model: str, scale: float = 1.0) -> None:
     """Multi-head grows as N, ours as N squared, and runs out of memory at the longest length."""
     rng = np.random.default_rng(0)
-    writer = journal.Writer(folder, {"fingerprint": fingerprint(model), "environment": {}})
+    environment = {"commit": EVIL, "platform": EVIL, "packages": {EVIL: EVIL}}
+    writer = journal.Writer(folder, {"fingerprint": fingerprint(model), "environment": environment})
     for n in LENGTHS:
         for phase in ("forward", "training"):
             for block in range(3):
-                for name, power, extra in ((BASE, 1, ""), (BASE, 1, "+control"), (MINE, 2, "")):
+                mine = f"{EVIL}.{EVIL}" if EVIL in model else MINE
+                for name, power, extra in ((BASE, 1, ""), (BASE, 1, "+control"), (mine, 2, "")):
                     heads = f"{name}-B2-N{n}-D30x60-H8-f32-{phase}-cpu+1-thread{extra}"
                     seconds = scale * (n / 16) ** power * 2.0**block * rng.lognormal(0, 0.01)
                     common = {
@@ -57,7 +60,7 @@ def write_bench(folder: Path, model: str, scale: float = 1.0) -> None:
                         "interpreter": f"i{block}",
                         "code": "c",
                     }
-                    oom = name == MINE and n == LENGTHS[-1]
+                    oom = name == mine and n == LENGTHS[-1]
                     how = (
                         {"status": "oom", "detail": EVIL}
                         if oom
@@ -81,7 +84,7 @@ def write_comparison(folder: Path, model: str, gain: float = 0.02, seeds: int = 
     keys = [[f"{name}{seed}" for name in (MINE, BASE)] for seed in range(seeds)]
     recipe = {"choose": "dev", "tuning_trials": 0}
     writer.append({
-        "kind": "design", "key": "design0", "question": "q", "models": [MINE, BASE],
+        "kind": "design", "key": DESIGN, "question": "q", "models": [MINE, BASE],
         "task": f"trec {EVIL}", "metric": "accuracy", "higher_is_better": True,
         "split": EVIL, "one_test_set": True, "recipes": [recipe, recipe],
         "seeds": list(range(seeds)), "paired": True, "margin": 0.05, "match": "none", "runs": keys,
@@ -105,7 +108,7 @@ def write_comparison(folder: Path, model: str, gain: float = 0.02, seeds: int = 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole report: two devices, one of them with a comparison."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("das ist ☃")
     write_bench(folder / "journal", f"Slow {EVIL}", 100.0)
     write_bench(folder / "journal", "Fast")
     write_comparison(folder / "journal", "Fast")
@@ -164,8 +167,18 @@ def test_it_opens_offline(site: Path) -> None:
 def test_text_from_records_is_escaped(site: Path) -> None:
     for name, text in pages(site).items():
         assert EVIL not in text, name
-    index = pages(site)["index.html"]
-    assert "&lt;script&gt;" in index
+        if name != "audit.html":  # which shows no records
+            assert "&lt;script&gt;" in text, name
+    for path in site.glob("figures/*.svg"):
+        assert "<script" not in path.read_text(), path.name
+    for path in site.glob("notebooks/*.ipynb"):
+        outputs = [
+            o for cell in json.loads(path.read_text())["cells"] for o in cell.get("outputs", ())
+        ]
+        shown = [text for o in outputs for text in o.get("data", {}).get("text/html", ())]
+        assert shown
+        assert not [text for text in shown if "<script" in text], path.name
+    assert not list(site.parent.rglob("executed"))
 
 
 def test_devices_are_never_mixed(site: Path) -> None:
@@ -176,7 +189,7 @@ def test_devices_are_never_mixed(site: Path) -> None:
     assert len(fast) == len(slow) == 2 * 2 * len(LENGTHS)
     both = fast.merge(slow, on="case")
     ratio = (both["time_seconds_y"] / both["time_seconds_x"]).dropna()
-    assert ratio.tolist() == pytest.approx([100.0] * len(ratio))
+    assert ratio.tolist() == pytest.approx([100.0] * 2 * len(LENGTHS))
     page = next(text for name, text in pages(site).items() if name.startswith("scaling-fast"))
     assert "never mixed with this: Slow" in page
 

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from harness.stats import Interval, noise_floor, ratio_interval, verdict
+from harness.stats import Interval, block_time, noise_floor, ratio_interval, verdict
+
+
+def test_a_blocks_time_is_the_lower_quartile_of_its_samples() -> None:
+    samples = [3.0, 1.0, 2.0, 9.0, 5.0, 4.0]
+    assert block_time(samples) == pytest.approx(np.quantile(samples, 0.25))
+    assert block_time([2.0]) == 2.0
+    # One stray sample, to either side, moves it little; a third of them disturbed not at all.
+    calm = [1.0] * 20
+    assert block_time([0.1, *calm]) == block_time([*calm, *[3.0] * 10]) == 1.0
+    with pytest.raises(ValueError):
+        block_time([])
 
 
 def test_interval_is_scipys_t_interval_on_logs() -> None:

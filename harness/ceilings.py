@@ -1,0 +1,216 @@
+"""What the machine could do at most, as measured in a session, and each row's share of it.
+
+Nothing here is a number from a data sheet: the ceilings are the best of the session's own
+``peaks`` records, taken by `harness.measure.roofline` in every block under the settings of the
+cases. A row above its ceiling is a fault somewhere, and is shown as one.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.case import DTYPES, Case, Problem, parse, setting, unique
+from harness.ratios import WITHHELD, Row
+from reference_impls.mechanism import Mechanism, Size
+
+GAUGE = "roofline"
+"""Stands in the place of a mechanism's name in the id of a gauge."""
+MOST = 1.05
+"""Share of a ceiling above which a row can't be right; the rest is the clock's noise."""
+LAUNCH_SHARE = 0.5
+"""A row is near the launch floor if at least this share of its time is launching."""
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2}
+assert _ITEM_BYTES.keys() == DTYPES.keys()
+
+
+def gauge_of(case: Case) -> Case:
+    """What is measured to find the ceilings of a case, written as a case.
+
+    Two cases have one gauge if dtype, device, threads and TF32 are alike: what decides how fast a
+    product can be. Compiling and graph replay don't.
+    """
+    p = case.problem
+
+    def matters(name: str) -> bool:
+        one = setting(name)
+        tf32 = one.tf32 and p.dtype == "f32"
+        return p.device in one.devices and bool(one.threads or tf32)
+
+    settings = tuple(name for name in case.own_settings if matters(name))
+    return Case(GAUGE, "peaks", Problem(0, 0, 0, 0, 0, p.dtype, "forward", p.device), settings)
+
+
+def gauges(cases: Iterable[Case]) -> list[Case]:
+    """The gauges of some cases, each once."""
+    return unique(gauge_of(case) for case in cases)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The session's best under one gauge.
+
+    Attributes
+    ----------
+    operations : float
+        Floating-point operations per second of the fastest matrix product of all blocks; a
+        multiply-add is two.
+    bytes : float
+        Bytes per second of the fastest copy (read and written count) or read of all blocks.
+    cache_bytes : float
+        What may stay in the caches from one pass to the next; infinite where it is not known.
+    launch_seconds, graph_launch_seconds : float
+        Launching the smallest operation, eager and in a replayed CUDA graph: medians over blocks.
+    """
+
+    operations: float
+    bytes: float
+    cache_bytes: float
+    launch_seconds: float
+    graph_launch_seconds: float
+
+
+def ceilings(records: Iterable[Mapping[str, Any]]) -> dict[str, Ceiling]:
+    """Ceilings by the id of their gauge, from the ``peaks`` records of all blocks."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for r in records:
+        if r["kind"] == "peaks" and r["status"] == "ok":
+            groups.setdefault(str(r["case"]), []).append(r)
+    return {gauge: _ceiling(group) for gauge, group in groups.items()}
+
+
+def _ceiling(group: Sequence[Mapping[str, Any]]) -> Ceiling:
+    caches: list[Any] = [r.get("cache_bytes") for r in group]
+    graphs = [r["graph_launch_seconds"] for r in group if r.get("graph_launch_seconds")]
+    return Ceiling(
+        operations=max(r["gemm_operations_per_second"] for r in group),
+        bytes=max(max(r["copy_bytes_per_second"], r["read_bytes_per_second"]) for r in group),
+        cache_bytes=math.inf if None in caches else max(caches),
+        launch_seconds=statistics.median(r["launch_seconds"] for r in group),
+        graph_launch_seconds=statistics.median(graphs) if graphs else math.nan,
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one pass of a case has to do; nan where no formula says it.
+
+    Attributes
+    ----------
+    operations : float
+        By the mechanism's formula: matrix products, a multiply-add as two operations (mechanisms
+        with work for every pair and feature count that too); training is forward and backward.
+    bytes : float
+        Least traffic of any implementation: input and weights read once, the output written once;
+        in training also the output's gradient read, those of input and weights written. What an
+        implementation holds in between may never leave the caches and does not count.
+    """
+
+    operations: float
+    bytes: float
+
+
+def work_of(mechanism: Mechanism | None, case: Case) -> Work:
+    """The work of a case, by its mechanism's formulas.
+
+    They hold for the mechanism as it is registered: with options of the user's own both are nan.
+    """
+    if mechanism is None or case.options:
+        return Work(math.nan, math.nan)
+    p = case.problem
+    training = p.phase == "training"
+    item_bytes = _ITEM_BYTES[p.dtype]
+    size = Size(p.batch, p.length, p.d_in, p.d_out, p.heads or 1, item_bytes, training)
+    operations = mechanism.operations(size) if mechanism.operations else math.nan
+    if mechanism.parameters is None:
+        return Work(operations, math.nan)
+    rows_out = p.batch * (p.length if mechanism.output == "tokens" else 1)
+    numbers = p.batch * p.length * p.d_in + rows_out * p.d_out + mechanism.parameters(size)
+    return Work(operations, float(item_bytes * numbers * (2 if training else 1)))
+
+
+def with_shares(
+    rows: Sequence[Row],
+    records: Sequence[Mapping[str, Any]],
+    mechanisms: Mapping[str, Mechanism],
+) -> list[Row]:
+    """Rows with their shares of the ceilings, marked where they are near the launch floor.
+
+    A row above `MOST` of a ceiling keeps its numbers, loses its verdict and says why in `detail`;
+    so do the rows that were compared with it. A mechanism that is not among those given has no
+    formula, and so no shares.
+    """
+    known = ceilings(records)
+    launches = {
+        str(r["case"]): int(r["launches"])
+        for r in records
+        if r["kind"] == "memory" and r.get("launches")
+    }
+    shared = [_with_share(row, known, launches, mechanisms) for row in rows]
+    impossible = {row.case for row in shared if row.verdict == WITHHELD}
+    return [
+        replace(
+            row, verdict=WITHHELD, detail=f"compared with {row.baseline}, whose time can't be right"
+        )
+        if row.verdict not in ("", WITHHELD) and row.baseline in impossible
+        else row
+        for row in shared
+    ]
+
+
+def _with_share(
+    row: Row,
+    known: Mapping[str, Ceiling],
+    launches: Mapping[str, int],
+    mechanisms: Mapping[str, Mechanism],
+) -> Row:
+    case = parse(row.case)
+    ceiling = known.get(gauge_of(case).id)
+    if row.status != "ok" or ceiling is None or math.isnan(row.seconds):
+        return row
+    work = work_of(mechanisms.get(case.mechanism), case)
+    row = replace(
+        row,
+        compute_share=work.operations / row.seconds / ceiling.operations,
+        bandwidth_share=work.bytes / row.seconds / ceiling.bytes,
+        near_floor=_launching(case, ceiling, launches) >= LAUNCH_SHARE * row.seconds,
+    )
+    if reason := _impossible(row, work, ceiling):
+        return replace(row, verdict=WITHHELD, detail=reason)
+    return row
+
+
+def _launching(case: Case, ceiling: Ceiling, launches: Mapping[str, int]) -> float:
+    """Seconds that launching alone takes; of a pass that was not counted, one launch."""
+    settings = case.run_settings()
+    eager = replace(case, settings=tuple(s for s in case.settings if not setting(s).graphed))
+    seconds = ceiling.graph_launch_seconds if settings.graphed else ceiling.launch_seconds
+    return launches.get(eager.id, 1) * seconds
+
+
+def _impossible(row: Row, work: Work, ceiling: Ceiling) -> str:
+    """Why a row can't be right; empty if it can."""
+    faults = "a wrong formula, a wrong clock, or work that was not done"
+    if row.compute_share > MOST:
+        return (
+            f"{work.operations / row.seconds:.3g} operations per second are "
+            f"{100 * row.compute_share:.0f} % of the session's best matrix product: {faults}"
+        )
+    # What stays in the caches between two passes need not move.
+    share = (work.bytes - ceiling.cache_bytes) / row.seconds / ceiling.bytes
+    if share > MOST:
+        return (
+            f"at least {work.bytes / row.seconds:.3g} bytes per second are {100 * share:.0f} % "
+            f"of the session's best copy, caches taken off: {faults}"
+        )
+    return ""
+
+
+def impossible(rows: Iterable[Row]) -> list[str]:
+    """One line for every row whose verdict is withheld, and why."""
+    return [
+        f"{row.case}: verdict withheld: {row.detail}" for row in rows if row.verdict == WITHHELD
+    ]

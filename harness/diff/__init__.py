@@ -1,0 +1,1 @@
+"""Two revisions measured against each other, or two journals compared."""

@@ -1,0 +1,120 @@
+"""Two journals compared: by the ratios to the baseline, because the times were taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.diff.rows import Row, in_one_only, judged_row
+from harness.ratios import Row as Ratio
+from harness.ratios import block_ratios, summarise
+from harness.records import table
+from harness.stats.differences import between_sessions, joint_floor, judge
+
+SAYS = (
+    "Two journals: only ratios to the baseline {baseline} are compared, each formed inside its own "
+    "blocks. The times were taken on different occasions and are not compared; a change that hits "
+    "the baseline alike is not seen."
+)
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Fields in which two fingerprints differ, with both values."""
+    return [
+        f"{name} ({one.get(name)!r} and {other.get(name)!r})"
+        for name in dict.fromkeys([*one, *other])
+        if one.get(name) != other.get(name)
+    ]
+
+
+def baseline_changed(
+    base: Iterable[Mapping[str, Any]], head: Iterable[Mapping[str, Any]], baseline: str
+) -> bool:
+    """Whether the baseline (or the clock) of two journals is not of the same code."""
+    codes = [
+        {r.get("code") for r in records if r["kind"] == "time" and _name(r) == baseline}
+        for records in (base, head)
+    ]
+    return codes[0] != codes[1]
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    return str(record["case"]).partition("-B")[0]
+
+
+def compare(
+    base: Sequence[Mapping[str, Any]],
+    head: Sequence[Mapping[str, Any]],
+    baseline: str,
+    heads: int,
+) -> list[Row]:
+    """Rows of the cases of two journals of one fingerprint.
+
+    Parameters
+    ----------
+    base, head : sequence of mapping
+        Records of one fingerprint, of current code.
+    baseline : str
+        ``mechanism.implementation`` that ratios are formed to.
+    heads : int
+        The baseline's heads.
+
+    Returns
+    -------
+    list of Row
+        ``base`` and ``head`` are ratios to the baseline. The baseline itself is no row.
+    """
+    before, after = _Side(base, baseline, heads), _Side(head, baseline, heads)
+    both = [case for case in after.rows if case in before.rows]
+    estimates, floors = {}, {}
+    for case in both:
+        estimate = between_sessions(before.ratios(case), after.ratios(case))
+        if estimate is not None:
+            estimates[case] = estimate
+            floors[case] = joint_floor(before.rows[case].floor, after.rows[case].floor)
+    judged = judge(estimates, floors)
+    rows = []
+    for case in both:
+        one, two = before.rows[case], after.rows[case]
+        if case in judged and one.time is not None and two.time is not None:
+            rows.append(judged_row(case, one.time.ratio, two.time.ratio, judged[case]))
+        else:
+            rows.append(_unjudged(case, one, two))
+    new = [case for case in after.rows if case not in before.rows]
+    gone = [case for case in before.rows if case not in after.rows]
+    return rows + in_one_only(new, gone)
+
+
+class _Side:
+    """The cases of one journal, each with its ratios to the baseline."""
+
+    def __init__(self, records: Sequence[Mapping[str, Any]], baseline: str, heads: int) -> None:
+        self.times = table.times(records)
+        found = summarise(
+            self.times, table.memory(records), table.margins(records), baseline, heads
+        )
+        self.rows: dict[str, Ratio] = {r.case: r for r in found if r.verdict != "baseline"}
+
+    def ratios(self, case: str) -> list[float]:
+        """Ratio to the baseline in every block; none where the case is not ok."""
+        row = self.rows[case]
+        if row.status != "ok" or row.baseline is None:
+            return []
+        return block_ratios(self._good(case), self._good(row.baseline))
+
+    def _good(self, case: str) -> pd.DataFrame:
+        return self.times[(self.times["case"] == case) & (self.times["status"] == "ok")]
+
+
+def _unjudged(case: str, one: Ratio, two: Ratio) -> Row:
+    if one.status == "ok" and two.status not in ("ok", "unsupported"):
+        return Row(case, "broken", detail=f"head: {two.status}: {two.detail}".rstrip(": "))
+    if two.status == "ok" and one.status not in ("ok", "unsupported"):
+        return Row(case, "mended", detail=f"base: {one.status}: {one.detail}".rstrip(": "))
+    if one.status == two.status == "ok":
+        detail = "fewer than two blocks with the baseline in either journal"
+    else:
+        detail = f"base: {one.status}; head: {two.status}"
+    return Row(case, "not measured", detail=detail)

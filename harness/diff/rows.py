@@ -1,0 +1,200 @@
+"""One row per case of a comparison, and what all rows together say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from harness.stats import Interval, noise_floor, ratio_interval
+from harness.stats.differences import Difference, inside_blocks, judge
+
+Says = Literal[
+    "faster", "slower", "same", "undecided", "new", "gone", "broken", "mended", "not measured"
+]
+SLOWDOWNS: tuple[Says, ...] = ("slower", "broken")
+"""What makes the answer no: a case that worked in the base and fails in the head as well."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case in base and head.
+
+    Attributes
+    ----------
+    case : str
+    base, head : float
+        Median over blocks: seconds, or the ratio to the baseline where journals are compared; nan
+        where not measured.
+    ratio : Interval or None
+        head / base, at the confidence at which Holm's method judges this case.
+    confidence, p_value, adjusted : float
+        Of that interval; of a ratio of 1, and adjusted over the cases by Holm.
+    floor : float
+        Noise floor of this case.
+    verdict : str
+        ``faster``, ``slower``, ``same``, ``undecided``; ``new`` or ``gone`` where one side has no
+        such case; ``broken``, ``mended`` where it fails in the head, or the base, alone; ``not
+        measured`` where it fails in both, or too few blocks are there.
+    detail : str
+    """
+
+    case: str
+    verdict: Says
+    base: float = math.nan
+    head: float = math.nan
+    ratio: Interval | None = None
+    confidence: float = math.nan
+    p_value: float = math.nan
+    adjusted: float = math.nan
+    floor: float = math.inf
+    detail: str = ""
+
+
+@dataclass
+class _Times:
+    """What was measured of one case: by side and block, and how it failed."""
+
+    seconds: dict[str, dict[int, float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def ratios(self, over: str, under: str) -> list[float]:
+        """Ratio of two sides in every block that has both."""
+        one, other = self.seconds.get(over, {}), self.seconds.get(under, {})
+        return [one[block] / other[block] for block in sorted(one.keys() & other.keys())]
+
+
+def measured(
+    records: Iterable[Mapping[str, Any]],
+    cases: Sequence[str],
+    new: Sequence[str] = (),
+    gone: Sequence[str] = (),
+) -> list[Row]:
+    """Rows of one session of two revisions.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Of kind ``diff``, of one run.
+    cases, new, gone : sequence of str
+        Ids that both revisions, only the head, or only the base has.
+    """
+    times = {case: _Times() for case in cases}
+    for r in records:
+        one = times[r["case"]]
+        if r["status"] == "ok":
+            one.seconds.setdefault(r["side"], {})[r["block"]] = r["median"]
+        else:
+            one.failures[r["side"]] = f"{r['status']}: {r.get('detail', '')}".rstrip(": ")
+    estimates, floors = {}, {}
+    for case, one in times.items():
+        estimate = None if one.failures else inside_blocks(one.ratios("head", "base"))
+        if estimate is not None:
+            estimates[case] = estimate
+            floors[case] = noise_floor(ratio_interval(one.ratios("control", "base")))
+    judged = judge(estimates, floors)
+    rows = [_row(case, one, judged.get(case)) for case, one in times.items()]
+    return rows + in_one_only(new, gone)
+
+
+def judged_row(case: str, base: float, head: float, difference: Difference) -> Row:
+    """Row of a case that was measured in both."""
+    d = difference
+    return Row(case, d.verdict, base, head, d.ratio, d.confidence, d.p_value, d.adjusted, d.floor)
+
+
+def in_one_only(new: Sequence[str], gone: Sequence[str]) -> list[Row]:
+    """Rows of cases that one side has not."""
+    return [Row(case, "new") for case in new] + [Row(case, "gone") for case in gone]
+
+
+def _row(case: str, one: _Times, difference: Difference | None) -> Row:
+    base, head = (
+        median(one.seconds[side].values()) if one.seconds.get(side) else math.nan
+        for side in ("base", "head")
+    )
+    if difference is not None:
+        return judged_row(case, base, head, difference)
+    # The base runs under two names; either failing is the base's.
+    before = one.failures.get("base") or one.failures.get("control")
+    after = one.failures.get("head")
+    detail = "; ".join(
+        f"{label}: {text}" for label, text in (("base", before), ("head", after)) if text
+    )
+    verdict: Says = "not measured"
+    if after and not before and "unsupported" not in after:
+        verdict = "broken"
+    elif before and not after and "unsupported" not in before:
+        verdict = "mended"
+    elif not detail:
+        detail = "fewer than two blocks"
+    return Row(case, verdict, base, head, detail=detail)
+
+
+def compared(rows: Iterable[Row]) -> list[Row]:
+    """Rows that have a ratio."""
+    return [row for row in rows if row.ratio is not None]
+
+
+def exit_code(rows: Sequence[Row]) -> int:
+    """0 fine; 1 something is slower or broken; 3 nothing comparable was measured."""
+    if any(row.verdict in SLOWDOWNS for row in rows):
+        return 1
+    return 0 if compared(rows) else 3
+
+
+def closing(rows: Sequence[Row], base: str, head: str) -> str:
+    """What the rows say, in a sentence or a few.
+
+    Parameters
+    ----------
+    base, head : str
+        What the two sides are called.
+    """
+    judged = compared(rows)
+    parts = []
+    if judged:
+        floor = max(row.floor for row in judged)
+        beyond = (
+            "the noise floor is not known"
+            if math.isinf(floor)
+            else f"noise floor {floor - 1:.1%} at most"
+        )
+        slower = _of(judged, "slower")
+        parts.append(
+            f"{len(slower) or 'none'} of {len(judged)} cases {'is' if len(slower) < 2 else 'are'} "
+            f"slower in {head} than in {base}, beyond the noise ({beyond}, {_family(judged)})"
+            + _listed(slower)
+        )
+        counts = {v: len(_of(judged, v)) for v in ("faster", "same", "undecided")}
+        parts.append(
+            f"{counts['faster']} faster, {counts['same']} the same within 5 %, "
+            f"{counts['undecided']} undecided"
+            + ("; more --blocks decide more" if counts["undecided"] else "")
+        )
+    else:
+        parts.append(f"nothing of {head} could be compared with {base}")
+    kinds: tuple[tuple[Says, str], ...] = (
+        ("broken", f"fail in {head} and worked in {base}"),
+        ("mended", f"failed in {base} and work in {head}"),
+        ("new", f"only in {head}"),
+        ("gone", f"only in {base}"),
+    )
+    parts += [f"{len(_of(rows, v))} {text}" for v, text in kinds if _of(rows, v)]
+    return ". ".join(parts) + "."
+
+
+def _family(judged: Sequence[Row]) -> str:
+    return "Holm over the cases at 5 %" if len(judged) > 1 else "at 5 %"
+
+
+def _of(rows: Iterable[Row], verdict: str) -> list[Row]:
+    return [row for row in rows if row.verdict == verdict]
+
+
+def _listed(slower: Sequence[Row]) -> str:
+    worst = sorted(slower, key=lambda row: -row.ratio.ratio if row.ratio else 0.0)
+    named = [f"{row.case} {row.ratio}" for row in worst]
+    return ": " + "; ".join(named) if named else ""

@@ -1,0 +1,257 @@
+"""Two revisions measured in one session: blocks, and in them case by case the sides in turn."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.diff.revisions import Revision
+from harness.errors import UsageError
+from harness.isolate import Interpreter, Limits, Outcome, StartError, run
+from harness.measure import device as devices
+from harness.measure.blocks import NOT_HERE, PRELOAD
+from harness.profile import Profile, Selection, load_profile
+from harness.records import journal, schema
+
+PLAN_CALL = "harness.diff.inside:plan"
+TIME_CALL = "harness.diff.inside:time"
+FINGERPRINT_CALL = "harness.measure.device:fingerprint"
+SIDES = ("base", "control", "head")
+"""The base stands for two: its second name is the A/A control, which sets the noise floor."""
+
+
+@dataclass
+class Session:
+    """What is measured of two revisions, and what came of it.
+
+    Attributes
+    ----------
+    base, head : Revision
+        Checked out.
+    profile : Profile
+    cases : sequence of str
+        Ids that both revisions have.
+    new, gone : sequence of str
+        Ids that only the head, or only the base has.
+    fingerprints : mapping
+        By label; they differ where the revisions have environments of their own.
+    records : list of dict
+        As written to the journal.
+    """
+
+    base: Revision
+    head: Revision
+    profile: Profile
+    cases: Sequence[str]
+    new: Sequence[str]
+    gone: Sequence[str]
+    fingerprints: Mapping[str, Mapping[str, Any]]
+    records: list[dict[str, Any]] = field(default_factory=list)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def revision(self, side: str) -> Revision:
+        """Whose code a side runs."""
+        return self.head if side == "head" else self.base
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return str(self.fingerprints["head"]["device"])
+
+    def measure(self, folder: Path, on_block: Callable[[int, float], None]) -> None:
+        """Measure all blocks and write every record at once.
+
+        A block is three fresh interpreters that live side by side and idle while one works. Every
+        case runs in all three, one after the other in random order: what drifts slower than that
+        cancels in the ratio, and each block draws a new memory layout.
+
+        Parameters
+        ----------
+        folder : Path
+            The journal.
+        on_block : callable
+            Called with the number of blocks done and the seconds so far.
+        """
+        first = {
+            "purpose": "diff",
+            "run": self.id,
+            "profile": self.profile.name,
+            "environment": devices.environment(),
+            "fingerprint": dict(self.fingerprints["head"]),
+            "base_fingerprint": dict(self.fingerprints["base"]),
+            "revisions": {r.label: [r.given, r.commit] for r in (self.base, self.head)},
+            "new": list(self.new),
+            "gone": list(self.gone),
+        }
+        writer = journal.Writer(folder, first)
+        begun = time.monotonic()
+        try:
+            failed: set[str] = set()
+            for block in range(self.profile.blocks):
+                self._block(block, failed, writer)
+                on_block(block + 1, time.monotonic() - begun)
+        finally:
+            writer.close()
+
+    def _block(self, block: int, failed: set[str], writer: journal.Writer) -> None:
+        chance = random.Random(f"{self.id}-{block}")
+        before = devices.machine_state()
+        with ExitStack() as stack:
+            interpreters = {
+                side: stack.enter_context(self._interpreter(side))
+                for side in chance.sample(SIDES, len(SIDES))
+            }
+            order = 0
+            for case in chance.sample(self.cases, len(self.cases)):
+                for side in chance.sample(SIDES, len(SIDES)):
+                    if case in failed:
+                        continue
+                    interpreter = interpreters[side]
+                    outcome = self._execute(interpreter, side, case)
+                    record = self._record(side, case, block, interpreter, outcome)
+                    self.records.append(writer.append({**record, "order": order}))
+                    order += 1
+                # All three sides are tried before a case is given up: a case that fails in one
+                # revision only is a finding.
+                if any(
+                    r["status"] != "ok"
+                    for r in self.records
+                    if r["case"] == case and r["block"] == block
+                ):
+                    failed.add(case)
+            writer.append(
+                {
+                    "kind": "diff-block",
+                    "run": self.id,
+                    "block": block,
+                    "interpreters": {side: i.id for side, i in interpreters.items()},
+                    "start_seconds": {side: i.start_seconds for side, i in interpreters.items()},
+                    "before": before,
+                    "after": devices.machine_state(),
+                }
+            )
+
+    def _interpreter(self, side: str) -> Interpreter:
+        revision = self.revision(side)
+        try:
+            return Interpreter(
+                "persistent" if self.device == "cuda" else "fork",
+                preload=PRELOAD,
+                path=[revision.tree],
+                python=revision.python,
+            )
+        except StartError as error:
+            raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
+
+    def _execute(self, interpreter: Interpreter, side: str, case: str) -> Outcome:
+        arguments = {
+            "tree": str(self.revision(side).tree),
+            "case": case,
+            "rounds": self.profile.min_rounds,
+            "seconds": self.profile.seconds,
+        }
+        available = devices.available_memory() if self.device == "cpu" else None
+        limits = Limits(
+            self.profile.limit_seconds, None if available is None else int(0.9 * available)
+        )
+        allocator = self.fingerprints["head"]["allocator"]
+        mallopt = devices.TIME_ALLOCATOR if "M_TRIM_THRESHOLD" in str(allocator) else None
+        outcome = interpreter.run(TIME_CALL, arguments, limits, mallopt)
+        if outcome.status == "unsupported" and "graphed" in case:
+            # A capture that failed can leave CUDA's allocator in any state.
+            interpreter.restart()
+        return outcome
+
+    def _record(
+        self, side: str, case: str, block: int, interpreter: Interpreter, outcome: Outcome
+    ) -> dict[str, Any]:
+        revision = self.revision(side)
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        unsupported = outcome.status == "crash" and outcome.detail.startswith(NOT_HERE)
+        return {
+            "kind": "diff",
+            # The run is part of the key: times of two runs are never one another's.
+            "key": schema.digest(["diff", self.id, revision.commit, side, case, block]),
+            "run": self.id,
+            "side": side,
+            "revision": revision.commit,
+            "case": case,
+            "block": block,
+            "fingerprint": schema.digest(dict(self.fingerprints[revision.label])),
+            "interpreter": interpreter.id,
+            "generation": interpreter.generation,
+            "status": "unsupported" if unsupported else outcome.status,
+            "task_seconds": outcome.seconds,
+            **({"detail": outcome.detail} if outcome.detail else {}),
+            **value,
+        }
+
+
+def make_session(
+    base: Revision, head: Revision, profile_name: str, device: str, selection: Selection
+) -> Session:
+    """Ask both revisions what they have, and on what they run.
+
+    Raises
+    ------
+    UsageError
+        For an unknown device or profile, a name that neither revision has, a selection that can't
+        be, or a revision that does not work with this harness.
+    """
+    fingerprints = {"head": _ask(head, FINGERPRINT_CALL, {"device": device})}
+    fingerprints["base"] = (
+        fingerprints["head"]
+        if base.python == head.python
+        else _ask(base, FINGERPRINT_CALL, {"device": device})
+    )
+    device = str(fingerprints["head"]["device"])
+    if fingerprints["base"]["device"] != device:
+        raise UsageError(
+            f"{base.says} would run on {fingerprints['base']['device']}, {head.says} on {device}; "
+            "give --device"
+        )
+    profile = load_profile(profile_name, device)
+    if selection.blocks is not None:
+        profile = Profile(**{**_fields(profile), "blocks": selection.blocks})
+    arguments = {"profile": profile_name, "device": device, "selection": asdict(selection)}
+    plans = {r.label: _ask(r, PLAN_CALL, {"tree": str(r.tree), **arguments}) for r in (base, head)}
+    for name, says in plans["head"]["missing"].items():
+        if name in plans["base"]["missing"]:
+            raise UsageError(f"{says} (neither revision has it)")
+    before, after = plans["base"]["cases"], plans["head"]["cases"]
+    return Session(
+        base,
+        head,
+        profile,
+        [case for case in after if case in before],
+        [case for case in after if case not in before],
+        [case for case in before if case not in after],
+        fingerprints,
+    )
+
+
+def _fields(profile: Profile) -> dict[str, Any]:
+    return {name: getattr(profile, name) for name in Profile.__dataclass_fields__}
+
+
+def _ask(revision: Revision, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer of a child that runs under a revision's mechanisms."""
+    try:
+        outcome = run(
+            call, arguments, Limits(seconds=120), preload=(), path=[revision.tree],
+            python=revision.python,
+        )  # fmt: skip
+    except StartError as error:
+        raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
+    for mistake in ("UsageError: ", "ValueError: device"):
+        if outcome.status == "crash" and outcome.detail.startswith(mistake):
+            raise UsageError(outcome.detail.partition(": ")[2])
+    if outcome.status != "ok":
+        raise UsageError(f"{revision.says} does not work with this harness: {outcome.detail}")
+    return dict(outcome.value)

@@ -1,0 +1,256 @@
+"""Samples of synchronous work, without the time in which other processes had the core."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from harness.measure import waiting
+from harness.measure.cuda_clock import MAX_ROUNDS
+from harness.measure.samples import checked, refuse_backwards
+
+SHORTEST_SAMPLE = 2e-3
+"""Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
+LEAST_CALL = 1e-7
+"""Seconds; no call from Python is shorter, whatever a coarse timer says."""
+PATIENCE = 4
+"""How many times the wanted running time a case may take while others have the core."""
+TOGETHER = 1e-4
+"""Seconds; readings of two clocks further apart than this say nothing of one another."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Samples of a call.
+
+    Attributes
+    ----------
+    samples : list of float
+        Seconds per call, without the time in which other processes had the core.
+    waited : list of float
+        Seconds per call that were taken off; with them a sample is the wall time.
+    inner : int
+        Calls per sample.
+    """
+
+    samples: list[float]
+    waited: list[float]
+    inner: int
+
+    @property
+    def running_seconds(self) -> float:
+        """Wall time of all samples together."""
+        return (math.fsum(self.samples) + math.fsum(self.waited)) * self.inner
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Samples of two calls, taken in turn.
+
+    Attributes
+    ----------
+    mine, other : Sampled
+        As many samples of either; those at one place are neighbours in time.
+    """
+
+    mine: Sampled
+    other: Sampled
+
+    @property
+    def ratio(self) -> float:
+        """My time over the other one's: the middle half of the rounds' log ratios, averaged.
+
+        A neighbour on the same physical core (on a virtual machine another guest's) slows down
+        everything by a tenth to a half, for 0.05 s to minutes, and no counter of the kernel tells.
+        Two neighbouring samples mostly meet the same machine; the few that do not are left out.
+        """
+        pairs = zip(self.mine.samples, self.other.samples, strict=True)
+        logs = sorted(math.log(mine / other) for mine, other in pairs)
+        cut = len(logs) // 4
+        return math.exp(statistics.fmean(logs[cut : len(logs) - cut]))
+
+
+class _Stopwatch:
+    """Takes samples, each of so many calls; what a clock can't do is refused."""
+
+    def __init__(self, clock: Callable[[], float], waited: waiting.Waited) -> None:
+        self._clock, self._waited = clock, waited
+        self.begun = self.last = clock()
+
+    def try_out(self, call: Callable[[], object]) -> float:
+        """About how long a call takes."""
+        call()
+        now = self._clock()
+        # Checked here too: a negative time would ask for millions of calls.
+        refuse_backwards(self.last, now)
+        once, self.begun, self.last = now - self.last, now, now
+        return once
+
+    def sample(self, call: Callable[[], object], inner: int) -> tuple[float, float]:
+        """Seconds in which `inner` calls ran, and in which they waited for a core."""
+        asked, before = self._clock(), self._waited()
+        start = self._clock()
+        for _ in range(inner):
+            call()
+        end = self._clock()
+        lost, answered = self._waited() - before, self._clock()
+        # Between two samples too, where no difference would tell.
+        refuse_backwards(self.last, asked, start, end, answered)
+        if start - asked + answered - end > TOGETHER:
+            lost = 0.0  # some of it may lie outside the sample: rather too long than too short
+        self.last = answered
+        return end - start - lost, lost
+
+
+def _calls_per_sample(once: float) -> int:
+    return max(1, round(SHORTEST_SAMPLE / max(once, LEAST_CALL)))
+
+
+def sample_cpu(
+    call: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    once: float | None = None,
+    waited: waiting.Waited = waiting.nothing,
+) -> Sampled:
+    """Time a synchronous call.
+
+    Parameters
+    ----------
+    call : callable
+        Already warm.
+    rounds, seconds : int, float
+        At least so many samples, and so much running time in all.
+    clock : callable
+        Seconds, monotonic.
+    once : float, optional
+        About how long a call takes; tried out if not given.
+    waited : callable
+        What of the clock's time is not the call's; read outside the timed region.
+
+    Raises
+    ------
+    Wrong
+        If the clock went backwards, within a sample or between two, or stood still.
+    """
+    watch = _Stopwatch(clock, waited)
+    inner = _calls_per_sample(watch.try_out(call) if once is None else once)
+    samples: list[float] = []
+    waits: list[float] = []
+    ran = 0.0
+    while len(samples) < rounds or (
+        ran < seconds
+        and watch.last - watch.begun < PATIENCE * seconds
+        and len(samples) < MAX_ROUNDS
+    ):
+        took, lost = watch.sample(call, inner)
+        ran += took
+        samples.append(took / inner)
+        waits.append(lost / inner)
+    return Sampled(checked(samples), waits, inner)
+
+
+def sample_pair(
+    mine: Callable[[], object],
+    other: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    once: tuple[float, float],
+    clock: Callable[[], float] = time.perf_counter,
+    waited: waiting.Waited = waiting.nothing,
+) -> Pair:
+    """Time two synchronous calls in turn: mine, the other, the other, mine, and so on.
+
+    Parameters
+    ----------
+    mine, other : callable
+        Already warm.
+    rounds, seconds : int, float
+        At least so many samples of either, and so much running time of mine.
+    once : tuple of two float
+        About how long a call of either takes.
+    clock, waited : callable
+        See `sample_cpu`.
+
+    Raises
+    ------
+    Wrong
+        See `sample_cpu`.
+    """
+    watch = _Stopwatch(clock, waited)
+    calls = (mine, other)
+    inner = tuple(_calls_per_sample(seconds_of_one) for seconds_of_one in once)
+    found: tuple[list[float], list[float]] = ([], [])
+    waits: tuple[list[float], list[float]] = ([], [])
+    ran = 0.0
+    patience = PATIENCE * seconds * (1 + once[1] * inner[1] / max(once[0] * inner[0], LEAST_CALL))
+    while len(found[0]) < rounds or (
+        ran < seconds and watch.last - watch.begun < patience and len(found[0]) < MAX_ROUNDS
+    ):
+        # In turn the first: what a machine does over a round then cancels over two.
+        for which in (0, 1) if len(found[0]) % 2 == 0 else (1, 0):
+            took, lost = watch.sample(calls[which], inner[which])
+            found[which].append(took / inner[which])
+            waits[which].append(lost / inner[which])
+            ran += took if which == 0 else 0.0
+    sampled = [Sampled(checked(found[i]), waits[i], inner[i]) for i in (0, 1)]
+    return Pair(*sampled)
+
+
+def cpu_samples(
+    call: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    once: float | None = None,
+) -> tuple[list[float], int]:
+    """`sample_cpu` by the clock alone: samples, and calls per sample."""
+    sampled = sample_cpu(call, rounds, seconds, clock, once)
+    return sampled.samples, sampled.inner
+
+
+def undisturbed(
+    call: Callable[[], object], rounds: int, seconds: float, once: float | None = None
+) -> Sampled:
+    """Time a warm call on the CPU without what other processes and the collector add.
+
+    Of one thread the time in which it had no core is taken off. Of several it is not: while one
+    waits the others go on, and nobody can say what the call would have taken.
+    """
+    with without_collector():
+        return sample_cpu(call, rounds, seconds, once=once, waited=_waiting())
+
+
+def undisturbed_pair(
+    mine: Callable[[], object],
+    other: Callable[[], object],
+    rounds: int,
+    seconds: float,
+    once: tuple[float, float],
+) -> Pair:
+    """Time two warm calls in turn, as `undisturbed` times one."""
+    with without_collector():
+        return sample_pair(mine, other, rounds, seconds, once, waited=_waiting())
+
+
+def _waiting() -> waiting.Waited:
+    return waiting.of_this_thread() if torch.get_num_threads() == 1 else waiting.nothing
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python's garbage collector out of the timed region."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,172 @@
+"""From which length on a mechanism is faster: where its ratio crosses 1, with an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.stats.timing import CONFIDENCE, Verdict, ratio_interval, verdict
+
+Answer = Literal["from", "always", "never", "dip", "undecided"]
+_HALVINGS = 30
+"""Bisections inside one segment: nine digits of a length."""
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Where a sweep over lengths turns from slower to faster.
+
+    Attributes
+    ----------
+    answer : {"from", "always", "never", "dip", "undecided"}
+        *from*: shown faster at the longest lengths, and not at the first: `at`, `low`, `high`.
+        *always*: shown faster at every length. *never*: shown slower, or the same, at every one.
+        *dip*: shown faster somewhere, but not at the longest. *undecided*: anything else.
+    at : float
+        Length at which the mean curve crosses 1 for the last time; nan unless *from*, or where it
+        never was above.
+    low, high : float
+        Ends of the interval. Above `high` (inside the sweep) it is shown faster everywhere; `low`
+        is the longest length at which it is still shown slower, and 0 where it is shown slower
+        nowhere. nan unless *from*.
+    lengths : tuple of int
+    verdicts : tuple of Verdict
+        At these lengths.
+    blocks : int
+    """
+
+    answer: Answer
+    at: float
+    low: float
+    high: float
+    lengths: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    blocks: int
+
+    def lengths_with(self, *verdicts: Verdict) -> list[int]:
+        """Lengths at which one of these verdicts was reached."""
+        return [n for n, v in zip(self.lengths, self.verdicts, strict=True) if v in verdicts]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Log ratios over log lengths, piecewise linear, one line per block."""
+
+    x: tuple[float, ...]
+    logs: tuple[tuple[float, ...], ...]
+    floors: tuple[float, ...]
+
+    def _between(self, values: Sequence[float], segment: int, part: float) -> float:
+        if part in (0.0, 1.0):
+            return values[segment + int(part)]
+        return (1 - part) * values[segment] + part * values[segment + 1]
+
+    def mean(self, segment: int, part: float) -> float:
+        """Mean log ratio a part of the way through a segment."""
+        return math.fsum(self._between(y, segment, part) for y in self.logs) / len(self.logs)
+
+    def says(self, segment: int, part: float, confidence: float) -> Verdict:
+        """Verdict on the curve there, by the same rule as at a measured length."""
+        ratios = [math.exp(self._between(y, segment, part)) for y in self.logs]
+        floor = math.exp(self._between(self.floors, segment, part))
+        return verdict(ratio_interval(ratios, confidence), floor)
+
+    def length(self, segment: int, part: float) -> float:
+        return math.exp(self._between(self.x, segment, part))
+
+
+def crossover(
+    ratios: Mapping[int, Mapping[int, float]],
+    floors: Mapping[int, float],
+    confidence: float = CONFIDENCE,
+) -> Crossover:
+    """Find from which length on the ratio lies below 1.
+
+    In each block the log ratio is drawn over the log of the length and joined by straight lines. At
+    every point of the sweep the blocks then give a t-interval and a verdict, as they do at a
+    measured length, and the interval of the crossing is where no verdict is reached: the test of
+    "the mean crosses 1 here", inverted (Fieller's interval on each segment). Unlike an interval
+    over each block's own crossing this needs no block to cross, and is not moved by noise that
+    makes a flat curve cross several times.
+
+    Parameters
+    ----------
+    ratios : mapping of length to (mapping of block to ratio)
+        Blocks that lack a length are left out.
+    floors : mapping of length to float
+        Noise floors, at least 1; infinite where unknown: nothing is claimed there.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two lengths.
+    """
+    lengths = tuple(sorted(ratios))
+    if len(lengths) < 2:
+        raise ValueError(f"given {len(lengths)} length(s); expected a sweep over two or more")
+    verdicts: tuple[Verdict, ...] = tuple("undecided" for _ in lengths)
+    common = sorted(set.intersection(*(set(blocks) for blocks in ratios.values())))
+    if len(common) < 2:
+        nan = math.nan
+        return Crossover("undecided", nan, nan, nan, lengths, verdicts, len(common))
+    curve = _Curve(
+        tuple(math.log(n) for n in lengths),
+        tuple(tuple(math.log(ratios[n][b]) for n in lengths) for b in common),
+        tuple(math.log(floors[n]) for n in lengths),
+    )
+    last = len(lengths) - 1
+    verdicts = tuple(
+        curve.says(min(i, last - 1), float(i == last), confidence) for i in range(len(lengths))
+    )
+    at = low = high = math.nan
+    answer = _answer(verdicts)
+    if answer == "from":
+        at, low, high = _cross(curve, verdicts, confidence)
+    return Crossover(answer, at, low, high, lengths, verdicts, len(common))
+
+
+def _answer(verdicts: Sequence[Verdict]) -> Answer:
+    if all(v == "faster" for v in verdicts):
+        return "always"
+    if verdicts[-1] == "faster":
+        return "from"
+    if "faster" in verdicts:
+        return "dip"
+    return "undecided" if "undecided" in verdicts else "never"
+
+
+def _cross(
+    curve: _Curve, verdicts: Sequence[Verdict], confidence: float
+) -> tuple[float, float, float]:
+    """Where the mean crosses for the last time, and the interval around it."""
+    start = len(verdicts)
+    while verdicts[start - 1] == "faster":
+        start -= 1
+    # The set of points shown faster on a segment is an interval (an upper bound is convex), and it
+    # holds the right end: one bisection finds its edge.
+    high = _edge(curve, start - 1, "faster", 1.0, confidence)
+    slower = [i for i, v in enumerate(verdicts) if v == "slower"]
+    low = 0.0
+    if slower:
+        low = _edge(curve, slower[-1], "slower", 0.0, confidence)
+    at = math.nan
+    for segment in reversed(range(start)):
+        left, right = curve.mean(segment, 0.0), curve.mean(segment, 1.0)
+        if left >= 0 > right:
+            at = curve.length(segment, left / (left - right))
+            break
+    return at, low, high
+
+
+def _edge(curve: _Curve, segment: int, says: Verdict, inside: float, confidence: float) -> float:
+    """Length where a verdict ends that holds at one end of a segment and not at the other."""
+    outside = 1.0 - inside
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        if curve.says(segment, middle, confidence) == says:
+            inside = middle
+        else:
+            outside = middle
+    return curve.length(segment, inside)

@@ -1,0 +1,140 @@
+"""Drift: does a reading move over the blocks of a session, or over the places inside a block?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.stats.accuracy import holm
+
+LEAST_BLOCKS = 4
+"""With fewer a line through the blocks leaves less than two degrees of freedom."""
+LEAST_CHANGE = 1.05
+"""Smaller movements are not worth a warning, however certain."""
+ALPHA = 0.05
+"""Chance of a false alarm in a whole family of readings (Holm)."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a positive reading moved.
+
+    Attributes
+    ----------
+    change : float
+        Of a session: geometric mean of the last third of the blocks over that of the first. Inside
+        a block: last place over first place.
+    p : float
+        Two-sided, of the hypothesis that nothing moved.
+    blocks : int
+    """
+
+    change: float
+    p: float
+    blocks: int
+
+
+def _p_of_mean(values: Sequence[float]) -> float:
+    """Two-sided p of the hypothesis that the mean is zero, by the t-test."""
+    from scipy.stats import t
+
+    mean = math.fsum(values) / len(values)
+    square = math.fsum((v - mean) ** 2 for v in values)
+    if square == 0:
+        return 1.0 if mean == 0 else 0.0
+    error = math.sqrt(square / (len(values) - 1) / len(values))
+    return float(2 * t.sf(abs(mean) / error, len(values) - 1))
+
+
+def _p_of_slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Two-sided p of the hypothesis that the slope of the least-squares line is zero."""
+    from scipy.stats import linregress
+
+    if max(y) == min(y):
+        return 1.0
+    return float(linregress(x, y).pvalue)
+
+
+def session_trend(by_block: Mapping[int, float]) -> Trend | None:
+    """Whether a reading moves over the blocks: the slope of its log on the block, by a t-test.
+
+    Parameters
+    ----------
+    by_block : mapping of int to float
+        One positive reading per block.
+
+    Returns
+    -------
+    Trend or None
+        None with fewer than `LEAST_BLOCKS` blocks.
+    """
+    blocks = sorted(by_block)
+    if len(blocks) < LEAST_BLOCKS:
+        return None
+    logs = [math.log(by_block[b]) for b in blocks]
+    third = len(blocks) // 3
+    change = (math.fsum(logs[-third:]) - math.fsum(logs[:third])) / third
+    return Trend(math.exp(change), _p_of_slope([float(b) for b in blocks], logs), len(blocks))
+
+
+def block_trend(readings: Sequence[tuple[str, int, float, float]]) -> Trend | None:
+    """Whether readings move with their place inside a block.
+
+    Cases stand in random order in each block, so what is left of a log reading after its case's
+    mean over the blocks is taken off says how the machine moved. One slope per block, a t-test over
+    the blocks: they are what is independent.
+
+    Parameters
+    ----------
+    readings : sequence of (case, block, place, seconds)
+        ``place`` runs from 0 (first in its block) to 1 (last).
+
+    Returns
+    -------
+    Trend or None
+        None with fewer than `LEAST_BLOCKS` blocks that have a slope.
+    """
+    by_case: dict[str, list[float]] = {}
+    for case, _, _, seconds in readings:
+        by_case.setdefault(case, []).append(math.log(seconds))
+    usual = {case: math.fsum(logs) / len(logs) for case, logs in by_case.items()}
+    by_block: dict[int, list[tuple[float, float]]] = {}
+    for case, block, place, seconds in readings:
+        by_block.setdefault(block, []).append((place, math.log(seconds) - usual[case]))
+    found = [_slope(points) for points in by_block.values()]
+    slopes = [s for s in found if s is not None]
+    if len(slopes) < LEAST_BLOCKS:
+        return None
+    # A case's mean holds one block in so many of this block's own movement.
+    whole = math.fsum(slopes) / (len(slopes) - 1)
+    return Trend(math.exp(whole), _p_of_mean(slopes), len(slopes))
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float | None:
+    """Slope of the least-squares line; None where all points stand in one place."""
+    x_mean = math.fsum(x for x, _ in points) / len(points)
+    across = math.fsum((x - x_mean) ** 2 for x, _ in points)
+    return math.fsum((x - x_mean) * y for x, y in points) / across if across else None
+
+
+def shown(trends: Sequence[Trend | None], least: Sequence[float] | None = None) -> list[bool]:
+    """Which of a family of readings drifted: certain after Holm, and large enough to matter.
+
+    Parameters
+    ----------
+    trends : sequence of Trend or None
+        None: could not be tested, and is not shown.
+    least : sequence of float, optional
+        Change, at least 1, below which nothing is claimed of a reading (its noise floor);
+        `LEAST_CHANGE` counts where it is larger.
+    """
+    floors = [LEAST_CHANGE] * len(trends) if least is None else least
+    tested = [t for t in trends if t is not None]
+    adjusted = iter(holm([t.p for t in tested]))
+    return [
+        trend is not None
+        and next(adjusted) < ALPHA
+        and abs(math.log(trend.change)) > math.log(max(floor, LEAST_CHANGE))
+        for trend, floor in zip(trends, floors, strict=True)
+    ]
