@@ -87,7 +87,8 @@ class Row:
 def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
     """Ratio of a case to another in every block: from samples taken in turn, where there are any.
 
-    Otherwise from the times of the two in an interpreter that measured both, one per block.
+    If both were timed in turn with the same third case, from their ratios to that one. Otherwise
+    from the times of the two in an interpreter that measured both, one per block.
     """
     if not (len(case) and len(other)):
         return {}
@@ -95,6 +96,10 @@ def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]
     pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
     pairs = pairs.dropna().drop_duplicates("block")
     found = dict(zip(pairs["block"], pairs["seconds_x"] / pairs["seconds_y"], strict=True))
+    third = ["block", "beside"]
+    common = case[[*third, "ratio"]].merge(other[[*third, "ratio"]], on=third)
+    common = common.dropna().drop_duplicates("block")
+    found |= dict(zip(common["block"], common["ratio_x"] / common["ratio_y"], strict=True))
     in_turn = case[(case["beside"] == other["case"].iloc[0]) & case["ratio"].notna()]
     in_turn = in_turn.drop_duplicates("block")
     found |= dict(zip(in_turn["block"], in_turn["ratio"], strict=True))

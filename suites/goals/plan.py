@@ -152,9 +152,26 @@ def sessions(
     made = []
     for group in groups.values():
         cases = unique(case for one in group for case in one.cases)
-        pairs = list(dict.fromkeys(pair for one in group for pair in one.pairs))
+        pairs = _with_common_partners([pair for one in group for pair in one.pairs])
         made.append(Session(cases, profile, known, folder, fingerprint, pairs=pairs))
     return made
+
+
+def _with_common_partners(pairs: Sequence[tuple[Case, Case]]) -> list[tuple[Case, Case]]:
+    """The pairs, and all that a case is divided by divided by the first of them.
+
+    A case is timed in turn with one other, its first; its ratio to a second is then that to the
+    first, divided by the second's own.
+    """
+    first: dict[Case, Case] = {}
+    for case, other in pairs:
+        first.setdefault(case, other)
+    more = [
+        (other, first[case])
+        for case, other in pairs
+        if other != first[case] and other not in first and not case.is_control
+    ]
+    return list(dict.fromkeys([*pairs, *more]))
 
 
 def _at(one: Planned, length: int) -> Planned:
