@@ -13,6 +13,8 @@ from reference_impls.mechanism import Unsupported
 LEAST_CALLS = 3
 LONG_CALL = 0.1
 """Seconds; a second call that takes longer than this has warmed everything up."""
+VERY_LONG_CALL = 0.3
+"""Seconds; so does a first one, whatever of it was paid for what is made once."""
 MOST_COMPILING_CALLS = 4
 """What compiles in each of so many calls does not stop by itself; the clock will say so."""
 
@@ -38,7 +40,7 @@ class WarmUp:
 def warm_up(
     call: Callable[[], object], least: float, synchronize: Callable[[], None] | None = None
 ) -> WarmUp:
-    """Call until warm: twice if that takes long, else more; longer while it still compiles.
+    """Call until warm: once or twice if that takes long, else more; longer while it compiles.
 
     Parameters
     ----------
@@ -55,10 +57,10 @@ def warm_up(
     """
     begun = time.perf_counter()
     compile_seconds = 0.0
-    warm_calls = compiling_calls = 0
+    calls = warm_calls = compiling_calls = 0
     once = math.inf
     while True:
-        start = time.perf_counter()
+        ran, start = time.process_time(), time.perf_counter()
         with Compilations() as compilations:
             _call_compiled(call)
             if synchronize is not None:
@@ -73,7 +75,12 @@ def warm_up(
             # Whatever it took says nothing of a warm call.
             warm_calls = 1
             continue
+        calls += 1
         warm_calls += 1
+        # By its own time: one that only waited for a core, or for a GPU, says nothing.
+        own = 0.0 if synchronize is not None else min(end - start, time.process_time() - ran)
+        if calls == 1 and own > VERY_LONG_CALL:
+            return WarmUp(end - start, compile_seconds, spent)
         # The first call pays for what is made once; the second is the first that counts as warm.
         if warm_calls >= 2:
             once = min(once, end - start)

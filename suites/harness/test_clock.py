@@ -140,6 +140,29 @@ def test_a_warm_call_that_lost_its_core_does_not_shorten_the_samples() -> None:
     assert calls == 3
 
 
+def test_a_very_long_call_is_warm_after_the_first_and_one_that_only_waited_is_not() -> None:
+    calls = 0
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        begun = time.process_time()
+        while time.process_time() - begun < 0.35:
+            pass
+
+    assert warm_up(work, 0.0).once >= 0.35
+    assert calls == 1
+
+    def late() -> None:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.35 if calls == 1 else 0.001)
+
+    calls = 0
+    assert warm_up(late, 0.0).once < 0.1
+    assert calls == 3
+
+
 def crowded(seconds: float) -> dict[str, float]:
     """Time a fixed loop on one core shared with two others that spin. A task."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
