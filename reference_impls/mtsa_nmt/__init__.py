@@ -72,7 +72,7 @@ MECHANISMS = (
         },
         takes_heads=True,
         score_weights=("q_w", "s1_w", "s1_b"),
-        default="algorithm1",
+        default="fused",
         parameters=_parameters,
         operations=_operations,
         transient_bytes=held.translation,

@@ -78,7 +78,7 @@ MECHANISMS = (
         keeps_width=True,
         # Of the first layer: in a second one such scores multiply the first one's rounding errors.
         score_weights=("l0_q_w", "l0_s2_w", "l0_s2_b"),
-        default="algorithm1",
+        default="fused",
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
