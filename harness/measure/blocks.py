@@ -13,6 +13,7 @@ from harness.measure import device as devices
 from harness.measure.prediction import Predictor
 from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
 from harness.records import journal
+from harness.registry import Registry, builtins
 
 if TYPE_CHECKING:
     from harness.measure.session import Session
@@ -35,6 +36,19 @@ PRELOAD = (
     "harness.measure.memory",
     "harness.measure.roofline",
 )
+PRELOAD_FOR_MEMORY = ("torch._dynamo",)
+"""Counting launches in the warm-up pass imports it: 1.4 s, for each case."""
+
+
+def preload(tasks: Sequence[Task], registry: Registry) -> tuple[str, ...]:
+    """Modules that the tasks' children would each import; a user's own code is left to them."""
+    found = list(PRELOAD)
+    if any(task.kind == "memory" for task in tasks):
+        found += PRELOAD_FOR_MEMORY
+    names = {f"{t.case.mechanism}.{t.case.implementation}" for t in tasks
+             if t.case.mechanism in builtins()}  # fmt: skip
+    found += [registry.find(name)[1].factory.partition(":")[0] for name in sorted(names)]
+    return tuple(dict.fromkeys(found))
 
 
 class Runner:
@@ -101,7 +115,7 @@ class Runner:
         begun = time.monotonic()
         before = devices.machine_state()
         session = self.session
-        with self._interpreter() as interpreter:
+        with self._interpreter(tasks) as interpreter:
             anchors = session.anchors(tasks, block, interpreter.id)
             self._pending += anchors
             tasks = [*tasks, *anchors]
@@ -174,16 +188,17 @@ class Runner:
             budget is not None and time.monotonic() - self.session.begun + (seconds or 0) > budget
         )
 
-    def _interpreter(self) -> Interpreter:
+    def _interpreter(self, tasks: Sequence[Task]) -> Interpreter:
         # One context per block on a GPU, a fork per case on the CPU.
         cuda = self.session.fingerprint["device"] == "cuda"
         mode: Literal["fork", "persistent"] = "persistent" if cuda else "fork"
+        loaded = preload(tasks, self.session.registry)
         try:
-            return Interpreter(mode, preload=PRELOAD)
+            return Interpreter(mode, preload=loaded)
         except StartError:
             pass  # killed by chance (a full machine): once more
         try:
-            return Interpreter(mode, preload=PRELOAD)
+            return Interpreter(mode, preload=loaded)
         except StartError as error:
             raise UsageError(
                 f"{error}; what is finished is kept: the same command goes on from there"

@@ -47,8 +47,12 @@ def made_up(folder: Path, count: int = 2, lengths: int = 1, **profile: Any) -> S
     return Session(cases, chosen, Registry(), folder, FINGERPRINT, margin_call=f"{HERE}margin_case")
 
 
-INSTEAD = {
-    "PRELOAD": (HERE.removesuffix(":"),),
+def _preload(tasks: Any, registry: Any) -> tuple[str, ...]:
+    return (HERE.removesuffix(":"),)
+
+
+INSTEAD: dict[str, Any] = {
+    "preload": _preload,
     "TIME_CALL": f"{HERE}time_case",
     "MEMORY_CALL": f"{HERE}memory_case",
     "PEAKS_CALL": f"{HERE}peaks_case",
