@@ -161,7 +161,7 @@ MECHANISMS = (
         default="fused",
         parameters=_parameters,
         operations=_operations,
-        transient_bytes=held.paper,
+        transient_bytes=held.fused_native,
         goldens={"mtsa_paper": "reference_impls.mtsa.golden:paper"},
     ),
     Mechanism(

@@ -31,7 +31,7 @@ def test_explain_prints_equations_configurations_and_differences(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     for text in (
         "NAACL 2019", "eq. 10-11", "Where papers and released code differ", "Known to be odd",
-        "log_sigmoid_both", "scale_s='log_sigmoid'", "mtsa.algorithm1 (default)",
+        "log_sigmoid_both", "scale_s='log_sigmoid'", "mtsa.fused (default)",
         "weights 991,200", "accelerate=False",
     ):  # fmt: skip
         assert text in done.stdout, text
