@@ -139,3 +139,18 @@ def load(backend: str) -> bool:
         except ModuleNotFoundError as error:
             raise Unsupported(f"backend {backend} needs {error.name}, which is not here") from error
     return True
+
+
+@torch.compiler.assume_constant_result
+def require(backend: str) -> bool:
+    """`load`, and build what it needs: for a layer that was told a backend and has no pairs for it.
+
+    Raises
+    ------
+    BadOption, Unsupported
+        As `load`; also if the native kernel can't be built here.
+    """
+    load(backend)
+    if backend == "native":
+        importlib.import_module(MODULES[backend] + ".loader").library()
+    return True

@@ -63,6 +63,8 @@ def fused_mix(
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
     groups = _groups(heads.scales, n)
+    if backend != "auto" and all(group.method == "alone" for group in groups):
+        core.require(backend)  # at other lengths it would be needed: no answer by chance
     y = project_groups(x, heads, groups)  # [B, N, W]
     done: list[Tensor] = []
     for group in groups:

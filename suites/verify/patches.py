@@ -341,10 +341,6 @@ PATCHES = (
         "return torch.ops.aten.sigmoid_backward(dp, pairs.p)", "return dp.mul_(pairs.p)",
     ),
     Patch(
-        "last queries of a cut left out", "mtsa.fused_tiled", "kernels/cutting.py",
-        "slice(at, min(at + step, stop)) for", "slice(at, min(at + step, stop - 1)) for",
-    ),
-    Patch(
         "keys' second gradient subtracted", "mtsa.fused_tiled", "mtsa/projection.py",
         "gk = torch.add(gk, ", "gk = torch.sub(gk, ",
     ),
