@@ -221,7 +221,7 @@ def test_an_interpreter_that_is_killed_at_its_start_costs_nothing(
 def test_an_interpreter_that_never_starts_is_one_line(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "PRELOAD", ("no_such_module",))
+    monkeypatch.setattr(blocks, "preload", lambda tasks, registry: ("no_such_module",))
     with pytest.raises(UsageError, match=r"no_such_module.*the same command goes on") as raised:
         made_up(tmp_path).run(ignore, {})
     assert "\n" not in str(raised.value)
