@@ -32,19 +32,17 @@ PRELOAD = (
     "torch",
     # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
     "torch.fx.experimental.symbolic_shapes",
+    # The first call of an operator of our own imports it, so does counting launches: 1.4 s.
+    "torch._dynamo",
     "harness.measure.clock",
     "harness.measure.memory",
     "harness.measure.roofline",
 )
-PRELOAD_FOR_MEMORY = ("torch._dynamo",)
-"""Counting launches in the warm-up pass imports it: 1.4 s, for each case."""
 
 
 def preload(tasks: Sequence[Task], registry: Registry) -> tuple[str, ...]:
     """Modules that the tasks' children would each import; a user's own code is left to them."""
     found = list(PRELOAD)
-    if any(task.kind == "memory" for task in tasks):
-        found += PRELOAD_FOR_MEMORY
     names = {f"{t.case.mechanism}.{t.case.implementation}" for t in tasks
              if t.case.mechanism in builtins()}  # fmt: skip
     found += [registry.find(name)[1].factory.partition(":")[0] for name in sorted(names)]

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import torch
 
+from reference_impls.kernels.constant import constant
 from reference_impls.mechanism import Unsupported
 
 LENGTHS = (16, 64, 256, 1024, 4096)
@@ -73,7 +74,7 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-@torch.compiler.assume_constant_result
+@constant
 def available(backend: str) -> bool:
     """Whether a backend can be had on this machine: its packages, a device, a kernel."""
     return _available(backend)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels import choice, exact
+from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 from reference_impls.mechanism import BadOption, Unsupported
@@ -120,7 +121,7 @@ def _replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
     return rows.unflatten(0, (batch, n, heads)).permute(2, 0, 1, 3)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def load(backend: str) -> bool:
     """Import a backend's function; torch.compile calls it once, while it traces.
 
@@ -141,7 +142,7 @@ def load(backend: str) -> bool:
     return True
 
 
-@torch.compiler.assume_constant_result
+@constant
 def require(backend: str) -> bool:
     """`load`, and build what it needs: for a layer that was told a backend and has no pairs for it.
 

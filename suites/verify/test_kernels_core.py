@@ -14,6 +14,7 @@ import torch
 
 from harness.measure.dispatch import dispatched
 from reference_impls.kernels import choice, core, exact, tiled
+from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import BadOption, Unsupported
@@ -245,3 +246,19 @@ def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
     b = compiled(*lost.arguments())
     assert torch.equal(b.isnan().all(-1), tiled.attend(*lost.arguments())[1])
     assert math.isnan(b.sum().item())
+
+
+def test_the_mark_for_the_compiler_is_torchs_own_and_costs_no_import() -> None:
+    def ours() -> int:
+        return 1
+
+    def theirs() -> int:
+        return 1
+
+    assert vars(constant(ours)) == vars(torch.compiler.assume_constant_result(theirs))
+    code = (
+        "import sys, reference_impls.mtsa.fused, reference_impls.msmsa.fused; "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
