@@ -585,7 +585,7 @@ def test_compiles_into_one_graph(name: str) -> None:
         options = {**mechanism.options, **implementation.options}
         module = make(mechanism, implementation.factory, d_in, 16, 4, options).double()
         compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
-        for n in (5, 70, 66):
+        for n in (5, 70):
             x = torch.randn(2, n, d_in, dtype=torch.float64)
             mask = torch.arange(n) < torch.tensor([n, n // 2])[:, None]
             assert error(compiled(x, mask), module(x, mask)) < 1e-12

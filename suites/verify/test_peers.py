@@ -196,7 +196,7 @@ def test_a_compiled_call_sees_weights_that_change() -> None:
 
 MARGIN = 1.05
 """How far beyond the noise floor the whole interval must lie before we call ours slower."""
-BLOCKS = 12
+BLOCKS = 8
 
 
 def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
