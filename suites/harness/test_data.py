@@ -194,7 +194,11 @@ def test_a_bad_table_is_refused_with_its_line(
         assert part in message
 
 
-@pytest.mark.parametrize("cut", [b"no gzip at all", gzip.compress(b"text\n" + b"a\n" * 99)[:-9]])
+@pytest.mark.parametrize(
+    "cut",
+    [b"no gzip at all", gzip.compress(b"text\n" + b"a\n" * 99)[:-9]],
+    ids=["none at all", "cut off"],  # the bytes hold the time of day: no name for a test
+)
 def test_a_bad_gzip_file_is_refused(cut: bytes, tmp_path: Path) -> None:
     path = _write(tmp_path / "train.tsv.gz", cut)
     for reading in (lambda: read_table(path, ["text"]), lambda: digest_of([path])):
