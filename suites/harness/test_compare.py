@@ -79,13 +79,13 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
     text = done.stdout
     words = [
         "against multi_head.sdpa on trec", "5 paired seeds, width", "points [",
-        "over 5 paired seeds", "seed  mtsa.algorithm1", "mean  ", "95 % t-interval [",
+        "over 5 paired seeds", "seed  mtsa.fused", "mean  ", "95 % t-interval [",
         "p (paired t, two-sided)", "Hedges g", "minimum detectable effect", "sign-flip",
         "parameters", "cover", "split: official test set", "warning:",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
     assert places == sorted(places)
-    assert re.search(r"unequal parameters: mtsa.algorithm1 has [\d,]+, multi_head.sdpa", text)
+    assert re.search(r"unequal parameters: mtsa.fused has [\d,]+, multi_head.sdpa", text)
     assert "one and the same test set" in text
 
 
@@ -100,7 +100,7 @@ def test_the_json_says_the_same(compared: tuple) -> None:
     assert found["difference"]["high"] - found["difference"]["difference"] == pytest.approx(half)
     by_run = {(r["model"], r["seed"]): r["test"]["accuracy"] for r in runs(folder)}
     for seed, first, second in found["values"]:
-        assert first == by_run["mtsa.algorithm1", seed]
+        assert first == by_run["mtsa.fused", seed]
         assert second == by_run["multi_head.sdpa", seed]
 
 
@@ -247,9 +247,9 @@ def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
         "--recipe", "mtsa:clip=0", "--recipe", "mtsa:tuning_trials=4", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "2 of 2 runs of mtsa.algorithm1 diverged" in done.stdout
+    assert "2 of 2 runs of mtsa.fused diverged" in done.stdout
     assert "the loss is" in done.stdout
-    assert "unequal tuning budgets: 4 recipes were tried for mtsa.algorithm1" in done.stdout
+    assert "unequal tuning budgets: 4 recipes were tried for mtsa.fused" in done.stdout
     assert "the recipes differ: rate 1e+30 and 0.001" in done.stdout
     assert {r["status"] for r in runs(tmp_path) if r["model"].startswith("mtsa")} == {"diverged"}
 
@@ -370,14 +370,14 @@ def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path)
 
 
 def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_path: Path) -> None:
-    other = "mtsa.algorithm1[scale_t=identity]"
+    other = "mtsa.fused[scale_t=identity]"
     done = attnbench(
         "compare", "mtsa", "mtsa[scale_t=identity]", "--task", "trec", *QUICK, "--data", str(data),
         "--seeds", "1", "--recipe", f"{other}:width=8", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     widths = {r["model"]: r["recipe"]["width"] for r in runs(tmp_path)}
-    assert widths == {"mtsa.algorithm1": 12, other: 8}
+    assert widths == {"mtsa.fused": 12, other: 8}
     assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {5}
 
 
@@ -422,7 +422,7 @@ def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> Non
         (("compare", "--match", "speed"), "--match: given 'speed'; expected none or parameters"),
         (("compare", "--choose", "last"), "choose='last'; expected dev or best-on-test"),
         (("compare", "--recipe", "lr=1"), "a recipe has no 'lr'; it has width"),
-        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, mtsa.alg"),
+        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, mtsa.fus"),
         (("compare", "--recipe", "epochs=1.5"), "epochs=1.5; expected int"),
         (("compare", "--recipe", "heads"), "expected NAME=VALUE or MODEL:NAME=VALUE"),
         (("compare", "--jobs", "-1"), "--jobs: given -1"),

@@ -594,7 +594,12 @@ def test_goals_of_one_size_share_a_session_and_their_cases(tmp_path: Path) -> No
     assert sum(case.is_control for case in first.cases) == 3
     assert {case.problem.length for case in second.cases} == {9}
     assert first.pairs is not None
-    assert len(first.pairs) == 3 + 3
+    assert len(first.pairs) == 3 + 3 + 2
+    mine = first.pairs[0][0]
+    first_base = next(base for case, base in first.pairs if case == mine)
+    others = {base for case, base in first.pairs if case == mine} - {first_base}
+    # What a case is timed in turn with is the first; the others are timed in turn with that too.
+    assert {(other, first_base) for other in others} <= set(first.pairs)
 
 
 class Stop(Exception):

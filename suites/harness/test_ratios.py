@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.ratios import Row, summarise
+from harness.ratios import Row, ratios_by_block, summarise
 from harness.records import table
 from reports.bench_page import write_page
 from reports.figures import cost
@@ -82,6 +82,20 @@ def test_samples_taken_in_turn_say_more_than_times_apart() -> None:
     records[1]["beside"] = case_id(MINE, extra="+control")
     [row] = [r for r in rows_of(records) if r.columns["name"] == MINE]
     assert row.by_block == {0: 9.0, 1: 1.5, 2: 9.0}
+
+
+def test_two_cases_that_a_third_was_timed_in_turn_with_are_compared_through_it() -> None:
+    third = case_id(BASE)
+    frames = []
+    for case, seconds, ratios in ((MINE, 9.0, (3.0, 4.0)), (BASE, 2.0, (1.5, 1.6))):
+        name = case_id(case, 128)
+        records = [record(name, block, seconds) for block in range(3)]
+        for block, ratio in enumerate(ratios):
+            records[block] |= {"ratio": ratio, "beside": third}
+        frames.append(table.times(records))
+    found = ratios_by_block(*frames)
+    # In the third block neither has one, and the times are all there is.
+    assert found == pytest.approx({0: 2.0, 1: 2.5, 2: 4.5})
 
 
 def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
