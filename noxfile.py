@@ -137,8 +137,10 @@ def tests(session: nox.Session) -> None:
         run_in_shared(session, "pytest", *session.posargs)
         return
     workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
-    run_in_shared(session, "pytest", "suites/verify", "-n", str(workers))
-    run_in_shared(session, "pytest", "suites/harness", "-m", "not alone", "-n", str(workers))
+    # A worker that is done takes tests from another: some take a minute.
+    parallel = ("-n", str(workers), "--dist", "worksteal")
+    run_in_shared(session, "pytest", "suites/verify", *parallel)
+    run_in_shared(session, "pytest", "suites/harness", "-m", "not alone", *parallel)
     run_in_shared(session, "pytest", "suites/harness", "-m", "alone")
 
 
