@@ -176,7 +176,7 @@ class Trainer:
         self._epochs(self.recipe.epochs)
 
     def _epochs(self, most: int) -> None:
-        """At most so many epochs from the stage's first one, each judged, until patience is over."""
+        """At most so many epochs from the stage's first one, until patience is over."""
         last = self._first + most - 1
         while len(self.epochs) < last and len(self.epochs) - self.best_epoch < self.recipe.patience:
             self._judged(len(self.epochs) + 1, self._epoch)

@@ -51,6 +51,8 @@ from suites.harness.support import attnbench
 FOLDED = ("cr", "mpqa", "subj", "mr")
 TEXT = [name for name, record in tasks().items() if record.files]
 REAL = Path(os.environ.get(VARIABLE) or "no-such-folder")
+PINNED = "ba05913e9df08a88"
+"""Hash of the order in which the folds of CR are cut."""
 SMALL: dict[str, Any] = {"width": 12, "heads": 2, "hidden": 10, "epochs": 1, "batch": 40}
 
 
@@ -78,10 +80,6 @@ def _load(name: str, folder: Path, seed: int = 0, fold: int | None = None) -> Da
     record = task(name)
     fold = 0 if record.folds and fold is None else fold
     return load(record, record.recipe, str(folder), "none", seed, fold)
-
-
-def _texts(data: Data, split: str) -> list[tuple[int, ...]]:
-    return [tuple(map(tuple, pair)) for pair in zip(*getattr(data, split).inputs, strict=True)]  # type: ignore[arg-type]
 
 
 # Every task.
@@ -143,11 +141,7 @@ def test_a_class_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
         _load("cr", folder)
 
 
-def _mechanisms() -> list[str]:
-    return list(registry.builtins())
-
-
-@pytest.mark.parametrize("model", _mechanisms())
+@pytest.mark.parametrize("model", list(registry.builtins()))
 @pytest.mark.parametrize(
     "name", ["trec", "sick_relatedness", "sick_entailment", "mirrored_summation"]
 )
@@ -232,7 +226,7 @@ def test_seeds_share_the_folds_and_draw_their_own_dev() -> None:
 
 def test_dev_is_a_tenth_of_what_is_trained_on() -> None:
     index = cross_validated(3771, 10, 0, 0)
-    assert (len(index["train"]), len(index["dev"]), len(index["test"])) == (3055, 339, 377)
+    assert (len(index["train"]), len(index["dev"]), len(index["test"])) == (3054, 339, 378)
     kept, dev = held_out(5452, 3)
     assert (len(kept), len(dev)) == (4907, 545)
 
@@ -354,7 +348,7 @@ def test_a_size_that_cannot_be_is_told(options: str, says: str) -> None:
 
 def test_escapes_of_the_tree_bank_are_undone() -> None:
     text = r"-LRB- A co-writer\/director ... \*\*\* -RRB- `` so ''"
-    assert tokens(text) == "( A co-writer/director ... *** ) `` so ''".split()
+    assert " ".join(tokens(text)) == "( A co-writer/director ... *** ) `` so ''"
 
 
 def test_phrases_are_trained_on_once_each_and_sentences_tested(folder: Path) -> None:
@@ -681,7 +675,9 @@ def real(*names: str) -> pytest.MarkDecorator:
 @real("README.md")
 def test_corpora_are_those_of_the_real_read_me() -> None:
     text = (REAL / "README.md").read_text()
-    row = re.compile(r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M)
+    row = re.compile(
+        r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M
+    )
     told = {m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
             for m in row.finditer(text)}  # fmt: skip
     known = {
@@ -709,7 +705,7 @@ def test_the_real_files_are_right(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "classes"),
     [
-        ("cr", (3055, 339, 377), {0: 1366, 1: 2405}),
+        ("cr", (3054, 339, 378), {0: 1366, 1: 2405}),
         ("mpqa", (8588, 954, 1061), {0: 7292, 1: 3311}),
         ("subj", (8100, 900, 1000), {0: 5000, 1: 5000}),
         ("mr", (8635, 960, 1067), {0: 5331, 1: 5331}),
@@ -758,6 +754,3 @@ def test_a_real_corpus_without_a_split_is_learnt_from() -> None:
         "mtsa", "cr", recipe.as_dict(), 0, directory=str(REAL), vectors=record.vectors, fold=0
     )
     assert found["test"]["accuracy"] > 0.66  # the larger class has 0.638
-
-
-PINNED = "not yet"

@@ -172,7 +172,5 @@ def findings(folder: Path, corpus: KnownCorpus) -> list[Finding]:
     for name, how in supplied().items():
         if name.partition("/")[0] == corpus.name:
             there = (folder / f"{name}.gz").exists() or (folder / name).exists()
-            found.append(
-                Finding(name, "yours") if there else Finding(name, "missing", how)
-            )
+            found.append(Finding(name, "yours") if there else Finding(name, "missing", how))
     return found

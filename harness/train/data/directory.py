@@ -89,9 +89,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     return rows
 
 
-def corpus_files(
-    folder: Path, files: Sequence[str], supplied: Mapping[str, str]
-) -> list[Path]:
+def corpus_files(folder: Path, files: Sequence[str], supplied: Mapping[str, str]) -> list[Path]:
     """Paths of a task's tables, all of which are there.
 
     Parameters

@@ -38,9 +38,7 @@ class Examples:
 
     def take(self, index: NDArray[np.intp]) -> Examples:
         """Some of them, in the order of the index."""
-        return Examples(
-            tuple([side[i] for i in index] for side in self.sides), self.targets[index]
-        )
+        return Examples(tuple([side[i] for i in index] for side in self.sides), self.targets[index])
 
 
 def read_examples(

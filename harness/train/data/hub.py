@@ -1,8 +1,8 @@
 """``--data hub``: corpora from the public hub, by the library `datasets` (extra ``data``).
 
 What is fetched becomes tables of the data directory's form in a folder of the user's cache, so the
-rows are the same either way: a table whose content has another checksum is refused. It has never run
-against the hub itself, only against a stand-in for the library.
+rows are the same either way: a table whose content has another checksum is refused. It has never
+run against the hub itself, only against a stand-in for the library.
 """
 
 from __future__ import annotations

@@ -27,16 +27,12 @@ def load(
     )
     index = cross_validated(len(everything), FOLDS, fold, seed)
     parts = {name: everything.take(numbers) for name, numbers in index.items()}
-    return assemble(
-        parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width
-    )
+    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
 
 
 _COMMON = replace(SENTENCES, epochs=12, patience=3)
 # The papers report every fold's best epoch on the fold itself.
-_PAPER = replace(
-    PAPER, batch=64, optimiser="adam", rate=1e-3, choose="best-on-test"
-)
+_PAPER = replace(PAPER, batch=64, optimiser="adam", rate=1e-3, choose="best-on-test")
 
 
 def _papers(

@@ -22,9 +22,7 @@ def _degree(text: str) -> float | None:
     return degree if 1 <= degree <= DEGREES else None
 
 
-def load_relatedness(
-    directory: Path | None, vectors: str, word_width: int, seed: int
-) -> Data:
+def load_relatedness(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
     """The official splits, alike for all seeds; targets float32 from 1 to 5."""
     import numpy as np
 
@@ -41,9 +39,7 @@ def load_relatedness(
     return assemble(parts, DEGREES, tokens_raw, vectors, directory, seed, word_width)
 
 
-def load_entailment(
-    directory: Path | None, vectors: str, word_width: int, seed: int
-) -> Data:
+def load_entailment(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
     """The official splits, alike for all seeds; targets are places in `CLASSES`."""
     from harness.train.data.examples import assemble, read_classes
     from harness.train.data.text import tokens_raw

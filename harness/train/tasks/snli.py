@@ -32,14 +32,10 @@ def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Da
         )
         for name in ("train", "dev", "test")
     }
-    return assemble(
-        parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width
-    )
+    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
 
 
-_PAPER = replace(
-    PAPER, batch=128, dropout=0.35, weight_decay=5e-5, activation="elu", highway=True
-)
+_PAPER = replace(PAPER, batch=128, dropout=0.35, weight_decay=5e-5, activation="elu", highway=True)
 
 TASKS = (
     Task(

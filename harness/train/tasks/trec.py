@@ -27,9 +27,7 @@ def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Da
     )
     kept, dev = held_out(len(train), seed)
     parts = {"train": train.take(kept), "dev": train.take(dev), "test": test}
-    return assemble(
-        parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width
-    )
+    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
 
 
 # The papers choose the best epoch on the test set, and have no other dev set.
