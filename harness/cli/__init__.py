@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.data import app as data_app
 from harness.errors import UsageError
 
 app = typer.Typer(
@@ -22,6 +23,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(data_app, name="data")
 
 GIVEN = Annotated[
     list[str] | None,
@@ -257,7 +260,9 @@ TASK = Annotated[
 ]
 DATA = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="Corpora (default: $ATTNBENCH_DATA); README, Data."),
+    typer.Option(
+        "--data", metavar="DIR", help="Corpora (default: $ATTNBENCH_DATA), or hub; README, Data."
+    ),
 ]
 VECTORS = Annotated[
     str | None,
@@ -269,7 +274,8 @@ VECTORS = Annotated[
 RECIPE = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="[MODEL:]NAME=VALUE", help="Change the common recipe, e.g. epochs=5; repeatable."
+        metavar="[MODEL:]NAME=VALUE",
+        help="Change the common recipe, e.g. epochs=5, or name another, e.g. paper; repeatable.",
     ),
 ]
 CHOOSE = Annotated[
@@ -289,6 +295,9 @@ def train(
     ],
     task: TASK = DEFAULT_TASK,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    fold: Annotated[
+        int | None, typer.Option(help="Which fold is tested on, where the task has some.")
+    ] = None,
     journal: JOURNAL = "results",
     data: DATA = None,
     vectors: VECTORS = None,
@@ -317,7 +326,7 @@ def train(
     from harness.cli.training import run_train
 
     values = {
-        "name": name, "task": task, "seed": seed, "journal": journal, "data": data,
+        "name": name, "task": task, "seed": seed, "fold": fold, "journal": journal, "data": data,
         "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
         "choose": choose, "save_attention": save_attention, "sentence": sentence or [],
         "sentences": sentences,

@@ -104,7 +104,7 @@ def _declare(values: Mapping[str, Any], registry: Registry, out: Console) -> tup
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names for model in models])
+    settings = parse_settings(texts, [model.names for model in models], task.recipes)
     recipes = [
         changed(task.recipe_for(model.mechanism), chosen)
         for model, chosen in zip(models, settings, strict=True)

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
+from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import Progress as Standing
-from harness.experiments.session import RunSession
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
@@ -42,14 +42,18 @@ def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> S
 
     directory, vectors, data = None, "", ""
     if task.files:
+        from harness.train.data import hub
         from harness.train.data.corpus import NO_VECTORS
-        from harness.train.data.directory import data_directory, digest_of
+        from harness.train.data.directory import corpus_files, data_directory, digest_of
         from harness.train.data.vectors import vectors_digest
 
-        folder = data_directory(values["data"])
+        if hub.asked(values["data"]):
+            folder = hub.directory(task.name, task.files)
+        else:
+            folder = data_directory(values["data"])
         directory = str(folder.resolve())
         vectors = values["vectors"] or task.vectors
-        data = digest_of([folder / f"{name}.gz" for name in task.files])
+        data = digest_of(corpus_files(folder, task.files, task.supplied))
         if vectors != NO_VECTORS:
             data += vectors_digest(vectors, folder)
             if Path(vectors).is_file():
@@ -145,7 +149,11 @@ def train_missing(
                 writer.append(record)
         if missing:
             with _Bar(out) as bar:
-                runs = RunSession(writer, around.fingerprint, workers, memory, bar.show)
+                # The scores of a run that is repeated for them are not in a checkpoint of it.
+                checkpoints = folder / CHECKPOINTS if keep else None
+                runs = RunSession(
+                    writer, around.fingerprint, workers, memory, bar.show, checkpoints
+                )
                 for record in runs.run(missing):
                     records.append(record)
                     bar.finished(record)

@@ -10,9 +10,9 @@ from typing import Any
 from harness.case import parse_options
 from harness.errors import UsageError
 from harness.records import schema
-from harness.registry import Registry, code_hash
+from harness.registry import Registry, code_hash, module_hash
 from harness.train.recipe import Recipe
-from harness.train.task import Task
+from harness.train.task import Task, check_fold
 
 POOLING = "source2token"
 """Part of every model, and so of every run's code."""
@@ -77,11 +77,17 @@ class Run:
     key: str
     code: str
     arguments: Mapping[str, Any]
+    fold: int | None = None
 
     @property
     def label(self) -> str:
         """For progress and messages."""
-        return f"{self.model} seed {self.seed}"
+        return f"{self.model} {self.draw}"
+
+    @property
+    def draw(self) -> str:
+        """``seed 3``, or ``seed 3 fold 0``."""
+        return f"seed {self.seed}" + ("" if self.fold is None else f" fold {self.fold}")
 
 
 @dataclass(frozen=True)
@@ -108,22 +114,35 @@ class Surroundings:
     data: str = ""
 
 
-def make_run(model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings) -> Run:
-    """A run with the key under which its record is known again."""
+def make_run(
+    model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings,
+    fold: int | None = None,
+) -> Run:  # fmt: skip
+    """A run with the key under which its record is known again.
+
+    Its code is that of the mechanism, of the training, and of this task, not of other tasks.
+
+    Raises
+    ------
+    UsageError
+        If the task has no such fold, or has folds and none is given.
+    """
+    check_fold(task, fold)
     codes = [
         code_hash(around.registry.mechanism(name), "train") for name in (model.mechanism, POOLING)
     ]
-    code = schema.digest(codes)
+    code = schema.digest([*codes, module_hash(task.load)])
     identity = [
-        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, around.vectors,
-        around.data, code, dict(around.fingerprint),
+        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, fold,
+        around.vectors, around.data, code, dict(around.fingerprint),
     ]  # fmt: skip
     arguments = {
         "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
-        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
-        "device": around.fingerprint["device"], "given": list(around.registry.extra),
+        "fold": fold, "options": dict(model.options), "directory": around.directory,
+        "vectors": around.vectors, "device": around.fingerprint["device"],
+        "given": list(around.registry.extra),
     }  # fmt: skip
-    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments)
+    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments, fold)
 
 
 @dataclass(frozen=True)

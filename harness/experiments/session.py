@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 import time
@@ -24,6 +25,8 @@ SETTLED = ("ok", "diverged", "unsupported", "timeout")
 memory a run may take depends on what is free, and on how many run at a time."""
 USER_MISTAKES = ("UsageError: ", "BadOption: ")
 LIMIT_SECONDS = 24 * 3600.0
+CHECKPOINTS = "checkpoints"
+"""Folder, beside the journal's files, of the runs that are under way."""
 POLL_SECONDS = 0.5
 """How often the display asks how far the runs are."""
 
@@ -62,6 +65,11 @@ def finished(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def checkpoint_of(folder: Path, run: Run) -> Path:
+    """The file in which a run under way is kept."""
+    return folder / f"{run.key}.pt"
+
+
 class RunSession:
     """Does runs and writes their records.
 
@@ -76,6 +84,10 @@ class RunSession:
         Memory that one child may take beyond its start.
     on_progress : callable
         Called with a `Progress` twice a second.
+    checkpoints : Path, optional
+        Folder in which runs under way are kept, so that one that is killed goes on where it was.
+    checkpoint_seconds : float
+        Least time between two writes of such a file.
     """
 
     def __init__(
@@ -85,8 +97,11 @@ class RunSession:
         workers: int,
         data_bytes: int | None,
         on_progress: Callable[[Progress], None],
+        checkpoints: Path | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
         self.writer, self.fingerprint = writer, fingerprint
+        self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
         self.workers, self.data_bytes, self.on_progress = workers, data_bytes, on_progress
         self._seconds: list[float] = []
         self._began = time.monotonic()
@@ -119,12 +134,27 @@ class RunSession:
                     run, interpreter, _ = running.pop(future)
                     free.append(interpreter)
                     record = self._record(run, future.result())
-                    yield record if self.writer is None else self.writer.append(record)
+                    if self.writer is not None:
+                        record = self.writer.append(record)
+                        self._forget(run, record)
+                    yield record
                 self.on_progress(self._progress(len(todo), waiting, running))
 
     def _one(self, interpreter: Interpreter, run: Run, said: Path) -> Outcome:
         limits = Limits(seconds=LIMIT_SECONDS, data_bytes=self.data_bytes)
-        return interpreter.run(CALL, {**run.arguments, "progress": str(said)}, limits)
+        arguments = {**run.arguments, "progress": str(said)}
+        if self.checkpoints is not None:
+            arguments["checkpoint"] = str(checkpoint_of(self.checkpoints, run))
+            arguments["checkpoint_seconds"] = self.checkpoint_seconds
+        return interpreter.run(CALL, arguments, limits)
+
+    def _forget(self, run: Run, record: Mapping[str, Any]) -> None:
+        """Remove the checkpoint of a run whose result has been written down."""
+        if self.checkpoints is None or record["status"] not in SETTLED:
+            return
+        checkpoint_of(self.checkpoints, run).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others are under way
+            self.checkpoints.rmdir()
 
     def _record(self, run: Run, outcome: Outcome) -> dict[str, Any]:
         for kind in USER_MISTAKES:
@@ -134,11 +164,12 @@ class RunSession:
         record = {
             "kind": "run",
             "key": run.key,
-            "case": f"{run.model} {run.task} seed {run.seed}",
+            "case": f"{run.model} {run.task} {run.draw}",
             "model": str(run.model),
             "task": run.task,
             "recipe": run.recipe.as_dict(),
             "seed": run.seed,
+            "fold": run.fold,
             "vectors": run.arguments["vectors"],
             "code": run.code,
             "fingerprint": schema.digest(dict(self.fingerprint)),
