@@ -134,11 +134,12 @@ class RunSession:
         record = {
             "kind": "run",
             "key": run.key,
-            "case": f"{run.model} {run.task} seed {run.seed}",
+            "case": run.case,
             "model": str(run.model),
             "task": run.task,
             "recipe": run.recipe.as_dict(),
             "seed": run.seed,
+            "fold": run.fold,
             "vectors": run.arguments["vectors"],
             "code": run.code,
             "fingerprint": schema.digest(dict(self.fingerprint)),

@@ -51,7 +51,8 @@ class Task:
     split : str
         How train, dev and test come about, for reports.
     load : str
-        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``.
+        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``; with
+        `folds` it is given ``fold`` too.
     recipe : Recipe
         The common recipe, the same for all mechanisms.
     options : mapping
@@ -64,6 +65,8 @@ class Task:
         How many recipes were tried for a mechanism before the common one was settled on.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
+    folds : int
+        Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Task:
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
     one_test_set: bool = False
+    folds: int = 0
 
     def recipe_for(self, mechanism: str) -> Recipe:
         """The common recipe, with the number of recipes that were tried for this mechanism."""
