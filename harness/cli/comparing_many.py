@@ -43,10 +43,13 @@ def surroundings_of(
     """
     without = {**values, "data": None, "vectors": None}
     reading = any(task.files for task in tasks)
-    return {
-        task.name: surroundings(task, registry, values if task.files or not reading else without)
-        for task in tasks
-    }
+    found: dict[str, Surroundings] = {}
+    fingerprint = None
+    for task in tasks:
+        given = values if task.files or not reading else without
+        found[task.name] = surroundings(task, registry, given, fingerprint)
+        fingerprint = found[task.name].fingerprint
+    return found
 
 
 def _buildable(
