@@ -106,7 +106,9 @@ class Compared:
         if c is None or not c.values:
             return self._nothing()
         ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
-        caption = f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
+        caption = (
+            f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
+        )
         return self.place.figure("seeds", figures.slope_chart(c), caption, main=True)
 
     def differences(self) -> Shown:
@@ -124,7 +126,9 @@ class Compared:
                 f"The mean difference is {size}; its 95 % t-interval "
                 f"[{unit.difference(d.low)}, {unit.difference(d.high)}] {beside} zero."
             )
-        frame = pd.DataFrame(c.values, columns=[c.replicate, f"first_{c.metric}", f"second_{c.metric}"])
+        frame = pd.DataFrame(
+            c.values, columns=[c.replicate, f"first_{c.metric}", f"second_{c.metric}"]
+        )
         frame.insert(1, "first", c.first)
         frame.insert(3, "second", c.second)
         frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
@@ -133,9 +137,7 @@ class Compared:
         ]
         return together(
             self.place.figure("differences", figures.differences(c), caption, main=True),
-            self.place.table(
-                "seeds", frame, [c.replicate, c.first, c.second, "difference"], rows
-            ),
+            self.place.table("seeds", frame, [c.replicate, c.first, c.second, "difference"], rows),
         )
 
     def statistics(self) -> Shown:
@@ -230,8 +232,9 @@ class Compared:
             return says([])
         flat = [
             {
-                "model": r.get("model"), "seed": r.get("seed"), "fold": r.get("fold"), "status": r.get("status"),
-                "detail": r.get("detail"), f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
+                "model": r.get("model"), "seed": r.get("seed"), "fold": r.get("fold"),
+                "status": r.get("status"), "detail": r.get("detail"),
+                f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
                 "chosen_epoch": r.get("chosen_epoch"), "epochs": len(r.get("epochs") or ()),
                 "training_seconds": r.get("seconds"), "key": r.get("key"),
             }

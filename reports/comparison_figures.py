@@ -64,7 +64,12 @@ def slope_chart(comparison: Comparison) -> Figure:
 def _label_seeds(axes: Axes, comparison: Comparison) -> None:
     unit, d = comparison.unit, comparison.difference
     ends = [
-        (1.0, unit.scale * first, f"{comparison.replicate} {seed}", _winner(comparison, first, second))
+        (
+            1.0,
+            unit.scale * first,
+            f"{comparison.replicate} {seed}",
+            _winner(comparison, first, second),
+        )
         for seed, first, second in comparison.values
     ]
     if d is not None:

@@ -14,8 +14,8 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
-    "[bold]attnbench compare[/] trains models and judges them, [bold]attnbench plan[/] says with how "
-    "many seeds; "
+    "[bold]attnbench compare[/] trains models and judges them; "
+    "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,

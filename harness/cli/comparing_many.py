@@ -1,4 +1,4 @@
-"""``attnbench compare`` of many: models against a baseline, on one task or more, judged together."""
+"""``attnbench compare`` of many: models against a baseline, on any tasks, judged together."""
 
 from __future__ import annotations
 
@@ -140,7 +140,9 @@ def run_many(
         _announce(family, around, len(todo), len(missing), workers, folder),
         highlight=False, soft_wrap=True, markup=False,
     )  # fmt: skip
-    verified_or_refused([m.name for m in checked], [m.options for m in checked], around, folder, out)
+    verified_or_refused(
+        [m.name for m in checked], [m.options for m in checked], around, folder, out
+    )
     record = family.record(around.fingerprint)
     train_missing(missing, around, folder, workers, out, [record])
     everything = read_journal(folder, out)

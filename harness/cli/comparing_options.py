@@ -109,8 +109,8 @@ def read_models(names: Sequence[str], registry: Registry, baseline: str | None) 
         names = [names[0], BASELINE]
     elif len(names) > 2:
         raise UsageError(
-            f"given {len(names)} models; expected two, e.g. compare mtsa multi_head, or all against "
-            f"one: --baseline {names[-1]}"
+            f"given {len(names)} models; expected two, e.g. compare mtsa multi_head, or all "
+            f"against one: --baseline {names[-1]}"
         )
     return [parse_model(name, registry) for name in names]
 

@@ -70,7 +70,9 @@ def read_effect(text: str, metric: str) -> float:
     except ValueError:
         effect = math.nan
     if not 0 < effect < math.inf:
-        raise UsageError(f"--effect: given {text!r}; expected a positive number, e.g. 0.005 or 0.5%")
+        raise UsageError(
+            f"--effect: given {text!r}; expected a positive number, e.g. 0.005 or 0.5%"
+        )
     if metric == "accuracy" and effect >= 1:
         raise UsageError(f"--effect: given {text}; one point of accuracy is 0.01 or 1%")
     return effect
@@ -86,8 +88,8 @@ def check(values: Mapping[str, Any]) -> None:
     """
     if not 0 < values["alpha"] < values["power"] < 1:
         raise UsageError(
-            f"given --alpha {values['alpha']}, --power {values['power']}; expected numbers between 0 "
-            "and 1, the power larger"
+            f"given --alpha {values['alpha']}, --power {values['power']}; expected numbers "
+            "between 0 and 1, the power larger"
         )
     if values["comparisons"] < 1:
         raise UsageError(f"--comparisons: given {values['comparisons']}; expected 1 or more")

@@ -33,9 +33,7 @@ class Cost:
     peak_bytes: float
 
 
-def costs_of(
-    models: Iterable[str], runs: Sequence[Mapping[str, Any]]
-) -> dict[str, Cost]:
+def costs_of(models: Iterable[str], runs: Sequence[Mapping[str, Any]]) -> dict[str, Cost]:
     """`Cost` by model; none for a model without a finished run."""
     out = {}
     for model in models:

@@ -71,8 +71,8 @@ def recorded_spread(
     found = dict(sorted(pairs[best].items()))
     if len(found) < LEAST_PAIRS:
         raise UsageError(
-            f"{len(found)} seeds were trained with both {models[0]} and {models[1]} on {task} under "
-            f"one recipe; expected {LEAST_PAIRS} or more, or give --sd"
+            f"{len(found)} seeds were trained with both {models[0]} and {models[1]} on {task} "
+            f"under one recipe; expected {LEAST_PAIRS} or more, or give --sd"
         )
     first, second = ([values[side] for values in found.values()] for side in (0, 1))
     spread = paired_spread(first, second)

@@ -129,9 +129,13 @@ def _adjusted(alone: Sequence[Comparison]) -> list[Comparison]:
         said = sentence(c.design, c.difference, verdict, c.units, p, len(alone))
         out.append(
             replace(
-                c, verdict=verdict, sentence=said, together=len(alone), adjusted_p=p,
+                c,
+                verdict=verdict,
+                sentence=said,
+                together=len(alone),
+                adjusted_p=p,
                 adjusted_equivalence_p=of_equality,
-            )  # fmt: skip
+            )
         )
     return out
 

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import Comparison
-from harness.stats import LEAST_REPLICATES, Friedman, OverTasks, friedman, holm, judged_p
+from harness.stats import (
+    LEAST_REPLICATES,
+    Friedman,
+    OverTasks,
+    friedman,
+    holm,
+    judged_p,
+    over_tasks,
+    sharing,
+)
 from harness.stats import accuracy_verdict as judge
-from harness.stats import over_tasks, sharing
 from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS
 
 

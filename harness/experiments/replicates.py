@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.stats import MeanDifference, compare_folds, compare_means, equivalence
+from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
 from harness.stats import equivalent_folds as equivalent
-from harness.stats import fold_means
 
 Units = Literal["seeds", "folds", "repeated folds"]
 Run = Mapping[str, Any]
@@ -86,7 +85,7 @@ class Values:
         return compare_means(self.first, self.second, paired=True)
 
     def equivalence(self, margin: float | None) -> float | None:
-        """p of the two one-sided tests against a margin; None without one, or without spread."""
+        """The p of two one-sided tests against a margin; None without one, or with a single row."""
         if margin is None or len(self.rows) < 2:
             return None
         if self.folds:

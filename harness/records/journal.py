@@ -192,9 +192,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _read_file(
-    path: Path, journal: Journal, seen: dict[str, int], replaced: set[int]
-) -> None:
+def _read_file(path: Path, journal: Journal, seen: dict[str, int], replaced: set[int]) -> None:
     session: str | None = None
     for record in _lines(path, journal.warnings):
         if record["kind"] == "session":

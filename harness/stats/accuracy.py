@@ -65,9 +65,7 @@ class MeanDifference:
     differences: tuple[float, ...]
 
 
-def _checked(
-    first: Sequence[float], second: Sequence[float], paired: bool, overlap: float
-) -> None:
+def _checked(first: Sequence[float], second: Sequence[float], paired: bool, overlap: float) -> None:
     if not first or not second:
         raise ValueError(f"given {len(first)} and {len(second)} values; expected some of each")
     if paired and len(first) != len(second):

@@ -62,9 +62,7 @@ def test_correlation_makes_differences_smaller(tmp_path: Path) -> None:
     assert none["needed"] > found["needed"]
 
 
-def test_several_comparisons_need_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_comparisons_need_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(tmp_path, "--effect", "0.5", "--sd", "0.8", "--comparisons", "7")
     exact = TTestPower().solve_power(effect_size=0.5 / 0.8, alpha=0.05 / 7, power=0.8)
     assert found["needed"] == np.ceil(exact) > 23

@@ -1,4 +1,4 @@
-"""The statistics on simulated experiments whose answer is known; the long form is `nox -s calibrate`.
+"""The statistics on simulated experiments whose answer is known; `nox -s calibrate` is longer.
 
 The draws are the same every time, so that a test that passes does so always.
 """
@@ -69,7 +69,9 @@ def test_goals_reach_as_far_as_chance_does(goal: declared.Goal, rate: float, met
 def test_the_accepted_interval_is_the_binomial_one() -> None:
     condition = Condition("", "paired_statistic", {}, 0.05)
     low, high = condition.interval(5000)
-    outside = binom.cdf(round(low * 5000) - 1, 5000, 0.05) + binom.sf(round(high * 5000), 5000, 0.05)
+    outside = binom.cdf(round(low * 5000) - 1, 5000, 0.05) + binom.sf(
+        round(high * 5000), 5000, 0.05
+    )
     assert 0.2e-3 < outside <= 1e-3
 
 

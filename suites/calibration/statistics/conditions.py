@@ -85,23 +85,30 @@ def _paired() -> list[Condition]:
                 )
             out.append(
                 Condition(
-                    f"coverage of the interval, paired, {of}", "paired_coverage",
-                    {**sizes, "effect": 0.6}, 0.95,
-                )  # fmt: skip
+                    f"coverage of the interval, paired, {of}",
+                    "paired_coverage",
+                    {**sizes, "effect": 0.6},
+                    0.95,
+                )
             )
     flips = {6: 2 / 64, 10: 50 / 1024}  # the largest share of sign patterns below 5 %
     for count, rate in flips.items():
         out.append(
             Condition(
-                f"false positives, exact sign-flip, n = {count}", "sign_flips",
-                {"count": count, "correlation": 0.7}, rate,
-            )  # fmt: skip
+                f"false positives, exact sign-flip, n = {count}",
+                "sign_flips",
+                {"count": count, "correlation": 0.7},
+                rate,
+            )
         )
     out.append(
         Condition(
-            "false verdicts, accuracies on 500 test examples, n = 5", "accuracies",
-            {"count": 5, "examples": 500, "accuracy": 0.9}, ALPHA, "near",
-        )  # fmt: skip
+            "false verdicts, accuracies on 500 test examples, n = 5",
+            "accuracies",
+            {"count": 5, "examples": 500, "accuracy": 0.9},
+            ALPHA,
+            "near",
+        )
     )
     return out
 
@@ -136,10 +143,12 @@ def _power() -> list[Condition]:
     count = replicates_needed(1.5, 1.0, paired=False)
     out.append(
         Condition(
-            f"power of {count} planned seeds each, unpaired", "unpaired",
+            f"power of {count} planned seeds each, unpaired",
+            "unpaired",
             {"count": count, "other": count, "ratio": 1.0, "effect": 1.5},
-            power_of(1.5, 1.0, count, paired=False), "near",
-        )  # fmt: skip
+            power_of(1.5, 1.0, count, paired=False),
+            "near",
+        )
     )
     for count in (5, 10):
         sizes = {"count": count, "correlation": 0.7}
@@ -198,7 +207,8 @@ def _folds() -> list[Condition]:
             {**repeated, "noise": 1.0, **right}, ALPHA, "at most", 0.5,
         ),
         Condition(
-            "false positives, 10 folds x 5 seeds, every run taken for a seed (wrong)", "normal_folds",
+            "false positives, 10 folds x 5 seeds, every run taken for a seed (wrong)",
+            "normal_folds",
             {**repeated, "noise": 1.0, **wrong}, 0.20, "at least", 0.5,
         ),
         Condition(

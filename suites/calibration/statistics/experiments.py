@@ -121,9 +121,7 @@ def accuracies(rng: Generator, draws: int, count: int, examples: int, accuracy: 
     return found
 
 
-def equal_within(
-    rng: Generator, draws: int, count: int, correlation: float, margin: float
-) -> int:
+def equal_within(rng: Generator, draws: int, count: int, correlation: float, margin: float) -> int:
     """Models that differ by exactly the margin (in deviations of differences): called equal."""
     shift = margin * _sd(correlation)
     found = 0
