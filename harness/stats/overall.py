@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.stats.accuracy import MeanDifference, compare_means
-from harness.stats.exact import sign_test
+from harness.stats.exact import ROUNDING, sign_test
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LEAST_MODELS = 3
 """Of two models the ranks say no more than the signs."""
@@ -103,18 +107,16 @@ def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
     )
 
 
-def _permuted(ranks: object) -> float:
+def _permuted(ranks: np.ndarray) -> float:
     """Share of random orders inside tasks whose rank sums lie as far apart, this one counted."""
     import numpy as np
 
-    given = np.asarray(ranks)
-    expected = given.shape[0] * (given.shape[1] + 1) / 2
-    observed = ((given.sum(axis=0) - expected) ** 2).sum()
-    draws = np.random.default_rng(SEED).permuted(
-        np.broadcast_to(given, (DRAWS, *given.shape)), axis=2
-    )
+    expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
+    observed = ((ranks.sum(axis=0) - expected) ** 2).sum()
+    many = np.broadcast_to(ranks, (DRAWS, *ranks.shape))
+    draws = np.random.default_rng(SEED).permuted(many, axis=2)
     spread = ((draws.sum(axis=1) - expected) ** 2).sum(axis=1)
-    return float((1 + (spread >= observed - 1e-9).sum()) / (1 + DRAWS))
+    return float((1 + (spread >= observed - ROUNDING).sum()) / (1 + DRAWS))
 
 
 def over_tasks(
