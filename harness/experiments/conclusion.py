@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.experiments.costs import Cost, costs_of, coverage
 from harness.experiments.declared import Order
-from harness.experiments.looked import together_before
+from harness.experiments.looked import judged_elsewhere
 from harness.experiments.replicates import Units, counted, values_of
 from harness.experiments.warnings import warnings_of
 from harness.experiments.wording import Unit, unit_of
@@ -153,7 +153,7 @@ def conclude(
     runs = tuple(r for pair in pairs for r in pair if r is not None)
     warnings = warnings_of(design, pairs, values, records, order)
     if not design.get("family"):
-        warnings += tuple(together_before(design, records, order))
+        warnings += tuple(judged_elsewhere(design, records))
     first, second = design["models"]
     return Comparison(
         key=design["key"],

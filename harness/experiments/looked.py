@@ -97,41 +97,39 @@ def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int
     return sorted(sides[0] & sides[1] - set(design["seeds"]))
 
 
-def family_looked(family: Record, records: Sequence[Record], order: Order) -> list[str]:
-    """Comparisons left out, or added, after results had been seen: Holm counts those of now."""
+def left_out(family: Record, records: Sequence[Record], order: Order) -> list[str]:
+    """Comparisons seen together with these before, and not declared any more: Holm misses them."""
     mine = {design["question"] for design in family["designs"]}
     seen = verdicts_on(records)
     before: set[str] = set()
     for record in records:
-        if record["kind"] not in ("design", "family") or record["key"] == family["key"]:
+        if record["kind"] != "family" or record["key"] == family["key"]:
             continue
-        questions = {d["question"] for d in designs([record])}
+        questions = {design["question"] for design in record["designs"]}
         shown = any(order.before(verdict, family) for verdict in seen.get(str(record["key"]), ()))
         if shown and questions & mine:
             before |= questions
-    if not before or before == mine:
+    if not before - mine:
         return []
-    left_out = len(before - mine)
-    more = f"; {left_out} of those are not counted now" if left_out else ""
     return [
-        f"the comparisons changed after looking: results of {len(before)} were seen, now there are "
-        f"{len(mine)}{more}; Holm's p-values don't allow for that"
+        f"{len(before - mine)} comparisons that were seen together with these are left out now; "
+        f"Holm's p-values allow for {len(mine)}, not for {len(before | mine)}"
     ]
 
 
-def together_before(design: Record, records: Sequence[Record], order: Order) -> list[str]:
-    """Whether a comparison, alone now, was one of several that had been seen together."""
+def judged_elsewhere(design: Record, records: Sequence[Record]) -> list[str]:
+    """Whether a comparison declared by itself was seen as one of several, too."""
     seen = verdicts_on(records)
     sizes = [
         len(family["designs"])
         for family in records
         if family["kind"] == "family"
+        and str(family["key"]) in seen
         and any(d["question"] == design["question"] for d in family["designs"])
-        and any(order.before(verdict, design) for verdict in seen.get(str(family["key"]), ()))
     ]
     if not sizes:
         return []
     return [
-        f"this was one of {max(sizes)} comparisons that were judged together before; the p-value "
-        "here does not allow for the others"
+        f"this is also one of {max(sizes)} comparisons that were judged together; the p-value here "
+        "does not allow for the others"
     ]

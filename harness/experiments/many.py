@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, conclude, sentence
 from harness.experiments.declared import Order, designs, run_keys
-from harness.experiments.looked import family_looked
+from harness.experiments.looked import left_out
 from harness.experiments.overall import Overall, overall
 from harness.stats import accuracy_verdict as judge
 from harness.stats import holm, judged_p
@@ -106,7 +106,7 @@ def conclude_many(
         tasks=tasks,
         comparisons=tuple(judged),
         overall=overall(judged, record["baseline"]),
-        warnings=(*_common(judged), *family_looked(record, records, order)),
+        warnings=(*_common(judged), *left_out(record, records, order)),
     )
 
 

@@ -281,19 +281,30 @@ def test_comparisons_left_out_after_looking_are_told() -> None:
     before = family(list(GAINS), ["trec"], key="old", question="o")
     few = family(list(GAINS)[:2], ["trec"], session="now", at="2026-02-01")
     records = [*looked(before, "then", "2026-01-01"), *trained, few]
-    text = "results of 4 were seen, now there are 2; 2 of those are not counted now"
+    text = "2 comparisons that were seen together with these are left out now"
     assert any(text in w for w in conclude_many(few, records).warnings)
-    assert not any("comparisons changed" in w for w in conclude_many(few, [few, *trained]).warnings)
+    assert any("allow for 2, not for 4" in w for w in conclude_many(few, records).warnings)
+    assert not any("left out" in w for w in conclude_many(few, [few, *trained]).warnings)
     unseen = [r for r in records if r["kind"] != "verdict"]
-    assert not any("comparisons changed" in w for w in conclude_many(few, unseen).warnings)
-    # One of them alone, afterwards: its p-value does not know of the others.
+    assert not any("left out" in w for w in conclude_many(few, unseen).warnings)
+    later = [*trained, few, *looked(before, "later", "2026-03-01")]
+    assert not any("left out" in w for w in conclude_many(few, later).warnings)
+    all_of_them = {**before, "key": "again", "session": "now", "at": "2026-02-01"}
+    told = conclude_many(all_of_them, [*records[:-1], all_of_them]).warnings
+    assert not any("left out" in w for w in told)
+
+
+def test_one_of_many_judged_alone_is_told() -> None:
+    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
+    before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
     alone = {**pair_design("disa.plain", "trec", seeds=5), "key": "alone", "session": "now",
              "at": "2026-02-01"}  # fmt: skip
-    warnings = conclude(alone, [*records, alone]).warnings
-    assert any("one of 4 comparisons that were judged together before" in w for w in warnings)
+    warnings = conclude(alone, [*before, *trained, alone]).warnings
+    assert any("one of 4 comparisons that were judged together" in w for w in warnings)
     assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)
-    first = conclude(alone, [{**alone, "session": "early", "at": "2025-01-01"}, *records])
-    assert not any("judged together" in w for w in first.warnings)
+    assert not any("judged together" in w for w in conclude(alone, [*trained, alone]).warnings)
+    together = conclude_many(before[0], [*before, *trained]).warnings
+    assert not any("judged together" in w for w in together)
 
 
 # Records
@@ -422,7 +433,7 @@ def test_fewer_models_after_looking_are_told(
                  "--journal", str(copy), "--seeds", "2", "--task", "trec"]  # fmt: skip
     assert cli([*arguments, "--task", "sick_relatedness"]) == 0
     (newest,) = [m for m in families(journal.read(copy).records) if len(m.models) == 1]
-    assert any("results of 4 were seen, now there are 2" in w for w in newest.warnings)
+    assert any("2 comparisons that were seen together with these" in w for w in newest.warnings)
     assert cli(arguments) == 0
     (alone,) = comparisons(journal.read(copy).records)
     assert any("one of 4 comparisons that were judged together" in w for w in alone.warnings)
