@@ -285,11 +285,13 @@ def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
 
 
 def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
-    found = folded(1, units="seeds", folds=None)
+    right = folded(1)
+    found = conclude({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
     assert found.difference is not None
     assert found.difference.test == "corrected resampled t"
     assert warned("takes folds for seeds", found)
-    assert not warned("takes folds for seeds", folded(1))
+    assert found.difference == right.difference
+    assert not warned("takes folds for seeds", right)
 
 
 def test_equality_over_folds_uses_the_corrected_variance_too() -> None:
