@@ -15,7 +15,8 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
-    "[bold]attnbench compare[/] trains two models and judges them; "
+    "[bold]attnbench compare[/] trains models and judges them; "
+    "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
@@ -340,11 +341,31 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[FIRST] [SECOND]",
-            help="Two mechanisms (default: mtsa multi_head); the first is judged.",
+            help="Two mechanisms (default: mtsa multi_head), the first is judged; or with "
+            "--baseline as many as you like, each is judged.",
         ),
     ] = None,
-    task: TASK = DEFAULT_TASK,
-    seeds: Annotated[str, typer.Option(help="How many, or which: 10 or 3,7,11.")] = "5",
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is trained; attnbench list names all tasks. The default needs no data. "
+            "Several are judged together; repeatable."
+        ),
+    ] = None,
+    all_: Annotated[
+        str | None,
+        typer.Option("--all", metavar="BASELINE", help="Every mechanism against this one."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Each of the named models against this one.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="How many, or which: 10 or 3,7,11 (default: 5; 1 where a task has folds, each of "
+            "which is run once per seed)."
+        ),
+    ] = None,
     journal: JOURNAL = "results",
     data: DATA = None,
     vectors: VECTORS = None,
@@ -353,30 +374,82 @@ def compare(
     recipe: RECIPE = None,
     choose: CHOOSE = None,
     margin: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Smaller differences do not matter, e.g. 0.01 or 1%: allows practically equal."
+            metavar="[TASK:]NUMBER",
+            help="Smaller differences do not matter, e.g. 0.01 or 1%: allows practically equal.",
         ),
     ] = None,
     match: Annotated[
-        str, typer.Option(help="parameters: narrow the larger model to the other's size.")
+        str, typer.Option(help="parameters: narrow the larger models to the smallest one's size.")
     ] = "none",
     jobs: Annotated[int, typer.Option(help="Runs at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
-    """Train two models, paired by seed, and say better, worse, practically equal or undecided.
+    """Train models, paired by seed, and say better, worse, practically equal or undecided.
 
+    Two, or many against a baseline ([bold]--all multi_head[/], or [bold]compare mtsa disa bi_lstm
+    --baseline multi_head[/]): these are declared together, and judged together by Holm's method.
     Killed and started again it goes on where it was. Without data it compares on a synthetic task;
     [bold]--task trec --data DIR[/] is real text.
     """
     from harness.cli.comparing import run_compare
 
     values = {
-        "names": names or [], "task": task, "seeds": seeds, "journal": journal, "data": data,
-        "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
-        "choose": choose, "margin": margin, "match": match, "jobs": jobs,
+        "names": names or [], "task": task or [DEFAULT_TASK], "all": all_, "baseline": baseline,
+        "seeds": seeds, "journal": journal, "data": data, "vectors": vectors, "device": device,
+        "given": given or [], "recipe": recipe or [], "choose": choose, "margin": margin or [],
+        "match": match, "jobs": jobs,
     }  # fmt: skip
     raise typer.Exit(run_compare(values, json_file))
+
+
+@app.command()
+def plan(
+    effect: Annotated[
+        str, typer.Option(help="The difference that matters, e.g. 0.5, 0.005 or 0.5%.")
+    ],
+    sd: Annotated[
+        str | None,
+        typer.Option(
+            help="Deviation over seeds: of the paired differences; with --correlation or "
+            "--unpaired, of either model's values."
+        ),
+    ] = None,
+    power: Annotated[float, typer.Option(help="Probability of finding it.")] = 0.8,
+    alpha: Annotated[float, typer.Option(help="Probability of finding one that is none.")] = 0.05,
+    paired: Annotated[
+        bool, typer.Option("--paired/--unpaired", help="Whether both models share their seeds.")
+    ] = True,
+    correlation: Annotated[
+        float | None, typer.Option(help="Of both models' values over seeds.")
+    ] = None,
+    comparisons: Annotated[
+        int, typer.Option(help="How many are judged together (Holm or Bonferroni).")
+    ] = 1,
+    journal: Annotated[
+        str | None, typer.Option("--from", metavar="DIR", help="Take sd from these records.")
+    ] = None,
+    models: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="Whose, with --from.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="On which task, with --from.")] = None,
+    given: GIVEN = None,
+    json_file: JSON = None,
+) -> None:
+    """Say how many seeds a comparison needs, before it is made.
+
+    By the exact power of the t-test. The deviation is yours, or is estimated from a journal:
+    [bold]attnbench plan --effect 0.5% --from results --models mtsa multi_head --task trec[/].
+    """
+    from harness.cli.planning import run_plan
+
+    values = {
+        "effect": effect, "sd": sd, "power": power, "alpha": alpha, "paired": paired,
+        "correlation": correlation, "comparisons": comparisons, "from": journal, "models": models,
+        "task": task, "given": given or [],
+    }  # fmt: skip
+    raise typer.Exit(run_plan(values, json_file))
 
 
 @app.command()

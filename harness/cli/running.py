@@ -30,8 +30,18 @@ def journal_folder(text: str) -> Path:
     return folder(text)
 
 
-def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> Surroundings:
+def surroundings(
+    task: Task,
+    registry: Registry,
+    values: Mapping[str, Any],
+    fingerprint: Mapping[str, Any] | None = None,
+) -> Surroundings:
     """Device, data and vectors of a command.
+
+    Parameters
+    ----------
+    fingerprint : mapping, optional
+        Of the device, where it is known already.
 
     Raises
     ------
@@ -62,7 +72,8 @@ def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> S
         for option in ("data", "vectors"):
             if values[option] is not None:
                 raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
-    return Surroundings(registry, device_fingerprint(values["device"]), directory, vectors, data)
+    known = fingerprint or device_fingerprint(values["device"])
+    return Surroundings(registry, known, directory, vectors, data)
 
 
 def workers_for(asked: int, fingerprint: Mapping[str, Any]) -> int:

@@ -164,7 +164,7 @@ class RunSession:
         record = {
             "kind": "run",
             "key": run.key,
-            "case": f"{run.model} {run.task} {run.draw}",
+            "case": run.case,
             "model": str(run.model),
             "task": run.task,
             "recipe": run.recipe.as_dict(),
