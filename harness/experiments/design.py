@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from harness.case import parse_options
@@ -77,11 +78,23 @@ class Run:
     key: str
     code: str
     arguments: Mapping[str, Any]
+    fold: int | None = None
+    data: str = ""
+
+    @property
+    def draw(self) -> str:
+        """``seed 3``, or ``seed 3 fold 0``."""
+        return f"seed {self.seed}" + ("" if self.fold is None else f" fold {self.fold}")
+
+    @property
+    def case(self) -> str:
+        """How a record names it."""
+        return f"{self.model} {self.task} {self.draw}"
 
     @property
     def label(self) -> str:
         """For progress and messages."""
-        return f"{self.model} seed {self.seed}"
+        return f"{self.model} {self.draw}"
 
 
 @dataclass(frozen=True)
@@ -108,22 +121,34 @@ class Surroundings:
     data: str = ""
 
 
-def make_run(model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings) -> Run:
+@cache
+def run_code(mechanism: str, registry: Registry) -> str:
+    """Hash of all source that a run of a mechanism depends on."""
+    names = (mechanism, POOLING)
+    return schema.digest([code_hash(registry.mechanism(name), "train") for name in names])
+
+
+def make_run(
+    model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings,
+    fold: int | None = None,
+) -> Run:  # fmt: skip
     """A run with the key under which its record is known again."""
-    codes = [
-        code_hash(around.registry.mechanism(name), "train") for name in (model.mechanism, POOLING)
-    ]
-    code = schema.digest(codes)
+    code = run_code(model.mechanism, around.registry)
     identity = [
         "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, around.vectors,
         around.data, code, dict(around.fingerprint),
     ]  # fmt: skip
+    if fold is not None:
+        identity.append(fold)
     arguments = {
         "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
         "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
         "device": around.fingerprint["device"], "given": list(around.registry.extra),
     }  # fmt: skip
-    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments)
+    if fold is not None:
+        arguments["fold"] = fold
+    key = schema.digest(identity)
+    return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
 
 
 @dataclass(frozen=True)

@@ -150,16 +150,15 @@ def _looked(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
 
 
 def _trained_before(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> int:
-    """Runs of a design that are older than every design that asked for them."""
+    """Runs of a design that are older than every design and every sweep that asked for them.
+
+    A sweep shows no test metric.
+    """
     declared = str(design.get("at"))
     mine = {key for pair in design["runs"] for key in pair}
-    asked = {
-        key
-        for r in records
-        if r["kind"] == "design" and str(r.get("at")) < declared
-        for pair in r["runs"]
-        for key in pair
-    }
+    earlier = [r for r in records if str(r.get("at")) < declared]
+    asked = {key for r in earlier if r["kind"] == "design" for pair in r["runs"] for key in pair}
+    asked |= {str(key) for r in earlier if r["kind"] == "sweep" for key in r["runs"]}
     return sum(
         r["kind"] == "run" and r["key"] in mine - asked and str(r.get("at")) < declared
         for r in records

@@ -64,6 +64,8 @@ class Task:
         How many recipes were tried for a mechanism before the common one was settled on.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
+    folds : int
+        Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Task:
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
     one_test_set: bool = False
+    folds: int = 0
 
     def recipe_for(self, mechanism: str) -> Recipe:
         """The common recipe, with the number of recipes that were tried for this mechanism."""
