@@ -23,7 +23,7 @@ from harness.experiments.session import RunSession, finished
 from harness.isolate import run as run_isolated
 from harness.records import journal
 from harness.registry import Registry
-from suites.harness.fake_training import CALL, NODE, begun, ended, fake_run
+from suites.harness.fake_training import CALL, NODE, begun, fake_run
 from suites.harness.made_up_data import write_data_directory
 from suites.harness.support import ROOT, attnbench
 
@@ -76,10 +76,14 @@ def second(cluster: Any) -> Iterator[Any]:
         cluster.remove_node(node)
 
 
-def on_node(folder: Path, node: str) -> list[int]:
-    """Processes of calls that began on a node."""
-    said = [path.read_text().split() for path in folder.glob("*.begun")]
-    return [int(words[0]) for words in said if words[1:] == ([node] if node else [])]
+def under_way_on_second(folder: Path) -> list[int]:
+    """Processes of calls that began on the second node and have not ended."""
+    begun_there = [path for path in folder.glob("*.begun") if "second" in path.read_text()]
+    return [
+        int(path.read_text().split()[0])
+        for path in begun_there
+        if not path.with_suffix(".ended").exists()
+    ]
 
 
 def test_a_node_that_dies_in_the_middle(
@@ -95,12 +99,10 @@ def test_a_node_that_dies_in_the_middle(
         records = []
         for record in session.run(todo):
             records.append(record)
-            if not lost and len(on_node(tmp_path, "second")) >= 2:
-                # One of its runs has ended; the next one is under way on it.
+            if not lost and record["on"] == "second":
                 deadline = time.monotonic() + 10
-                while len(begun(tmp_path)) == len(ended(tmp_path)):
-                    assert time.monotonic() < deadline
-                lost = on_node(tmp_path, "second")
+                while not (lost := under_way_on_second(tmp_path)):
+                    assert time.monotonic() < deadline, "no further run began there"
                 cluster.remove_node(second, allow_graceful=False)
     writer.close()
     assert lost, "no node was killed"
