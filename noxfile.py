@@ -30,6 +30,8 @@ TORCH = "2.13.0"
 """The version where we choose it."""
 OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
+EXTRAS = "dev,cluster" if os.environ.get("CI") else "dev"
+"""Tests of a cluster need ray, which nobody else should have to install."""
 
 
 def outer_torch() -> str | None:
@@ -91,14 +93,14 @@ def prepare(session: nox.Session) -> None:
     """Make the shared environment, once per change of what decides it."""
     deciding = [ROOT / "pyproject.toml", CONSTRAINTS, ROOT / "noxfile.py"]
     text = b"".join(path.read_bytes() for path in deciding) + (outer_torch() or "").encode()
-    digest = hashlib.sha256(text + f"{ROOT}{sys.version}".encode()).hexdigest()
+    digest = hashlib.sha256(text + f"{ROOT}{sys.version}{EXTRAS}".encode()).hexdigest()
     stamp = SHARED / "attnbench-installed"
     if stamp.exists() and stamp.read_text() == digest:
         return
     session.log("setting up .nox/attnbench, once: a few minutes")
     session.run(sys.executable, "-m", "venv", "--clear", str(SHARED), external=True)
     install_torch(session)
-    pip(session, "-c", str(CONSTRAINTS), "-e", ".[dev]")
+    pip(session, "-c", str(CONSTRAINTS), "-e", f".[{EXTRAS}]")
     stamp.write_text(digest)
 
 

@@ -15,7 +15,8 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
-    "[bold]attnbench compare[/] trains models and judges them; "
+    "[bold]attnbench compare[/] trains models and judges them, "
+    "[bold]attnbench sweep[/] trains without judging; "
     "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
@@ -450,6 +451,85 @@ def plan(
         "task": task, "given": given or [],
     }  # fmt: skip
     raise typer.Exit(run_plan(values, json_file))
+
+
+@app.command()
+def sweep(
+    plan: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PLAN.toml]", help="A file instead of the options of what is crossed."
+        ),
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Mechanisms, e.g. mtsa,multi_head,mtsa[scale_t=identity].")
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="What they are trained on, e.g. trec,sick_relatedness.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="How many, or which: 10 or 3,7,11 (default: 5; 1 on a task with folds, each of "
+            "them)."
+        ),
+    ] = None,
+    folds: Annotated[
+        bool, typer.Option("--folds", help="Tasks with folds: each fold once, whatever --seeds.")
+    ] = False,
+    journal: JOURNAL = "results",
+    data: DATA = None,
+    vectors: VECTORS = None,
+    device: DEVICE = "auto",
+    given: GIVEN = None,
+    recipe: RECIPE = None,
+    choose: CHOOSE = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time (default: one per core; see --per-gpu).")
+    ] = None,
+    per_gpu: Annotated[
+        int | None, typer.Option(help="Runs at a time on each GPU (default: 4).")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(help="local: this machine; ray: a Ray cluster (extra 'cluster').")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster (default: auto, one on this machine).")
+    ] = None,
+    cpus_per_run: Annotated[
+        float | None, typer.Option(help="What a run takes of a Ray node (default: 1).")
+    ] = None,
+    gpus_per_run: Annotated[
+        float | None,
+        typer.Option(help="What a run takes of a Ray node (default: 0.25 on GPUs, else 0)."),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(help="How often a run that dies with its Ray node is tried again (3)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs, predict the time, and stop.")
+    ] = False,
+    json_file: JSON = None,
+) -> None:
+    """Train many models on many tasks with many seeds (or folds): all runs that are missing.
+
+    Task by task, and for each seed all models, so that a sweep that is stopped has pairs. Killed
+    and started again it does what is missing; two at once on one journal share the work. No metric
+    is shown: [bold]attnbench compare[/] on the same journal finds the runs and judges.
+    Exit code 1: a run failed; what failed is listed with the command that repeats it.
+    """
+    from harness.cli.sweeping import run_sweep
+
+    values = {
+        "plan": plan, "models": models, "tasks": tasks, "seeds": seeds, "folds": folds,
+        "journal": journal, "data": data, "vectors": vectors, "device": device,
+        "given": given or [], "recipe": recipe or [], "choose": choose, "jobs": jobs,
+        "per_gpu": per_gpu, "executor": executor, "address": address,
+        "cpus_per_run": cpus_per_run, "gpus_per_run": gpus_per_run, "retries": retries,
+        "dry_run": dry_run,
+    }  # fmt: skip
+    raise typer.Exit(run_sweep(values, json_file))
 
 
 @app.command()

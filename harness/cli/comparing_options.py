@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Model, parse_model
+from harness.experiments.replicates import LARGEST_SEED, MOST_SEEDS
 from harness.registry import Registry
 from harness.train.recipe import Recipe, changed, parse_settings
 from harness.train.task import Task
@@ -15,8 +16,6 @@ BASELINE = "multi_head"
 SUBJECT = "mtsa"
 SEEDS, FOLD_SEEDS = "5", "1"
 """How many seeds unless others are given, without and with folds."""
-MOST_SEEDS = 10_000
-LARGEST_SEED = 2**32 - 1
 
 
 def read_seeds(text: str) -> list[int]:

@@ -80,6 +80,7 @@ class Run:
     code: str
     arguments: Mapping[str, Any]
     fold: int | None = None
+    data: str = ""
 
     @property
     def draw(self) -> str:
@@ -157,7 +158,8 @@ def make_run(
         "vectors": around.vectors, "device": around.fingerprint["device"],
         "given": list(around.registry.extra),
     }  # fmt: skip
-    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments, fold)
+    key = schema.digest(identity)
+    return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block", "family", "simulation",
+    "peaks", "frontier", "calibration", "diff", "diff-block", "family", "simulation", "sweep",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -30,6 +30,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
                "seeds": list, "recipes": list, "metric": str},
     "family": {"key": str, "baseline": str, "models": list, "tasks": list, "designs": list},
     "run": {"key": str, "model": str, "seed": int, "status": str},
+    "sweep": {"key": str, "models": list, "tasks": list, "runs": list},
 }  # fmt: skip
 """Without these a record means nothing."""
 

@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -48,8 +48,7 @@ class Checkpoint:
         """
         draft = self.path.with_name(self.path.name + ".new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            with self._opened(draft) as file:
                 torch.save({"version": VERSION, "run": self.run, "state": dict(state)}, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -60,6 +59,14 @@ class Checkpoint:
                 "start again"
             ) from None
         self._written = time.monotonic()
+
+    def _opened(self, draft: Path) -> BinaryIO:
+        while True:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                return draft.open("wb")
+            except FileNotFoundError:
+                continue  # a session that ended took the folder away, for it was empty
 
     def load(self) -> dict[str, Any] | None:
         """The state that was saved, on the CPU; None without a file.

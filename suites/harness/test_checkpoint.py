@@ -239,6 +239,7 @@ import sys
 from pathlib import Path
 from dataclasses import replace
 from harness.experiments.design import Model, Surroundings, make_run
+from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.session import RunSession
 from harness.records import journal
 from harness.registry import Registry
@@ -253,10 +254,12 @@ fingerprint = {"device": "cpu", "threads": 1}
 around = Surroundings(Registry(), fingerprint, data, record.vectors, "made up")
 run = make_run(Model("mtsa.algorithm1"), record, recipe, 0, around)
 writer = journal.Writer(Path(folder), {"fingerprint": fingerprint})
-session = RunSession(
-    writer, fingerprint, 1, None, lambda _: None, Path(folder) / "checkpoints", 0.0
-)
-print([r["status"] for r in session.run([run])])
+with LocalExecutor([{}]) as executor:
+    session = RunSession(
+        writer, fingerprint, executor, lambda _: None,
+        checkpoints=Path(folder) / "checkpoints", checkpoint_seconds=0.0,
+    )
+    print([r["status"] for r in session.run([run])])
 """
 
 
