@@ -21,10 +21,20 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def literal(text: str) -> Any:
-    """Read the value of a ``--option name=value``: a number, true, false, none, or a text."""
+    """Read the value of a ``--option name=value``: a number, true, false, none, or a text.
+
+    Semicolons make a list of numbers and texts: ``forward;none``; a single entry is ``3;``.
+    """
+    if ";" in text:
+        return [_number(entry) for entry in text.removesuffix(";").split(";")]
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    return _number(text)
+
+
+def _number(text: str) -> int | float | str:
+    """The number that a text is, or the text."""
     for kind in (int, float):
         try:
             return kind(text)

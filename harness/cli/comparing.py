@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from harness.cli.comparing_options import read_margins, read_models, recipes_of, seeds_for
 from harness.cli.comparison_text import print_comparison
+from harness.cli.executing import workers_for
 from harness.cli.output import check_json, console, plain, write_json
 from harness.cli.running import (
     journal_folder,
@@ -19,7 +20,6 @@ from harness.cli.running import (
     surroundings,
     train_missing,
     verified_or_refused,
-    workers_for,
 )
 from harness.errors import UsageError
 from harness.experiments.conclusion import conclude

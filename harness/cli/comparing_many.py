@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.cli.comparing import note_verdict, read_journal
 from harness.cli.comparing_options import read_margins, recipes_of, seeds_for
+from harness.cli.executing import workers_for
 from harness.cli.many_text import print_many
 from harness.cli.output import console, write_json
 from harness.cli.running import (
@@ -18,7 +19,6 @@ from harness.cli.running import (
     surroundings,
     train_missing,
     verified_or_refused,
-    workers_for,
 )
 from harness.errors import UsageError
 from harness.experiments.design import Design, Model, Surroundings, make_design

@@ -1,11 +1,11 @@
-"""Which executor a sweep has, from its options."""
+"""Where runs are done: which executor, and how many at a time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.cli.running import GPU_WORKERS, memory_share, workers_for
 from harness.errors import UsageError
 from harness.experiments.executors import Executor
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
@@ -14,6 +14,8 @@ EXECUTORS = ("local", "ray")
 OF_RAY = ("address", "cpus_per_run", "gpus_per_run", "retries")
 OF_LOCAL = ("jobs", "per_gpu")
 RETRIES = 3
+GPU_WORKERS = 4
+"""Runs at a time on a GPU: small models leave most of it idle."""
 
 
 def check_executor(values: Mapping[str, Any]) -> None:
@@ -37,13 +39,57 @@ def check_executor(values: Mapping[str, Any]) -> None:
         raise UsageError(f"--cpus-per-run: given {values['cpus_per_run']}; expected more than 0")
 
 
-def make_executor(
-    values: Mapping[str, Any], fingerprint: Mapping[str, Any], runs: int
-) -> Executor:
-    """The executor for so many runs; to be entered.
+def workers_for(asked: int, fingerprint: Mapping[str, Any], per_gpu: int | None = None) -> int:
+    """Runs at a time on this machine: as asked, else one per core, or a few on each GPU.
 
-    On a CPU a run has one thread, and there are as many at a time as cores. GPUs have a few runs
-    each, for small models leave most of one idle.
+    A run on a GPU keeps a core busy too: there are no more than cores, unless `per_gpu` asks.
+
+    Raises
+    ------
+    UsageError
+        For a negative number, or GPUs that can't be listed.
+    """
+    if asked < 0:
+        raise UsageError(f"--jobs: given {asked}; expected 0 (one per core) or more")
+    threads = int(fingerprint["threads"])
+    if asked or fingerprint["device"] != "cuda":
+        return asked or threads
+    gpus = len(_gpus())
+    return gpus * per_gpu if per_gpu else max(gpus, min(gpus * GPU_WORKERS, threads))
+
+
+def local_executor(
+    fingerprint: Mapping[str, Any], count: int, per_gpu: int | None = None
+) -> LocalExecutor:
+    """An executor of so many runs at a time on this machine, each of one core or on one GPU.
+
+    Parameters
+    ----------
+    per_gpu : int, optional
+        Most of them on one GPU.
+
+    Raises
+    ------
+    UsageError
+        If GPUs can't be listed, or are not alike.
+    """
+    if fingerprint["device"] != "cuda":
+        return LocalExecutor([{}] * count, memory_share(fingerprint, count))
+    devices = _gpus()
+    return LocalExecutor(gpu_slots(devices, per_gpu or math.ceil(count / len(devices)))[:count])
+
+
+def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
+    """Bytes that each of so many jobs at a time may take; None on a GPU, or if unknown."""
+    from harness.measure.device import available_memory
+
+    if fingerprint["device"] != "cpu" or (available := available_memory()) is None:
+        return None
+    return int(0.9 * available / jobs)
+
+
+def make_executor(values: Mapping[str, Any], fingerprint: Mapping[str, Any], runs: int) -> Executor:
+    """The executor of a sweep for so many runs; to be entered.
 
     Raises
     ------
@@ -62,30 +108,20 @@ def make_executor(
             gpus=(1 / GPU_WORKERS if cuda else 0.0) if gpus is None else gpus,
             retries=RETRIES if values["retries"] is None else values["retries"],
         )
-    if not cuda:
-        if values["per_gpu"] is not None:
-            raise UsageError("--per-gpu: this sweep is on the CPU; --jobs says how many at a time")
-        workers = workers_for(values["jobs"] or 0, fingerprint)
-        count = max(1, min(workers, runs))
-        return LocalExecutor([{}] * count, memory_share(fingerprint, count))
-    return LocalExecutor(_slots(values, fingerprint, runs))
+    per_gpu = values["per_gpu"]
+    if not cuda and per_gpu is not None:
+        raise UsageError("--per-gpu: this sweep is on the CPU; --jobs says how many at a time")
+    workers = workers_for(values["jobs"] or 0, fingerprint, per_gpu)
+    return local_executor(fingerprint, max(1, min(workers, runs)), per_gpu)
 
 
-def _slots(
-    values: Mapping[str, Any], fingerprint: Mapping[str, Any], runs: int
-) -> list[dict[str, str]]:
+def _gpus() -> list[tuple[str, str]]:
     from harness.measure.gpu import visible
 
     devices = visible()
     if not devices:
         raise UsageError("NVML lists none of this machine's GPUs; is its driver whole?")
-    slots = gpu_slots(devices, values["per_gpu"] or GPU_WORKERS)
-    if values["jobs"]:
-        slots = slots[: values["jobs"]]
-    elif values["per_gpu"] is None:
-        # A run keeps a core busy too.
-        slots = slots[: max(len(devices), int(fingerprint["threads"]))]
-    return slots[: max(1, runs)]
+    return devices
 
 
 def _flag(option: str) -> str:

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
+from harness.cli.executing import local_executor
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.prediction import Durations
 from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import Progress as Standing
@@ -22,8 +22,6 @@ from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
 
-GPU_WORKERS = 4
-"""Runs at a time on a GPU: small models leave most of it idle."""
 SHOWN = 3
 """Runs under way that are named in the bar."""
 
@@ -77,20 +75,6 @@ def surroundings(
     return Surroundings(registry, fingerprint, directory, vectors, data)
 
 
-def workers_for(asked: int, fingerprint: Mapping[str, Any]) -> int:
-    """Runs at a time: as asked, else one per core, or a few on a GPU.
-
-    Raises
-    ------
-    UsageError
-        For a negative number.
-    """
-    if asked < 0:
-        raise UsageError(f"--jobs: given {asked}; expected 0 (one per core) or more")
-    threads = int(fingerprint["threads"])
-    return asked or (min(GPU_WORKERS, threads) if fingerprint["device"] == "cuda" else threads)
-
-
 def verified_or_refused(
     names: Sequence[str], options: Sequence[tuple[tuple[str, str], ...]], around: Surroundings,
     folder: Path, out: Console,
@@ -123,15 +107,6 @@ def verified_or_refused(
             )
 
 
-def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
-    """Bytes that each of so many jobs at a time may take; None on a GPU, or if unknown."""
-    from harness.measure.device import available_memory
-
-    if fingerprint["device"] != "cpu" or (available := available_memory()) is None:
-        return None
-    return int(0.9 * available / jobs)
-
-
 def train_missing(
     missing: Sequence[Run], around: Surroundings, folder: Path, workers: int, out: Console,
     declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
@@ -150,8 +125,7 @@ def train_missing(
     list of dict
         The records of the runs.
     """
-    count = max(1, min(workers, len(missing)))
-    with LocalExecutor([{}] * count, memory_share(around.fingerprint, count)) as executor:
+    with local_executor(around.fingerprint, max(1, min(workers, len(missing)))) as executor:
         return do_runs(missing, around.fingerprint, folder, executor, out, declared, keep=keep)
 
 

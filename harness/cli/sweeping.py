@@ -176,9 +176,7 @@ def _train(
     return {record["key"]: record for record in done}
 
 
-def _check(
-    missing: Sequence[Entry], known: Any, executor: Executor, out: Console
-) -> None:
+def _check(missing: Sequence[Entry], known: Any, executor: Executor, out: Console) -> None:
     todo = checks(missing, known)
     with progress_bar(out) as bar:
         task = bar.add_task("building each model once", total=len(todo))

@@ -190,9 +190,7 @@ class RunSession:
                 record |= {"status": REFUSED, "detail": mistake}
         return record
 
-    def _progress(
-        self, total: int, queue: Queue, standings: Mapping[str, Standing]
-    ) -> Progress:
+    def _progress(self, total: int, queue: Queue, standings: Mapping[str, Standing]) -> Progress:
         done = total - len(queue.waiting) - len(queue.running)
         parts, shown, left = float(done), [], []
         for key, run in queue.running.items():

@@ -119,28 +119,26 @@ def build(
     )
 
 
-def loss(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of classes and of degrees, half the squared error of vectors.
+def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
+    """Of each example, [B]: cross entropy of classes, half the squared error of vectors.
 
-    Degrees of relatedness are trained towards the distribution whose mean they are (Tai et al.
-    2015). The ReSAN program takes half the squared error of the expected degree; there the softmax
-    saturates, and its gradient with it: multi-head then predicts one degree for all pairs.
+    Degrees of relatedness are trained towards the distribution whose mean they are, unless the
+    recipe says otherwise. With half the squared error of the expected degree the softmax can
+    saturate, and its gradient with it: multi-head then predicts one degree for all pairs.
     """
-    if task.kind == "classification":
-        return cross_entropy(output, targets)
-    if task.kind == "relatedness":
-        return cross_entropy(output, degree_distribution(targets, output.shape[-1]))
-    return 0.5 * ((output - targets) ** 2).mean()
-
-
-def losses(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """`loss` of each example, [B]."""
     if task.kind == "classification":
         return cross_entropy(output, targets, reduction="none")
     if task.kind == "relatedness":
+        if recipe.degree_loss == "squared":
+            return 0.5 * (expected_degree(output) - targets) ** 2
         wanted = degree_distribution(targets, output.shape[-1])
         return cross_entropy(output, wanted, reduction="none")
     return 0.5 * ((output - targets) ** 2).flatten(1).mean(1)
+
+
+def loss(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
+    """The mean of `losses`."""
+    return losses(task, recipe, output, targets).mean()
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ SHARES = ("text", "released")
 """What a policy's reward penalises: the mean share that it selects, or the product of both."""
 OPTIMISERS = ("adamw", "adam", "adadelta")
 PRECISIONS = ("f32", "bf16")
+DEGREE_LOSSES = ("distribution", "squared")
 ACTIVATIONS = ("relu", "elu", "selu")
 COMMON = "common"
 """Name of the recipe that a task has for all mechanisms; `Task.recipes` has others."""
@@ -56,6 +57,9 @@ class Recipe:
         weights, not on biases, and the constants of TensorFlow, as the papers' programs have them.
     attention_dropout : float
         Of the mechanisms that have such an option (MTSA, appendix A.3); no effect on others.
+    degree_loss : {"distribution", "squared"}
+        Of relatedness: cross entropy with the distribution whose mean is the degree (Tai et al.
+        2015), or half the squared error of the expected degree, as the ReSAN program has it.
     activation, highway
         Of the head for pairs and classes: its activation, and whether it has a highway layer.
     precision : {"f32", "bf16"}
@@ -89,6 +93,7 @@ class Recipe:
     tuning_trials: int = 0
     optimiser: str = "adamw"
     attention_dropout: float = 0.0
+    degree_loss: str = "distribution"
     activation: str = "relu"
     highway: bool = False
     precision: str = "f32"
@@ -131,6 +136,7 @@ _ALLOWED = {
     "policy_share": SHARES,
     "optimiser": OPTIMISERS,
     "precision": PRECISIONS,
+    "degree_loss": DEGREE_LOSSES,
     "activation": ACTIVATIONS,
 }
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from harness.errors import UsageError
 from harness.train.batches import order
 from harness.train.checkpoint import Checkpoint
-from harness.train.objective import loss, losses, stream
+from harness.train.objective import losses, stream
 from harness.train.optimisers import Named
 from harness.train.recipe import Recipe
 from harness.train.reinforce import Policy, fusion_with_policy, mean_shares, shares
@@ -137,8 +137,9 @@ class StagedTrainer(Trainer):
             output = self._forward(*inputs)
         output = output.float()
         # The policy's gradients first: a step of the base model changes what they were made with.
-        reward, gradients = self.policy.gradients(losses(self.task, output, targets), decisions)
-        value = loss(self.task, output, targets)
+        each = losses(self.task, self.recipe, output, targets)
+        reward, gradients = self.policy.gradients(each, decisions)
+        value = each.mean()
         if self._stage == "both":
             self._descend(value)
         self.policy.step(gradients)

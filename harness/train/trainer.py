@@ -221,7 +221,7 @@ class Trainer:
         """One step of the optimiser; the loss."""
         with self._precision():
             output = self._forward(*inputs)
-        value = loss(self.task, output.float(), targets)
+        value = loss(self.task, self.recipe, output.float(), targets)
         self._descend(value)
         return value
 

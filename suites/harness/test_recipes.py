@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from harness.build import literal
 from harness.errors import UsageError
+from harness.experiments.design import parse_model
 from harness.registry import Registry
 from harness.train import objective, trainer
 from harness.train.loading import load
@@ -115,6 +118,26 @@ def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
 
 def test_truth_is_read_as_such() -> None:
     assert [typed("compile", text, False) for text in ("true", "False")] == [True, False]
+
+
+def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
+    assert literal("forward;none") == ["forward", "none"]
+    assert literal("1;0.5;n/16") == [1, 0.5, "n/16"]
+    assert literal("3;") == [3]
+    model = parse_model("multi_scale_transformer[layers=3,candidates=n/8;]", Registry())
+    assert str(parse_model(str(model), Registry())) == str(model)
+    words: Any = SimpleNamespace(width=20)
+    recipe = replace(task("trec").recipe, width=40, heads=5)
+    options = dict(model.options)
+    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
+    fusion: Any = built.fusion
+    assert {s.divisor for layer in fusion.scales for s in layer} == {8}
+    model = parse_model("mtsa[masks=none;none]", Registry())
+    recipe = replace(recipe, heads=2)
+    options = dict(model.options)
+    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
+    fusion = built.fusion
+    assert {mask.text for mask in fusion.masks} == {"none"}
 
 
 # What the papers say (their recipes as handed down: table and read-me).

@@ -241,13 +241,23 @@ def test_losses_are_those_whose_mean_is_trained_on() -> None:
         ("regression", torch.randn(5, 4)),
     ):
         record = replace(TINY, kind=kind)  # type: ignore[arg-type]
-        each = losses(record, output, targets)
+        each = losses(record, RECIPE, output, targets)
         assert each.shape == (5,)
-        torch.testing.assert_close(each.mean(), loss(record, output, targets))
+        torch.testing.assert_close(each.mean(), loss(record, RECIPE, output, targets))
     assert math.isclose(
-        float(losses(TINY, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
+        float(losses(TINY, RECIPE, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
         -float(output[1].log_softmax(-1)[3]), rel_tol=1e-6,
     )  # fmt: skip
+
+
+def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() -> None:
+    """Half the squared error of the expected degree."""
+    record = replace(TINY, kind="relatedness")  # type: ignore[arg-type]
+    output, targets = torch.zeros(2, 5), torch.tensor([3.0, 5.0])  # the mean of 1 ... 5 is 3
+    released = replace(RECIPE, degree_loss="squared")
+    torch.testing.assert_close(losses(record, released, output, targets), torch.tensor([0.0, 2.0]))
+    even = torch.full((2,), math.log(5))
+    torch.testing.assert_close(losses(record, RECIPE, output, targets), even)
 
 
 @pytest.mark.parametrize(

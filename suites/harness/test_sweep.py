@@ -12,6 +12,8 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,13 +23,14 @@ from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
 from harness.experiments.design import Surroundings
 from harness.experiments.executors.ray import import_ray
-from harness.experiments.sweep import Part, Sweep, make_sweep, units
+from harness.experiments.sweep import Part, Sweep, make_sweep
 from harness.experiments.sweep_file import read_file
 from harness.records import journal
 from harness.registry import Registry
+from harness.train.objective import encoder
 from harness.train.task import Task, task
 from suites.harness.made_up_data import write_data_directory
-from suites.harness.support import attnbench, environment
+from suites.harness.support import ROOT, attnbench, environment
 
 QUICK = (
     "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
@@ -89,7 +92,8 @@ def test_the_record_of_a_sweep() -> None:
 
 
 def test_seeds_where_none_are_given() -> None:
-    assert units(replace(TWO, seeds=None), task("trec")) == [(i, None) for i in range(5)]
+    found = declared(replace(TWO, models=("mtsa",), tasks=("trec",), seeds=None)).entries
+    assert [(e.run.seed, e.run.fold) for e in found] == [(i, None) for i in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -211,6 +215,19 @@ def test_a_mistake_in_a_file_is_told(text: str, says: str, tmp_path: Path) -> No
         read_file(path)
     assert says in str(error.value)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "plans").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
+    parts, given = read_file(path)
+    assert given == []
+    entries = declared(*parts).entries
+    assert {e.run.seed for e in entries} >= set(range(5))
+    for run in {(str(e.run.model), e.run.task): e.run for e in entries}.values():
+        words: Any = SimpleNamespace(width=16 if run.task.startswith("mirrored") else 100)
+        model = run.model
+        _, width = encoder(model.name, dict(model.options), words, run.recipe, Registry(), 0)
+        assert width in (words.width, run.recipe.width)
 
 
 @pytest.mark.parametrize(

@@ -148,12 +148,12 @@ def test_another_code_is_refused(cluster: Any, fingerprint: dict[str, Any], tmp_
     assert begun(tmp_path) == []
 
 
-def test_other_data_are_refused(
-    cluster: Any, fingerprint: dict[str, Any], tmp_path: Path
-) -> None:
+def test_other_data_are_refused(cluster: Any, fingerprint: dict[str, Any], tmp_path: Path) -> None:
     data = write_data_directory(tmp_path / "data")
     arguments = {**fake_run(data, 0).arguments, "vectors": "none"}
-    job = Job("a", "a", CALL, arguments, run_code("mtsa", task("trec").load, Registry()), "another digest")
+    job = Job(
+        "a", "a", CALL, arguments, run_code("mtsa", task("trec").load, Registry()), "another digest"
+    )
     with (
         RayExecutor(fingerprint, cluster.address) as executor,
         pytest.raises(UsageError, match=r"has other data in .* than this machine"),

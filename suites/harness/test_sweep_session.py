@@ -247,16 +247,16 @@ class _Nvml:
 
     names = ("NVIDIA A100", "NVIDIA H200", "NVIDIA H200")
 
-    def nvmlInit(self) -> None: ...  # noqa: N802
+    def nvmlInit(self) -> None: ...
 
-    def nvmlShutdown(self) -> None: ...  # noqa: N802
+    def nvmlShutdown(self) -> None: ...
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         if index >= len(self.names):
             raise self.NVMLError("no such device")
         return index
 
-    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
+    def nvmlDeviceGetName(self, handle: int) -> str:
         return self.names[handle]
 
 

@@ -158,7 +158,7 @@ def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model
     output = module(*inputs)
     shape = data.train.targets.shape[1:] if record.kind == "regression" else (data.outputs,)
     assert output.shape == (4, *shape)
-    objective.loss(record, output, targets).backward()
+    objective.loss(record, record.recipe, output, targets).backward()
     moved = [p for p in module.parameters() if p.grad is not None and p.grad.abs().sum() > 0]
     assert moved
     assert torch.isfinite(output).all()

@@ -72,9 +72,7 @@ class RayExecutor:
     def __enter__(self) -> Self:
         self._ray = import_ray()
         try:
-            self._ray.init(
-                address=self._address, log_to_driver=False, logging_level=logging.ERROR
-            )
+            self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UsageError(
                 f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
