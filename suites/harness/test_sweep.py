@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli import executing
 from harness.cli.sweep_text import command
 from harness.cli.sweeping import split_names
 from harness.errors import UsageError
@@ -144,6 +145,20 @@ def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
     assert "--vectors" not in command(third, values)
     assert "--data" not in command(third, values)
     assert (first.run.recipe.rate, second.run.recipe.rate) == (0.1, 0.2)
+
+
+def test_as_many_runs_at_a_time_as_gpus_and_cores_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executing, "_gpus", lambda: [("0", "H200"), ("1", "H200")])
+    for threads, workers in ((32, 8), (6, 6), (1, 2)):
+        assert executing.workers_for(0, {"device": "cuda", "threads": threads}) == workers
+    two = {"device": "cuda", "threads": 6}
+    assert executing.workers_for(3, two) == 3
+    assert executing.workers_for(0, two, per_gpu=5) == 10
+    assert executing.local_executor(two, 3).workers == 3
+    assert executing.local_executor(two, 3, per_gpu=1).workers == 2
+    assert executing.workers_for(0, {"device": "cpu", "threads": 6}) == 6
+    with pytest.raises(UsageError, match="--jobs: given -1; expected 0"):
+        executing.workers_for(-1, two)
 
 
 def test_commas_inside_of_brackets_belong_to_a_name() -> None:
