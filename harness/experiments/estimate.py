@@ -64,7 +64,9 @@ def recorded_spread(
             f"{task} is cross-validated: its folds are given, and more seeds add no test examples; "
             "a plan counts seeds"
         )
-    newest = {r["model"]: r.get("code") for r in runs}  # runs of older code are another subject
+    # Runs of older code are another subject; files of one second are in no order.
+    in_time = sorted(runs, key=lambda r: str(r.get("at")))
+    newest = {r["model"]: r.get("code") for r in in_time}
     runs = [r for r in runs if r.get("code") == newest[r["model"]]]
     pairs = _pairs(runs, models, metric) or {"": {}}
     best = max(pairs, key=lambda setting: (len(pairs[setting]), setting))

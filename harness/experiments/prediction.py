@@ -45,14 +45,15 @@ class Durations:
         if record["kind"] != "run" or record["status"] not in DONE:
             return
         # Of a run that went on from a checkpoint its own clock has all, the task's only the rest.
-        times = [t for t in (record.get("task_seconds"), record.get("seconds")) if _is_time(t)]
+        said = (record.get("task_seconds"), record.get("seconds"))
+        times = [float(t) for t in said if t is not None and _is_time(t)]
         if record.get("fingerprint") != self._fingerprint or not times:
             return
         kind = (
             record["model"], str(record.get("task")), schema.digest(record.get("recipe")),
             str(record.get("vectors")),
         )  # fmt: skip
-        self._known.setdefault(kind, []).append((record.get("workers"), float(max(times))))
+        self._known.setdefault(kind, []).append((record.get("workers"), max(times)))
 
     def of(self, run: Run) -> float | None:
         """Seconds that such a run takes; None while none is known."""

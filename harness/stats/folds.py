@@ -74,5 +74,5 @@ def equivalent_folds(
     margin: float,
 ) -> float:
     """Two one-sided tests against a margin, with the corrected variance; see `compare_folds`."""
-    sides = [list(fold_means(folds, side).values()) for side in (first, second)]
-    return equivalence(*sides, margin, paired=True, overlap=overlap(total))
+    one, other = (list(fold_means(folds, side).values()) for side in (first, second))
+    return equivalence(one, other, margin, paired=True, overlap=overlap(total))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from harness.train.recipe import Recipe
 
-TENSORFLOW_ADADELTA = {"rho": 0.95, "eps": 1e-8}
+TENSORFLOW_ADADELTA: Mapping[str, Any] = {"rho": 0.95, "eps": 1e-8}
 """The defaults of the library that the papers' programs use; torch's are .9 and 1e-6."""
 
+_BIAS = re.compile(r"(.*_)?h?b\d*|.*bias.*|(.*_)?ln\d*_(scale|offset)")
 Named = Iterable[tuple[str, nn.Parameter]]
 
 
 def is_bias(name: str) -> bool:
-    """Whether a parameter of this name is a bias: ``hidden.b``, ``s1_b``, ``lstm.bias_hh_l0``."""
-    last = name.rpartition(".")[2]
-    return last == "b" or last.endswith("_b") or "bias" in last
+    """Whether a parameter of this name is a bias, or belongs to a norm.
+
+    ``hidden.b``, ``s1_b``, ``head_b2``, ``fw_cand_hb``, ``lstm.bias_hh_l0``, ``l0_ln_offset``.
+    """
+    return _BIAS.fullmatch(name.rpartition(".")[2]) is not None
 
 
 def make_optimiser(parameters: Named, recipe: Recipe) -> torch.optim.Optimizer:

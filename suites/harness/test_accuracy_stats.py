@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -417,7 +418,7 @@ def test_without_spread_the_sign_flip_decides(count: int, expected: str) -> None
 
 # Agreement to ten digits, statistic by statistic
 
-TEN = {"rel": 1e-10, "abs": 1e-12}
+TEN: dict[str, Any] = {"rel": 1e-10, "abs": 1e-12}
 
 
 def drawn(case: int) -> tuple[list[float], list[float]]:
@@ -499,10 +500,16 @@ def test_ten_digits_of_holm(case: int) -> None:
 @pytest.mark.parametrize("effect", [0.0, 0.3, 0.8, 1.5])
 def test_ten_digits_of_power(effect: float, count: int, alpha: float) -> None:
     found = power_of(effect, 1.0, count, alpha=alpha)
-    assert found == pytest.approx(TTestPower().power(effect, count, alpha), abs=1e-10)
     critical, shift = stats.t.isf(alpha / 2, count - 1), effect * math.sqrt(count)
-    both = stats.nct.sf(critical, count - 1, shift) + stats.nct.cdf(-critical, count - 1, shift)
-    assert found == pytest.approx(both, abs=1e-10)
+    upper = stats.nct.sf(critical, count - 1, shift)
+    lower = stats.nct.cdf(-critical, count - 1, shift)
+    theirs = TTestPower().power(effect, count, alpha)
+    if math.isnan(lower):  # so far out scipy has no number for it, and statsmodels none at all
+        assert shift > 10
+        assert math.isnan(theirs)
+        lower, theirs = 0.0, upper
+    assert found == pytest.approx(theirs, abs=1e-10)
+    assert found == pytest.approx(upper + lower, abs=1e-10)
     found = power_of(effect, 1.0, count, paired=False, alpha=alpha)
     assert found == pytest.approx(TTestIndPower().power(effect, count, alpha), abs=1e-10)
 

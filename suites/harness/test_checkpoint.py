@@ -101,7 +101,7 @@ def interrupted(
 def test_a_run_that_died_gives_the_numbers_of_one_that_did_not(
     data: Path, tmp_path: Path, places: tuple[int, ...], optimiser: str
 ) -> None:
-    recipe = {"optimiser": optimiser, "dropout": 0.3}
+    recipe: dict[str, Any] = {"optimiser": optimiser, "dropout": 0.3}
     whole = train(data, None, **recipe)
     again = interrupted(data, tmp_path / "run.pt", places, **recipe)
     assert numbers(again) == numbers(whole)

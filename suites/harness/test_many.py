@@ -44,7 +44,9 @@ def pair_design(model: str, task: str, seeds: int = SEEDS, **more: Any) -> dict[
 
 
 def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
-    own = {name: more.pop(name) for name in ("key", "question", "session", "at") if name in more}
+    own: dict[str, Any] = {
+        name: more.pop(name) for name in ("key", "question", "session", "at") if name in more
+    }
     made = [pair_design(model, task, **more) for task in tasks for model in models]
     return {
         "kind": "family", "key": "f", "question": "fq", "baseline": BASE, "models": models,
@@ -175,7 +177,7 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     adjusted = [r.adjusted_p for r in found.rows]
     assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
     assert found.omnibus is not None
-    means = {r.model: [] for r in found.rows} | {BASE: []}
+    means: dict[str, list[float]] = {m: [] for m in (*(r.model for r in found.rows), BASE)}
     for c in many.comparisons:
         assert c.difference is not None
         means[c.first].append(c.difference.mean_first)

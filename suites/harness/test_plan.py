@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     assert found.spread.sd.value == pytest.approx(np.std(np.subtract(first, second), ddof=1))
     assert found.others == 3
     # Newer code is another subject: its seeds are not mixed with the older ones.
+    time.sleep(0.002)  # stamps are of milliseconds
     write_runs(tmp_path, [0.5, 0.6, 0.8, 0.1], [0.5, 0.7, 0.6, 0.2], code="new")
     newer = recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
     assert newer.seeds == (0, 1, 2, 3)

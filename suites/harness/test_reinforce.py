@@ -252,7 +252,7 @@ def test_losses_are_those_whose_mean_is_trained_on() -> None:
 
 def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() -> None:
     """Half the squared error of the expected degree."""
-    record = replace(TINY, kind="relatedness")  # type: ignore[arg-type]
+    record = replace(TINY, kind="relatedness")
     output, targets = torch.zeros(2, 5), torch.tensor([3.0, 5.0])  # the mean of 1 ... 5 is 3
     released = replace(RECIPE, degree_loss="squared")
     torch.testing.assert_close(losses(record, released, output, targets), torch.tensor([0.0, 2.0]))

@@ -157,11 +157,13 @@ def test_a_stopped_simulation_goes_on_where_it_was(
 
 
 def test_chunks_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    monkeypatch.setitem(
-        experiments.EXPERIMENTS, "paired_statistic",
-        lambda generator, draws, **sizes: seen.append(generator.random()) or 0,
-    )  # fmt: skip
+    seen: list[float] = []
+
+    def noting(generator: np.random.Generator, draws: int, **sizes: Any) -> int:
+        seen.append(generator.random())
+        return 0
+
+    monkeypatch.setitem(experiments.EXPERIMENTS, "paired_statistic", noting)
     for number in (0, 1):
         for condition in SHORT:
             count(condition, number, 1)

@@ -551,7 +551,7 @@ class _Loaded(list):
 
 def _with_library(patch: pytest.MonkeyPatch, splits: dict[str, HubSplit]) -> Library:
     library = Library(splits)
-    patch.setitem(sys.modules, "datasets", library)  # type: ignore[arg-type]
+    patch.setitem(sys.modules, "datasets", library)
     return library
 
 
@@ -634,7 +634,7 @@ def test_what_the_hub_has_not_or_the_library_refuses_is_told(
     def offline(*_: Any, **__: Any) -> Any:
         raise ConnectionError("no route to host\nand so on")
 
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
     with pytest.raises(UsageError, match=r"can't be fetched \(ConnectionError: no route to host\)"):
         hub.directory("trec", task("trec").files, tmp_path)
 

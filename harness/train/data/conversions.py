@@ -53,7 +53,7 @@ def trec(splits: Mapping[str, HubSplit]) -> dict[str, Table]:
     """Of ``CogComp/trec``: fine classes are named ``DESC:manner``."""
     tables = {}
     for name in ("train", "test"):
-        split, table = splits[name], []
+        split, table = splits[name], Table()
         for row in split.rows:
             coarse, _, fine = split.names["fine_label"][row["fine_label"]].partition(":")
             table.append((coarse, fine, clean(row["text"]).replace(*TREC_TORN)))
