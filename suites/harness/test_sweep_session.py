@@ -135,7 +135,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
 
 
 def test_killed_and_started_again(tmp_path: Path) -> None:
-    process = driver(tmp_path / "results", tmp_path, "0.2", 8)
+    process = driver(tmp_path / "results", tmp_path, "0.2", 24)
     assert process.stdout is not None
     for _ in range(3):
         assert process.stdout.readline()
@@ -143,8 +143,8 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     before = {r["key"] for r in written(tmp_path / "results")}
-    assert 3 <= len(before) < 8
-    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(8)]
+    assert 3 <= len(before) < 24
+    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(24)]
     records = do_locally(tmp_path / "results", [r for r in todo if r.key not in before])
     assert {r["key"] for r in records} == {run.key for run in todo} - before
     assert Counter(r["key"] for r in written(tmp_path / "results")) == {r.key: 1 for r in todo}
@@ -306,13 +306,14 @@ def test_progress_and_the_time_left(tmp_path: Path) -> None:
     with LocalExecutor([{}], preload=()) as executor:
         session = RunSession(writer, FINGERPRINT, executor, seen.append, call=CALL)
         todo = [fake_run(tmp_path, seed, "0.7") for seed in range(4)]
-        for _ in session.run(todo):
-            pass
+        longest = max(record["task_seconds"] for record in session.run(todo))
     assert [p.done for p in seen] == sorted(p.done for p in seen)
     assert (seen[0].left_seconds, seen[-1].done, seen[-1].total) == (None, 4, 4)
     for progress in seen:
         if progress.left_seconds is not None:
-            assert progress.left_seconds == pytest.approx(0.7 * (4 - progress.done), abs=0.75)
+            left = 4 - progress.done
+            # That under way may be nearly done; no run takes less than 0.7 s.
+            assert 0.7 * (left - 1) <= progress.left_seconds <= longest * left
     assert any("mtsa.algorithm1 seed 0" in text for p in seen for text in p.running)
 
 
@@ -331,11 +332,11 @@ A, B = "mtsa.algorithm1", "multi_head.sdpa"
 
 
 def test_a_run_takes_what_its_kind_took() -> None:
-    known = durations((A, "trec", 2, 10.0), (A, "trec", 2, 20.0), (B, "sick", 2, 99.0))
+    known = durations((A, "trec", 2, 10.0), (A, "trec", 2, 20.0), (B, "sick_relatedness", 2, 99.0))
     assert known.of(fake_run(Path(), 0)) == 15.0
     assert known.of(fake_run(Path(), 0, model=B)) is None
     assert known.guess(fake_run(Path(), 0, model=B)) == 15.0
-    assert known.guess(fake_run(Path(), 0, model=B, name="sick")) == 99.0
+    assert known.guess(fake_run(Path(), 0, model=B, name="sick_relatedness")) == 99.0
     assert known.guess(fake_run(Path(), 0, model=B, name="cr")) == pytest.approx(43.0)
     assert Durations(FINGERPRINT, 2).guess(fake_run(Path(), 0)) is None
 
@@ -369,6 +370,7 @@ def test_wall_time_of_runs_that_begin_in_turn(times: list, workers: int, wall: f
     assert wall_seconds(times, workers) == wall
 
 
+@pytest.mark.alone
 def test_the_prediction_is_within_one_and_a_half(tmp_path: Path) -> None:
     ways = itertools.cycle([(A, "0.6"), (B, "0.2")])
     todo = [fake_run(tmp_path, i // 2, way, model) for i, (model, way) in zip(range(16), ways)]  # noqa: B905
