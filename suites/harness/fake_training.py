@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +83,20 @@ def do_locally(
     journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
 ) -> list[dict[str, Any]]:
     """The records of a session of its own on this machine."""
+    return list(locally(journal_folder, todo, workers, strict=strict))
+
+
+def locally(
+    journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
+) -> Iterator[dict[str, Any]]:
+    """The same, each record as soon as it is written."""
     writer = journal.Writer(journal_folder, {"fingerprint": FINGERPRINT})
     try:
         with LocalExecutor([{}] * workers, preload=()) as executor:
             session = RunSession(
                 writer, FINGERPRINT, executor, lambda _: None, strict=strict, call=CALL
             )
-            return list(session.run(todo))
+            yield from session.run(todo)
     finally:
         writer.close()
 
@@ -98,7 +105,7 @@ def main() -> None:
     """``JOURNAL FOLDER SECONDS COUNT``: so many fake runs, as a driver that can be killed."""
     journal_folder, folder, seconds, count = sys.argv[1:]
     todo = [fake_run(Path(folder), seed, seconds) for seed in range(int(count))]
-    for record in do_locally(Path(journal_folder), todo):
+    for record in locally(Path(journal_folder), todo):
         print(record["key"], flush=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -18,6 +19,7 @@ from harness.isolate.outcome import one_line
 AHEAD = 2
 """Jobs handed to the cluster per job that it can do at a time: no worker waits for the driver, and
 a cluster that grows sees what is wanted."""
+REACH_SECONDS = 10.0
 COUNT_SECONDS = 5.0
 """How often the nodes are counted."""
 
@@ -72,8 +74,9 @@ class RayExecutor:
     def __enter__(self) -> Self:
         self._ray = import_ray()
         try:
+            _reach(self._address)
             self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(
                 f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
                 "with: ray start --head, or give its address"
@@ -191,6 +194,19 @@ class RayExecutor:
             if node.get("memory") and self._room(node)
         ]
         return min(shares, default=None)
+
+
+def _reach(address: str) -> None:
+    """See whether anybody answers at ``host:port``: Ray itself tries for minutes.
+
+    Raises
+    ------
+    OSError, ValueError
+        If not, or if it is no such address. Names as ``auto`` are left to Ray.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
 
 
 def _last_line(text: str) -> str:
