@@ -355,8 +355,8 @@ def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:
     each = [row["seconds"] for row in found["runs"] if not row["there"]]
     assert found["predicted_seconds"] >= sum(each) / 2
     assert "mtsa.algorithm1 trec seed 0: there" in dry.stdout
-    assert re.search(r"mtsa\.algorithm1 trec seed 6: missing, about \d+ s", dry.stdout)
-    assert re.search(r"8 of 28 runs are missing: about \d+ s, 2 at a time", dry.stdout)
+    assert re.search(r"mtsa\.algorithm1 trec seed 6: missing, about [\d.]+ (s|min)", dry.stdout)
+    assert re.search(r"8 of 28 runs are missing: about [\d.]+ (s|min), 2 at a time", dry.stdout)
     assert sorted((folder / "results").glob("*")) == before
 
 
@@ -383,12 +383,11 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "harness", *arguments], cwd=tmp_path, env=environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and driver.poll() is None:
-        if (tmp_path / "results").exists() and len(records(tmp_path)) >= 3:
-            break
-        time.sleep(0.01)
-    assert driver.poll() is None, "it ended before it could be killed"
+    deadline = time.monotonic() + 280
+    while not (tmp_path / "results").exists() or len(records(tmp_path)) < 3:
+        assert time.monotonic() < deadline, "no three runs ended"
+        assert driver.poll() is None, "it ended before it could be killed"
+        time.sleep(0.1)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     survived = {r["key"]: r for r in records(tmp_path)}

@@ -67,7 +67,7 @@ _SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 
 _SPLIT = "drawn anew for every seed: a tenth of train is dev, test is as large as train"
 _FREE = ("length", "width", "k", "train", "test")
 _RECIPE = Recipe(
-    width=60, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
+    width=72, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
     batch=128, epochs=8, patience=5,
 )  # fmt: skip
 
