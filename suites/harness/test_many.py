@@ -446,11 +446,11 @@ def test_fewer_models_after_looking_are_told(
 
 
 class Few(Registry):
-    """A registry of four mechanisms, one of which can't change the width."""
+    """A registry of four mechanisms, one of which needs a width of threes."""
 
     def __init__(self, extra: Any = ()) -> None:
         super().__init__(extra)
-        kept = ("bi_lstm", "multi_head", "none", "source2token")
+        kept = ("bi_lstm", "multi_cnn", "multi_head", "none")
         self.mechanisms = {name: self.mechanisms[name] for name in kept}
 
 
@@ -459,10 +459,10 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
 ) -> None:
     monkeypatch.setattr(comparing, "Registry", Few)
     arguments = ["compare", "--all", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
-                 "--journal", str(tmp_path / "j"), "--seeds", "1"]  # fmt: skip
+                 "--recipe", "width=14", "--journal", str(tmp_path / "j"), "--seeds", "1"]  # fmt: skip
     assert cli(arguments) == 0
     text = capsys.readouterr().out
-    assert "left out: source2token.direct: " in text
+    assert "left out: multi_cnn.conv: " in text
     assert "2 comparisons: bi_lstm.packed, none.fused against multi_head.sdpa on trec" in text
     assert cli(arguments) == 0
     assert "3 runs, 3 of them already there" in capsys.readouterr().out
