@@ -459,7 +459,8 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
 ) -> None:
     monkeypatch.setattr(comparing, "Registry", Few)
     arguments = ["compare", "--all", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
-                 "--recipe", "width=14", "--journal", str(tmp_path / "j"), "--seeds", "1"]  # fmt: skip
+                 "--recipe", "width=14", "--seeds", "1",
+                 "--journal", str(tmp_path / "j")]  # fmt: skip
     assert cli(arguments) == 0
     text = capsys.readouterr().out
     assert "left out: multi_cnn.conv: " in text
