@@ -18,9 +18,10 @@ import pytest
 from harness.errors import UsageError
 from harness.experiments.executors import Job
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
+from harness.experiments.executors.node import without_far_checkpoint
 from harness.experiments.prediction import Durations, wall_seconds
 from harness.experiments.reservations import Reservations
-from harness.experiments.session import Progress, RunSession, finished
+from harness.experiments.session import Progress, RunSession, checkpoint_of, finished
 from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.follow import Follower
@@ -93,6 +94,30 @@ def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
 def test_a_users_mistake_ends_what_is_strict(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mtsa\.algorithm1 seed 0: nothing to train on"):
         do_locally(tmp_path / "results", [fake_run(tmp_path, 0, "mistake")])
+
+
+def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "results" / "checkpoints"
+    done, crashed = fake_run(tmp_path, 0, "0.05"), fake_run(tmp_path, 1, "crash")
+    place.mkdir(parents=True)
+    for run in (done, crashed):
+        checkpoint_of(place, run).touch()
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(
+            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
+        )
+        assert [r["status"] for r in session.run([done, crashed])] == ["ok", "crash"]
+        assert list(place.iterdir()) == [checkpoint_of(place, crashed)]
+        checkpoint_of(place, crashed).unlink()
+        assert list(session.run([])) == []
+    assert not place.exists()
+
+
+def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path) -> None:
+    near = {"seed": 1, "checkpoint": str(tmp_path / "k.pt"), "checkpoint_seconds": 1.0}
+    assert without_far_checkpoint(near) == near
+    assert without_far_checkpoint({**near, "checkpoint": "/nowhere/k.pt"}) == {"seed": 1}
 
 
 def test_two_sessions_at_once_share_the_work(tmp_path: Path) -> None:

@@ -116,10 +116,10 @@ def inside(call: str, arguments: Mapping[str, Any], code: str, kind: Mapping[str
             f"node {here} is of another kind ({'; '.join(differs)}); "
             "records of a sweep are of one kind of machine, this one's"
         )
-    return resolve(call)(**_without_far_checkpoint(arguments))
+    return resolve(call)(**without_far_checkpoint(arguments))
 
 
-def _without_far_checkpoint(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def without_far_checkpoint(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Without ``checkpoint`` if this node has no such folder: nobody would ever read it there."""
     if "checkpoint" in arguments and not Path(arguments["checkpoint"]).parent.is_dir():
         return {k: v for k, v in arguments.items() if not k.startswith("checkpoint")}
