@@ -409,7 +409,7 @@ def _made_up(folder: Path, name: str = "trec", hub_source: HubSource | None = No
 
 
 def test_a_copy_is_right_by_its_content(folder: Path, tmp_path: Path) -> None:
-    file = _made_up(folder).files[0]
+    file = next(f for f in _made_up(folder).files if f.name == "trec/train.tsv")
     assert found_in(folder, file).status == "right"
     packed = (folder / "trec" / "train.tsv.gz").read_bytes()
     place = tmp_path / "trec"
