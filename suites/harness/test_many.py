@@ -505,8 +505,8 @@ def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path)
           "--margin", "1"), "have different metrics; give one each"),
         (("--margin", "trec:1%"), "'trec' is not compared; the tasks are mirrored_summation"),
         (("--margin", "1", "--margin", "2"), "--margin: given 1 and 2 for mirrored_summation"),
-        (("mtsa", "source2token", "--baseline", "multi_head", "--seeds", "1"),
-         "source2token.direct can't be built on mirrored_summation"),
+        (("mtsa", "multi_cnn", "--baseline", "multi_head", "--seeds", "1", "--recipe", "width=64"),
+         "multi_cnn.conv can't be built on mirrored_summation"),
     ],
 )  # fmt: skip
 def test_a_users_mistake_is_told_in_one_line(
