@@ -183,13 +183,17 @@ class Case:
 def literal(text: str) -> Any:
     """Read the value of an option ``name=value``: a number, true, false, none, or a text.
 
-    A list is written with ``;`` behind or between its elements: ``1;n/16``, ``n/1;``.
+    A list of numbers and texts is written with ``;`` behind or between its elements: ``1;n/16``,
+    ``n/1;``, ``forward;none`` (the mask of that name).
     """
     if ";" in text:
-        return [literal(part) for part in text.removesuffix(";").split(";")]
+        return [_number(part) for part in text.removesuffix(";").split(";")]
     words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
+    return words[text.lower()] if text.lower() in words else _number(text)
+
+
+def _number(text: str) -> int | float | str:
+    """The number that a text is, or the text."""
     for kind in (int, float):
         try:
             return kind(text)

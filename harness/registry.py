@@ -266,10 +266,29 @@ def _files_elsewhere(modules: tuple[str, ...]) -> tuple[Path, ...]:
 
 @cache
 def harness_hash(package: str) -> str:
-    """Hash of the source files of ``harness/<package>`` and of what builds its inputs."""
+    """Hash of the source files of ``harness/<package>`` and of what builds its inputs.
+
+    Without those in a folder ``tasks``: each of them counts for its own tasks (`module_hash`).
+    """
     root = Path(__file__).parent
-    own = sorted((root / package).rglob("*.py"))
+    own = sorted(f for f in (root / package).rglob("*.py") if f.parent.name != "tasks")
     return _digest([*own, root / "build.py", root / "case.py"])
+
+
+@cache
+def module_hash(dotted: str) -> str:
+    """Hash of the file of a module, from ``package.module:attribute``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file.
+    """
+    module = dotted.partition(":")[0]
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise UsageError(f"no source file of {module!r} was found; put it in a module on disk")
+    return _digest([Path(spec.origin)])
 
 
 def code_hash(mechanism: Mechanism, package: str) -> str:

@@ -46,16 +46,25 @@ class Encoder(nn.Module):
         ``x [B, N, width], mask [B, N]`` -> ``[B, width]``.
     dropout : float
         Share of the token features, and of the sentence features, set to zero in training.
+    entry : Module, optional
+        Of every token by itself, before the fusion: brings its features to another number.
     """
 
-    def __init__(self, fusion: nn.Module, pooling: nn.Module | None, dropout: float) -> None:
+    def __init__(
+        self, fusion: nn.Module, pooling: nn.Module | None, dropout: float,
+        entry: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.fusion, self.pooling = fusion, pooling
+        self.fusion, self.pooling, self.entry = fusion, pooling, entry
         self.dropout = nn.Dropout(dropout)
+
+    def entered(self, x: Tensor) -> Tensor:
+        """What the fusion is given, without dropout: [B, N, D] -> [B, N, D']."""
+        return x if self.entry is None else self.entry(x)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """[B, N, D] with mask [B, N] (true for real tokens) -> [B, width]."""
-        fused = self.fusion(self.dropout(x), mask)  # [B, N, width] or [B, width]
+        fused = self.fusion(self.entered(self.dropout(x)), mask)  # [B, N, width] or [B, width]
         sentence = fused if self.pooling is None else self.pooling(fused, mask)
         return self.dropout(sentence)
 

@@ -87,8 +87,7 @@ class Compared:
             heading(c.title, 2),
             says([
                 f"{self.source.says} Trained {self.device.dates} on {self.device.title}.",
-                f"Task {c.task}: {c.first} against {c.second}, {len(c.seeds)} seeds "
-                f"({', '.join(map(str, c.seeds))}), paired. Test: {how}. "
+                f"Task {c.task}: {c.first} against {c.second}, {_counted(c)}, paired. Test: {how}. "
                 f"Split: {design.get('split', 'not recorded')}."
                 + (f" {c.coverage[0].upper()}{c.coverage[1:]}." if c.coverage else ""),
             ])
@@ -102,16 +101,18 @@ class Compared:
         return together(says([_ended(c.sentence)], main=True), warns(map(_ended, c.warnings)))
 
     def seeds(self) -> Shown:
-        """Slope chart: one line per seed."""
+        """Slope chart: one line per seed or fold."""
         c = self.comparison
         if c is None or not c.values:
             return self._nothing()
         ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
-        caption = f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} seeds."
+        caption = (
+            f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
+        )
         return self.place.figure("seeds", figures.slope_chart(c), caption, main=True)
 
     def differences(self) -> Shown:
-        """Difference of every seed, mean and interval."""
+        """Difference of every seed or fold, mean and interval."""
         c, d = self.comparison, self._difference
         if c is None or d is None:
             return self._nothing()
@@ -125,7 +126,9 @@ class Compared:
                 f"The mean difference is {size}; its 95 % t-interval "
                 f"[{unit.difference(d.low)}, {unit.difference(d.high)}] {beside} zero."
             )
-        frame = pd.DataFrame(c.values, columns=["seed", f"first_{c.metric}", f"second_{c.metric}"])
+        frame = pd.DataFrame(
+            c.values, columns=[c.replicate, f"first_{c.metric}", f"second_{c.metric}"]
+        )
         frame.insert(1, "first", c.first)
         frame.insert(3, "second", c.second)
         frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
@@ -134,7 +137,7 @@ class Compared:
         ]
         return together(
             self.place.figure("differences", figures.differences(c), caption, main=True),
-            self.place.table("seeds", frame, ["seed", c.first, c.second, "difference"], rows),
+            self.place.table("seeds", frame, [c.replicate, c.first, c.second, "difference"], rows),
         )
 
     def statistics(self) -> Shown:
@@ -147,14 +150,16 @@ class Compared:
             rows = [["mean difference", unit.difference(d.difference), "one pair has no interval"]]
         else:
             interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
-            flips = "not enumerated" if math.isnan(d.sign_flip_p) else f"{d.sign_flip_p:.3g}"
+            flips = f"{d.sign_flip_p:.3g}"
+            if math.isnan(d.sign_flip_p):
+                flips = "not enumerated" if c.units == "seeds" else "none: folds are dependent"
             rows = [
                 ["mean difference, 95 % t-interval",
                  f"{unit.difference(d.difference)} {interval}",
-                 "where the true difference is, over seeds"],
+                 f"where the true difference is, over {c.replicate}s"],
                 [f"p ({d.test}, two-sided)", f"{d.p:.3g}",
                  "small: zero is not plausible; large: says nothing"],
-                ["Hedges g", f"{d.hedges_g:+.2f}", "difference over the spread of seeds"],
+                ["Hedges g", f"{d.hedges_g:+.2f}", f"difference over the spread of {c.replicate}s"],
                 ["minimum detectable effect", unit.size(d.detectable),
                  f"found with 80 % power by {d.count_first} pairs; less may have been missed"],
                 ["p (exact sign-flip)", flips,
@@ -227,8 +232,9 @@ class Compared:
             return says([])
         flat = [
             {
-                "model": r.get("model"), "seed": r.get("seed"), "status": r.get("status"),
-                "detail": r.get("detail"), f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
+                "model": r.get("model"), "seed": r.get("seed"), "fold": r.get("fold"),
+                "status": r.get("status"), "detail": r.get("detail"),
+                f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
                 "chosen_epoch": r.get("chosen_epoch"), "epochs": len(r.get("epochs") or ()),
                 "training_seconds": r.get("seconds"), "key": r.get("key"),
             }
@@ -239,7 +245,7 @@ class Compared:
             value, seconds = r[f"test_{c.metric}"], r["training_seconds"]
             status = f"{r['status']}: {r['detail']}" if r["detail"] else str(r["status"])
             rows.append([
-                f"{r['model']} seed {r['seed']}", status,
+                f"{r['model']} seed {r['seed']}" + _fold(r["fold"]), status,
                 c.unit.value(value) if isinstance(value, int | float) else "",
                 str(r["chosen_epoch"] or ""), str(r["epochs"]),
                 f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
@@ -258,6 +264,18 @@ class Compared:
         if self.comparison is None:
             return says([])
         return remark("No pair of runs is finished yet: the same attnbench compare goes on.")
+
+
+def _counted(comparison: Comparison) -> str:
+    """``5 seeds (0, 1, 2, 3, 4)``, or ``10 folds of one corpus, each once per seed (0)``."""
+    named = f"({', '.join(map(str, comparison.seeds))})"
+    if comparison.units == "seeds":
+        return f"{len(comparison.seeds)} seeds {named}"
+    return f"{len(comparison.values)} folds of one corpus, each once per seed {named}"
+
+
+def _fold(number: object) -> str:
+    return "" if number is None else f" fold {number}"
 
 
 def _ended(sentence: str) -> str:

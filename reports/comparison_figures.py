@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from harness.experiments.conclusion import Comparison
 from reports.axes import bare, label_ends
 from reports.scaling_figures import MARGINS, SIZE, titled
-from reports.style import SOFT, pair
+from reports.style import NOT_SHOWN, SOFT, colour, marker, mechanism_of, pair
 
 
 def _axis_text(comparison: Comparison) -> str:
@@ -55,8 +55,8 @@ def slope_chart(comparison: Comparison) -> Figure:
     _label_seeds(axes, comparison)
     titled(
         axes,
-        f"{comparison.task}: every seed",
-        "one line per seed, coloured by the model that did better; black: means",
+        f"{comparison.task}: every {comparison.replicate}",
+        f"one line per {comparison.replicate}, coloured by the model that did better; black: means",
     )
     return figure
 
@@ -64,7 +64,12 @@ def slope_chart(comparison: Comparison) -> Figure:
 def _label_seeds(axes: Axes, comparison: Comparison) -> None:
     unit, d = comparison.unit, comparison.difference
     ends = [
-        (1.0, unit.scale * first, f"seed {seed}", _winner(comparison, first, second))
+        (
+            1.0,
+            unit.scale * first,
+            f"{comparison.replicate} {seed}",
+            _winner(comparison, first, second),
+        )
         for seed, first, second in comparison.values
     ]
     if d is not None:
@@ -89,7 +94,7 @@ def differences(comparison: Comparison) -> Figure:
         value = unit.scale * (first - second)
         axes.plot([0, value], [y, y], color="0.85", linewidth=1, zorder=0)
         axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5)
-    labels = [f"seed {seed}" for seed, *_ in values]
+    labels = [f"{comparison.replicate} {seed}" for seed, *_ in values]
     if d is not None:
         below = len(values) + 0.3
         if not math.isnan(d.low):
@@ -125,8 +130,46 @@ def differences(comparison: Comparison) -> Figure:
     better = "right" if comparison.higher_is_better else "left"
     titled(
         axes,
-        f"{comparison.task}: difference of {comparison.metric} by seed",
+        f"{comparison.task}: difference of {comparison.metric} by {comparison.replicate}",
         f"{better} of zero: {comparison.first} is better; bar: 95 % t-interval{band}",
+    )
+    return figure
+
+
+def forest(comparisons: Sequence[Comparison]) -> Figure:
+    """Differences of several models to one baseline, with their intervals, one below the other."""
+    first = comparisons[0]
+    shown = [c for c in comparisons if c.difference is not None]
+    height = 1.5 + 0.3 * len(shown)
+    figure = Figure(figsize=(SIZE[0], height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.3, right=0.97, bottom=0.55 / height, top=1 - 0.75 / height)
+    for y, c in enumerate(shown):
+        d, scale = c.difference, c.unit.scale
+        assert d is not None
+        decided = c.verdict in ("better", "worse", "practically equal")
+        ink = colour(mechanism_of(c.first)) if decided else NOT_SHOWN
+        if not math.isnan(d.low):
+            axes.plot([scale * d.low, scale * d.high], [y, y], color=ink, linewidth=2)
+        axes.plot([scale * d.difference], [y], marker(mechanism_of(c.first)), color=ink,
+                  markersize=6)  # fmt: skip
+    if first.margin is not None:
+        edge = first.unit.scale * first.margin
+        axes.axvspan(-edge, edge, color="0.5", alpha=0.15, linewidth=0)
+    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.set_yticks(range(len(shown)), [c.first for c in shown], fontsize=8)
+    bare(axes)
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    of = " (points)" if first.unit.of_differences else ""
+    axes.set_xlabel(f"{first.metric} minus that of {first.second}{of}", fontsize=8.5)
+    better = "right" if first.higher_is_better else "left"
+    titled(
+        axes,
+        f"{first.task}: difference to {first.second}",
+        f"{better} of zero: better; bars: 95 % t-intervals; grey: nothing decided",
     )
     return figure
 

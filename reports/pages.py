@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import comparisons
+from harness.experiments.many import families
 from harness.records.schema import digest
-from reports import comparison, scaling
+from reports import comparison, comparison_many, scaling
 from reports.source import Device, Source
 
 
@@ -84,6 +85,19 @@ def _comparison(source: Source, journal: str) -> list[Page]:
     ]
 
 
+def _many(source: Source, journal: str) -> list[Page]:
+    found = [(d, m) for d in source.devices for m in families(d.records)]
+    return [
+        Page(
+            "many" if len(found) == 1 else f"many-{file_name(m.key)}",
+            m.title,
+            {"journal": journal, "device": d.key, "family": m.key},
+            d,
+        )
+        for d, m in found
+    ]
+
+
 def _audit(source: Source, journal: str) -> list[Page]:
     return [Page("audit", "MTSA's accuracies, from its own printed numbers", {})]
 
@@ -91,5 +105,6 @@ def _audit(source: Source, journal: str) -> list[Page]:
 NOTEBOOKS = (
     Notebook("scaling", _scaling, scaling.NONE),
     Notebook("comparison", _comparison, comparison.NONE),
+    Notebook("many", _many, comparison_many.NONE),
     Notebook("audit", _audit),
 )

@@ -13,7 +13,7 @@ from harness.records import journal, schema
 
 PUBLISHED = Path(__file__).with_name("published")
 TIMED = ("time", "anchor")
-SHOWN = (*TIMED, "memory", "margin", "design", "run")
+SHOWN = (*TIMED, "memory", "margin", "design", "family", "run")
 """Kinds of records that a report is made of."""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.data import app as data_app
 from harness.errors import UsageError
 
 app = typer.Typer(
@@ -14,7 +15,9 @@ app = typer.Typer(
     help="Is this self-attention mechanism what its paper says, and should I use it at my size?\n\n"
     "[bold]attnbench bench[/] verifies and measures on whatever device is there; "
     "[bold]attnbench verify[/] checks against independent oracles; "
-    "[bold]attnbench compare[/] trains two models and judges them; "
+    "[bold]attnbench compare[/] trains models and judges them, "
+    "[bold]attnbench sweep[/] trains without judging; "
+    "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
@@ -22,6 +25,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(data_app, name="data")
 
 GIVEN = Annotated[
     list[str] | None,
@@ -257,7 +262,9 @@ TASK = Annotated[
 ]
 DATA = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="Corpora (default: $ATTNBENCH_DATA); README, Data."),
+    typer.Option(
+        "--data", metavar="DIR", help="Corpora (default: $ATTNBENCH_DATA), or hub; README, Data."
+    ),
 ]
 VECTORS = Annotated[
     str | None,
@@ -269,7 +276,8 @@ VECTORS = Annotated[
 RECIPE = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="[MODEL:]NAME=VALUE", help="Change the common recipe, e.g. epochs=5; repeatable."
+        metavar="[MODEL:]NAME=VALUE",
+        help="Change the common recipe, e.g. epochs=5, or name another, e.g. paper; repeatable.",
     ),
 ]
 CHOOSE = Annotated[
@@ -289,6 +297,9 @@ def train(
     ],
     task: TASK = DEFAULT_TASK,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    fold: Annotated[
+        int | None, typer.Option(help="Which fold is tested on, where the task has some.")
+    ] = None,
     journal: JOURNAL = "results",
     data: DATA = None,
     vectors: VECTORS = None,
@@ -317,7 +328,7 @@ def train(
     from harness.cli.training import run_train
 
     values = {
-        "name": name, "task": task, "seed": seed, "journal": journal, "data": data,
+        "name": name, "task": task, "seed": seed, "fold": fold, "journal": journal, "data": data,
         "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
         "choose": choose, "save_attention": save_attention, "sentence": sentence or [],
         "sentences": sentences,
@@ -331,11 +342,31 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[FIRST] [SECOND]",
-            help="Two mechanisms (default: mtsa multi_head); the first is judged.",
+            help="Two mechanisms (default: mtsa multi_head), the first is judged; or with "
+            "--baseline as many as you like, each is judged.",
         ),
     ] = None,
-    task: TASK = DEFAULT_TASK,
-    seeds: Annotated[str, typer.Option(help="How many, or which: 10 or 3,7,11.")] = "5",
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is trained; attnbench list names all tasks. The default needs no data. "
+            "Several are judged together; repeatable."
+        ),
+    ] = None,
+    all_: Annotated[
+        str | None,
+        typer.Option("--all", metavar="BASELINE", help="Every mechanism against this one."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Each of the named models against this one.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="How many, or which: 10 or 3,7,11 (default: 5; 1 where a task has folds, each of "
+            "which is run once per seed)."
+        ),
+    ] = None,
     journal: JOURNAL = "results",
     data: DATA = None,
     vectors: VECTORS = None,
@@ -344,30 +375,161 @@ def compare(
     recipe: RECIPE = None,
     choose: CHOOSE = None,
     margin: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Smaller differences do not matter, e.g. 0.01 or 1%: allows practically equal."
+            metavar="[TASK:]NUMBER",
+            help="Smaller differences do not matter, e.g. 0.01 or 1%: allows practically equal.",
         ),
     ] = None,
     match: Annotated[
-        str, typer.Option(help="parameters: narrow the larger model to the other's size.")
+        str, typer.Option(help="parameters: narrow the larger models to the smallest one's size.")
     ] = "none",
     jobs: Annotated[int, typer.Option(help="Runs at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
-    """Train two models, paired by seed, and say better, worse, practically equal or undecided.
+    """Train models, paired by seed, and say better, worse, practically equal or undecided.
 
+    Two, or many against a baseline ([bold]--all multi_head[/], or [bold]compare mtsa disa bi_lstm
+    --baseline multi_head[/]): these are declared together, and judged together by Holm's method.
     Killed and started again it goes on where it was. Without data it compares on a synthetic task;
     [bold]--task trec --data DIR[/] is real text.
     """
     from harness.cli.comparing import run_compare
 
     values = {
-        "names": names or [], "task": task, "seeds": seeds, "journal": journal, "data": data,
-        "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
-        "choose": choose, "margin": margin, "match": match, "jobs": jobs,
+        "names": names or [], "task": task or [DEFAULT_TASK], "all": all_, "baseline": baseline,
+        "seeds": seeds, "journal": journal, "data": data, "vectors": vectors, "device": device,
+        "given": given or [], "recipe": recipe or [], "choose": choose, "margin": margin or [],
+        "match": match, "jobs": jobs,
     }  # fmt: skip
     raise typer.Exit(run_compare(values, json_file))
+
+
+@app.command()
+def plan(
+    effect: Annotated[
+        str, typer.Option(help="The difference that matters, e.g. 0.5, 0.005 or 0.5%.")
+    ],
+    sd: Annotated[
+        str | None,
+        typer.Option(
+            help="Deviation over seeds: of the paired differences; with --correlation or "
+            "--unpaired, of either model's values."
+        ),
+    ] = None,
+    power: Annotated[float, typer.Option(help="Probability of finding it.")] = 0.8,
+    alpha: Annotated[float, typer.Option(help="Probability of finding one that is none.")] = 0.05,
+    paired: Annotated[
+        bool, typer.Option("--paired/--unpaired", help="Whether both models share their seeds.")
+    ] = True,
+    correlation: Annotated[
+        float | None, typer.Option(help="Of both models' values over seeds.")
+    ] = None,
+    comparisons: Annotated[
+        int, typer.Option(help="How many are judged together (Holm or Bonferroni).")
+    ] = 1,
+    journal: Annotated[
+        str | None, typer.Option("--from", metavar="DIR", help="Take sd from these records.")
+    ] = None,
+    models: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="Whose, with --from.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="On which task, with --from.")] = None,
+    given: GIVEN = None,
+    json_file: JSON = None,
+) -> None:
+    """Say how many seeds a comparison needs, before it is made.
+
+    By the exact power of the t-test. The deviation is yours, or is estimated from a journal:
+    [bold]attnbench plan --effect 0.5% --from results --models mtsa multi_head --task trec[/].
+    """
+    from harness.cli.planning import run_plan
+
+    values = {
+        "effect": effect, "sd": sd, "power": power, "alpha": alpha, "paired": paired,
+        "correlation": correlation, "comparisons": comparisons, "from": journal, "models": models,
+        "task": task, "given": given or [],
+    }  # fmt: skip
+    raise typer.Exit(run_plan(values, json_file))
+
+
+@app.command()
+def sweep(
+    plan: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PLAN.toml]", help="A file instead of the options of what is crossed."
+        ),
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Mechanisms, e.g. mtsa,multi_head,mtsa[scale_t=identity].")
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="What they are trained on, e.g. trec,sick_relatedness.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="How many, or which: 10 or 3,7,11 (default: 5; 1 on a task with folds, each of "
+            "them)."
+        ),
+    ] = None,
+    folds: Annotated[
+        bool, typer.Option("--folds", help="Tasks with folds: each fold once, whatever --seeds.")
+    ] = False,
+    journal: JOURNAL = "results",
+    data: DATA = None,
+    vectors: VECTORS = None,
+    device: DEVICE = "auto",
+    given: GIVEN = None,
+    recipe: RECIPE = None,
+    choose: CHOOSE = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time (default: one per core; see --per-gpu).")
+    ] = None,
+    per_gpu: Annotated[
+        int | None, typer.Option(help="Runs at a time on each GPU (default: 4).")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(help="local: this machine; ray: a Ray cluster (extra 'cluster').")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster (default: auto, one on this machine).")
+    ] = None,
+    cpus_per_run: Annotated[
+        float | None, typer.Option(help="What a run takes of a Ray node (default: 1).")
+    ] = None,
+    gpus_per_run: Annotated[
+        float | None,
+        typer.Option(help="What a run takes of a Ray node (default: 0.25 on GPUs, else 0)."),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(help="How often a run that dies with its Ray node is tried again (3)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs, predict the time, and stop.")
+    ] = False,
+    json_file: JSON = None,
+) -> None:
+    """Train many models on many tasks with many seeds (or folds): all runs that are missing.
+
+    Task by task, and for each seed all models, so that a sweep that is stopped has pairs. Killed
+    and started again it does what is missing; two at once on one journal share the work. No metric
+    is shown: [bold]attnbench compare[/] on the same journal finds the runs and judges.
+    Exit code 1: a run failed; what failed is listed with the command that repeats it.
+    """
+    from harness.cli.sweeping import run_sweep
+
+    values = {
+        "plan": plan, "models": models, "tasks": tasks, "seeds": seeds, "folds": folds,
+        "journal": journal, "data": data, "vectors": vectors, "device": device,
+        "given": given or [], "recipe": recipe or [], "choose": choose, "jobs": jobs,
+        "per_gpu": per_gpu, "executor": executor, "address": address,
+        "cpus_per_run": cpus_per_run, "gpus_per_run": gpus_per_run, "retries": retries,
+        "dry_run": dry_run,
+    }  # fmt: skip
+    raise typer.Exit(run_sweep(values, json_file))
 
 
 @app.command()

@@ -43,10 +43,10 @@ def _table(*columns: str) -> Table:
 
 def _pairs(comparison: Comparison) -> Table:
     unit = comparison.unit
-    table = _table("seed", comparison.first, comparison.second, "difference")
-    for seed, first, second in comparison.values:
+    table = _table(comparison.replicate, comparison.first, comparison.second, "difference")
+    for number, first, second in comparison.values:
         table.add_row(
-            str(seed), unit.value(first), unit.value(second), unit.difference(first - second)
+            str(number), unit.value(first), unit.value(second), unit.difference(first - second)
         )
     d = comparison.difference
     assert d is not None
@@ -86,9 +86,10 @@ def _statistics(comparison: Comparison) -> Table:
         "minimum detectable effect",
         f"{unit.size(d.detectable)} (80 % power at these {d.count_first} pairs)",
     )
-    flips = (
-        "not enumerated for so many pairs" if math.isnan(d.sign_flip_p) else f"{d.sign_flip_p:.3g}"
-    )
+    flips = f"{d.sign_flip_p:.3g}"
+    if math.isnan(d.sign_flip_p):
+        many = "not enumerated for so many pairs"
+        flips = many if comparison.units == "seeds" else "none: folds are not independent"
     row("p (exact sign-flip, sensitivity)", flips)
     if comparison.equivalence_p is not None and comparison.margin is not None:
         row(

@@ -44,8 +44,12 @@ def show(given: list[str], json_file: str | None) -> None:
         out.print(f"  {name}: {profile['summary']}")
     out.print("\n[bold]tasks[/]")
     for task in tasks().values():
-        needs = f" (needs data: {', '.join(task.files)})" if task.files else ""
-        out.print(f"  {task.name}: {task.summary}{needs}", highlight=False)
+        notes = [f"needs data: {', '.join(task.files)}"] if task.files else []
+        notes += [f"{task.folds} folds"] if task.folds else []
+        notes += [f"options: {', '.join(task.free)}"] if task.free else []
+        notes += [f"recipes: {', '.join(task.recipes)}"] if task.recipes else []
+        said = f" ({'; '.join(notes)})" if notes else ""
+        out.print(f"  {task.name}: {task.summary}{said}", highlight=False, markup=False)
     write_json(
         json_file,
         {

@@ -10,17 +10,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
+from harness.cli.executing import local_executor
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
+from harness.experiments.executors import Executor
+from harness.experiments.prediction import Durations
+from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import Progress as Standing
-from harness.experiments.session import RunSession
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
 
-GPU_WORKERS = 4
-"""Runs at a time on a GPU: small models leave most of it idle."""
+SHOWN = 3
+"""Runs under way that are named in the bar."""
 
 
 def journal_folder(text: str) -> Path:
@@ -30,8 +33,16 @@ def journal_folder(text: str) -> Path:
     return folder(text)
 
 
-def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> Surroundings:
+def surroundings(
+    task: Task, registry: Registry, values: Mapping[str, Any],
+    fingerprint: Mapping[str, Any] | None = None,
+) -> Surroundings:  # fmt: skip
     """Device, data and vectors of a command.
+
+    Parameters
+    ----------
+    fingerprint : mapping, optional
+        Of the device, where it is known.
 
     Raises
     ------
@@ -42,37 +53,26 @@ def surroundings(task: Task, registry: Registry, values: Mapping[str, Any]) -> S
 
     directory, vectors, data = None, "", ""
     if task.files:
-        from harness.train.data.corpus import NO_VECTORS
-        from harness.train.data.directory import data_directory, digest_of
-        from harness.train.data.vectors import vectors_digest
+        from harness.experiments.data_identity import data_digest
+        from harness.train.data import hub
+        from harness.train.data.directory import data_directory
 
-        folder = data_directory(values["data"])
+        if hub.asked(values["data"]):
+            folder = hub.directory(task.name, task.files)
+        else:
+            folder = data_directory(values["data"])
         directory = str(folder.resolve())
         vectors = values["vectors"] or task.vectors
-        data = digest_of([folder / f"{name}.gz" for name in task.files])
-        if vectors != NO_VECTORS:
-            data += vectors_digest(vectors, folder)
-            if Path(vectors).is_file():
-                vectors = str(Path(vectors).resolve())
+        data = data_digest(task, folder, vectors)
+        if Path(vectors).is_file():
+            vectors = str(Path(vectors).resolve())
     else:
         for option in ("data", "vectors"):
             if values[option] is not None:
                 raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
-    return Surroundings(registry, device_fingerprint(values["device"]), directory, vectors, data)
-
-
-def workers_for(asked: int, fingerprint: Mapping[str, Any]) -> int:
-    """Runs at a time: as asked, else one per core, or a few on a GPU.
-
-    Raises
-    ------
-    UsageError
-        For a negative number.
-    """
-    if asked < 0:
-        raise UsageError(f"--jobs: given {asked}; expected 0 (one per core) or more")
-    threads = int(fingerprint["threads"])
-    return asked or (min(GPU_WORKERS, threads) if fingerprint["device"] == "cuda" else threads)
+    if fingerprint is None:
+        fingerprint = device_fingerprint(values["device"])
+    return Surroundings(registry, fingerprint, directory, vectors, data)
 
 
 def verified_or_refused(
@@ -111,7 +111,7 @@ def train_missing(
     missing: Sequence[Run], around: Surroundings, folder: Path, workers: int, out: Console,
     declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Do the runs, with a bar and the time left.
+    """Do the runs on this machine, with a bar and the time left.
 
     Parameters
     ----------
@@ -125,19 +125,33 @@ def train_missing(
     list of dict
         The records of the runs.
     """
-    from harness.measure.device import available_memory, environment
+    with local_executor(around.fingerprint, max(1, min(workers, len(missing)))) as executor:
+        return do_runs(missing, around.fingerprint, folder, executor, out, declared, keep=keep)
 
-    known = set() if not folder.exists() else set(journal.read(folder).finished())
+
+def do_runs(
+    missing: Sequence[Run], fingerprint: Mapping[str, Any], folder: Path, executor: Executor,
+    out: Console, declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
+    strict: bool = True,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Do the runs where an executor does them; see `train_missing`.
+
+    Parameters
+    ----------
+    strict : bool
+        Whether a run that can't be what was asked for ends all of them, or only itself.
+    """
+    from harness.measure.device import environment
+
+    known = journal.read(folder).finished() if folder.exists() else {}
     declared = [record for record in declared if record["key"] not in known]
     if not missing and not declared:
         return []
-    memory = None
-    if around.fingerprint["device"] == "cpu" and (available := available_memory()) is not None:
-        memory = int(0.9 * available / min(workers, max(1, len(missing))))
+    durations = Durations(fingerprint, executor.workers, known.values())
     writer = None
     if keep:
         session = {"environment": environment(), "purpose": "train"}
-        writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
+        writer = journal.Writer(folder, {**session, "fingerprint": dict(fingerprint)})
     records = []
     try:
         if writer is not None:
@@ -145,7 +159,11 @@ def train_missing(
                 writer.append(record)
         if missing:
             with _Bar(out) as bar:
-                runs = RunSession(writer, around.fingerprint, workers, memory, bar.show)
+                runs = RunSession(
+                    writer, fingerprint, executor, bar.show, durations=durations, strict=strict,
+                    # The scores of a run that is repeated for them are not in a checkpoint of it.
+                    checkpoints=folder / CHECKPOINTS if keep else None,
+                )  # fmt: skip
                 for record in runs.run(missing):
                     records.append(record)
                     bar.finished(record)
@@ -177,22 +195,28 @@ class _Bar:
         """Move the bar."""
         left = ""
         if standing.left_seconds is not None:
-            left = f", {_duration(standing.left_seconds)} left"
-        say = f"{standing.done} of {standing.total} runs{left}; {'; '.join(standing.running)}"
+            left = f", {duration(standing.left_seconds)} left"
+        running = list(standing.running[:SHOWN])
+        if (more := len(standing.running) - SHOWN) > 0:
+            running.append(f"{more} more")
+        say = f"{standing.done} of {standing.total} runs{left}; {'; '.join(running)}"
         self._bar.update(
             self._task, completed=standing.parts, total=standing.total, say=escape(say)
         )
 
     def finished(self, record: Mapping[str, Any]) -> None:
         """One line; no metric, so that nobody stops at a number that pleases."""
-        line = f"{record['case']}: {record['status']} in {_duration(record['task_seconds'])}"
+        line = f"{record['case']}: {record['status']} in {duration(record['task_seconds'])}"
         if record["status"] == "ok":
             line += f", {len(record['epochs'])} epochs"
         self._out.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+def duration(seconds: float) -> str:
+    """``42 s``, ``12.5 min``, ``3.4 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def print_failures(out: Console, runs: Sequence[Mapping[str, Any]]) -> None:

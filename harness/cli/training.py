@@ -90,10 +90,11 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    recipe = changed(task.recipe_for(model.mechanism), parse_settings(texts, [model.names])[0])
+    settings = parse_settings(texts, [model.names], task.recipes)[0]
+    recipe = changed(task.recipe_for(model.mechanism), settings)
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
-    run = make_run(model, task, recipe, values["seed"], around)
+    run = make_run(model, task, recipe, values["seed"], around, values["fold"])
     verified_or_refused([model.name], [model.options], around, folder, out)
     known = finished(folder).get(run.key)
     if attention is not None:

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.experiments.costs import Cost, costs_of, coverage
+from harness.experiments.declared import Order
+from harness.experiments.looked import judged_elsewhere
+from harness.experiments.replicates import Units, counted, values_of
 from harness.experiments.warnings import warnings_of
-from harness.experiments.wording import Unit, paired_seeds, unit_of
-from harness.stats import MeanDifference, compare_means, equivalence
+from harness.experiments.wording import Unit, unit_of
+from harness.stats import MeanDifference
 from harness.stats import accuracy_verdict as judge
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What training a model took, medians over its runs.
-
-    Attributes
-    ----------
-    parameters, parameters_with_words : int
-        Trained weights without and with word vectors.
-    seconds, seconds_per_epoch : float
-        Wall time, several runs at a time on this machine.
-    epochs, chosen_epoch : float
-    peak_bytes : float
-        Beyond loaded data, libraries and weights; nan where it can't be measured.
-    """
-
-    parameters: int
-    parameters_with_words: int
-    seconds: float
-    seconds_per_epoch: float
-    epochs: float
-    chosen_epoch: float
-    peak_bytes: float
 
 
 @dataclass(frozen=True)
@@ -47,7 +26,7 @@ class Comparison:
     key : str
         Of the design.
     design : mapping
-        Its record: models, task, metric, recipes, seeds, margin, match.
+        Its record: models, task, metric, recipes, seeds, folds, margin, match.
     title : str
     first, second : str
         Models; the first is judged against the second.
@@ -56,13 +35,21 @@ class Comparison:
     choose : {"dev", "best-on-test"}
     seeds : tuple of int
         Declared.
+    units : {"seeds", "folds", "repeated folds"}
+        What is counted.
     margin : float or None
     values : tuple of (seed, first, second)
-        Test metric of each finished pair.
+        Test metric of each finished pair; with folds (fold, first, second), means over seeds.
+    pairs, finished : int
+        Declared pairs of runs, and those of which both runs are done.
     difference : MeanDifference or None
         None without a pair.
     equivalence_p : float or None
         Of the two one-sided tests against the margin; None without one.
+    together : int
+        How many comparisons it was declared and is judged with; 1 by itself.
+    adjusted_p, adjusted_equivalence_p : float or None
+        By Holm over these; None by itself.
     verdict : str
         ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
         ``unfinished``.
@@ -86,8 +73,11 @@ class Comparison:
     higher_is_better: bool
     choose: str
     seeds: tuple[int, ...]
+    units: Units
     margin: float | None
     values: tuple[tuple[int, float, float], ...]
+    pairs: int
+    finished: int
     difference: MeanDifference | None
     equivalence_p: float | None
     verdict: str
@@ -96,6 +86,19 @@ class Comparison:
     costs: Mapping[str, Cost]
     runs: tuple[Mapping[str, Any], ...]
     coverage: str
+    together: int = 1
+    adjusted_p: float | None = None
+    adjusted_equivalence_p: float | None = None
+
+    @property
+    def replicate(self) -> str:
+        """What a value belongs to: ``seed`` or ``fold``."""
+        return "seed" if self.units == "seeds" else "fold"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every declared pair is finished."""
+        return self.finished == self.pairs
 
     @property
     def unit(self) -> Unit:
@@ -106,7 +109,8 @@ class Comparison:
 def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
     """All comparisons of a journal, the newest design of each question, oldest first.
 
-    A design of which no run was ever recorded (an option that does not exist, say) is none.
+    A design of which no run was ever recorded (an option that does not exist, say) is none. Those
+    declared together with others are not among them: `harness.experiments.many`.
 
     Parameters
     ----------
@@ -114,40 +118,43 @@ def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
         Of any kind.
     """
     everything = list(records)
+    order = Order(everything)
     newest: dict[str, Mapping[str, Any]] = {}
     begun = {r["key"] for r in everything if r["kind"] == "run"}
-    for record in sorted(everything, key=lambda r: str(r.get("at"))):
-        if record["kind"] == "design" and any(key in begun for p in record["runs"] for key in p):
+    for record in order.oldest_first(r for r in everything if r["kind"] == "design"):
+        if any(key in begun for pair in record["runs"] for key in pair):
             newest.pop(record["question"], None)
             newest[record["question"]] = record
-    return [conclude(design, everything) for design in newest.values()]
+    return [conclude(design, everything, order) for design in newest.values()]
 
 
-def conclude(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Comparison:
-    """Judge one design by the runs that are there."""
+def conclude(
+    design: Mapping[str, Any], records: Sequence[Mapping[str, Any]], order: Order | None = None
+) -> Comparison:
+    """Judge one design by the runs that are there.
+
+    Parameters
+    ----------
+    design : mapping
+        Its record; one of several declared together has the key ``family``.
+    records : sequence of mapping
+        The whole journal.
+    order : Order, optional
+        Of the records, where it is known already.
+    """
+    order = order or Order(records)
     by_key = {r["key"]: r for r in records if r["kind"] == "run"}
     pairs = [(by_key.get(first), by_key.get(second)) for first, second in design["runs"]]
-    metric, (first, second) = design["metric"], design["models"]
-    choose = "best-on-test" if _by_test(design) else "dev"
-    values = tuple(
-        (seed, float(a["test"][metric]), float(b["test"][metric]))
-        for seed, (a, b) in zip(design["seeds"], pairs, strict=True)
-        if a is not None and b is not None and a["status"] == b["status"] == "ok"
-    )
-    difference, equal_p, verdict = None, None, "unfinished"
-    if values:
-        a_values, b_values = [v[1] for v in values], [v[2] for v in values]
-        difference = compare_means(a_values, b_values, paired=True)
-        if design["margin"] is not None and len(values) > 1:
-            equal_p = equivalence(a_values, b_values, design["margin"], paired=True)
-        if all(a is not None and b is not None for a, b in pairs):
-            verdict = judge(difference, design["higher_is_better"], equal_p)
+    values = values_of(design, pairs)
+    difference, verdict = values.difference(), "unfinished"
+    equal_p = values.equivalence(design["margin"])
+    if difference is not None and all(a is not None and b is not None for a, b in pairs):
+        verdict = judge(difference, design["higher_is_better"], equal_p)
     runs = tuple(r for pair in pairs for r in pair if r is not None)
-    costs = {}
-    for model in (first, second):
-        good = [r for r in runs if r["model"] == model and r["status"] == "ok"]
-        if good:
-            costs[model] = _cost(good)
+    warnings = warnings_of(design, pairs, values, records, order)
+    if not design.get("family"):
+        warnings += tuple(judged_elsewhere(design, records))
+    first, second = design["models"]
     return Comparison(
         key=design["key"],
         design=design,
@@ -155,43 +162,35 @@ def conclude(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) ->
         first=first,
         second=second,
         task=design["task"],
-        metric=metric,
+        metric=design["metric"],
         higher_is_better=design["higher_is_better"],
-        choose=choose,
+        choose="best-on-test" if _by_test(design) else "dev",
         seeds=tuple(design["seeds"]),
+        units=values.units,
         margin=design["margin"],
-        values=values,
+        values=values.rows,
+        pairs=len(pairs),
+        finished=len(values.replicates),
         difference=difference,
         equivalence_p=equal_p,
         verdict=verdict,
-        sentence=_sentence(design, difference, verdict, len(pairs)),
-        warnings=warnings_of(design, pairs, records),
-        costs=costs,
+        sentence=sentence(design, difference, verdict, values.units),
+        warnings=warnings,
+        costs=costs_of((first, second), runs),
         runs=runs,
-        coverage=_coverage(runs),
+        coverage=coverage(runs),
     )
 
 
-def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
-    def middle(values: Iterable[float]) -> float:
-        return float(statistics.median(values))
-
-    peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
-    return Cost(
-        parameters=runs[0]["parameters"],
-        parameters_with_words=runs[0]["parameters_with_words"],
-        seconds=middle(r["seconds"] for r in runs),
-        seconds_per_epoch=middle(middle(e["seconds"] for e in r["epochs"]) for r in runs),
-        epochs=middle(len(r["epochs"]) for r in runs),
-        chosen_epoch=middle(r["chosen_epoch"] for r in runs),
-        peak_bytes=middle(peaks) if peaks else math.nan,
-    )
-
-
-def _sentence(
-    design: Mapping[str, Any], difference: MeanDifference | None, verdict: str, pairs: int
+def sentence(
+    design: Mapping[str, Any],
+    difference: MeanDifference | None,
+    verdict: str,
+    units: Units = "seeds",
+    adjusted_p: float | None = None,
+    together: int = 1,
 ) -> str:
-    """Verdict in words, the interval before the p-value."""
+    """Verdict in words, the interval before the p-value; see `Comparison` for the parameters."""
     first, second = design["models"]
     where = f"on {design['task']}"
     if difference is None:
@@ -205,35 +204,27 @@ def _sentence(
     )
     if not math.isnan(difference.low):
         size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
-    over = f"over {paired_seeds(difference.count_first)}"
+    seeds = len(design["seeds"])
+    over = f"over {counted(units, difference.count_first, seeds)}"
+    few = "too few seeds to conclude" if units == "seeds" else "too few folds to conclude"
     says = {
         "better": f"{first} is better than {second} {where}",
         "worse": f"{first} is worse than {second} {where}",
         "practically equal": f"{first} and {second} are practically equal {where}",
         "undecided": f"{first} or {second} {where}: undecided",
-        "descriptive only": f"{first} and {second} {where}: too few seeds to conclude",
+        "descriptive only": f"{first} and {second} {where}: {few}",
         "unfinished": f"{first} and {second} {where}: unfinished",
     }[verdict]
     text = f"{says}: {size} {over}"
     if verdict in ("better", "worse", "undecided"):
-        text += f" (p = {difference.p:.2g})"
+        text += f" (p = {difference.p:.2g}"
+        if adjusted_p is not None:
+            text += f"; {adjusted_p:.2g} by Holm over {together} comparisons"
+        text += ")"
     if verdict == "unfinished":
-        text += f" of {pairs}"
+        text += f" of {design.get('folds') or seeds}"
     return text
 
 
 def _by_test(design: Mapping[str, Any]) -> bool:
     return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
-
-
-def _coverage(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The share of the words that have a vector, alike for all runs."""
-    known = [r["coverage"] for r in runs if r.get("coverage")]
-    if not known:
-        return ""
-    c = known[0]
-    return (
-        f"vectors {c['vectors']} cover {100 * c['covered'] / c['vocabulary']:.1f} % of "
-        f"{c['vocabulary']:,} words, {100 * c['covered_running'] / c['running_words']:.1f} % of "
-        f"{c['running_words']:,} running words"
-    )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from harness.case import parse_options
 from harness.errors import UsageError
+from harness.experiments.replicates import replicates, units_of
 from harness.records import schema
-from harness.registry import Registry, code_hash
+from harness.registry import Registry, code_hash, module_hash
 from harness.train.recipe import Recipe
-from harness.train.task import Task
+from harness.train.task import Task, check_fold
 
 POOLING = "source2token"
 """Part of every model, and so of every run's code."""
@@ -77,11 +79,23 @@ class Run:
     key: str
     code: str
     arguments: Mapping[str, Any]
+    fold: int | None = None
+    data: str = ""
+
+    @property
+    def draw(self) -> str:
+        """``seed 3``, or with folds ``seed 0 fold 7``."""
+        return f"seed {self.seed}" + ("" if self.fold is None else f" fold {self.fold}")
+
+    @property
+    def case(self) -> str:
+        """How a record names it."""
+        return f"{self.model} {self.task} {self.draw}"
 
     @property
     def label(self) -> str:
         """For progress and messages."""
-        return f"{self.model} seed {self.seed}"
+        return f"{self.model} {self.draw}"
 
 
 @dataclass(frozen=True)
@@ -108,27 +122,49 @@ class Surroundings:
     data: str = ""
 
 
-def make_run(model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings) -> Run:
-    """A run with the key under which its record is known again."""
-    codes = [
-        code_hash(around.registry.mechanism(name), "train") for name in (model.mechanism, POOLING)
-    ]
-    code = schema.digest(codes)
+@cache
+def run_code(mechanism: str, load: str, registry: Registry) -> str:
+    """Hash of all source that a run depends on: of the mechanism, training, and this task's data.
+
+    Parameters
+    ----------
+    load : str
+        The task's loader: other tasks are no part of it.
+    """
+    codes = [code_hash(registry.mechanism(name), "train") for name in (mechanism, POOLING)]
+    return schema.digest([*codes, module_hash(load)])
+
+
+def make_run(
+    model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings,
+    fold: int | None = None,
+) -> Run:  # fmt: skip
+    """A run with the key under which its record is known again.
+
+    Raises
+    ------
+    UsageError
+        If the task has no such fold, or has folds and none is given.
+    """
+    check_fold(task, fold)
+    code = run_code(model.mechanism, task.load, around.registry)
     identity = [
-        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, around.vectors,
-        around.data, code, dict(around.fingerprint),
+        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, fold,
+        around.vectors, around.data, code, dict(around.fingerprint),
     ]  # fmt: skip
     arguments = {
         "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
-        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
-        "device": around.fingerprint["device"], "given": list(around.registry.extra),
+        "fold": fold, "options": dict(model.options), "directory": around.directory,
+        "vectors": around.vectors, "device": around.fingerprint["device"],
+        "given": list(around.registry.extra),
     }  # fmt: skip
-    return Run(model, task.name, recipe, seed, schema.digest(identity), code, arguments)
+    key = schema.digest(identity)
+    return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
 
 
 @dataclass(frozen=True)
 class Design:
-    """A comparison of two models, paired by seed.
+    """A comparison of two models, paired by seed, and by fold where there are folds.
 
     Attributes
     ----------
@@ -138,13 +174,14 @@ class Design:
     recipes : pair of Recipe
         One per model; equal unless asked otherwise.
     seeds : tuple of int
-        The same for both: data order and split are then the same, and differences are paired.
+        The same for both: data order and split are then the same, and differences are paired. With
+        folds, every fold is run once per seed.
     margin : float or None
         Differences smaller than this do not matter (in units of the metric): declared before.
     match : {"none", "parameters"}
         Whether the larger model was narrowed to the other's number of parameters.
     runs : tuple of pair of Run
-        By seed.
+        By seed; with folds by seed and fold.
     """
 
     models: tuple[Model, Model]
@@ -177,6 +214,8 @@ class Design:
             "one_test_set": self.task.one_test_set,
             "recipes": [r.as_dict() for r in self.recipes],
             "seeds": list(self.seeds),
+            "folds": self.task.folds,
+            "units": units_of(len(self.seeds), self.task.folds),
             "paired": True,
             "margin": self.margin,
             "match": self.match,
@@ -206,10 +245,10 @@ def make_design(
         raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
     runs = tuple(
         (
-            make_run(first, task, recipes[0], seed, around),
-            make_run(second, task, recipes[1], seed, around),
+            make_run(first, task, recipes[0], one.seed, around, one.fold),
+            make_run(second, task, recipes[1], one.seed, around, one.fold),
         )
-        for seed in seeds
+        for one in replicates(seeds, task.folds)
     )
     return Design(
         (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs

@@ -1,4 +1,4 @@
-"""Equal numbers of parameters: the larger model is narrowed to the smaller one's number."""
+"""Which models can be built, how large they are, and narrowing them to equal sizes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,29 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Model, Surroundings
-from harness.isolate import Limits, run
+from harness.isolate import Interpreter, Limits, run
 from harness.train.recipe import Recipe
 from harness.train.task import Task
 
 CALL = "harness.train.run:count_parameters"
 LIMIT_SECONDS = 600.0
+PRELOAD = ("torch", "harness.train.run")
+REFUSALS = ("UsageError: ", "BadOption: ", "Unsupported: ")
+"""How the detail of an outcome begins where a model can't be what was asked for."""
+
+
+def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
+    return {
+        "model": model.name, "task": task.name, "recipe": recipe.as_dict(),
+        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
+        "given": list(around.registry.extra),
+    }  # fmt: skip
+
+
+def _reason(detail: str) -> str:
+    for kind in REFUSALS:
+        detail = detail.removeprefix(kind)
+    return detail
 
 
 def counter(
@@ -26,18 +43,14 @@ def counter(
     UsageError
         From the function: if the model can't be built.
     """
-    arguments: Mapping[str, Any] = {
-        "model": model.name, "task": task.name, "recipe": recipe.as_dict(),
-        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
-        "given": list(around.registry.extra),
-    }  # fmt: skip
+    arguments = _arguments(model, task, recipe, around)
 
     def count(widths: Sequence[int]) -> list[int]:
         outcome = run(CALL, {**arguments, "widths": list(widths)}, Limits(seconds=LIMIT_SECONDS))
         if outcome.status != "ok":
-            detail = outcome.detail.removeprefix("UsageError: ").removeprefix("BadOption: ")
             raise UsageError(
-                f"{model} can't be built on {task.name}: {detail} (--recipe width=... heads=...)"
+                f"{model} can't be built on {task.name}: {_reason(outcome.detail)} "
+                "(--recipe width=... heads=...)"
             )
         return list(outcome.value)
 
@@ -52,30 +65,57 @@ def nearest_width(counts: Mapping[int, int], target: int) -> int:
 def match_parameters(
     models: Sequence[Model], task: Task, recipes: Sequence[Recipe], around: Surroundings
 ) -> list[Recipe]:
-    """Recipes under which both models have as nearly as possible the same number of parameters.
+    """Recipes under which all models have as nearly as possible the same number of parameters.
 
-    The width of the larger model's context fusion is reduced, in steps of its heads.
+    The width of a larger model's context fusion is reduced, in steps of its heads, to the number of
+    the smallest.
 
     Returns
     -------
     list of Recipe
-        One per model; at most one of them is changed.
+        One per model; that of the smallest is unchanged.
 
     Raises
     ------
     UsageError
-        If a model can't be built, or the larger one can't be narrowed.
+        If a model can't be built, or a larger one can't be narrowed.
     """
     counters = [counter(m, task, r, around) for m, r in zip(models, recipes, strict=True)]
     sizes = [c([r.width])[0] for c, r in zip(counters, recipes, strict=True)]
-    if sizes[0] == sizes[1]:
-        return list(recipes)
-    larger = sizes.index(max(sizes))
-    recipe, target = recipes[larger], min(sizes)
+    target = min(sizes)
+    return [
+        recipe if size == target else _narrowed(recipe, count, target)
+        for recipe, count, size in zip(recipes, counters, sizes, strict=True)
+    ]
+
+
+def _narrowed(recipe: Recipe, count: Callable[[Sequence[int]], list[int]], target: int) -> Recipe:
     widths = list(range(recipe.heads, recipe.width + 1, recipe.heads))
     try:
-        counts = dict(zip(widths, counters[larger](widths), strict=True))
+        counts = dict(zip(widths, count(widths), strict=True))
     except UsageError as error:
         raise UsageError(f"--match parameters: {error}") from None
-    narrowed = replace(recipe, width=nearest_width(counts, target))
-    return [narrowed if i == larger else r for i, r in enumerate(recipes)]
+    return replace(recipe, width=nearest_width(counts, target))
+
+
+def not_buildable(
+    models: Sequence[Model], task: Task, recipes: Sequence[Recipe], around: Surroundings
+) -> dict[str, str]:
+    """Which of many models a task's recipe can't build, and why: by one interpreter, in turn.
+
+    Raises
+    ------
+    UsageError
+        If building one ends in anything but a refusal (a crash, say).
+    """
+    refused = {}
+    with Interpreter("fork", preload=PRELOAD) as interpreter:
+        for model, recipe in zip(models, recipes, strict=True):
+            arguments = {**_arguments(model, task, recipe, around), "widths": [recipe.width]}
+            outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
+            if outcome.status == "ok":
+                continue
+            if outcome.status != "unsupported" and not outcome.detail.startswith(REFUSALS):
+                raise UsageError(f"{model} on {task.name}: {outcome.status}: {outcome.detail}")
+            refused[str(model)] = _reason(outcome.detail)
+    return refused

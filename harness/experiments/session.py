@@ -1,12 +1,9 @@
-"""Training runs in children, several at a time; finished ones are never trained again."""
+"""Training runs by an executor, and their records; finished ones are never trained again."""
 
 from __future__ import annotations
 
-import statistics
-import tempfile
-import time
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +11,18 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Run
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.experiments.executors import Executor, Job, Standing
+from harness.experiments.prediction import Durations, wall_seconds
+from harness.experiments.queue import SETTLED, Others, Queue
+from harness.isolate import Outcome
 from harness.records import journal, schema
 
 CALL = "harness.train.run:train_run"
-PRELOAD = ("torch", "torch.fx.experimental.symbolic_shapes", "harness.train.run")
-SETTLED = ("ok", "diverged", "unsupported", "timeout")
-"""Statuses that are results. A crash is tried again by the next command, and so is oom: how much
-memory a run may take depends on what is free, and on how many run at a time."""
+REFUSED = "refused"
+"""Status of what is the user's mistake: shown, never written."""
 USER_MISTAKES = ("UsageError: ", "BadOption: ")
-LIMIT_SECONDS = 24 * 3600.0
-POLL_SECONDS = 0.5
-"""How often the display asks how far the runs are."""
+CHECKPOINTS = "checkpoints"
+"""Folder, beside the journal's files, of the runs that are under way."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Progress:
     parts : float
         Runs finished, those under way counted by their epochs.
     running : tuple of str
-        What is under way, with its epoch.
+        What is under way, with its epoch where that is known.
     left_seconds : float or None
         Once something is known.
     """
@@ -62,6 +59,11 @@ def finished(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def checkpoint_of(folder: Path, run: Run) -> Path:
+    """The file in which a run under way is kept."""
+    return folder / f"{run.key}.pt"
+
+
 class RunSession:
     """Does runs and writes their records.
 
@@ -70,79 +72,108 @@ class RunSession:
     writer : journal.Writer or None
         None: the records are not kept (a run that is repeated for its attention scores).
     fingerprint : mapping
-    workers : int
-        Children at a time.
-    data_bytes : int or None
-        Memory that one child may take beyond its start.
+    executor : Executor
+        Where the runs are done.
     on_progress : callable
         Called with a `Progress` twice a second.
+    durations : Durations, optional
+        What is known of the time that runs take.
+    strict : bool
+        Whether a run that can't be what was asked for ends all of them, or only itself.
+    call : str
+        The function that trains; see `harness.train.run.train_run`.
+    checkpoints : Path, optional
+        Folder in which runs under way are kept, so that one that is killed goes on where it was.
+    checkpoint_seconds : float
+        Least time between two writes of such a file.
     """
 
     def __init__(
         self,
         writer: journal.Writer | None,
         fingerprint: Mapping[str, Any],
-        workers: int,
-        data_bytes: int | None,
+        executor: Executor,
         on_progress: Callable[[Progress], None],
+        *,
+        durations: Durations | None = None,
+        strict: bool = True,
+        call: str = CALL,
+        checkpoints: Path | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
-        self.writer, self.fingerprint = writer, fingerprint
-        self.workers, self.data_bytes, self.on_progress = workers, data_bytes, on_progress
-        self._seconds: list[float] = []
-        self._began = time.monotonic()
+        self.writer, self.fingerprint, self.executor = writer, fingerprint, executor
+        self.on_progress, self.strict, self.call = on_progress, strict, call
+        self.durations = durations or Durations(fingerprint, executor.workers)
+        self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
 
     def run(self, todo: Sequence[Run]) -> Iterator[dict[str, Any]]:
         """Train, yielding each record as it is written.
 
+        A run that another session has under way is left to it; its record is yielded too.
+
         Raises
         ------
         UsageError
-            If a run can't be what was asked for: an option that does not exist, a bad file.
+            If `strict`, and a run can't be what was asked for: an option that does not exist, say.
         """
-        count = min(self.workers, len(todo))
         with ExitStack() as stack:
-            places = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="attnbench-")))
-            pool = ThreadPoolExecutor(count)
-            # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
-            stack.callback(pool.shutdown, cancel_futures=True)
-            free = [stack.enter_context(Interpreter("fork", preload=PRELOAD)) for _ in range(count)]
-            waiting = list(todo)
-            running: dict[Future[Outcome], tuple[Run, Interpreter, Path]] = {}
-            while waiting or running:
-                while waiting and free:
-                    run, interpreter = waiting.pop(0), free.pop()
-                    said = places / run.key
-                    future = pool.submit(self._one, interpreter, run, said)
-                    running[future] = (run, interpreter, said)
-                done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                for future in done:
-                    run, interpreter, _ = running.pop(future)
-                    free.append(interpreter)
-                    record = self._record(run, future.result())
-                    yield record if self.writer is None else self.writer.append(record)
-                self.on_progress(self._progress(len(todo), waiting, running))
+            stack.callback(self._leave)
+            others = None
+            if self.writer is not None:
+                others = stack.enter_context(Others(self.writer.path))
+            queue = Queue(todo, others)
+            jobs = (None if run is None else self._job(run) for run in queue)
 
-    def _one(self, interpreter: Interpreter, run: Run, said: Path) -> Outcome:
-        limits = Limits(seconds=LIMIT_SECONDS, data_bytes=self.data_bytes)
-        return interpreter.run(CALL, {**run.arguments, "progress": str(said)}, limits)
+            def tick(standings: Mapping[str, Standing]) -> None:
+                self.on_progress(self._progress(len(todo), queue, standings))
+
+            for job, outcome in self.executor.run(jobs, tick):
+                run = queue.running[job.key]
+                record = self._record(run, outcome)
+                self.durations.add(record)
+                if self.writer is not None and record["status"] != REFUSED:
+                    record = self.writer.append(record)
+                    self._forget(run, record)
+                queue.ended(run)
+                yield record
+                yield from queue.found_elsewhere()
+            yield from queue.found_elsewhere()
+
+    def _job(self, run: Run) -> Job:
+        arguments = dict(run.arguments)
+        if self.checkpoints is not None:
+            # A node of a cluster keeps a checkpoint only if it sees this folder.
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            arguments["checkpoint"] = str(checkpoint_of(self.checkpoints, run))
+            arguments["checkpoint_seconds"] = self.checkpoint_seconds
+        return Job(run.key, run.label, self.call, arguments, run.code, run.data)
+
+    def _forget(self, run: Run, record: Mapping[str, Any]) -> None:
+        """Remove the checkpoint of a run whose result has been written down."""
+        if self.checkpoints is not None and record["status"] in SETTLED:
+            checkpoint_of(self.checkpoints, run).unlink(missing_ok=True)
+
+    def _leave(self) -> None:
+        """Take the folder of checkpoints away, if nothing is in it."""
+        if self.checkpoints is not None:
+            with contextlib.suppress(OSError):  # of other sessions, or there is none
+                self.checkpoints.rmdir()
 
     def _record(self, run: Run, outcome: Outcome) -> dict[str, Any]:
-        for kind in USER_MISTAKES:
-            if outcome.detail.startswith(kind):
-                raise UsageError(f"{run.label}: {outcome.detail.removeprefix(kind)}")
         value = outcome.value if isinstance(outcome.value, dict) else {}
         record = {
             "kind": "run",
             "key": run.key,
-            "case": f"{run.model} {run.task} seed {run.seed}",
+            "case": run.case,
             "model": str(run.model),
             "task": run.task,
             "recipe": run.recipe.as_dict(),
             "seed": run.seed,
+            "fold": run.fold,
             "vectors": run.arguments["vectors"],
             "code": run.code,
             "fingerprint": schema.digest(dict(self.fingerprint)),
-            "workers": self.workers,
+            "workers": self.executor.workers,
             "status": outcome.status,
             "task_seconds": outcome.seconds,
             **value,
@@ -151,24 +182,41 @@ class RunSession:
             record |= {"status": "diverged", "detail": value["diverged"]}
         if outcome.detail:
             record["detail"] = outcome.detail
-        if outcome.status == "ok":
-            self._seconds.append(outcome.seconds)
+        for kind in USER_MISTAKES:
+            if outcome.detail.startswith(kind):
+                mistake = outcome.detail.removeprefix(kind)
+                if self.strict:
+                    raise UsageError(f"{run.label}: {mistake}")
+                record |= {"status": REFUSED, "detail": mistake}
         return record
 
-    def _progress(
-        self, total: int, waiting: Sequence[Run], running: Mapping[Any, tuple[Run, Any, Path]]
-    ) -> Progress:
-        done = total - len(waiting) - len(running)
-        parts, shown = float(done), []
-        for run, _, said in running.values():
-            # Absent until the first epoch; half-written for a moment at most.
-            words = said.read_text().split() if said.exists() else []
-            if len(words) == 2:
-                parts += (int(words[0]) - 1) / int(words[1])
-                shown.append(f"{run.label}: epoch {words[0]} of at most {words[1]}")
+    def _progress(self, total: int, queue: Queue, standings: Mapping[str, Standing]) -> Progress:
+        done = total - len(queue.waiting) - len(queue.running)
+        parts, shown, left = float(done), [], []
+        for key, run in queue.running.items():
+            standing = standings.get(key)
+            left.append((run, standing.seconds if standing else 0.0))
+            if standing is None:
+                continue
+            if standing.epochs:
+                parts += (standing.epoch - 1) / standing.epochs
+                epoch = f"epoch {standing.epoch} of at most {standing.epochs}"
             else:
-                shown.append(f"{run.label}: loading")
-        left = None
-        if self._seconds:
-            left = statistics.fmean(self._seconds) * (total - parts) / self.workers
-        return Progress(done, total, parts, tuple(shown), left)
+                epoch = "loading"
+            shown.append(f"{run.label}: {epoch}")
+        if unseen := len(queue.running) - len(shown):
+            shown.append(f"{unseen} handed to the cluster")
+        if queue.elsewhere:
+            shown.append(f"{queue.elsewhere} under way in another session")
+        left += [(run, 0.0) for run in queue.waiting]
+        return Progress(done, total, parts, tuple(shown), self._left(left))
+
+    def _left(self, runs: Sequence[tuple[Run, float]]) -> float | None:
+        """Seconds that these runs, since so many seconds under way, will take."""
+        seconds = []
+        for run, gone in runs:
+            guess = self.durations.guess(run)
+            if guess is None:
+                return None
+            seconds.append(max(guess - gone, 0.0))
+        return wall_seconds(seconds, self.executor.workers)

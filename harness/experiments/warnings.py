@@ -6,14 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.experiments.declared import Order
+from harness.experiments.looked import looked
+from harness.experiments.replicates import Pair, Values
+
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
 
-Pairs = Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+Pairs = Sequence[Pair]
 
 
 def warnings_of(
-    design: Mapping[str, Any], pairs: Pairs, records: Sequence[Mapping[str, Any]]
+    design: Mapping[str, Any],
+    pairs: Pairs,
+    values: Values,
+    records: Sequence[Mapping[str, Any]],
+    order: Order,
 ) -> tuple[str, ...]:
     """All warnings of a comparison, one line each.
 
@@ -22,16 +30,21 @@ def warnings_of(
     design : mapping
         Its record.
     pairs : sequence of (record or None, record or None)
-        Runs by seed, in the order of the design.
+        Runs by seed (and fold), in the order of the design.
+    values : Values
+        Of the finished pairs.
     records : sequence of mapping
         The whole journal: earlier designs of the same question, and what was concluded from them.
+    order : Order
+        Of the records.
     """
     return (
         *_missing(design, pairs),
+        *_folds(design, values),
         *_parameters(design, pairs),
         *_recipes(design),
         *_split(design),
-        *_looked(design, records),
+        *looked(design, records, order),
     )
 
 
@@ -57,6 +70,26 @@ def _missing(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
                for a, b in pairs)  # fmt: skip
     if good < len(pairs):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
+    return out
+
+
+def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
+    if not values.folds:
+        return []
+    out = [
+        f"{values.folds} folds of one corpus are no independent seeds: any two share most of their "
+        "training examples. Interval and p are corrected for that (Nadeau and Bengio, n_test / "
+        f"n_train = 1/{values.folds - 1}), which is an approximation"
+    ]
+    if not design.get("folds"):
+        out.append(
+            "the design takes folds for seeds, but its runs are of folds: they are judged as folds"
+        )
+    if values.units == "repeated folds":
+        out.append(
+            "all seeds go through the same folds: they are averaged inside each fold, and add no "
+            "test examples"
+        )
     return out
 
 
@@ -114,53 +147,3 @@ def _split(design: Mapping[str, Any]) -> list[str]:
             "choice of test examples"
         )
     return out
-
-
-def _looked(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Seeds or margin changed after results of the same question had been seen."""
-    seen: dict[str, Mapping[str, Any]] = {}
-    for r in sorted(records, key=lambda r: str(r.get("at"))):
-        if r["kind"] == "verdict":
-            seen.setdefault(r["design"], r)  # the first look counts
-    earlier = [
-        r
-        for r in records
-        if r["kind"] == "design"
-        and r["question"] == design["question"]
-        and r["key"] != design["key"]
-        and r["key"] in seen
-        and str(seen[r["key"]]["at"]) < str(design.get("at"))
-    ]
-    out = []
-    seeds = sorted({tuple(r["seeds"]) for r in earlier if r["seeds"] != design["seeds"]})
-    if seeds:
-        counts = ", ".join(str(len(s)) for s in seeds)
-        out.append(
-            f"seeds changed after looking: results were seen with {counts}, now there are "
-            f"{len(design['seeds'])}; the p-value and the interval don't allow for that"
-        )
-    if any(r["margin"] != design["margin"] for r in earlier):
-        out.append("the margin was changed after results had been seen")
-    if before := _trained_before(design, records):
-        out.append(
-            f"{before} runs were trained, and their test metrics shown, before this design was "
-            "declared"
-        )
-    return out
-
-
-def _trained_before(design: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> int:
-    """Runs of a design that are older than every design that asked for them."""
-    declared = str(design.get("at"))
-    mine = {key for pair in design["runs"] for key in pair}
-    asked = {
-        key
-        for r in records
-        if r["kind"] == "design" and str(r.get("at")) < declared
-        for pair in r["runs"]
-        for key in pair
-    }
-    return sum(
-        r["kind"] == "run" and r["key"] in mine - asked and str(r.get("at")) < declared
-        for r in records
-    )

@@ -27,6 +27,10 @@ class Unit:
         """``90.20 %`` or ``0.8512``."""
         return f"{self.scale * value:.{self.digits}f}{self.of_values}"
 
+    def number(self, value: float) -> str:
+        """``90.20`` or ``0.8512``: where the unit stands beside it."""
+        return f"{self.scale * value:.{self.digits}f}"
+
     def difference(self, value: float) -> str:
         """``+0.40`` or ``-0.0012``: in points for accuracies."""
         return f"{self.scale * value:+.{self.digits}f}"
@@ -34,11 +38,6 @@ class Unit:
     def size(self, value: float) -> str:
         """A positive difference, such as a margin: ``0.40 points``."""
         return f"{self.scale * value:.{self.digits}f}{self.of_differences}"
-
-
-def paired_seeds(count: int) -> str:
-    """``1 paired seed``, ``5 paired seeds``."""
-    return f"{count} paired seed{'' if count == 1 else 's'}"
 
 
 _SHARE = Unit(100.0, 2, " %", " points")

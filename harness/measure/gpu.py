@@ -59,6 +59,19 @@ def handle(position: int = 0) -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
+def visible() -> list[tuple[str, str]]:
+    """CUDA's devices: what selects each of them in CUDA_VISIBLE_DEVICES, and its name."""
+    import pynvml
+
+    found: list[tuple[str, str]] = []
+    given = os.environ.get(VISIBLE)
+    while True:
+        with handle(len(found)) as device:
+            if device is None:
+                return found
+            found.append((str(chosen(given, len(found))), str(pynvml.nvmlDeviceGetName(device))))
+
+
 def _find(which: int | str | None) -> Any:
     import pynvml
 

@@ -25,8 +25,9 @@ class Journal:
     Attributes
     ----------
     records : list of dict
-        All records but the sessions' first lines, each with its ``session``; of several with one
-        key the first that is ok is kept, else the last that is no crash.
+        All records but the sessions' first lines, each with its ``session``, in the order of files
+        and lines; of several with one key the first that is ok is kept, else the last that is no
+        crash.
     sessions : dict
         First line of each session, by id.
     warnings : list of str
@@ -166,13 +167,16 @@ def read(folder: Path) -> Journal:
     """
     journal = Journal()
     seen: dict[str, int] = {}
+    replaced: set[int] = set()
     try:
         paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
         with _uncollected():
             for path in paths:
-                _read_file(path, journal, seen)
+                _read_file(path, journal, seen, replaced)
     except OSError as error:
         raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
+    if replaced:
+        journal.records = [r for i, r in enumerate(journal.records) if i not in replaced]
     return journal
 
 
@@ -188,7 +192,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:
+def _read_file(path: Path, journal: Journal, seen: dict[str, int], replaced: set[int]) -> None:
     session: str | None = None
     for record in _lines(path, journal.warnings):
         if record["kind"] == "session":
@@ -213,6 +217,8 @@ def _read_file(path: Path, journal: Journal, seen: dict[str, int]) -> None:
         elif _rank(before := journal.records[seen[record["key"]]]) < 2 and (
             _rank(record) >= _rank(before)
         ):
-            # Tried again after a crash, say. Of two that are ok (two sessions at once) the first
-            # stands.
-            journal.records[seen[record["key"]]] = {**record, "session": session}
+            # Tried again after a crash, say; it stands where it was written. Of two that are ok
+            # (two sessions at once) the first stands.
+            replaced.add(seen[record["key"]])
+            seen[record["key"]] = len(journal.records)
+            journal.records.append({**record, "session": session})

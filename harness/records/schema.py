@@ -17,7 +17,8 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block", "accuracy",
+    "peaks", "frontier", "calibration", "diff", "diff-block", "accuracy", "family", "simulation",
+    "sweep",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -29,9 +30,14 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "accuracy": {"key": str, "case": str, "status": str, "fingerprint": str},
     "design": {"key": str, "question": str, "models": list, "task": str, "runs": list,
                "seeds": list, "recipes": list, "metric": str},
+    "family": {"key": str, "baseline": str, "models": list, "tasks": list, "designs": list},
     "run": {"key": str, "model": str, "seed": int, "status": str},
+    "sweep": {"key": str, "models": list, "tasks": list, "runs": list},
 }  # fmt: skip
 """Without these a record means nothing."""
+
+OPTIONAL: Mapping[str, Mapping[str, type]] = {"design": {"folds": int}, "run": {"fold": int}}
+"""Of this type, null, or not there."""
 
 NUMBERS = (
     "median", "seconds", "ratio", "waited_seconds", "error", "budget", "margin", "peak_bytes",
@@ -63,7 +69,21 @@ def fault(record: Mapping[str, Any]) -> str:
     for name, wanted in FIELDS.get(kind, _KEY).items():
         if type(record.get(name)) is not wanted and (name in record or kind in FIELDS):
             return f"{name} is no {wanted.__name__}"
+    for name, wanted in OPTIONAL.get(kind, {}).items():
+        if type(record.get(name)) not in (wanted, type(None)):
+            return f"{name} is no {wanted.__name__}"
+    if kind == "family":
+        return _family_fault(record)
     return _measured_fault(record) if kind in MEASURED else ""
+
+
+def _family_fault(record: Mapping[str, Any]) -> str:
+    for design in record["designs"]:
+        if type(design) is not dict or design.get("kind") != "design":
+            return "it holds something that is no design"
+        if why := fault(design):
+            return f"of a design in it {why}"
+    return "" if record["designs"] else "it holds no design"
 
 
 def _session_fault(record: Mapping[str, Any]) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from harness.stats.accuracy import (
-    MeanDifference,
-    accuracy_verdict,
-    compare_means,
-    equivalence,
-    holm,
-)
+from harness.stats.accuracy import MeanDifference, compare_means, equivalence
 from harness.stats.crossover import Crossover, crossover
 from harness.stats.drift import Trend, block_trend, session_trend, shown
-from harness.stats.power import pairs_needed, power_of
+from harness.stats.exact import sign_flip, sign_test
+from harness.stats.folds import compare_folds, equivalent_folds, fold_means
+from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
+from harness.stats.power import (
+    ALPHA,
+    POWER,
+    difference_found,
+    pairs_needed,
+    power_of,
+    replicates_needed,
+    sd_of_differences,
+)
 from harness.stats.published import (
     Summary,
     WelchResult,
@@ -19,6 +24,7 @@ from harness.stats.published import (
     two_proportions,
     welch,
 )
+from harness.stats.spread import Estimate, PairedSpread, paired_spread
 from harness.stats.timing import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -29,13 +35,21 @@ from harness.stats.timing import (
     ratio_interval,
     verdict,
 )
+from harness.stats.verdicts import LEAST_REPLICATES, accuracy_verdict, holm, judged_p
 
 __all__ = [
+    "ALPHA",
     "CONFIDENCE",
+    "LEAST_REPLICATES",
+    "POWER",
     "SAME_WITHIN",
     "Crossover",
+    "Estimate",
+    "Friedman",
     "Interval",
     "MeanDifference",
+    "OverTasks",
+    "PairedSpread",
     "Summary",
     "Trend",
     "Verdict",
@@ -43,17 +57,30 @@ __all__ = [
     "accuracy_verdict",
     "block_time",
     "block_trend",
+    "compare_folds",
     "compare_means",
     "crossover",
+    "difference_found",
     "equivalence",
+    "equivalent_folds",
+    "fold_means",
+    "friedman",
     "holm",
     "implied_interval",
+    "judged_p",
     "noise_floor",
+    "over_tasks",
+    "paired_spread",
     "pairs_needed",
     "power_of",
     "ratio_interval",
+    "replicates_needed",
+    "sd_of_differences",
     "session_trend",
+    "sharing",
     "shown",
+    "sign_flip",
+    "sign_test",
     "two_proportions",
     "verdict",
     "welch",

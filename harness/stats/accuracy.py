@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from harness.stats.power import ALPHA, detectable_difference
+from harness.stats.exact import permutation, sign_flip
+from harness.stats.power import detectable_difference
 
 CONFIDENCE = 0.95
-LEAST_REPLICATES = 5
-"""With fewer per side nothing is concluded, only described."""
-MOST_SIGN_FLIPS = 20
-"""2^20 sign flips are enumerated; above that the exact test is left out."""
-MOST_SPLITS = 200_000
 ROUNDING = 1e-12
 """Differences and deviations below this share of the largest value are those of binary fractions
 (0.1 + 0.2 is not 0.3), not of replicates: they count as zero."""
-
-AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "descriptive only"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +21,8 @@ class MeanDifference:
 
     Attributes
     ----------
-    test : {"paired t", "Welch"}
+    test : {"paired t", "Welch", "corrected resampled t"}
+        The last one for folds of one corpus (Nadeau and Bengio 2003).
     paired : bool
     count_first, count_second : int
         Replicates.
@@ -48,7 +41,8 @@ class MeanDifference:
         unpaired, with Welch's standard error and degrees of freedom. 0 without spread.
     sign_flip_p : float
         Exact two-sided p over all sign flips of the differences (paired) or all ways to split the
-        values (unpaired): no assumption of normality. nan where there are too many.
+        values (unpaired): no assumption of normality. nan where there are too many, or it was not
+        asked for, and for folds: they share training examples, and flips want independence.
     differences : tuple of float
         By pair; empty if unpaired.
     """
@@ -71,13 +65,15 @@ class MeanDifference:
     differences: tuple[float, ...]
 
 
-def _checked(first: Sequence[float], second: Sequence[float], paired: bool) -> None:
+def _checked(first: Sequence[float], second: Sequence[float], paired: bool, overlap: float) -> None:
     if not first or not second:
         raise ValueError(f"given {len(first)} and {len(second)} values; expected some of each")
     if paired and len(first) != len(second):
         raise ValueError(f"given {len(first)} and {len(second)} paired values; expected as many")
     if not all(math.isfinite(v) for v in (*first, *second)):
         raise ValueError("given values that are not finite; leave such replicates out, and say so")
+    if not 0 <= overlap < math.inf or (overlap and not paired):
+        raise ValueError(f"given overlap {overlap}; expected 0 or more, and only for paired values")
 
 
 def _floor(first: Sequence[float], second: Sequence[float]) -> float:
@@ -103,15 +99,16 @@ def _differences(first: Sequence[float], second: Sequence[float]) -> tuple[float
 
 
 def _spread(
-    first: Sequence[float], second: Sequence[float], paired: bool
+    first: Sequence[float], second: Sequence[float], paired: bool, overlap: float
 ) -> tuple[float, float, float]:
     """Difference of the means, its standard error, and the degrees of freedom."""
     floor = _floor(first, second)
     if paired:
         differences = _differences(first, second)
+        share = 1 / len(differences) + overlap
         return (
             _mean(differences),
-            _deviation(differences, floor) / math.sqrt(len(differences)),
+            _deviation(differences, floor) * math.sqrt(share),
             len(differences) - 1.0,
         )
     a, b = (_deviation(v, floor) ** 2 / len(v) for v in (first, second))
@@ -126,7 +123,12 @@ def _spread(
 
 
 def compare_means(
-    first: Sequence[float], second: Sequence[float], *, paired: bool
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    paired: bool,
+    overlap: float = 0.0,
+    exact: bool = True,
 ) -> MeanDifference:
     """Compare two sets of replicates: paired t, or Welch's t.
 
@@ -134,23 +136,33 @@ def compare_means(
     p is 1 for a difference of zero and 0 otherwise, and the sign-flip p beside it shows how little
     that is.
 
+    Parameters
+    ----------
+    overlap : float
+        0 for independent pairs; for pairs that are folds of one corpus the number of tested over
+        the number of trained-on examples, by which the variance of their mean is corrected
+        (Nadeau and Bengio 2003, section 5.2): 1/n + overlap instead of 1/n.
+    exact : bool
+        Whether the exact test is done too, which takes up to a second; without it its p is nan.
+
     Raises
     ------
     ValueError
-        Without values, with unequal numbers of paired ones, or with one that is not finite.
+        Without values, with unequal numbers of paired ones, with one that is not finite, or with an
+        overlap of values that are not paired.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr, stdtrit
 
-    _checked(first, second, paired)
-    difference, error, freedom = _spread(first, second, paired)
+    _checked(first, second, paired, overlap)
+    difference, error, freedom = _spread(first, second, paired, overlap)
     sd_first, sd_second = (_deviation(v, _floor(first, second)) for v in (first, second))
     differences = _differences(first, second) if paired else ()
     low = high = p = g = detectable = math.nan
     if not math.isnan(error):
-        half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
         low, high = difference - half, difference + half
         if error > 0:
-            p = float(2 * t.sf(abs(difference) / error, freedom))
+            p = float(2 * stdtr(freedom, -abs(difference) / error))
         else:
             p = 0.0 if difference else 1.0
         spread = math.sqrt((sd_first**2 + sd_second**2) / 2)
@@ -160,8 +172,11 @@ def compare_means(
         elif not difference:
             g = 0.0
         detectable = detectable_difference(error, freedom)
+    enumerated = math.nan
+    if exact and not overlap:
+        enumerated = sign_flip(differences) if paired else permutation(first, second)
     return MeanDifference(
-        test="paired t" if paired else "Welch",
+        test="corrected resampled t" if overlap else "paired t" if paired else "Welch",
         paired=paired,
         count_first=len(first),
         count_second=len(second),
@@ -175,98 +190,39 @@ def compare_means(
         p=p,
         hedges_g=g,
         detectable=detectable,
-        sign_flip_p=_sign_flip(differences) if paired else _permutation(first, second),
+        sign_flip_p=enumerated,
         differences=differences,
     )
 
 
-def _sign_flip(paired_differences: Sequence[float]) -> float:
-    """Share of sign patterns whose mean is at least as far from zero as the one observed."""
-    import numpy as np
-
-    differences = np.array(paired_differences)
-    if len(differences) > MOST_SIGN_FLIPS:
-        return math.nan
-    totals = np.zeros(1)
-    for value in differences:
-        totals = np.concatenate([totals + value, totals - value])
-    # Equal sums must count as equal although they were added in another order.
-    tolerance = 1e-9 * np.abs(differences).sum()
-    return float(np.mean(np.abs(totals) >= abs(differences.sum()) - tolerance))
-
-
-def _permutation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Share of splits whose difference of means is at least as large as the one observed."""
-    values, count = [*first, *second], len(first)
-    if math.comb(len(values), count) > MOST_SPLITS:
-        return math.nan
-    total = math.fsum(values)
-    observed = abs(_mean(first) - _mean(second))
-    tolerance = 1e-9 * max(map(abs, values))
-    hits = splits = 0
-    for chosen in itertools.combinations(values, count):
-        part = math.fsum(chosen)
-        difference = part / count - (total - part) / (len(values) - count)
-        hits += abs(difference) >= observed - tolerance
-        splits += 1
-    return hits / splits
-
-
 def equivalence(
-    first: Sequence[float], second: Sequence[float], margin: float, *, paired: bool
+    first: Sequence[float],
+    second: Sequence[float],
+    margin: float,
+    *,
+    paired: bool,
+    overlap: float = 0.0,
 ) -> float:
     """Two one-sided t-tests (TOST) against a margin: a small p means practically equal.
+
+    Parameters
+    ----------
+    overlap : float
+        As for `compare_means`.
 
     Raises
     ------
     ValueError
         If the margin is not positive, or there is a single value on a side.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr
 
-    _checked(first, second, paired)
+    _checked(first, second, paired, overlap)
     if not margin > 0:
         raise ValueError(f"given margin {margin}; expected a positive difference that is too small")
-    difference, error, freedom = _spread(first, second, paired)
+    difference, error, freedom = _spread(first, second, paired, overlap)
     if math.isnan(error):
         raise ValueError(f"given {len(first)} and {len(second)} values; expected two or more")
     if error == 0:
         return 0.0 if abs(difference) < margin else 1.0
-    return float(t.sf((margin - abs(difference)) / error, freedom))
-
-
-def accuracy_verdict(
-    difference: MeanDifference, higher_is_better: bool, equivalence_p: float | None
-) -> AccuracyVerdict:
-    """What may be said of the first side.
-
-    Fewer than five replicates are described only. *Practically equal* needs a declared margin and
-    its test; it holds even where the interval excludes zero, the difference being real but smaller
-    than what was declared to matter. A large p is *undecided*, never equal. Replicates that all
-    differ by the same have no spread for a t-test: then the sign-flip test decides.
-    """
-    if min(difference.count_first, difference.count_second) < LEAST_REPLICATES:
-        return "descriptive only"
-    if equivalence_p is not None and equivalence_p < ALPHA:
-        return "practically equal"
-    without_spread = difference.low == difference.high
-    if without_spread and not difference.sign_flip_p < ALPHA:
-        return "undecided"
-    if difference.low > 0 or difference.high < 0:
-        return "better" if (difference.difference > 0) == higher_is_better else "worse"
-    return "undecided"
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for their number by Holm's method, in the order given.
-
-    Raises
-    ------
-    ValueError
-        If one is not between 0 and 1.
-    """
-    from statsmodels.stats.multitest import multipletests
-
-    if not all(0 <= p <= 1 for p in p_values):
-        raise ValueError(f"given p-values {list(p_values)}; expected numbers from 0 to 1")
-    return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if p_values else []
+    return float(stdtr(freedom, (abs(difference) - margin) / error))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.stats.accuracy import holm
 from harness.stats.timing import Interval, Verdict, verdict
+from harness.stats.verdicts import holm
 
 FAMILY_ERROR = 0.05
 """Probability that any case at all is called faster or slower although none has changed."""

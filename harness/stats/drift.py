@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.stats.accuracy import holm
+from harness.stats.verdicts import holm
 
 LEAST_BLOCKS = 4
 """With fewer a line through the blocks leaves less than two degrees of freedom."""

@@ -46,6 +46,7 @@ def scores(
         ids = padded([data.encode(sentences[number])]).to(device)
         with torch.inference_mode():
             x, mask = embedding(ids)
+            x = encoder.entered(x)
             parts: dict[str, Any] = dict(_looked_at(encoder.fusion, x, mask))  # [H, B, N, ...]
             fused = encoder.fusion(x, mask)
             if encoder.pooling is not None:

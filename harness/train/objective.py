@@ -17,20 +17,21 @@ from harness.train.metrics import METRICS
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
 from reference_impls.encoders import (
+    Dense,
     Embedding,
     Encoder,
+    PairClassifier,
     PairRelatedness,
     SentenceClassifier,
     SequenceRegressor,
     degree_distribution,
     expected_degree,
 )
-from reference_impls.mechanism import Mechanism
 
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""
 EVALUATION_BATCH = 256
-STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions")
+STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions", "entry")
 """Parts of a run that draw random numbers by torch; each has a stream of its own."""
 
 
@@ -46,23 +47,36 @@ def encoder(
     recipe: Recipe,
     registry: Registry,
     seed: int,
-) -> tuple[Mechanism, Encoder]:
-    """Context fusion and pooling of a model, with seeded weights."""
+) -> tuple[Encoder, int]:
+    """Context fusion and pooling of a model, with seeded weights, and the features out of it.
+
+    A mechanism that keeps its width has that of the tokens if it gives a sentence. If it gives
+    tokens, a dense layer without bias brings these to the recipe's width before it.
+    """
     mechanism, implementation = registry.find(model)
     chosen = {**mechanism.options, **implementation.options}
+    if recipe.attention_dropout and "attention_dropout" in mechanism.options:
+        chosen["attention_dropout"] = recipe.attention_dropout
     chosen |= {name: literal(text) for name, text in options.items()}
+    tokens = mechanism.output == "tokens"
+    d_in, width = data.width, recipe.width
+    if mechanism.keeps_width:
+        d_in = width = width if tokens else d_in
     fusion = make(
-        mechanism, implementation.factory, data.width, recipe.width, recipe.heads, chosen,
+        mechanism, implementation.factory, d_in, width, recipe.heads, chosen,
         stream(seed, "fusion"),
     )  # fmt: skip
+    entry = None
+    if d_in != data.width:
+        torch.manual_seed(stream(seed, "entry"))
+        entry = Dense(data.width, d_in, bias=False)
     pooling = None
-    if mechanism.output == "tokens":
+    if tokens:
         pooler, direct = registry.find(POOLING)
         pooling = make(
-            pooler, direct.factory, recipe.width, recipe.width, 0, pooler.options,
-            stream(seed, "pooling"),
-        )  # fmt: skip
-    return mechanism, Encoder(fusion, pooling, recipe.dropout)
+            pooler, direct.factory, width, width, 0, pooler.options, stream(seed, "pooling")
+        )
+    return Encoder(fusion, pooling, recipe.dropout, entry), width
 
 
 def build(
@@ -83,46 +97,49 @@ def build(
     options : mapping
         For the mechanism's factory, as texts.
     """
-    _, encode = encoder(model, options, data, recipe, registry, seed)
+    encode, width = encoder(model, options, data, recipe, registry, seed)
     # The head's weights must not depend on how many numbers the fusion's took.
     torch.manual_seed(stream(seed, "head"))
-    width, hidden, dropout = recipe.width, recipe.hidden, recipe.dropout
+    hidden, dropout = recipe.hidden, recipe.dropout
     if data.embedding is None:
         return SequenceRegressor(
             encode, width=width, hidden=hidden, outputs=data.outputs, dropout=dropout
         )
     embedding = Embedding(torch.from_numpy(data.embedding))
-    if task.kind == "classification":
-        return SentenceClassifier(
-            embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout
+    if task.kind == "relatedness":
+        return PairRelatedness(
+            embedding, encode, width=width, hidden=hidden, degrees=data.outputs, dropout=dropout
         )
-    return PairRelatedness(
-        embedding, encode, width=width, hidden=hidden, degrees=data.outputs, dropout=dropout
+    if len(data.train.inputs) == 2:
+        return PairClassifier(
+            embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout,
+            activation=recipe.activation, highway=recipe.highway,
+        )  # fmt: skip
+    return SentenceClassifier(
+        embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout
     )
 
 
-def loss(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of classes and of degrees, half the squared error of vectors.
+def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
+    """Of each example, [B]: cross entropy of classes, half the squared error of vectors.
 
-    Degrees of relatedness are trained towards the distribution whose mean they are (Tai et al.
-    2015). The ReSAN program takes half the squared error of the expected degree; there the softmax
-    saturates, and its gradient with it: multi-head then predicts one degree for all pairs.
+    Degrees of relatedness are trained towards the distribution whose mean they are, unless the
+    recipe says otherwise. With half the squared error of the expected degree the softmax can
+    saturate, and its gradient with it: multi-head then predicts one degree for all pairs.
     """
-    if task.kind == "classification":
-        return cross_entropy(output, targets)
-    if task.kind == "relatedness":
-        return cross_entropy(output, degree_distribution(targets, output.shape[-1]))
-    return 0.5 * ((output - targets) ** 2).mean()
-
-
-def losses(task: Task, output: Tensor, targets: Tensor) -> Tensor:
-    """`loss` of each example, [B]."""
     if task.kind == "classification":
         return cross_entropy(output, targets, reduction="none")
     if task.kind == "relatedness":
+        if recipe.degree_loss == "squared":
+            return 0.5 * (expected_degree(output) - targets) ** 2
         wanted = degree_distribution(targets, output.shape[-1])
         return cross_entropy(output, wanted, reduction="none")
     return 0.5 * ((output - targets) ** 2).flatten(1).mean(1)
+
+
+def loss(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
+    """The mean of `losses`."""
+    return losses(task, recipe, output, targets).mean()
 
 
 @torch.inference_mode()

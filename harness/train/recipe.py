@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
@@ -12,6 +13,12 @@ CHOICES = ("dev", "best-on-test")
 """How the epoch is chosen whose test metric counts."""
 SHARES = ("text", "released")
 """What a policy's reward penalises: the mean share that it selects, or the product of both."""
+OPTIMISERS = ("adamw", "adam", "adadelta")
+PRECISIONS = ("f32", "bf16")
+DEGREE_LOSSES = ("distribution", "squared")
+ACTIVATIONS = ("relu", "elu", "selu")
+COMMON = "common"
+"""Name of the recipe that a task has for all mechanisms; `Task.recipes` has others."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +32,11 @@ class Recipe:
     heads : int
         Passed to mechanisms that have heads.
     hidden : int
-        Features of the head's relu layer.
+        Features of the head's first layer.
     dropout : float
         On token features, sentence features and the hidden layer.
     rate, weight_decay : float
-        Of AdamW (decoupled decay, weights and biases alike).
+        Of the optimiser.
     clip : float
         Largest norm of the gradient; 0 for no limit.
     batch : int
@@ -45,6 +52,20 @@ class Recipe:
     tuning_trials : int
         How many other recipes were tried before this one was settled on: unequal numbers for two
         models are named in a comparison.
+    optimiser : {"adamw", "adam", "adadelta"}
+        AdamW has a decoupled decay, of weights and biases alike. The others have an L2 penalty on
+        weights, not on biases, and the constants of TensorFlow, as the papers' programs have them.
+    attention_dropout : float
+        Of the mechanisms that have such an option (MTSA, appendix A.3); no effect on others.
+    degree_loss : {"distribution", "squared"}
+        Of relatedness: cross entropy with the distribution whose mean is the degree (Tai et al.
+        2015), or half the squared error of the expected degree, as the ReSAN program has it.
+    activation, highway
+        Of the head for pairs and classes: its activation, and whether it has a highway layer.
+    precision : {"f32", "bf16"}
+        bf16: products under autocast; weights, optimiser, loss and metrics stay in float32.
+    compile : bool
+        Whether the training step's forward pass is compiled, for lengths of any size.
     policy_steps, policy_epochs : int
         Only for a mechanism with a policy, which is trained when the base model's `epochs` are
         over: steps of the policy alone (released: 5,000 on SNLI, 500 on SICK), then at most so
@@ -70,6 +91,13 @@ class Recipe:
     word_width: int = 100
     choose: str = "dev"
     tuning_trials: int = 0
+    optimiser: str = "adamw"
+    attention_dropout: float = 0.0
+    degree_loss: str = "distribution"
+    activation: str = "relu"
+    highway: bool = False
+    precision: str = "f32"
+    compile: bool = False
     policy_steps: int = 500
     policy_epochs: int = 10
     policy_rate: float = 1e-3
@@ -86,19 +114,49 @@ class Recipe:
         for name in (*decays, "clip", "tuning_trials", "policy_steps"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name}={getattr(self, name)}; expected at least 0")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"dropout={self.dropout}; expected 0 or more, and less than 1")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(
+                    f"{name}={getattr(self, name)}; expected 0 or more, and less than 1"
+                )
         for name in ("rate", "policy_rate"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)}; expected a positive number")
-        if self.choose not in CHOICES:
-            raise UsageError(f"choose={self.choose!r}; expected {' or '.join(CHOICES)}")
-        if self.policy_share not in SHARES:
-            raise UsageError(f"policy_share={self.policy_share!r}; expected {' or '.join(SHARES)}")
+        for name, allowed in _ALLOWED.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name}={getattr(self, name)!r}; expected {' or '.join(allowed)}")
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in records."""
         return asdict(self)
+
+
+_ALLOWED = {
+    "choose": CHOICES,
+    "policy_share": SHARES,
+    "optimiser": OPTIMISERS,
+    "precision": PRECISIONS,
+    "degree_loss": DEGREE_LOSSES,
+    "activation": ACTIVATIONS,
+}
+
+
+def typed(name: str, text: str, like: Any) -> Any:
+    """The value of a setting from its text, of the type of another value.
+
+    Raises
+    ------
+    UsageError
+        If it is not of that type.
+    """
+    kind = type(like)
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        expected = "true or false" if kind is bool else kind.__name__
+        raise UsageError(f"{name}={text}; expected {expected}") from None
 
 
 def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
@@ -109,42 +167,55 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     UsageError
         For an unknown field or a text that is not of its type.
     """
-    kinds = {f.name: type(getattr(recipe, f.name)) for f in fields(recipe)}
-    values = {}
-    for name, text in settings.items():
-        if name not in kinds:
-            raise UsageError(f"a recipe has no {name!r}; it has {', '.join(kinds)}")
-        try:
-            values[name] = kinds[name](text)
-        except ValueError:
-            raise UsageError(f"{name}={text}; expected {kinds[name].__name__}") from None
-    return replace(recipe, **values)
+    current = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
+    for name in settings:
+        if name not in current:
+            raise UsageError(f"a recipe has no {name!r}; it has {', '.join(current)}")
+    return replace(
+        recipe, **{name: typed(name, text, current[name]) for name, text in settings.items()}
+    )
 
 
-def parse_settings(texts: Sequence[str], models: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """Read ``NAME=VALUE`` (for all models) and ``MODEL:NAME=VALUE``; one mapping per model.
+def parse_settings(
+    texts: Sequence[str],
+    models: Sequence[Sequence[str]],
+    named: Mapping[str, Recipe] = MappingProxyType({}),
+) -> list[dict[str, str]]:
+    """Read what ``--recipe`` says; one mapping of settings per model.
 
     Parameters
     ----------
     texts : sequence of str
+        ``NAME=VALUE`` (for all models) or ``MODEL:NAME=VALUE``; or, in place of ``NAME=VALUE``, the
+        name of a recipe, which stands for all of its settings. Of several the last one counts.
     models : sequence of sequence of str
         The names of each model, the shortest first; a name of several means all of them.
+    named : mapping
+        The task's other recipes by name.
 
     Raises
     ------
     UsageError
-        For a text of another form, or a model that is not compared.
+        For a text of another form, an unknown recipe, or a model that is not compared.
     """
     out: list[dict[str, str]] = [{} for _ in models]
     for text in texts:
-        left, equals, value = text.rpartition("=")
-        model, colon, name = left.rpartition(":")
-        if not (equals and name):
-            raise UsageError(f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE")
+        model, colon, name = text.rpartition(":")
+        if name in named:
+            settings = {key: str(value) for key, value in named[name].as_dict().items()}
+        else:
+            left, equals, value = text.rpartition("=")
+            model, colon, name = left.rpartition(":")
+            if not (equals and name):
+                recipes = f", or a recipe of the task: {', '.join(named)}" if named else ""
+                raise UsageError(
+                    f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE{recipes}"
+                )
+            settings = {name: value}
         if colon and not any(model in names for names in models):
             known = ", ".join(dict.fromkeys(name for names in models for name in names))
             raise UsageError(f"{text!r} names {model!r}; the models are {known}")
-        for settings, names in zip(out, models, strict=True):
+        for found, names in zip(out, models, strict=True):
             if not colon or model in names:
-                settings[name] = value
+                found |= settings
     return out

@@ -19,7 +19,7 @@ a penalty on the selected share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,10 +98,14 @@ class Policy:
             self.parameters, lr=recipe.policy_rate, weight_decay=recipe.policy_weight_decay
         )
 
-    def others(self, module: nn.Module) -> list[nn.Parameter]:
-        """The weights of a model that are not the policy's."""
-        own = {id(p) for p in self.parameters}
-        return [p for p in module.parameters() if id(p) not in own]
+    def state(self) -> dict[str, Any]:
+        """What the rest of the run depends on, beside the weights."""
+        return {"optimiser": self._optimiser.state_dict(), "random": self._training.get_state()}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._training.set_state(state["random"])
 
     def select(self, how: str) -> None:
         """Select "all", what is "sampled" in training, or what is above the "threshold"."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -12,8 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import harness.train.tasks
+from harness.case import parse_options
 from harness.errors import UsageError
-from harness.train.recipe import Recipe
+from harness.train.recipe import Recipe, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +38,7 @@ HIGHER_IS_BETTER = MappingProxyType(
 
 @dataclass(frozen=True)
 class Task:
-    """A task: its data, how they are split, what is measured, and the common recipe.
+    """A task: its data, how they are split, what is measured, and its recipes.
 
     Attributes
     ----------
@@ -45,25 +47,34 @@ class Task:
     summary, source : str
         One line each.
     kind : {"classification", "relatedness", "regression"}
-        Which model and loss.
+        Which model and loss; classes of a pair of sentences if the data have two inputs.
     metrics : tuple of str
         The first one decides which epoch is chosen and what is compared.
     split : str
         How train, dev and test come about, for reports.
     load : str
-        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``.
+        Dotted function ``load(directory, vectors, word_width, seed, **options) -> Data``; with
+        `folds` it is given ``fold`` too.
     recipe : Recipe
         The common recipe, the same for all mechanisms.
+    recipes : mapping
+        Others by name: the papers'. A name is given to ``--recipe``.
     options : mapping
         For `load`.
+    free : tuple of str
+        Options that a user may change: ``mirrored_summation[k=10]``.
     files : tuple of str
         Tables it reads below the data directory, without their endings; empty for made-up data.
+    supplied : mapping
+        How the user makes those of the files that can't be handed on.
     vectors : str
         The word vectors unless others are given: a table of the data directory.
     tuned : mapping
         How many recipes were tried for a mechanism before the common one was settled on.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
+    folds : int
+        Of cross-validation, fixed by the corpus alone and shared by all models; 0 for one split.
     """
 
     name: str
@@ -74,15 +85,46 @@ class Task:
     split: str
     load: str
     recipe: Recipe
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    free: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    supplied: Mapping[str, str] = field(default_factory=dict)
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
     one_test_set: bool = False
+    folds: int = 0
 
     def recipe_for(self, mechanism: str) -> Recipe:
         """The common recipe, with the number of recipes that were tried for this mechanism."""
         return replace(self.recipe, tuning_trials=self.tuned.get(mechanism, 0))
+
+    def with_options(self, texts: Mapping[str, str]) -> Task:
+        """This task with other options, which are then part of its name.
+
+        Raises
+        ------
+        UsageError
+            For an option that is not free, or a text that is not of its type.
+        """
+        for name in texts:
+            if name not in self.free:
+                raise UsageError(
+                    f"task {self.name} has no option {name!r}; it has "
+                    f"{', '.join(self.free) or 'none'}"
+                )
+        given = {name: typed(name, text, self.options[name]) for name, text in texts.items()}
+        other = {name: value for name, value in given.items() if value != self.options[name]}
+        if not other:
+            return self
+        # In the order of the record, so that one task has one name.
+        said = ",".join(f"{name}={other[name]}" for name in self.options if name in other)
+        return replace(
+            self,
+            name=f"{self.name}[{said}]",
+            summary=f"{self.summary}; here {said}",
+            options={**self.options, **other},
+        )
 
     @property
     def metric(self) -> str:
@@ -156,17 +198,41 @@ def tasks() -> Mapping[str, Task]:
     return MappingProxyType(found)
 
 
-def task(name: str) -> Task:
-    """Return the task of that name.
+def check_fold(task: Task, fold: int | None) -> None:
+    """Refuse a fold that a task has not, and no fold where it has some.
 
     Raises
     ------
     UsageError
-        Naming close matches and all tasks.
     """
-    known = tasks()
-    if name in known:
+    if not task.folds and fold is not None:
+        raise UsageError(f"fold {fold}: task {task.name} has one split; leave the fold out")
+    if task.folds and (fold is None or not 0 <= fold < task.folds):
+        given = "no fold" if fold is None else f"fold {fold}"
+        raise UsageError(
+            f"given {given}; task {task.name} has {task.folds} folds: expected --fold 0 to "
+            f"{task.folds - 1}"
+        )
+
+
+_WITH_OPTIONS = re.compile(r"(?P<name>[\w.-]+)\[(?P<options>[^\]]*)\]")
+
+
+def task(text: str) -> Task:
+    """Return the task of that name, ``mirrored_summation``, or ``mirrored_summation[k=10]``.
+
+    Raises
+    ------
+    UsageError
+        Naming close matches and all tasks; or for an option that it has not.
+    """
+    match = _WITH_OPTIONS.fullmatch(text)
+    name, known = match["name"] if match else text, tasks()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(f"unknown task {name!r}; {hint}there are {', '.join(known)}")
+    if match is None:
         return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UsageError(f"unknown task {name!r}; {hint}there are {', '.join(known)}")
+    given = match["options"].split(",") if match["options"] else []
+    return known[name].with_options(dict(parse_options(given)))

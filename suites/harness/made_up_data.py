@@ -147,3 +147,39 @@ def _write_plain(path: Path, texts: list[str], seed: int) -> None:
         for word, vector in zip(words, vectors, strict=True)
     ]
     write_table(path, ("word", "v"), rows)
+
+
+def write_more_corpora(folder: Path, seed: int = 0) -> Path:
+    """Write ``cr``, ``mpqa``, ``subj``, ``mr``, ``sst5`` and ``snli`` below a folder.
+
+    Of the corpora without a split 60 examples each, as many of either class as may be; of SST-5
+    60 / 20 / 30 sentences, and phrases of the training ones with the escapes of its tree bank; of
+    SNLI, whose training file the user makes, dev and test only, 30 pairs each.
+    """
+    shuffled = random.Random(seed)
+    questions = [row for part in _questions(shuffled) for row in part]
+    for name in ("cr", "mpqa", "subj", "mr"):
+        rows = [[str(int(r[0] in ("HUM", "LOC", "NUM"))), r[2].lower()] for r in questions]
+        chosen = shuffled.sample(rows, 60)
+        write_table(folder / name / "all.tsv.gz", ("label", "text"), sorted(chosen))
+    degrees = {"ABBR": "0", "DESC": "1", "ENTY": "2", "HUM": "3", "LOC": "4", "NUM": "4"}
+    rows = [[degrees[r[0]], f"{r[2]} -LRB- and\\/or so -RRB-"] for r in questions[:110]]
+    parts = {"train": rows[:60], "dev": rows[60:80], "test": rows[80:]}
+    for name, part in parts.items():
+        write_table(folder / "sst5" / f"{name}.tsv.gz", ("label", "text"), part)
+    counts = Counter(
+        (label, " ".join(words[:size]))
+        for label, text in parts["train"]
+        for words in [text.split()]
+        for size in range(1, len(words) + 1)
+    )
+    seen: dict[str, list[str]] = {}
+    for (label, text), count in counts.items():
+        seen.setdefault(text, [label, str(count), text])
+    columns = ("label", "count", "text")
+    write_table(folder / "sst5" / "train_phrases.tsv.gz", columns, seen.values())
+    pairs = [[row[1], row[3], row[4]] for row in _pairs(shuffled, 60)]
+    for name, part in (("dev", pairs[:30]), ("test", pairs[30:])):
+        columns = ("label", "sentence1", "sentence2")
+        write_table(folder / "snli" / f"{name}.tsv.gz", columns, part)
+    return folder

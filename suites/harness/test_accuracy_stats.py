@@ -5,24 +5,39 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.meta_analysis import effectsize_smd
 from statsmodels.stats.power import TTestIndPower, TTestPower
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW, ttost_ind, ttost_paired
 
 from harness.stats import (
     MeanDifference,
     Summary,
     accuracy_verdict,
+    compare_folds,
     compare_means,
+    difference_found,
     equivalence,
+    equivalent_folds,
+    fold_means,
+    friedman,
     holm,
     implied_interval,
+    judged_p,
+    over_tasks,
+    paired_spread,
     pairs_needed,
     power_of,
+    replicates_needed,
+    sd_of_differences,
+    sharing,
+    sign_test,
     two_proportions,
     welch,
 )
@@ -399,3 +414,278 @@ def test_without_spread_the_sign_flip_decides(count: int, expected: str) -> None
     # Two of 2^5 patterns are .0625, two of 2^6 are .031.
     found = compare_means([0.75] * count, [0.5] * count, paired=True)
     assert accuracy_verdict(found, True, None) == expected
+
+
+# Agreement to ten digits, statistic by statistic
+
+TEN: dict[str, Any] = {"rel": 1e-10, "abs": 1e-12}
+
+
+def drawn(case: int) -> tuple[list[float], list[float]]:
+    random = np.random.default_rng(case)
+    count = (3, 4, 5, 8, 10, 17)[case % 6]
+    shared = random.normal(size=count)
+    first = 0.9 + 0.01 * (shared + random.normal(0.4, 1, count))
+    return list(first), list(0.9 + 0.01 * (shared + random.normal(0, 2, count)))
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_ten_digits_of_the_paired_t(case: int) -> None:
+    first, second = drawn(case)
+    found, expected = compare_means(first, second, paired=True), stats.ttest_rel(first, second)
+    assert found.p == pytest.approx(expected.pvalue, **TEN)
+    interval = expected.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), **TEN)
+    other = DescrStatsW(np.subtract(first, second))
+    assert found.p == pytest.approx(other.ttest_mean()[1], **TEN)
+    assert (found.low, found.high) == pytest.approx(other.tconfint_mean(), **TEN)
+    for value, side in ((found.sd_first, first), (found.sd_second, second)):
+        assert value == pytest.approx(np.std(side, ddof=1), **TEN)
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_ten_digits_of_welch(case: int) -> None:
+    first, second = drawn(case)
+    second = second[: max(3, len(second) - 2)]
+    found = compare_means(first, second, paired=False)
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue, **TEN)
+    interval = expected.confidence_interval()
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), **TEN)
+    t, p, freedom = CompareMeans.from_data(first, second).ttest_ind(usevar="unequal")
+    assert found.p == pytest.approx(p, **TEN)
+    summaries = [Summary(float(np.mean(v)), float(np.std(v, ddof=1)), len(v))
+                 for v in (first, second)]  # fmt: skip
+    printed = welch(*summaries)
+    assert (printed.t, printed.freedom, printed.p) == pytest.approx((t, freedom, p), **TEN)
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_ten_digits_of_equivalence(case: int) -> None:
+    first, second = drawn(case)
+    margin = (0.002, 0.01, 0.05)[case % 3]
+    p = ttost_paired(np.array(first), np.array(second), -margin, margin)[0]
+    assert equivalence(first, second, margin, paired=True) == pytest.approx(p, **TEN)
+    p = ttost_ind(first, second, -margin, margin, usevar="unequal")[0]
+    assert equivalence(first, second, margin, paired=False) == pytest.approx(p, **TEN)
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_ten_digits_of_hedges_g(case: int) -> None:
+    first, second = drawn(case)
+    n = len(first)
+    moments = [v for side in (first, second) for v in (np.mean(side), np.std(side, ddof=1), n)]
+    expected = effectsize_smd(*moments)[0]
+    assert compare_means(first, second, paired=False).hedges_g == pytest.approx(expected, **TEN)
+    # Paired: the same difference over the same spread, corrected for n - 1 degrees of freedom.
+    plain = (np.mean(first) - np.mean(second)) / math.sqrt(
+        (np.var(first, ddof=1) + np.var(second, ddof=1)) / 2
+    )
+    found = compare_means(first, second, paired=True).hedges_g
+    assert found == pytest.approx(plain * (1 - 3 / (4 * (n - 1) - 1)), **TEN)
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_ten_digits_of_holm(case: int) -> None:
+    p_values = np.random.default_rng(case).random(1 + 2 * case) ** 3
+    order = np.argsort(p_values)
+    adjusted = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)).clip(max=1)
+    expected = np.empty_like(adjusted)
+    expected[order] = adjusted
+    assert holm(list(p_values)) == pytest.approx(expected, **TEN)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 7])
+@pytest.mark.parametrize("count", [3, 5, 10, 30, 200])
+@pytest.mark.parametrize("effect", [0.0, 0.3, 0.8, 1.5])
+def test_ten_digits_of_power(effect: float, count: int, alpha: float) -> None:
+    found = power_of(effect, 1.0, count, alpha=alpha)
+    critical, shift = stats.t.isf(alpha / 2, count - 1), effect * math.sqrt(count)
+    upper = stats.nct.sf(critical, count - 1, shift)
+    lower = stats.nct.cdf(-critical, count - 1, shift)
+    theirs = TTestPower().power(effect, count, alpha)
+    if math.isnan(lower):  # so far out scipy has no number for it, and statsmodels none at all
+        assert shift > 10
+        assert math.isnan(theirs)
+        lower, theirs = 0.0, upper
+    assert found == pytest.approx(theirs, abs=1e-10)
+    assert found == pytest.approx(upper + lower, abs=1e-10)
+    found = power_of(effect, 1.0, count, paired=False, alpha=alpha)
+    assert found == pytest.approx(TTestIndPower().power(effect, count, alpha), abs=1e-10)
+
+
+def test_power_has_a_value_everywhere() -> None:
+    for count in (2, 3, 1000, 100_000, 3_000_000):
+        for shift in (0.0, 0.5, 2.8, 6.0, 40.0):
+            found = power_of(shift / math.sqrt(count), 1.0, count)
+            assert 0.0499 < found <= 1.0
+            if count > 1000:  # as good as normal
+                normal = stats.norm.sf(1.96 - shift) + stats.norm.cdf(-1.96 - shift)
+                assert found == pytest.approx(normal, abs=2e-3)
+    assert power_of(1.0, 1.0, 10) > power_of(1.0, 1.0, 9)
+
+
+def test_more_comparisons_need_more_pairs() -> None:
+    counts = [replicates_needed(0.5, 0.8, alpha=0.05 / k) for k in (1, 2, 7, 50)]
+    assert counts == sorted(set(counts))
+    exact = TTestIndPower().solve_power(effect_size=0.5 / 0.8, alpha=0.05, power=0.9)
+    assert replicates_needed(0.5, 0.8, power=0.9, paired=False) == math.ceil(exact)
+    # Correlated values of deviation 1: their differences have sqrt(2 (1 - .7)).
+    assert sd_of_differences(1.0, 0.7) == pytest.approx(math.sqrt(0.6))
+    assert sd_of_differences(1.0, -1.0) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_difference_found_is_found_with_that_power(paired: bool) -> None:
+    for count in (3, 10):
+        effect = difference_found(0.8, count, 0.9, paired, 0.01)
+        assert power_of(effect, 0.8, count, paired, 0.01) == pytest.approx(0.9)
+
+
+# Folds
+
+
+def test_corrected_resampled_t_by_hand() -> None:
+    first, second = [0.8, 0.9, 0.7, 0.8, 0.9], [0.7, 0.8, 0.7, 0.6, 0.8]
+    found = compare_folds(first, second, [0, 1, 2, 3, 4], 5)
+    # Differences .1, .1, 0, .2, .1: mean .1, variance .005; 1/5 + 1/4 = .45.
+    error = math.sqrt(0.45 * 0.005)
+    assert (found.test, found.difference) == ("corrected resampled t", pytest.approx(0.1))
+    assert found.p == pytest.approx(2 * stats.t.sf(0.1 / error, 4), **TEN)
+    assert found.high - found.difference == pytest.approx(stats.t.ppf(0.975, 4) * error, **TEN)
+    equal = equivalent_folds(first, second, [0, 1, 2, 3, 4], 5, 0.3)
+    assert equal == pytest.approx(stats.t.sf(0.2 / error, 4), **TEN)
+    naive = compare_means(first, second, paired=True)
+    assert (found.high - found.low) / (naive.high - naive.low) == pytest.approx(1.5)  # .45 / .2
+    assert found.detectable > naive.detectable
+    assert math.isnan(found.sign_flip_p)
+    assert not math.isnan(naive.sign_flip_p)
+
+
+def test_repetitions_are_averaged_inside_their_fold() -> None:
+    folds = [0, 1, 2, 0, 1, 2]
+    assert fold_means([2, 0, 2], [1.0, 5.0, 3.0]) == {0: 5.0, 2: 2.0}
+    twice = compare_folds([1, 2, 3, 3, 2, 1], [0, 0, 1, 0, 0, 1], folds, 3)
+    once = compare_folds([2, 2, 2], [0, 0, 1], [0, 1, 2], 3)
+    assert twice == once
+    assert twice.count_first == 3
+
+
+# Several tasks
+
+
+def test_friedman_agrees_with_scipy() -> None:
+    random = np.random.default_rng(3)
+    scores = {str(m): list(random.normal(m / 2, 1, 12)) for m in range(5)}
+    found, expected = friedman(scores), stats.friedmanchisquare(*scores.values())
+    assert found.statistic == pytest.approx(expected.statistic, **TEN)
+    assert found.chi_squared_p == pytest.approx(expected.pvalue, **TEN)
+    assert found.p == pytest.approx(expected.pvalue, abs=0.02)
+    assert found.ranks["4"] == min(found.ranks.values()), "the best has the smallest rank"
+    assert sum(found.ranks.values()) == pytest.approx(15)
+    scaled = {m: [(t + 1) * v + 7 * t for t, v in enumerate(row)] for m, row in scores.items()}
+    assert friedman(scaled).statistic == pytest.approx(found.statistic), "tasks have units"
+
+
+def test_friedman_by_enumeration() -> None:
+    scores = {"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]}
+    orders = list(itertools.permutations((1, 2, 3)))
+    observed = sum((s - 6) ** 2 for s in (4, 5, 9))
+    spreads = [
+        sum((sum(ranks) - 6) ** 2 for ranks in zip(*chosen, strict=True))
+        for chosen in itertools.product(orders, repeat=3)
+    ]
+    exact = sum(s >= observed for s in spreads) / len(spreads)
+    assert friedman(scores).p == pytest.approx(exact, abs=0.01)
+    ties = friedman({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]})
+    assert (ties.statistic, ties.chi_squared_p, ties.p) == (0.0, 1.0, 1.0)
+
+
+METRICS = {"a": "accuracy", "b": "accuracy", "c": "mse"}
+HIGHER = {"a": True, "b": True, "c": False}
+
+
+def test_over_tasks_only_what_has_one_unit_is_averaged() -> None:
+    model, base = {"a": 0.9, "b": 0.8, "c": 1.0}, {"a": 0.8, "b": 0.6, "c": 2.0}
+    found = over_tasks(model, base, METRICS, HIGHER)
+    assert found.difference == compare_means([0.9, 0.8], [0.8, 0.6], paired=True)
+    assert (found.wins, found.losses, found.sign_p) == (3, 0, pytest.approx(0.25))
+    worse = over_tasks(base, model, METRICS, HIGHER)
+    assert (worse.wins, worse.losses) == (0, 3)
+    unlike = over_tasks(model, base, {"a": "x", "b": "y", "c": "z"}, HIGHER)
+    assert unlike.difference is None
+    assert sharing(["c", "a", "b"], METRICS) == ["a", "b"]
+    assert sharing([], METRICS) == []
+
+
+def test_sign_test_by_hand() -> None:
+    assert sign_test([1, 2, 3, -1, 0]) == pytest.approx(2 * (1 + 4) / 16)
+    assert sign_test([0.0, 0.0]) == 1.0
+    assert sign_test([1.0] * 6) == pytest.approx(2 / 64)
+
+
+# What a plan starts from
+
+
+def test_spread_agrees_with_scipy() -> None:
+    first, second = drawn(4)
+    found = paired_spread(first, second)
+    differences = np.subtract(first, second)
+    assert found.sd.value == pytest.approx(np.std(differences, ddof=1), **TEN)
+    n = len(first)
+    ends = [math.sqrt((n - 1) / stats.chi2.ppf(q, n - 1)) for q in (0.975, 0.025)]
+    sd = float(np.std(differences, ddof=1))
+    assert (found.sd.low, found.sd.high) == pytest.approx((sd * ends[0], sd * ends[1]), **TEN)
+    expected = stats.pearsonr(first, second)
+    assert found.correlation.value == pytest.approx(expected.statistic, **TEN)
+    interval = expected.confidence_interval()
+    assert (found.correlation.low, found.correlation.high) == pytest.approx(
+        (interval.low, interval.high), **TEN
+    )
+    few = paired_spread(first[:3], second[:3]).correlation
+    assert math.isnan(few.low)
+    assert not math.isnan(few.value)
+    assert math.isnan(paired_spread([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]).correlation.value)
+
+
+# One of several comparisons
+
+
+def test_an_adjusted_p_decides_among_several() -> None:
+    some = compare_means([1.0, 2.0, 3.0, 4.0, 5.5], [0.0, 1.5, 1.0, 3.5, 4.0], paired=True)
+    assert some.low > 0
+    assert judged_p(some) == some.p < 0.05
+    assert accuracy_verdict(some, True, None, 0.04) == "better"
+    assert accuracy_verdict(some, False, None, 0.04) == "worse"
+    assert accuracy_verdict(some, True, None, 0.06) == "undecided"
+    assert accuracy_verdict(some, True, 0.04, 0.06) == "practically equal"
+    few = compare_means([1.0, 2.0, 3.0], [0.0, 0.9, 2.0], paired=True)
+    assert judged_p(few) == 1.0
+    assert accuracy_verdict(few, True, None, 0.0) == "descriptive only"
+    steady = compare_means([0.75] * 6, [0.5] * 6, paired=True)
+    assert (steady.p, judged_p(steady)) == (0.0, 2 / 64)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: compare_means(A, B, paired=False, overlap=0.1), "only for paired values"),
+        (lambda: compare_means(A, B, paired=True, overlap=-1), "expected 0 or more"),
+        (lambda: compare_folds([1.0], [1.0], [0], 1), "given 1 folds"),
+        (lambda: friedman({"a": [1.0], "b": [2.0]}), "three models or more"),
+        (lambda: friedman({"a": [1.0], "b": [2.0], "c": [3.0]}), "two or more"),
+        (lambda: friedman({"a": [1, 2], "b": [1, 2], "c": [1]}), "as many tasks"),
+        (lambda: over_tasks({"a": 1.0}, {"b": 1.0}, METRICS, HIGHER), "expected the same"),
+        (lambda: paired_spread([1.0], [2.0]), "expected two or more"),
+        (lambda: paired_spread([1.0], [2.0, 3.0]), "expected as many"),
+        (lambda: sd_of_differences(1.0, 1.0), "less than 1"),
+        (lambda: replicates_needed(1e-9, 1.0), "more than 10,000,000 are needed"),
+        (lambda: replicates_needed(1.0, 1.0, power=0.01), "between alpha and 1"),
+        (lambda: power_of(1.0, 1.0, 5, alpha=0.0), "between 0 and 1"),
+    ],
+)  # fmt: skip
+def test_more_mistakes_are_told_in_one_line(call: object, says: str) -> None:
+    assert callable(call)
+    with pytest.raises(ValueError, match=says) as told:
+        call()
+    assert len(str(told.value).splitlines()) == 1

@@ -428,7 +428,6 @@ def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> Non
         (("compare", "--jobs", "-1"), "--jobs: given -1"),
         (("compare", "--vectors", "none"), "--vectors: task mirrored_summation draws its own"),
         (("compare", "--data", "."), "--data: task mirrored_summation draws its own data"),
-        (("compare", "mtsa", "source2token", "--seeds", "1"), "but source2token keeps d_in"),
         (("compare", "mtsa[scale_t=tanh]", "multi_head", "--seeds", "1"), "scale_t='tanh'"),
         (("train", "mtsa", "--save-attention", "a"), "needs sentences"),
         (("train", "mtsa", "--save-attention", "a", "--sentence", " "), "given an empty text"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from harness.experiments.conclusion import Comparison, comparisons, conclude
 
@@ -138,43 +141,178 @@ def test_unequal_parameters(other: int, told: bool) -> None:
     assert warned("unequal parameters", conclude(design(5), records)) is told
 
 
-def earlier(seen: str, declared: str, **more: Any) -> list[dict[str, Any]]:
-    """A design of the same question, and that its results were seen."""
-    return [
-        design(3, key="old", at=declared, **more),
-        {"kind": "verdict", "key": "v", "design": "old", "at": seen, "status": "ok"},
-    ]
+def session_of(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
+    """Records of one session file, in the order of its lines."""
+    return [{**record, "session": name} for record in records]
 
 
-def test_looking_before_declaring_is_told() -> None:
-    runs = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
-    now = design(5, at="2026-01-10")
-    text = "seeds changed after looking: results were seen with 3, now there are 5"
-    assert warned(text, conclude(now, [*runs, *earlier("2026-01-05", "2026-01-04")]))
-    unseen = earlier("2026-01-05", "2026-01-04")[:1]
-    assert not warned("looking", conclude(now, [*runs, *unseen]))
-    later = earlier("2026-01-12", "2026-01-11")
-    assert not warned("looking", conclude(now, [*runs, *later]))
-    other = earlier("2026-01-05", "2026-01-04", question="another")
-    assert not warned("looking", conclude(now, [*runs, *other]))
-    first_look = earlier("2026-01-05", "2026-01-04")
-    again = {"kind": "verdict", "key": "w", "design": "old", "at": "2026-01-20", "status": "ok"}
-    assert warned(text, conclude(now, [*runs, *first_look, again]))
-    assert warned("10 runs were trained", conclude({**now, "at": "2026-01-03"}, runs))
-    assert not warned("runs were trained", conclude({**now, "at": "2026-01-01"}, runs))
-    margin = {**now, "margin": 0.01}
-    assert warned(
-        "margin was changed", conclude(margin, [*runs, *earlier("2026-01-05", "2026-01-04")])
+def pairs(first: list[float] = HIGH, second: list[float] = LOW, **more: Any) -> list[dict]:
+    made = [run(A, i, v, **more) for i, v in enumerate(first)]
+    return made + [run(B, i, v, **more) for i, v in enumerate(second)]
+
+
+def judged(key: str, *sessions: list[dict[str, Any]]) -> Comparison:
+    """The comparison of a declared design, from a journal of several sessions."""
+    records = [record for session in sessions for record in session]
+    return conclude(next(r for r in records if r["key"] == key), records)
+
+
+NOW = "2026-01-10T00:00"
+SEEDS_CHANGED = "seeds changed after looking: results were seen with 3, now there are 5"
+
+
+def seen(declared: str, looked: str, **more: Any) -> tuple[list[dict], list[dict]]:
+    """A design of the same question in one session, and in another that its results were seen."""
+    verdict = {"kind": "verdict", "key": f"v{looked}", "design": "old", "at": looked}
+    return (
+        session_of(f"d{declared}", design(3, key="old", at=declared, **more)),
+        session_of(f"v{looked}", verdict),
     )
 
 
+def test_looking_before_declaring_is_told() -> None:
+    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
+    before = seen("2026-01-04T00:00", "2026-01-05T00:00")
+    assert warned(SEEDS_CHANGED, judged("d", *before, now))
+    assert judged("d", before[0], now).warnings == (), "nobody has looked"
+    assert judged("d", now, *seen("2026-01-11T00:00", "2026-01-12T00:00")).warnings == ()
+    other = seen("2026-01-04T00:00", "2026-01-05T00:00", question="another")
+    assert judged("d", *other, now).warnings == ()
+    later = seen("2026-01-04T00:00", "2026-01-20T00:00")[1]
+    assert warned(SEEDS_CHANGED, judged("d", *before, now, later)), "a second look changes nothing"
+    margin = session_of("now", design(5, at=NOW, margin=0.01), *pairs(at="2026-01-10T01:00"))
+    assert warned("margin was changed", judged("d", *before, margin))
+
+
+def test_lines_of_a_session_are_in_order_whatever_the_clock_says() -> None:
+    runs = pairs(at="2026-01-10T01:00")
+    one = session_of("one", design(5, at=NOW), *runs)
+    assert judged("d", one).warnings == ()
+    assert warned("10 runs were trained", judged("d", session_of("one", *runs, design(5, at=NOW))))
+    # The clock went back by nine days while they were trained: the lines say what happened.
+    back = session_of("one", design(5, at=NOW), *pairs(at="2026-01-01T00:00"))
+    assert judged("d", back).warnings == ()
+
+
+def test_an_order_that_rests_on_a_clock_that_went_back_is_unsure() -> None:
+    unsure = "can't be known: a clock went back"
+    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
+    declared, looked = seen("2026-01-04T00:00", "2026-01-05T00:00")
+    assert not warned(unsure, judged("d", declared, looked, now))
+    # What was seen was written down after a line of a later day: its own time may be wrong.
+    turned = session_of("v", {"kind": "time", "key": "t", "at": "2026-01-30T00:00"}, *looked)
+    found = judged("d", declared, session_of("v", *turned), now)
+    assert warned(unsure, found)
+    assert not warned("seeds changed", found), "after 30 January, for all that is known"
+    without = session_of("none", {**looked[0], "at": None})
+    assert warned(unsure, judged("d", declared, without, now))
+
+
+def test_runs_that_were_there_before_the_design_are_told() -> None:
+    runs = session_of("runs", *pairs(at="2026-01-05T00:00"))
+    now = session_of("now", design(5, at=NOW))
+    assert warned("10 runs were trained, and their test metrics shown", judged("d", runs, now))
+    asked = session_of(
+        "asked", {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00",
+                  "runs": [r["key"] for r in runs]},
+    )  # fmt: skip
+    assert judged("d", asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
+    few = session_of("now", design(3, at=NOW))
+    more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
+    assert warned("2 more seeds of both models had been trained", judged("d", asked, more, few))
+    assert warned("not in it: 3, 4", judged("d", asked, more, few))
+    other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
+    assert warned("1 more seeds", judged("d", asked, other, few))
+
+
 def test_the_newest_design_of_each_question_counts() -> None:
-    runs = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
+    newer = session_of("3", design(5, key="newer", at="2026-04-01"), *pairs())
     records = [
-        design(5, key="newer", at="2026-04-01"), design(3, key="older", at="2026-01-01"),
-        design(2, key="other", question="r", at="2026-03-01"), *runs,
+        *newer, *session_of("1", design(3, key="older", at="2026-01-01")),
+        *session_of("2", design(2, key="other", question="r", at="2026-03-01")),
         {"kind": "time", "key": "t", "at": "2026-01-01"},
     ]  # fmt: skip
     assert [c.key for c in comparisons(records)] == ["other", "newer"]
-    assert comparisons(runs) == []
+    assert comparisons(pairs()) == []
     assert comparisons([design(5)]) == []  # no run was recorded: a mistake in the command
+
+
+# Cross-validation
+
+
+def folded(seeds: int, gain: float = 0.02, folds: int = 10, **more: Any) -> Comparison:
+    """Every fold once per seed; the folds differ much, the gain a little."""
+    records, keys = [], []
+    for seed in range(seeds):
+        for fold in range(folds):
+            value = 0.7 + 0.02 * (fold % 4) + 0.001 * seed
+            mine = gain + 0.004 * (fold % 3 - 1)
+            keys.append([f"{A}{seed}-{fold}", f"{B}{seed}-{fold}"])
+            records.append(run(A, seed, value + mine, key=keys[-1][0], fold=fold))
+            records.append(run(B, seed, value, key=keys[-1][1], fold=fold))
+    units = "folds" if seeds == 1 else "repeated folds"
+    declared = {"folds": folds, "units": units, "runs": keys, "seeds": list(range(seeds)), **more}
+    return conclude(design(1, **declared), records)
+
+
+def test_folds_are_judged_with_the_corrected_variance() -> None:
+    found = folded(1)
+    assert found.difference is not None
+    differences = [a - b for _, a, b in found.values]
+    error = float(np.std(differences, ddof=1)) * math.sqrt(1 / 10 + 1 / 9)
+    assert found.difference.test == "corrected resampled t"
+    p = 2 * stats.t.sf(float(np.mean(differences)) / error, 9)
+    assert found.difference.p == pytest.approx(p, abs=1e-12)
+    assert math.isnan(found.difference.sign_flip_p)
+    assert [fold for fold, *_ in found.values] == list(range(10))
+    assert (found.units, found.replicate, found.pairs, found.finished) == ("folds", "fold", 10, 10)
+    assert "over 10 paired folds" in found.sentence
+    assert "seed" not in found.sentence
+    assert warned("10 folds of one corpus are no independent seeds", found)
+    assert warned("n_test / n_train = 1/9", found)
+
+
+def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
+    once, thrice = folded(1), folded(3)
+    assert thrice.difference is not None
+    assert once.difference is not None
+    assert thrice.difference.count_first == 10
+    assert thrice.difference.p == pytest.approx(once.difference.p), "no new test examples"
+    assert thrice.values[4][1] == pytest.approx(once.values[4][1] + 0.001)
+    assert "10 paired folds, each the mean of 3 seeds" in thrice.sentence
+    assert warned("they are averaged inside each fold", thrice)
+    assert (thrice.pairs, thrice.finished) == (30, 30)
+
+
+def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
+    right = folded(1)
+    found = conclude({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
+    assert found.difference is not None
+    assert found.difference.test == "corrected resampled t"
+    assert warned("takes folds for seeds", found)
+    assert found.difference == right.difference
+    assert not warned("takes folds for seeds", right)
+
+
+def test_equality_over_folds_uses_the_corrected_variance_too() -> None:
+    found = folded(1, gain=0.001, margin=0.01)
+    assert found.difference is not None
+    assert found.equivalence_p is not None
+    error = (found.difference.high - found.difference.difference) / stats.t.ppf(0.975, 9)
+    p = stats.t.sf((0.01 - abs(found.difference.difference)) / error, 9)
+    assert found.equivalence_p == pytest.approx(p, abs=1e-12)
+    assert found.verdict == "practically equal"
+    few = folded(1, folds=4)
+    assert few.verdict == "descriptive only"
+    assert "too few folds to conclude" in few.sentence
+
+
+def test_missing_folds_are_told_and_left_out() -> None:
+    records = [run(A, 0, 0.8, key=f"a{f}", fold=f) for f in range(10)]
+    records += [run(B, 0, 0.7, key=f"b{f}", fold=f) for f in range(8)]
+    keys = [[f"a{f}", f"b{f}"] for f in range(10)]
+    found = conclude(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
+    assert found.verdict == "unfinished"
+    assert (found.pairs, found.finished, len(found.values)) == (10, 8, 8)
+    assert "over 8 paired folds of 10" in found.sentence
+    assert warned("2 of 20 runs are missing", found)

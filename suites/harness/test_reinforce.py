@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 from harness.errors import UsageError
-from harness.train import run
+from harness.train import run, trainer
 from harness.train.objective import loss, losses
 from harness.train.recipe import Recipe
 from harness.train.reinforce import fusion_with_policy, objective, rewards, selected_share
 from harness.train.run import train_run
+from harness.train.staged import StagedTrainer
 from harness.train.task import Data, Split, Task, task
 from suites.harness.made_up_data import write_data_directory
 
@@ -97,7 +98,7 @@ def numbers(record: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("model", ["resa", "resan[variant=one_rss]", "resan_no_fusion"])
 def test_a_run_goes_through_its_stages(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     moved: list[tuple[str, bool, bool]] = []
-    real = run._StagedTrainer._judged
+    real = StagedTrainer._judged
 
     def watching(self: Any, *arguments: Any) -> None:
         own = {id(p) for p in self.policy.parameters}
@@ -108,7 +109,7 @@ def test_a_run_goes_through_its_stages(monkeypatch: pytest.MonkeyPatch, model: s
             changed[id(p) in own] |= not torch.equal(p, old)
         moved.append((self._stage, changed[False], changed[True]))
 
-    monkeypatch.setattr(run._StagedTrainer, "_judged", watching)
+    monkeypatch.setattr(StagedTrainer, "_judged", watching)
     record, module = train(monkeypatch, model)
     assert moved == [
         *[("base", True, False)] * 3, ("policy", False, True), *[("both", True, True)] * 2,
@@ -129,7 +130,7 @@ def _accuracy(module: Any, how: str) -> float:
     assert fusion is not None
     assert fusion.decisions is None
     assert fusion.selection == how
-    found = run.evaluate(TINY, module, load(None, "", 0, 0).test, torch.device("cpu"))
+    found = trainer.evaluate(TINY, module, load(None, "", 0, 0).test, torch.device("cpu"))
     return found["accuracy"]
 
 
@@ -155,17 +156,17 @@ def test_the_base_stage_is_the_run_of_the_model_without_a_policy(
 
 def test_the_policy_goes_on_from_the_best_base_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step at all: the best epoch's weights, seen through the untrained threshold."""
-    real = run._StagedTrainer._policy_alone
+    real = StagedTrainer._policy_alone
     seen = []
 
     def looking(self: Any, epoch: int) -> Any:
         value = [row["dev"]["accuracy"] for row in self.epochs]
         with self.policy.tested("all"):
-            now = run.evaluate(self.task, self.module, self.data.dev, self.device)["accuracy"]
+            now = trainer.evaluate(self.task, self.module, self.data.dev, self.device)["accuracy"]
         seen.append((now, max(value)))
         return real(self, epoch)
 
-    monkeypatch.setattr(run._StagedTrainer, "_policy_alone", looking)
+    monkeypatch.setattr(StagedTrainer, "_policy_alone", looking)
     train(monkeypatch, "resa", epochs=6, rate=3e-2)
     assert seen[0][0] == seen[0][1]
     record, _ = train(monkeypatch, "resa", policy_steps=0)
@@ -240,13 +241,23 @@ def test_losses_are_those_whose_mean_is_trained_on() -> None:
         ("regression", torch.randn(5, 4)),
     ):
         record = replace(TINY, kind=kind)  # type: ignore[arg-type]
-        each = losses(record, output, targets)
+        each = losses(record, RECIPE, output, targets)
         assert each.shape == (5,)
-        torch.testing.assert_close(each.mean(), loss(record, output, targets))
+        torch.testing.assert_close(each.mean(), loss(record, RECIPE, output, targets))
     assert math.isclose(
-        float(losses(TINY, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
+        float(losses(TINY, RECIPE, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
         -float(output[1].log_softmax(-1)[3]), rel_tol=1e-6,
     )  # fmt: skip
+
+
+def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() -> None:
+    """Half the squared error of the expected degree."""
+    record = replace(TINY, kind="relatedness")
+    output, targets = torch.zeros(2, 5), torch.tensor([3.0, 5.0])  # the mean of 1 ... 5 is 3
+    released = replace(RECIPE, degree_loss="squared")
+    torch.testing.assert_close(losses(record, released, output, targets), torch.tensor([0.0, 2.0]))
+    even = torch.full((2,), math.log(5))
+    torch.testing.assert_close(losses(record, RECIPE, output, targets), even)
 
 
 @pytest.mark.parametrize(

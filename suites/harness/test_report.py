@@ -22,6 +22,7 @@ import reports.build
 import reports.source
 from harness.cli import run as command
 from harness.experiments.conclusion import comparisons
+from harness.experiments.many import families
 from harness.records import journal
 from reports import comparison_figures, scaling_figures
 from reports.axes import spread
@@ -33,6 +34,7 @@ from suites.harness.support import ROOT, attnbench, environment
 
 EVIL = '<script>alert("$x_1$")</script>'
 DESIGN = """../"'\\\n); open("executed", "w") #"""
+FAMILY = "family" + "0" * 10
 BASE, MINE = "multi_head.sdpa", "mtsa.algorithm1"
 LENGTHS = (16, 64, 256, 1024)
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -105,13 +107,47 @@ def write_comparison(folder: Path, model: str, gain: float = 0.02, seeds: int = 
     writer.close()
 
 
+def write_family(folder: Path, model: str, seeds: int = 6) -> None:
+    """Two models against one on two tasks: one gains much, the other nothing."""
+    writer = journal.Writer(folder, {"fingerprint": fingerprint(model), "environment": {}})
+    recipe = {"choose": "dev", "tuning_trials": 0}
+    tasks, models = (f"trec {EVIL}", "cr"), (MINE, "bi_lstm.packed")
+    made = [
+        {
+            "kind": "design", "key": f"{name}-{task}", "question": f"{name}-{task}",
+            "models": [name, BASE], "task": task, "metric": "accuracy", "higher_is_better": True,
+            "split": EVIL, "one_test_set": True, "recipes": [recipe, recipe], "folds": 0,
+            "seeds": list(range(seeds)), "paired": True, "margin": None, "match": "none",
+            "runs": [[f"{name}-{task}-{s}", f"{BASE}-{task}-{s}"] for s in range(seeds)],
+            "status": "ok",
+        }
+        for task in tasks for name in models
+    ]  # fmt: skip
+    writer.append({
+        "kind": "family", "key": FAMILY, "question": "fq", "baseline": BASE, "models": list(models),
+        "tasks": list(tasks), "designs": made, "status": "ok",
+    })  # fmt: skip
+    for task in tasks:
+        for name, gain in ((BASE, 0.0), (MINE, 0.05), (models[1], 0.0)):
+            for seed in range(seeds):
+                value = 0.7 + 0.01 * seed + gain + 0.002 * (-1) ** seed * (name != BASE)
+                writer.append({
+                    "kind": "run", "key": f"{name}-{task}-{seed}", "model": name, "seed": seed,
+                    "status": "ok", "test": {"accuracy": value}, "seconds": 3.0, "epochs": [
+                        {"epoch": 1, "loss": 1.0, "dev": {"accuracy": value}, "seconds": 1.0}
+                    ], "chosen_epoch": 1, "parameters": 1000, "parameters_with_words": 2000,
+                })  # fmt: skip
+    writer.close()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole report: two devices, one of them with a comparison."""
+    """A whole report: two devices, one of them with a comparison, and one of many models."""
     folder = tmp_path_factory.mktemp("das ist ☃")
     write_bench(folder / "journal", f"Slow {EVIL}", 100.0)
     write_bench(folder / "journal", "Fast")
     write_comparison(folder / "journal", "Fast")
+    write_family(folder / "journal", "Fast")
     done = attnbench(
         "report", "--journal", "journal", "--out", "out", "--json", "out.json", cwd=folder
     )
@@ -128,7 +164,7 @@ def pages(site: Path) -> dict[str, str]:
 def test_the_folder_has_an_index_and_its_pages(site: Path) -> None:
     found = pages(site)
     assert len([name for name in found if name.startswith("scaling-")]) == 2
-    assert {"index.html", "comparison.html", "audit.html"} < set(found)
+    assert {"index.html", "comparison.html", "many.html", "audit.html"} < set(found)
     assert json.loads((site.parent / "out.json").read_text())["failures"] == []
     index = found["index.html"]
     for name in found:
@@ -229,6 +265,37 @@ def test_the_comparison_page_gives_the_interval_first(site: Path) -> None:
     assert "one and the same test set" in text  # a warning
 
 
+def test_the_page_of_many_allows_for_their_number(site: Path) -> None:
+    text = pages(site)["many.html"]
+    words = [
+        "2 models against multi_head.sdpa", "2 better, 2 undecided", "one and the same test set",
+        "6 paired seeds", "p Holm", "baseline</td>", "95 % t-intervals.", "allow for 4 comparisons",
+        "any difference among the 3 models (Friedman)", "mean rank",
+    ]  # fmt: skip
+    places = [text.index(word) for word in words]
+    assert places == sorted(places)
+    assert "2 better, 2 undecided" in pages(site)["index.html"]
+    table = pd.read_csv(site / "tables" / "many-task0-comparisons.csv")
+    assert table["model"].tolist() == [MINE, "bi_lstm.packed"]
+    assert table["verdict"].tolist() == ["better", "undecided"]
+    assert (table["p_holm"] >= table["p"]).all()
+    assert table["difference"].iloc[0] == pytest.approx(0.05)
+    ranks = pd.read_csv(site / "tables" / "many-tasks.csv").set_index("model")["mean rank"]
+    assert ranks[MINE] == 1.0
+
+
+def test_a_forest_has_a_line_for_every_model(tmp_path: Path) -> None:
+    write_family(tmp_path, "Fast")
+    (many,) = families(journal.read(tmp_path).records)
+    (axes,) = comparison_figures.forest(many.of_task("cr")).axes
+    bars = [np.asarray(line.get_xdata()).tolist() for line in axes.get_lines()]
+    for c in many.of_task("cr"):
+        assert c.difference is not None
+        assert [100 * c.difference.low, 100 * c.difference.high] in [pytest.approx(b) for b in bars
+                                                                     if len(b) == 2]  # fmt: skip
+    assert [t.get_text() for t in axes.get_yticklabels()] == [MINE, "bi_lstm.packed"]
+
+
 def test_a_second_report_replaces_the_first_one_only(tmp_path: Path) -> None:
     out = tmp_path / "out"
     reports.build.prepare(out)
@@ -304,6 +371,8 @@ def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
     by_name = {book.name: book for book in NOTEBOOKS}
     assert by_name["comparison"].pages(source, str(tmp_path)) == []
     assert "attnbench compare" in by_name["comparison"].missing
+    assert by_name["many"].pages(source, str(tmp_path)) == []
+    assert "attnbench compare --all" in by_name["many"].missing
     other = tmp_path / "compared"
     write_comparison(other, "Fast")
     assert by_name["scaling"].pages(find(str(other)), str(other)) == []

@@ -15,7 +15,7 @@ import torch
 
 from harness.errors import UsageError
 from harness.registry import Registry
-from harness.train import objective, run
+from harness.train import objective, run, trainer
 from harness.train.batches import gather, lengths, order, padded
 from harness.train.metrics import METRICS
 from harness.train.run import count_parameters, train_run
@@ -81,13 +81,13 @@ def test_the_test_set_is_looked_at_once_at_the_best_dev_epoch(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    real = run.evaluate
+    real = trainer.evaluate
 
     def counting(which: Any, module: Any, split: Split, device: Any) -> dict[str, float]:
         seen.append(len(split))
         return real(which, module, split, device)
 
-    monkeypatch.setattr(run, "evaluate", counting)
+    monkeypatch.setattr(trainer, "evaluate", counting)
     record = train(data, epochs=8, patience=8)
     sizes = record["examples"]
     assert len(set(sizes.values())) == 3
@@ -146,7 +146,7 @@ def test_divergence_is_told(data: Path, name: str) -> None:
 
 def test_order_and_split_are_those_of_the_seed_not_of_the_model(data: Path) -> None:
     seen: dict[tuple[str, int], list] = {}
-    real = run.gather
+    real = trainer.gather
     for model, seed in (("mtsa", 0), ("multi_head", 0), ("mtsa", 1)):
         batches: list = []
 
@@ -155,7 +155,7 @@ def test_order_and_split_are_those_of_the_seed_not_of_the_model(data: Path) -> N
             return real(split, index, device)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run, "gather", noting)
+            patch.setattr(trainer, "gather", noting)
             train(data, model, seed=seed, epochs=2)
         seen[model, seed] = batches
     assert seen["mtsa", 0] == seen["multi_head", 0]

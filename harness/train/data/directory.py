@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as shortened
 
@@ -87,6 +87,32 @@ def read_table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         row = dict(zip(names, fields, strict=True))
         rows.append({column: row[column] for column in columns})
     return rows
+
+
+def corpus_files(folder: Path, files: Sequence[str], supplied: Mapping[str, str]) -> list[Path]:
+    """Paths of a task's tables, all of which are there.
+
+    Parameters
+    ----------
+    folder : Path
+        The data directory.
+    files : sequence of str
+        As ``trec/train.tsv``.
+    supplied : mapping
+        How the user makes those of them that are not handed on.
+
+    Raises
+    ------
+    UsageError
+        For the first one that is missing; how it is made, where that is known.
+    """
+    found = []
+    for name in files:
+        path = folder / f"{name}.gz"
+        if name in supplied and not path.exists() and not (folder / name).exists():
+            raise UsageError(f"no file {path}: {supplied[name].replace('DIR', str(folder))}")
+        found.append(existing(path))
+    return found
 
 
 def digest_of(paths: Iterable[Path]) -> str:

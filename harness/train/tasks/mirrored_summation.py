@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UsageError
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
 
@@ -37,9 +38,20 @@ def load(
     """Draw the data of one seed: `train` examples, a tenth of them dev, and `test` others.
 
     Every seed has its own data, so that intervals over seeds cover the data too.
+
+    Raises
+    ------
+    UsageError
+        If a size is not positive, or k is larger than the length.
     """
     import numpy as np
 
+    sizes = {"length": length, "width": width, "k": k, "train": train, "test": test}
+    for name, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"{name}={size}; expected at least 1")
+    if k > length:
+        raise UsageError(f"k={k} with length={length}; expected k up to the length")
     generator = np.random.default_rng([seed, 0])
     dev = round(DEV_SHARE * train)
     return Data(
@@ -53,8 +65,9 @@ def load(
 
 _SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), figure 2"
 _SPLIT = "drawn anew for every seed: a tenth of train is dev, test is as large as train"
+_FREE = ("length", "width", "k", "train", "test")
 _RECIPE = Recipe(
-    width=60, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
+    width=72, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
     batch=128, epochs=8, patience=5,
 )  # fmt: skip
 
@@ -69,6 +82,7 @@ TASKS = (
         load="harness.train.tasks.mirrored_summation:load",
         recipe=_RECIPE,
         options={"length": 24, "width": 16, "k": 6, "train": 20_000, "test": 20_000},
+        free=_FREE,
     ),
     Task(
         name="mirrored_summation_paper",
@@ -80,5 +94,6 @@ TASKS = (
         load="harness.train.tasks.mirrored_summation:load",
         recipe=_RECIPE,
         options={"length": 100, "width": 50, "k": 25, "train": 200_000, "test": 200_000},
+        free=_FREE,
     ),
 )

@@ -1,65 +1,63 @@
-"""SICK: relatedness of two sentences between 1 and 5 (Marelli et al. 2014)."""
+"""SICK: relatedness of two sentences, 1 to 5, and entailment (Marelli et al. 2014)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import Recipe
-from harness.train.task import Data, Split, Task
+from harness.train.recipes import PAPER, SENTENCES, lasting
+from harness.train.task import Data, Task
 
 DEGREES = 5
+CLASSES = ("entailment", "neutral", "contradiction")
+SIDES = ("sentence_a", "sentence_b")
+SPLITS = ("train", "dev", "test")
 
 
-def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
-    """The official splits, alike for all seeds."""
+def _degree(text: str) -> float | None:
+    try:
+        degree = float(text)
+    except ValueError:
+        return None
+    return degree if 1 <= degree <= DEGREES else None
+
+
+def load_relatedness(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
+    """The official splits, alike for all seeds; targets float32 from 1 to 5."""
     import numpy as np
 
-    from harness.errors import UsageError
-    from harness.train.data.corpus import corpus
-    from harness.train.data.directory import read_table
+    from harness.train.data.examples import Examples, assemble, read_examples
     from harness.train.data.text import tokens_raw
 
     assert directory is not None
-    sides = ("sentence_a", "sentence_b")
-    tokens, targets = {}, {}
-    for name in ("train", "dev", "test"):
+    expected = f"a number from 1 to {DEGREES}"
+    parts = {}
+    for name in SPLITS:
         path = directory / "sick" / f"{name}.tsv.gz"
-        rows = read_table(path, ("relatedness", *sides))
-        tokens[name] = [[tokens_raw(r[side]) for r in rows] for side in sides]
-        degrees = []
-        for number, row in enumerate(rows, start=2):
-            try:
-                degrees.append(float(row["relatedness"]))
-            except ValueError:
-                degrees.append(0.0)
-            if not 1 <= degrees[-1] <= DEGREES:
-                raise UsageError(
-                    f"{path}:{number}: relatedness {row['relatedness']!r}; "
-                    f"expected a number from 1 to {DEGREES}"
-                )
-        targets[name] = np.array(degrees, dtype=np.float32)
-    words = corpus(
-        [s for side in tokens["train"] for s in side],
-        [s for name in ("dev", "test") for side in tokens[name] for s in side],
-        vectors, directory, seed, word_width,
-    )  # fmt: skip
+        found = read_examples(path, SIDES, "relatedness", _degree, expected, tokens_raw)
+        parts[name] = Examples(found.sides, found.targets.astype(np.float32))
+    return assemble(parts, DEGREES, tokens_raw, vectors, directory, seed, word_width)
 
-    def split(name: str) -> Split:
-        ids = tuple([words.encode(t) for t in side] for side in tokens[name])
-        return Split(ids, targets[name])
 
-    return Data(
-        train=split("train"),
-        dev=split("dev"),
-        test=split("test"),
-        width=words.embedding.shape[1],
-        outputs=DEGREES,
-        embedding=words.embedding,
-        coverage=words.coverage,
-        encode=lambda text: words.encode(tokens_raw(text)),
-        tokenise=tokens_raw,
-    )
+def load_entailment(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
+    """The official splits, alike for all seeds; targets are places in `CLASSES`."""
+    from harness.train.data.examples import assemble, read_classes
+    from harness.train.data.text import tokens_raw
 
+    assert directory is not None
+    parts = {
+        name: read_classes(
+            directory / "sick" / f"{name}.tsv.gz", SIDES, "label", CLASSES, tokens_raw
+        )
+        for name in SPLITS
+    }
+    return assemble(parts, len(CLASSES), tokens_raw, vectors, directory, seed, word_width)
+
+
+_FILES = ("sick/train.tsv", "sick/dev.tsv", "sick/test.tsv")
+_SPLIT = "official train, dev and test, the same for every seed"
+_RECIPE = replace(SENTENCES, dropout=0.3)
+_PAPER = lasting(replace(PAPER, batch=128, dropout=0.3), 25_000, 4500)
 
 TASKS = (
     Task(
@@ -68,15 +66,26 @@ TASKS = (
         source="Marelli et al. 2014; ReSAN Table 3",
         kind="relatedness",
         metrics=("pearson", "spearman", "mse"),
-        split="official train, dev and test, the same for every seed",
-        load="harness.train.tasks.sick:load",
-        recipe=Recipe(
-            width=300, heads=6, hidden=300, dropout=0.3, rate=1e-3, weight_decay=1e-4, clip=1.0,
-            batch=32, epochs=25, patience=5,
-        ),
-        files=("sick/train.tsv", "sick/dev.tsv", "sick/test.tsv"),
+        split=_SPLIT,
+        load="harness.train.tasks.sick:load_relatedness",
+        recipe=_RECIPE,
+        recipes={"paper": _PAPER, "released": replace(_PAPER, degree_loss="squared")},
+        files=_FILES,
         vectors="sick_840B_300d",
         tuned={"mtsa": 9, "multi_head": 9},  # by the dev split with seed 100
         one_test_set=True,
     ),
-)  # fmt: skip
+    Task(
+        name="sick_entailment",
+        summary="entailment, neutral or contradiction of two sentences; 4,500 / 500 / 4,927 pairs",
+        source="Marelli et al. 2014; in no table of the papers here",
+        kind="classification",
+        metrics=("accuracy",),
+        split=_SPLIT,
+        load="harness.train.tasks.sick:load_entailment",
+        recipe=_RECIPE,
+        files=_FILES,
+        vectors="sick_840B_300d",
+        one_test_set=True,
+    ),
+)

@@ -1,0 +1,170 @@
+"""A sweep on the terminal: what there is to do, how long it takes, and what failed; no metric."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.cli.running import duration
+from harness.experiments.prediction import Durations, wall_seconds
+from harness.experiments.sweep import Entry, Sweep
+
+DEFAULT_JOURNAL = "results"
+
+
+def announce(
+    out: Console, sweep: Sweep, missing: int, fingerprint: Mapping[str, Any], workers: int | None,
+    folder: Path,
+) -> None:  # fmt: skip
+    """One line before anything is done; `workers` None where nothing is."""
+    total = len(sweep.entries)
+    have = f", {total - missing} of them already there" if missing < total else ""
+    say = (
+        f"{fingerprint['model']} ({fingerprint['device']}), torch {fingerprint['torch']}: sweep of "
+        f"{', '.join(sweep.models)} on {', '.join(sweep.tasks)}; {total} runs{have}"
+        f"{'' if workers is None else f', {workers} at a time'}; journal {folder}"
+    )
+    out.print(say, highlight=False, soft_wrap=True, markup=False)
+
+
+def print_dry_run(
+    out: Console, sweep: Sweep, known: Mapping[str, Mapping[str, Any]], durations: Durations,
+    start: float,
+) -> dict[str, Any]:  # fmt: skip
+    """List the runs in their order, and say how long what is missing takes.
+
+    Parameters
+    ----------
+    known : mapping
+        Settled runs by key.
+    start : float
+        Seconds that a sweep takes before its first run.
+
+    Returns
+    -------
+    dict
+        The same for ``--json``: ``runs``, ``missing``, ``workers``, ``predicted_seconds`` (null
+        while a model has no run on one of its tasks) and ``unknown``, the pairs that have none.
+    """
+    rows, seconds, unknown = [], [], dict[str, int]()
+    for entry in sweep.entries:
+        run = entry.run
+        row: dict[str, Any] = {"run": run.case, "key": run.key, "there": run.key in known}
+        if not row["there"]:
+            row["seconds"] = durations.of(run)
+            if row["seconds"] is None:
+                pair = f"{run.model} on {run.task}"
+                unknown[pair] = unknown.get(pair, 0) + 1
+            else:
+                seconds.append(row["seconds"])
+        rows.append(row)
+        say = "there" if row["there"] else "missing"
+        if row.get("seconds") is not None:
+            say += f", about {duration(row['seconds'])}"
+        out.print(f"{run.case}: {say}", highlight=False, markup=False, soft_wrap=True)
+    missing = sum(not row["there"] for row in rows)
+    predicted = None
+    if not unknown:
+        predicted = wall_seconds(seconds, durations.workers) + start if missing else 0.0
+    left = {"runs": rows, "missing": missing, "workers": durations.workers,
+            "predicted_seconds": predicted, "unknown": unknown}  # fmt: skip
+    out.print(_prediction(left, seconds), highlight=False, markup=False, soft_wrap=True)
+    return left
+
+
+def _prediction(left: Mapping[str, Any], seconds: Sequence[float]) -> str:
+    runs, workers = f"{left['missing']} of {len(left['runs'])} runs are missing", left["workers"]
+    if left["predicted_seconds"] is not None:
+        return f"{runs}: about {duration(left['predicted_seconds'])}, {workers} at a time"
+    pairs = ", ".join(f"{pair} ({count})" for pair, count in left["unknown"].items())
+    about = ""
+    if seconds:
+        known = duration(wall_seconds(seconds, workers))
+        about = f"; the other {len(seconds)} take about {known}, {workers} at a time"
+    return f"{runs}; not known yet, for want of a first run: {pairs}{about}"
+
+
+def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, Any]]) -> None:
+    """Runs and their mean time, by task and model."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("task", "model"):
+        table.add_column(column, no_wrap=True)
+    for column in ("runs", "ok", "seconds each"):
+        table.add_column(column, justify="right")
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for entry in sweep.entries:
+        group = groups.setdefault((entry.run.task, str(entry.run.model)), [])
+        group.append(records[entry.run.key])
+    for (task, model), found in groups.items():
+        good = [float(r["task_seconds"]) for r in found if r["status"] == "ok"]
+        each = f"{statistics.fmean(good):.1f}" if good else ""
+        style = None if len(good) == len(found) else "red"
+        table.add_row(
+            escape(task), escape(model), str(len(found)), str(len(good)), each, style=style
+        )
+    out.print(table)
+
+
+def failures(
+    sweep: Sweep, records: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]
+) -> list[dict[str, str]]:
+    """Runs without a result: ``run``, ``status``, ``detail``, and the command that repeats it."""
+    found = []
+    for entry in sweep.entries:
+        record = records[entry.run.key]
+        if record["status"] != "ok":
+            found.append(
+                {
+                    "run": entry.run.case,
+                    "status": str(record["status"]),
+                    "detail": str(record.get("detail") or "no reason given"),
+                    "command": command(entry, values),
+                }
+            )
+    return found
+
+
+def command(entry: Entry, values: Mapping[str, Any]) -> str:
+    """The ``attnbench train`` that does one run of a sweep, for a shell."""
+    run = entry.run
+    words = ["attnbench", "train", str(run.model), "--task", run.task, "--seed", str(run.seed)]
+    if run.fold is not None:
+        words += ["--fold", str(run.fold)]
+    for text in entry.recipe:
+        words += ["--recipe", text]
+    for option, value, default in (
+        ("--vectors", entry.vectors, None),
+        ("--data", values["data"] if entry.task.files else None, None),
+        ("--device", values["device"], "auto"),
+        ("--journal", values["journal"], DEFAULT_JOURNAL),
+    ):
+        if value != default:
+            words += [option, str(value)]
+    for dotted in run.arguments["given"]:
+        words += ["--with", dotted]
+    return shlex.join(words)
+
+
+def announce_end(
+    out: Console, sweep: Sweep, failed: Sequence[Mapping[str, str]], seconds: float
+) -> None:
+    """What failed, each with its command, and a last line."""
+    for failure in failed:
+        out.print(
+            f"{failure['run']}: {failure['status']}: {failure['detail']}",
+            style="red", markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        out.print(f"  {failure['command']}", markup=False, highlight=False, soft_wrap=True)
+    total = len(sweep.entries)
+    out.print(
+        f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed; "
+        f"{duration(seconds)}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""What training took, and how many words had a vector: from run records."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What training a model took, medians over its runs.
+
+    Attributes
+    ----------
+    parameters, parameters_with_words : int
+        Trained weights without and with word vectors.
+    seconds, seconds_per_epoch : float
+        Wall time, several runs at a time on this machine.
+    epochs, chosen_epoch : float
+    peak_bytes : float
+        Beyond loaded data, libraries and weights; nan where it can't be measured.
+    """
+
+    parameters: int
+    parameters_with_words: int
+    seconds: float
+    seconds_per_epoch: float
+    epochs: float
+    chosen_epoch: float
+    peak_bytes: float
+
+
+def costs_of(models: Iterable[str], runs: Sequence[Mapping[str, Any]]) -> dict[str, Cost]:
+    """`Cost` by model; none for a model without a finished run."""
+    out = {}
+    for model in models:
+        good = [r for r in runs if r["model"] == model and r["status"] == "ok"]
+        if good:
+            out[model] = _cost(good)
+    return out
+
+
+def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
+    def middle(values: Iterable[float]) -> float:
+        return float(statistics.median(values))
+
+    peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
+    return Cost(
+        parameters=runs[0]["parameters"],
+        parameters_with_words=runs[0]["parameters_with_words"],
+        seconds=middle(r["seconds"] for r in runs),
+        seconds_per_epoch=middle(middle(e["seconds"] for e in r["epochs"]) for r in runs),
+        epochs=middle(len(r["epochs"]) for r in runs),
+        chosen_epoch=middle(r["chosen_epoch"] for r in runs),
+        peak_bytes=middle(peaks) if peaks else math.nan,
+    )
+
+
+def coverage(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The share of the words that have a vector, alike for all runs; empty without words."""
+    known = [r["coverage"] for r in runs if r.get("coverage")]
+    if not known:
+        return ""
+    c = known[0]
+    return (
+        f"vectors {c['vectors']} cover {100 * c['covered'] / c['vocabulary']:.1f} % of "
+        f"{c['vocabulary']:,} words, {100 * c['covered_running'] / c['running_words']:.1f} % of "
+        f"{c['running_words']:,} running words"
+    )

@@ -1,0 +1,214 @@
+"""Jobs on an existing Ray cluster (extra ``cluster``). Ray is imported when it is used."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from types import ModuleType
+from typing import Any, Self
+
+from harness.errors import UsageError
+from harness.experiments.executors import LIMIT_SECONDS, POLL_SECONDS, Job, Jobs, OnTick
+from harness.experiments.executors.node import KIND, OtherNode, perform
+from harness.isolate import Limits, Outcome
+from harness.isolate.outcome import one_line
+
+AHEAD = 2
+"""Jobs handed to the cluster per job that it can do at a time: no worker waits for the driver, and
+a cluster that grows sees what is wanted."""
+REACH_SECONDS = 10.0
+COUNT_SECONDS = 5.0
+"""How often the nodes are counted."""
+
+
+def import_ray() -> ModuleType:
+    """The library.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            f"--executor ray: can't import ray ({error}); pip install -e '.[cluster]'"
+        ) from None
+    return ray  # type: ignore[no-any-return,unused-ignore]
+
+
+class RayExecutor:
+    """Does jobs on the nodes of a cluster.
+
+    A job that dies with its node or its worker is tried again elsewhere, by Ray. What becomes of
+    a job on a living node (a crash, too little memory) is its outcome.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+        The driver's; nodes have to be of its kind.
+    address : str
+        Of the cluster: ``auto``, ``host:port``, ``ray://host:port``.
+    cpus, gpus : float
+        What one job takes of a node.
+    retries : int
+        How often a job is tried again.
+
+    Raises
+    ------
+    UsageError
+        On entering: if there is no ray, no cluster, or no node with so much.
+    """
+
+    def __init__(
+        self, fingerprint: Mapping[str, Any], address: str = "auto", cpus: float = 1.0,
+        gpus: float = 0.0, retries: int = 3,
+    ) -> None:  # fmt: skip
+        self._kind = {name: fingerprint[name] for name in KIND}
+        self._address, self._cpus, self._gpus, self._retries = address, cpus, gpus, retries
+
+    def __enter__(self) -> Self:
+        self._ray = import_ray()
+        try:
+            _reach(self._address)
+            self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"--address {self._address}: no Ray cluster ({one_line(str(error))}); start one "
+                "with: ray start --head, or give its address"
+            ) from None
+        if not self._count():
+            self._ray.shutdown()
+            raise UsageError(
+                f"no node of the cluster has {self._cpus:g} CPUs and {self._gpus:g} GPUs for a "
+                "run; see --cpus-per-run, --gpus-per-run"
+            )
+        self._limits = asdict(Limits(LIMIT_SECONDS, self._memory_share()))
+        on_a_node = self._ray.remote(
+            num_cpus=self._cpus, num_gpus=self._gpus, max_retries=self._retries,
+            scheduling_strategy="SPREAD",
+        )  # fmt: skip
+        self._perform = on_a_node(perform)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._ray.shutdown()
+
+    @property
+    def workers(self) -> int:
+        """Jobs that the living nodes can do at a time; 1 while there are none."""
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            self._count()
+        return max(1, self._workers)
+
+    def run(self, jobs: Jobs, on_tick: OnTick) -> Iterator[tuple[Job, Outcome]]:
+        """Do all jobs; see `harness.experiments.executors.Executor`."""
+        under_way: dict[Any, Job] = {}
+        more = True
+        while more or under_way:
+            while more and len(under_way) < AHEAD * self.workers:
+                try:
+                    job = next(jobs)
+                except StopIteration:
+                    more = False
+                    break
+                if job is None:
+                    break
+                under_way[self._submit(job)] = job
+            if under_way:
+                done, _ = self._ray.wait(list(under_way), num_returns=1, timeout=POLL_SECONDS)
+            else:
+                done = []
+                if more:
+                    time.sleep(POLL_SECONDS)
+            for reference in done:
+                yield under_way.pop(reference), self._outcome(reference)
+            # How far a run is stands in a file of its node, which the driver does not see.
+            on_tick({})
+
+    def _count(self) -> int:
+        self._workers = sum(self._room(node) for node in self._nodes())
+        self._counted = time.monotonic()
+        return self._workers
+
+    def _submit(self, job: Job) -> Any:
+        call = {"call": job.call, "arguments": dict(job.arguments), "code": job.code}
+        return self._perform.options(name=job.label).remote(
+            {**call, "kind": self._kind}, self._limits, job.data
+        )
+
+    def _outcome(self, reference: Any) -> Outcome:
+        """What became of a job.
+
+        Raises
+        ------
+        UsageError
+            If its node can't do our jobs at all.
+        """
+        errors = self._ray.exceptions
+        try:
+            told = self._ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, OtherNode):
+                raise UsageError(str(error.cause)) from None
+            raise UsageError(
+                f"a node of the cluster can't run attnbench: {_last_line(str(error))}; "
+                "install the same attnbench on every node"
+            ) from None
+        except errors.OutOfMemoryError:
+            return Outcome("oom", None, "Ray ended it: its node ran out of memory")
+        except errors.RayError as error:
+            times = f"{self._retries + 1} time{'s' if self._retries else ''}"
+            return Outcome("crash", None, f"lost with its node {times} ({type(error).__name__})")
+        outcome = Outcome(**told["outcome"])
+        other = f"{OtherNode.__name__}: "
+        if outcome.detail.startswith(other):
+            raise UsageError(outcome.detail.removeprefix(other))
+        if isinstance(outcome.value, dict | None):
+            outcome = replace(outcome, value={**(outcome.value or {}), "node": told["node"]})
+        return outcome
+
+    def _nodes(self) -> list[Mapping[str, float]]:
+        """Resources of the living nodes."""
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def _room(self, node: Mapping[str, float]) -> int:
+        """Jobs that a node can do at a time."""
+        room = []
+        for name, wanted in (("CPU", self._cpus), ("GPU", self._gpus)):
+            if wanted:
+                room.append(int(node.get(name, 0.0) / wanted + 1e-9))
+        return min(room)
+
+    def _memory_share(self) -> int | None:
+        """Bytes for one job, so that those of any node fit in it; None on GPUs, or if unknown."""
+        if self._gpus:
+            return None
+        shares = [
+            int(node["memory"] / self._room(node))
+            for node in self._nodes()
+            if node.get("memory") and self._room(node)
+        ]
+        return min(shares, default=None)
+
+
+def _reach(address: str) -> None:
+    """See whether anybody answers at ``host:port``: Ray itself tries for minutes.
+
+    Raises
+    ------
+    OSError, ValueError
+        If not, or if it is no such address. Names as ``auto`` are left to Ray.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1]) if lines else "no reason given"

@@ -1,0 +1,135 @@
+"""Was the plan changed after results had been seen? From the order of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.experiments.declared import Order, Record, designs, run_keys
+
+ASKING = ("design", "family", "sweep")
+"""Kinds of records that ask for runs before they are done."""
+
+
+def verdicts_on(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The verdicts that were shown, by key of the design or family that they are on."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record["kind"] == "verdict":
+            for key in (record.get("design"), *(record.get("designs") or ())):
+                found.setdefault(str(key), []).append(record)
+    return found
+
+
+def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]:
+    """Seeds or margin changed after results of the same question had been seen; one line each.
+
+    Parameters
+    ----------
+    design : mapping
+        Its record.
+    records : sequence of mapping
+        The whole journal.
+    """
+    seen = verdicts_on(records)
+    rivals = [
+        (other, verdict)
+        for other in designs(records)
+        if other["question"] == design["question"] and other["key"] != design["key"]
+        for verdict in seen.get(str(other["key"]), ())
+    ]
+    earlier = [other for other, verdict in rivals if order.before(verdict, design)]
+    out = []
+    seeds = sorted({tuple(r["seeds"]) for r in earlier if r["seeds"] != design["seeds"]})
+    if seeds:
+        counts = ", ".join(str(len(s)) for s in seeds)
+        out.append(
+            f"seeds changed after looking: results were seen with {counts}, now there are "
+            f"{len(design['seeds'])}; the p-value and the interval don't allow for that"
+        )
+    if any(r["margin"] != design["margin"] for r in earlier):
+        out.append("the margin was changed after results had been seen")
+    before = _trained_before(design, records, order)
+    if before:
+        out.append(
+            f"{len(before)} runs were trained, and their test metrics shown, before this design "
+            "was declared"
+        )
+    if unused := _unused(design, records, order):
+        out.append(
+            f"{len(unused)} more seeds of both models had been trained before this design was "
+            f"declared, and are not in it: {', '.join(map(str, unused))}"
+        )
+    mine = run_keys(design)
+    near = [verdict for _, verdict in rivals]
+    near += [r for r in records if r["kind"] == "run" and r["key"] in mine]
+    if any(order.unsure(r, design) for r in near):
+        out.append(
+            "whether anything was seen before this design was declared can't be known: a clock "
+            "went back, or records have no time"
+        )
+    return out
+
+
+def _trained_before(design: Record, records: Sequence[Record], order: Order) -> list[Record]:
+    """Runs of a design that are older than it, and that no older record asked for."""
+    asked: set[str] = set()
+    for record in records:
+        if record["kind"] in ASKING and order.before(record, design):
+            asked |= run_keys(record)
+    mine = run_keys(design) - asked
+    return [
+        r
+        for r in records
+        if r["kind"] == "run" and r["key"] in mine and order.before(r, design)
+    ]  # fmt: skip
+
+
+def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int]:
+    """Seeds that both models have older runs of, under the design's recipes, and it leaves out."""
+    sides: list[set[int]] = []
+    for model, recipe in zip(design["models"], design["recipes"], strict=True):
+        sides.append({
+            r["seed"]
+            for r in records
+            if r["kind"] == "run" and r["model"] == model and r.get("task") == design["task"]
+            and r.get("recipe") == recipe and r["status"] == "ok" and order.before(r, design)
+        })  # fmt: skip
+    return sorted(sides[0] & sides[1] - set(design["seeds"]))
+
+
+def left_out(family: Record, records: Sequence[Record], order: Order) -> list[str]:
+    """Comparisons seen together with these before, and not declared any more: Holm misses them."""
+    mine = {design["question"] for design in family["designs"]}
+    seen = verdicts_on(records)
+    before: set[str] = set()
+    for record in records:
+        if record["kind"] != "family" or record["key"] == family["key"]:
+            continue
+        questions = {design["question"] for design in record["designs"]}
+        shown = any(order.before(verdict, family) for verdict in seen.get(str(record["key"]), ()))
+        if shown and questions & mine:
+            before |= questions
+    if not before - mine:
+        return []
+    return [
+        f"{len(before - mine)} comparisons that were seen together with these are left out now; "
+        f"Holm's p-values allow for {len(mine)}, not for {len(before | mine)}"
+    ]
+
+
+def judged_elsewhere(design: Record, records: Sequence[Record]) -> list[str]:
+    """Whether a comparison declared by itself was seen as one of several, too."""
+    seen = verdicts_on(records)
+    sizes = [
+        len(family["designs"])
+        for family in records
+        if family["kind"] == "family"
+        and str(family["key"]) in seen
+        and any(d["question"] == design["question"] for d in family["designs"])
+    ]
+    if not sizes:
+        return []
+    return [
+        f"this is also one of {max(sizes)} comparisons that were judged together; the p-value here "
+        "does not allow for the others"
+    ]

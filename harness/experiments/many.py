@@ -1,0 +1,169 @@
+"""What many comparisons, declared together, allow to say: Holm over all, and one over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.experiments.conclusion import Comparison, conclude, sentence
+from harness.experiments.declared import Order, designs, run_keys
+from harness.experiments.looked import left_out
+from harness.experiments.overall import Overall, overall
+from harness.stats import accuracy_verdict as judge
+from harness.stats import holm, judged_p
+
+
+@dataclass(frozen=True)
+class Many:
+    """A family of comparisons as far as its runs are there.
+
+    Attributes
+    ----------
+    key : str
+        Of the declared family.
+    record : mapping
+        Its record.
+    baseline : str
+    models, tasks : tuple of str
+    comparisons : tuple of Comparison
+        By task, in the order of the models; verdicts, p and sentences allow for their number.
+    overall : Overall or None
+        Over tasks; None for one task, or as long as only one has pairs of every model.
+    warnings : tuple of str
+    """
+
+    key: str
+    record: Mapping[str, Any]
+    baseline: str
+    models: tuple[str, ...]
+    tasks: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    overall: Overall | None
+    warnings: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """``7 models against multi_head.sdpa on trec``."""
+        count = len(self.models)
+        models = self.models[0] if count == 1 else f"{count} models"
+        return f"{models} against {self.baseline} on {', '.join(self.tasks)}"
+
+    def of_task(self, task: str) -> list[Comparison]:
+        """The comparisons of a task."""
+        return [c for c in self.comparisons if c.task == task]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every declared pair is finished."""
+        return all(c.complete for c in self.comparisons)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """How many verdicts there are of each kind, then what was decided."""
+        counts: dict[str, int] = {}
+        for c in self.comparisons:
+            counts[c.verdict] = counts.get(c.verdict, 0) + 1
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        decided = ("better", "worse", "practically equal")
+        return (
+            f"{self.title}: {said}",
+            *(c.sentence for c in self.comparisons if c.verdict in decided),
+        )
+
+
+def families(records: Iterable[Mapping[str, Any]]) -> list[Many]:
+    """All families of a journal, the newest of each question, oldest first.
+
+    One of which no run was ever recorded is none.
+    """
+    everything = list(records)
+    order = Order(everything)
+    begun = {r["key"] for r in everything if r["kind"] == "run"}
+    newest: dict[str, Mapping[str, Any]] = {}
+    for record in order.oldest_first(r for r in everything if r["kind"] == "family"):
+        if begun & run_keys(record):
+            question = str(record.get("question") or record["key"])
+            newest.pop(question, None)
+            newest[question] = record
+    return [conclude_many(record, everything, order) for record in newest.values()]
+
+
+def conclude_many(
+    record: Mapping[str, Any], records: Sequence[Mapping[str, Any]], order: Order | None = None
+) -> Many:
+    """Judge a declared family by the runs that are there."""
+    order = order or Order(records)
+    alone = [conclude(design, records, order) for design in designs([record])]
+    judged = _adjusted(alone)
+    tasks = tuple(dict.fromkeys(c.task for c in judged))
+    models = tuple(dict.fromkeys(c.first for c in judged))
+    return Many(
+        key=record["key"],
+        record=record,
+        baseline=record["baseline"],
+        models=models,
+        tasks=tasks,
+        comparisons=tuple(judged),
+        overall=overall(judged, record["baseline"]),
+        warnings=(*_common(judged), *left_out(record, records, order)),
+    )
+
+
+def _adjusted(alone: Sequence[Comparison]) -> list[Comparison]:
+    """Holm over all declared comparisons; one that has no p-value counts with 1.
+
+    Claims of a difference and claims of equality are two kinds, each adjusted by itself.
+    """
+    p_values = holm([
+        1.0 if c.difference is None or c.verdict == "unfinished" else judged_p(c.difference)
+        for c in alone
+    ])  # fmt: skip
+    equal = holm([1.0 if c.equivalence_p is None else c.equivalence_p for c in alone])
+    out = []
+    for c, p, equal_p in zip(alone, p_values, equal, strict=True):
+        of_equality = None if c.equivalence_p is None else equal_p
+        verdict = c.verdict
+        if c.difference is not None and verdict != "unfinished":
+            verdict = judge(c.difference, c.higher_is_better, of_equality, p)
+        said = sentence(c.design, c.difference, verdict, c.units, p, len(alone))
+        out.append(
+            replace(
+                c,
+                verdict=verdict,
+                sentence=said,
+                together=len(alone),
+                adjusted_p=p,
+                adjusted_equivalence_p=of_equality,
+            )
+        )
+    return out
+
+
+def _common(judged: Sequence[Comparison]) -> tuple[str, ...]:
+    """Warnings of all comparisons: once for a task where all of its comparisons have them."""
+    places: dict[str, list[Comparison]] = {}
+    for c in judged:
+        for warning in c.warnings:
+            places.setdefault(warning, []).append(c)
+    sizes: dict[str, int] = {}
+    for c in judged:
+        sizes[c.task] = sizes.get(c.task, 0) + 1
+    out = []
+    for warning, where in places.items():
+        of_task: dict[str, list[Comparison]] = {}
+        for c in where:
+            of_task.setdefault(c.task, []).append(c)
+        whole = [task for task, some in of_task.items() if len(some) == sizes[task]]
+        if len(whole) == len(sizes):
+            out.append(warning)
+            continue
+        if whole:
+            out.append(f"{', '.join(whole)}: {warning}")
+        out += [
+            f"{c.first} on {task}: {warning}"
+            for task, some in of_task.items()
+            if task not in whole
+            for c in some
+        ]
+    return tuple(out)

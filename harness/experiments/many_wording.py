@@ -1,0 +1,147 @@
+"""Many comparisons as rows and sentences, for the terminal and the page alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.experiments.conclusion import Comparison
+from harness.experiments.many import Many
+from harness.experiments.overall import Overall, OverallRow
+from harness.experiments.replicates import counted
+from harness.experiments.wording import Unit, unit_of
+from harness.stats import Friedman
+
+OVER_TASKS = (
+    "model", "mean rank", "better / worse", "mean difference", "95 % interval", "p", "p Holm",
+    "verdict",
+)  # fmt: skip
+BASELINE = "baseline"
+"""In the place of the baseline's verdict."""
+
+
+def columns(comparisons: Sequence[Comparison]) -> list[str]:
+    """Names of a task's columns; that of equality only where a margin was declared."""
+    equal = ["p equal, Holm"] if comparisons[0].margin is not None else []
+    return ["model", "mean (sd)", "difference", "95 % interval", "p", "p Holm", *equal, "verdict"]
+
+
+def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """One task's comparisons as rows of `columns`, the baseline first."""
+    width = len(columns(comparisons))
+    rows = [_baseline_cells(comparisons), *map(_cells, comparisons)]
+    return [[*cells, *[""] * (width - 1 - len(cells)), verdict] for *cells, verdict in rows]
+
+
+def headed(comparisons: Sequence[Comparison]) -> str:
+    """What one task's comparisons are of."""
+    first = comparisons[0]
+    better = "higher" if first.higher_is_better else "lower"
+    how = "best over time on the test set" if first.choose == "best-on-test" else "test"
+    margin = "" if first.margin is None else f"; margin {first.unit.size(first.margin)}"
+    return (
+        f"{how} {first.metric} ({better} is better), {_counts(comparisons)}{margin}; "
+        f"split: {first.design.get('split', 'not recorded')}"
+    )
+
+
+def _cells(comparison: Comparison) -> list[str]:
+    unit, d = comparison.unit, comparison.difference
+    if d is None:
+        return [comparison.first, comparison.verdict]
+    found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
+    if not math.isnan(d.low):
+        found += [f"[{unit.difference(d.low)}, {unit.difference(d.high)}]", f"{d.p:.2g}"]
+        if comparison.verdict not in ("descriptive only", "unfinished"):
+            adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
+            found += [f"{p:.2g}" for p in adjusted if p is not None]
+    return [*found, comparison.verdict]
+
+
+def _baseline_cells(comparisons: Sequence[Comparison]) -> list[str]:
+    """The baseline's row: its mean over the pairs of the comparison that has most of them."""
+    best = max(comparisons, key=lambda c: c.finished)
+    d = best.difference
+    mean = [] if d is None else [_mean(best.unit, d.mean_second, d.sd_second)]
+    return [best.second, *mean, BASELINE]
+
+
+def _mean(unit: Unit, mean: float, sd: float) -> str:
+    """``90.20 (0.41) %``."""
+    spread = "" if math.isnan(sd) else f" ({unit.number(sd)})"
+    return f"{unit.number(mean)}{spread}{unit.of_values}"
+
+
+def _counts(comparisons: Sequence[Comparison]) -> str:
+    """``over 5 paired seeds``, or how many at least and at most."""
+    first = comparisons[0]
+    found = sorted({c.difference.count_first if c.difference else 0 for c in comparisons})
+    if len(found) == 1:
+        return counted(first.units, found[0], len(first.seeds))
+    return f"{found[0]} to {counted(first.units, found[-1], len(first.seeds))}"
+
+
+def reading(many: Many) -> list[str]:
+    """How the tables are to be read; one sentence each."""
+    count = len(many.comparisons)
+    out = [
+        f"p Holm and the verdict allow for {count} comparisons; an interval is of its difference "
+        "alone, and covers in 95 of 100."
+    ]
+    narrow = [
+        c
+        for c in many.comparisons
+        if c.verdict == "undecided" and c.difference is not None
+        and (c.difference.low > 0 or c.difference.high < 0)
+    ]  # fmt: skip
+    if narrow:
+        out.append(
+            f"{len(narrow)} undecided though the interval excludes zero: of {count} comparisons "
+            "without any difference one in twenty looks like that."
+        )
+    if many.overall is not None:
+        out += [f"{why[0].upper()}{why[1:]}." for why in many.overall.why]
+    return out
+
+
+def omnibus(found: Friedman) -> str:
+    """Friedman's test in words."""
+    return (
+        f"any difference among the {len(found.ranks)} models (Friedman): chi2({found.freedom}) = "
+        f"{found.statistic:.2f}, p = {found.p:.2g}"
+    )
+
+
+def counted_tasks(overall: Overall) -> str:
+    """The tasks that count, and those that don't."""
+    left_out = f"; left out: {', '.join(overall.left_out)}" if overall.left_out else ""
+    return f"{', '.join(overall.tasks)}{left_out}"
+
+
+def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:
+    """The models over tasks as rows of `OVER_TASKS`, the baseline first."""
+    ranks = {} if overall.omnibus is None else overall.omnibus.ranks
+    rank = {model: f"{value:.2f}" for model, value in ranks.items()}
+    first = [baseline, rank.get(baseline, ""), *[""] * 5, BASELINE]
+    return [first, *(_overall_cells(row, rank.get(row.model, "")) for row in overall.rows)]
+
+
+def _overall_cells(row: OverallRow, rank: str) -> list[str]:
+    d, unit = row.tasks.difference, unit_of(row.metric)
+    shown = ["", "", f"{row.tasks.sign_p:.2g} (signs)"]
+    if d is not None:
+        interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        shown = [unit.difference(d.difference), interval, f"{d.p:.2g}"]
+    adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
+    wins = f"{row.tasks.wins} / {row.tasks.losses}"
+    return [row.model, rank, wins, *shown, adjusted, row.verdict]
+
+
+def exact_tests(overall: Overall) -> list[str]:
+    """The exact tests beside the t-tests, where these conclude anything."""
+    return [
+        f"{row.model}: exact sign-flip over the means of {len(row.shared)} tasks p = "
+        f"{row.tasks.difference.sign_flip_p:.2g}, sign test of all tasks p = {row.tasks.sign_p:.2g}"
+        for row in overall.rows
+        if row.tasks.difference is not None and row.verdict != "descriptive only"
+    ]

@@ -1,0 +1,129 @@
+"""What a comparison counts: seeds, or the folds of a cross-validation, which are no seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
+from harness.stats import equivalent_folds as equivalent
+
+MOST_SEEDS = 10_000
+LARGEST_SEED = 2**32 - 1
+Units = Literal["seeds", "folds", "repeated folds"]
+Run = Mapping[str, Any]
+Pair = tuple[Run | None, Run | None]
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """One run of each model; both share its seed, and its fold if there are folds."""
+
+    seed: int
+    fold: int | None = None
+
+
+def replicates(seeds: Sequence[int], folds: int) -> tuple[Replicate, ...]:
+    """All replicates of a task: its seeds, or every fold once per seed.
+
+    Parameters
+    ----------
+    folds : int
+        0 for a task with an official split.
+    """
+    if not folds:
+        return tuple(Replicate(seed) for seed in seeds)
+    return tuple(Replicate(seed, fold) for seed in seeds for fold in range(folds))
+
+
+def units_of(seeds: int, folds: int) -> Units:
+    """What so many seeds of a task count as."""
+    if not folds:
+        return "seeds"
+    return "folds" if seeds == 1 else "repeated folds"
+
+
+@dataclass(frozen=True)
+class Values:
+    """Test metrics of a comparison's finished pairs.
+
+    Attributes
+    ----------
+    units : {"seeds", "folds", "repeated folds"}
+    folds : int
+        Into how many the corpus was cut; 0 without cross-validation.
+    replicates : tuple of Replicate
+        Of the finished pairs.
+    first, second : tuple of float
+        Their metrics.
+    """
+
+    units: Units
+    folds: int
+    replicates: tuple[Replicate, ...]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+
+    @property
+    def rows(self) -> tuple[tuple[int, float, float], ...]:
+        """What is counted: (seed, first, second), or (fold, mean first, mean second) over seeds."""
+        if not self.folds:
+            numbers = [r.seed for r in self.replicates]
+            return tuple(zip(numbers, self.first, self.second, strict=True))
+        first, second = (fold_means(self._of_fold, side) for side in (self.first, self.second))
+        return tuple((fold, first[fold], second[fold]) for fold in first)
+
+    @property
+    def _of_fold(self) -> list[int]:
+        return [r.fold for r in self.replicates if r.fold is not None]
+
+    def difference(self) -> MeanDifference | None:
+        """The first side minus the second; None without a pair."""
+        if not self.replicates:
+            return None
+        if self.folds:
+            return compare_folds(self.first, self.second, self._of_fold, self.folds)
+        return compare_means(self.first, self.second, paired=True)
+
+    def equivalence(self, margin: float | None) -> float | None:
+        """The p of two one-sided tests against a margin; None without one, or with a single row."""
+        if margin is None or len(self.rows) < 2:
+            return None
+        if self.folds:
+            return equivalent(self.first, self.second, self._of_fold, self.folds, margin)
+        return equivalence(self.first, self.second, margin, paired=True)
+
+
+def values_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> Values:
+    """The finished pairs of a design's record.
+
+    Runs say themselves of which fold they are: a design that takes them for seeds is not believed.
+    """
+    metric = design["metric"]
+    done = [
+        (Replicate(a["seed"], a.get("fold")), float(a["test"][metric]), float(b["test"][metric]))
+        for a, b in pairs
+        if a is not None and b is not None and a["status"] == b["status"] == "ok"
+    ]
+    folds, seeds = design.get("folds") or 0, len(set(design["seeds"]))
+    found = {r.fold for r, *_ in done} - {None}
+    if found and not folds:
+        folds, seeds = max(2, len(found)), len({r.seed for r, *_ in done})
+    if folds:
+        done = [row for row in done if row[0].fold is not None]
+    return Values(
+        units=units_of(seeds, folds),
+        folds=folds,
+        replicates=tuple(r for r, *_ in done),
+        first=tuple(v for _, v, _ in done),
+        second=tuple(v for *_, v in done),
+    )
+
+
+def counted(units: Units, count: int, seeds: int) -> str:
+    """``5 paired seeds``, ``10 folds``, ``10 folds, each the mean of 3 seeds``."""
+    if units == "seeds":
+        return f"{count} paired seed{'' if count == 1 else 's'}"
+    text = f"{count} paired fold{'' if count == 1 else 's'}"
+    return f"{text}, each the mean of {seeds} seeds" if units == "repeated folds" else text

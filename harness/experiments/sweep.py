@@ -1,0 +1,175 @@
+"""Sweeps: mechanisms x tasks x seeds (or folds), declared before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.design import Model, Run, Surroundings, make_run, parse_model
+from harness.experiments.replicates import Replicate, replicates
+from harness.records import schema
+from harness.registry import Registry
+from harness.train.recipe import changed, parse_settings
+from harness.train.task import Task
+from harness.train.task import task as find_task
+
+SEEDS = (0, 1, 2, 3, 4)
+"""Where none are given and the corpus prescribes a split; the folds are run with seed 0."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is crossed with each other.
+
+    Attributes
+    ----------
+    models : tuple of str
+        As `harness.experiments.design.parse_model` reads them.
+    tasks : tuple of str
+    seeds : tuple of int or None
+        None: `SEEDS`, and on a task with folds seed 0.
+    folds : bool
+        Tasks with folds have each fold once, with seed 0, whatever `seeds` says.
+    recipe : tuple of str
+        As ``--recipe`` has them: what differs from the common recipe.
+    vectors : str or None
+        Instead of the tasks' own.
+    """
+
+    models: tuple[str, ...]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...] | None = None
+    folds: bool = False
+    recipe: tuple[str, ...] = ()
+    vectors: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of a sweep, and what it takes to ask for it alone.
+
+    Attributes
+    ----------
+    run : Run
+    task : Task
+    recipe : tuple of str
+        As ``--recipe`` has them: those that are for this model.
+    vectors : str or None
+        Instead of the task's own.
+    """
+
+    run: Run
+    task: Task
+    recipe: tuple[str, ...]
+    vectors: str | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All runs, in the order in which they are begun: no run twice.
+
+    Task by task; inside a task seed by seed (fold by fold), and for each all models: a sweep that
+    is stopped has pairs.
+    """
+
+    parts: tuple[Part, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def models(self) -> list[str]:
+        """By first appearance."""
+        return list(dict.fromkeys(str(entry.run.model) for entry in self.entries))
+
+    @property
+    def tasks(self) -> list[str]:
+        """By first appearance."""
+        return list(dict.fromkeys(entry.run.task for entry in self.entries))
+
+    def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+        """As it stands in the journal, before any run of it is started."""
+        keys = [entry.run.key for entry in self.entries]
+        return {
+            "kind": "sweep",
+            "key": schema.digest(["sweep", keys]),
+            "models": self.models,
+            "tasks": self.tasks,
+            "parts": [asdict(part) for part in self.parts],
+            "runs": keys,
+            "fingerprint": schema.digest(dict(fingerprint)),
+            "status": "ok",
+        }
+
+
+def replicates_of(part: Part, task: Task) -> tuple[Replicate, ...]:
+    """The runs that each model has on a task."""
+    if task.folds and (part.folds or part.seeds is None):
+        return replicates((0,), task.folds)
+    return replicates(SEEDS if part.seeds is None else part.seeds, task.folds)
+
+
+def make_sweep(
+    parts: Sequence[Part], registry: Registry, around: Callable[[Task, str | None], Surroundings]
+) -> Sweep:
+    """Declare a sweep.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        In their order; a run that several ask for is the first one's.
+    around : callable
+        From a task and the vectors asked for to what its runs share.
+
+    Raises
+    ------
+    UsageError
+        For an unknown model or task, a recipe that can't be, repeated or no seeds, or ``folds``
+        where no task has any.
+    """
+    tasks = {name: find_task(name) for part in parts for name in part.tasks}
+    folded = [name for part in parts if part.folds for name in part.tasks]
+    if folded and not any(tasks[name].folds for name in folded):
+        raise UsageError(
+            f"folds: none of {', '.join(folded)} is a task with folds; leave it out, and give seeds"
+        )
+    entries: dict[str, Entry] = {}
+    for part in parts:
+        for entry in _entries(part, registry, around):
+            entries.setdefault(entry.run.key, entry)
+    return Sweep(tuple(parts), tuple(entries.values()))
+
+
+def _entries(
+    part: Part, registry: Registry, around: Callable[[Task, str | None], Surroundings]
+) -> list[Entry]:
+    tasks = [find_task(name) for name in part.tasks]
+    models = [parse_model(name, registry) for name in part.models]
+    _check(part, [str(model) for model in models])
+    entries = []
+    for task in tasks:
+        surroundings = around(task, part.vectors)
+        vectors = part.vectors if task.files else None
+        settings = parse_settings(part.recipe, [model.names for model in models], task.recipes)
+        recipes = [
+            changed(task.recipe_for(model.mechanism), chosen)
+            for model, chosen in zip(models, settings, strict=True)
+        ]
+        for one in replicates_of(part, task):
+            for model, recipe in zip(models, recipes, strict=True):
+                run = make_run(model, task, recipe, one.seed, surroundings, one.fold)
+                entries.append(Entry(run, task, _texts_for(model, part.recipe), vectors))
+    return entries
+
+
+def _texts_for(model: Model, recipe: Sequence[str]) -> tuple[str, ...]:
+    """What of ``--recipe`` is for a model: without ``MODEL:`` everything is."""
+    named = [(text.rpartition(":")[0], text) for text in recipe]
+    return tuple(text for name, text in named if not name or name in model.names)
+
+
+def _check(part: Part, models: Sequence[str]) -> None:
+    for what, given in (("models", models), ("tasks", part.tasks), ("seeds", part.seeds)):
+        if given is not None and (not given or len(set(given)) < len(given)):
+            shown = ", ".join(map(str, given)) or "none"
+            raise UsageError(f"{what}: given {shown}; expected at least one, each of them once")

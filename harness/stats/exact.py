@@ -1,0 +1,67 @@
+"""Exact tests by enumeration: no distribution is assumed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+MOST_SIGN_FLIPS = 20
+"""2^20 sign flips are enumerated; above that the exact test is left out."""
+MOST_SPLITS = 200_000
+ROUNDING = 1e-9
+"""Equal sums must count as equal although they were added in another order."""
+
+
+def sign_flip(differences: Sequence[float]) -> float:
+    """Share of sign patterns whose mean is at least as far from zero as the one observed.
+
+    Two-sided p of independent differences that are symmetric around zero. nan for more than
+    `MOST_SIGN_FLIPS`, unless all have one sign: then only that pattern and its opposite count.
+    """
+    import numpy as np
+
+    values = np.array(differences, dtype=float)
+    if (values > 0).all() or (values < 0).all():
+        return float(2.0 ** (1 - len(values)))
+    if len(values) > MOST_SIGN_FLIPS:
+        return math.nan
+    totals = np.zeros(1)
+    for value in values:
+        totals = np.concatenate([totals + value, totals - value])
+    tolerance = ROUNDING * np.abs(values).sum()
+    return float(np.mean(np.abs(totals) >= abs(values.sum()) - tolerance))
+
+
+def permutation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Share of splits whose difference of means is at least as large as the one observed.
+
+    Two-sided p of two independent groups; nan where there are more than `MOST_SPLITS`.
+    """
+    values, count = [*first, *second], len(first)
+    if math.comb(len(values), count) > MOST_SPLITS:
+        return math.nan
+    total = math.fsum(values)
+    observed = abs(math.fsum(first) / len(first) - math.fsum(second) / len(second))
+    tolerance = ROUNDING * max(map(abs, values))
+    hits = splits = 0
+    for chosen in itertools.combinations(values, count):
+        part = math.fsum(chosen)
+        difference = part / count - (total - part) / (len(values) - count)
+        hits += abs(difference) >= observed - tolerance
+        splits += 1
+    return hits / splits
+
+
+def sign_test(differences: Sequence[float]) -> float:
+    """Two-sided p of as many positive among the differences that are not zero; 1 without any.
+
+    It looks at signs alone, so that differences in different units may stand together.
+    """
+    from scipy.stats import binomtest
+
+    positive = sum(d > 0 for d in differences)
+    negative = sum(d < 0 for d in differences)
+    if not positive + negative:
+        return 1.0
+    return float(binomtest(positive, positive + negative).pvalue)

@@ -1,0 +1,168 @@
+"""One answer over several tasks: tasks are the replicates, their means the values (Demsar 2006).
+
+Seeds only make a task's mean more exact; that a model is better *on such tasks* rests on how many
+tasks there are. Ranks and signs may mix metrics; means may not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.stats.accuracy import MeanDifference, compare_means
+from harness.stats.exact import ROUNDING, sign_test
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LEAST_MODELS = 3
+"""Of two models the ranks say no more than the signs."""
+LEAST_TASKS = 2
+DRAWS = 20_000
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Whether any of several models differs, from their ranks inside each task.
+
+    Attributes
+    ----------
+    ranks : mapping
+        Mean rank of each model; 1 is best.
+    tasks : int
+    statistic, freedom, chi_squared_p : float
+        The usual approximation, which is only good for more than ten tasks.
+    p : float
+        Of the same statistic, from `DRAWS` random orders of the ranks inside tasks: no
+        approximation but the number of draws, which are the same every time.
+    """
+
+    ranks: Mapping[str, float]
+    tasks: int
+    statistic: float
+    freedom: int
+    chi_squared_p: float
+    p: float
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """One model against the baseline, over tasks.
+
+    Attributes
+    ----------
+    difference : MeanDifference or None
+        Paired t over the means of those tasks that share a metric, with its exact sign-flip p;
+        None where fewer than two do.
+    wins, losses : int
+        Tasks on which the mean is better, and worse; over all tasks.
+    sign_p : float
+        Exact sign test of wins and losses.
+    """
+
+    difference: MeanDifference | None
+    wins: int
+    losses: int
+    sign_p: float
+
+
+def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
+    """Friedman's test of models over tasks.
+
+    Parameters
+    ----------
+    scores : mapping
+        By model, one mean per task; higher is better, in any unit of the task's own.
+
+    Raises
+    ------
+    ValueError
+        For fewer than three models, or two tasks, or unequal numbers of tasks.
+    """
+    import numpy as np
+    from scipy.stats import friedmanchisquare, rankdata
+
+    counts = {len(v) for v in scores.values()}
+    if len(scores) < LEAST_MODELS or len(counts) > 1 or min(counts) < LEAST_TASKS:
+        raise ValueError(
+            f"given {len(scores)} models, {sorted(counts)} tasks; expected three models or more "
+            "with as many tasks each, two or more"
+        )
+    table = np.array(list(scores.values()), dtype=float).T  # [tasks, models]
+    ranks = rankdata(-table, axis=1)
+    statistic, chi_squared_p = 0.0, 1.0
+    if (ranks != ranks[:, :1]).any():  # else all tie everywhere: nothing to divide by
+        found = friedmanchisquare(*table.T)
+        statistic, chi_squared_p = float(found.statistic), float(found.pvalue)
+    return Friedman(
+        ranks=dict(zip(scores, ranks.mean(axis=0).tolist(), strict=True)),
+        tasks=len(table),
+        statistic=statistic,
+        freedom=len(scores) - 1,
+        chi_squared_p=chi_squared_p,
+        p=_permuted(ranks),
+    )
+
+
+def _permuted(ranks: np.ndarray) -> float:
+    """Share of random orders inside tasks whose rank sums lie as far apart, this one counted."""
+    import numpy as np
+
+    expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
+    observed = ((ranks.sum(axis=0) - expected) ** 2).sum()
+    many = np.broadcast_to(ranks, (DRAWS, *ranks.shape))
+    draws = np.random.default_rng(SEED).permuted(many, axis=2)
+    spread = ((draws.sum(axis=1) - expected) ** 2).sum(axis=1)
+    return float((1 + (spread >= observed - ROUNDING).sum()) / (1 + DRAWS))
+
+
+def over_tasks(
+    model: Mapping[str, float],
+    baseline: Mapping[str, float],
+    metrics: Mapping[str, str],
+    higher_is_better: Mapping[str, bool],
+) -> OverTasks:
+    """Compare two models over tasks.
+
+    Parameters
+    ----------
+    model, baseline : mapping
+        Mean test metric by task, of the tasks that both have.
+    metrics, higher_is_better : mapping
+        By task.
+
+    Raises
+    ------
+    ValueError
+        If the tasks of both are not the same.
+    """
+    if model.keys() != baseline.keys():
+        raise ValueError(f"given tasks {list(model)} and {list(baseline)}; expected the same")
+    gains = [
+        (model[t] - baseline[t]) * (1 if higher_is_better[t] else -1)
+        for t in model
+    ]  # fmt: skip
+    alike = sharing(list(model), metrics)
+    difference = None
+    if len(alike) >= LEAST_TASKS:
+        difference = compare_means(
+            [model[t] for t in alike], [baseline[t] for t in alike], paired=True
+        )
+    return OverTasks(
+        difference,
+        wins=sum(g > 0 for g in gains),
+        losses=sum(g < 0 for g in gains),
+        sign_p=sign_test(gains) if gains else math.nan,
+    )
+
+
+def sharing(tasks: Sequence[str], metrics: Mapping[str, str]) -> list[str]:
+    """The tasks of the metric that most of them have; of equals the one that comes first."""
+    if not tasks:
+        return []
+    names = [metrics[t] for t in tasks]
+    most = max(names, key=names.count)
+    return [t for t in tasks if metrics[t] == most]

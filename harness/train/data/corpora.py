@@ -1,0 +1,176 @@
+"""The corpora that are known: sources, licences, files and their checksums; and is a copy right?"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from harness.errors import UsageError
+from harness.train.data.directory import lines_of
+from harness.train.task import tasks
+
+PATH = Path(__file__).with_name("corpora.toml")
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """One table of a corpus.
+
+    Attributes
+    ----------
+    name : str
+        Below the data directory, without the ending of compression.
+    rows, bytes : int
+        Examples; size of the compressed file.
+    columns : tuple of str
+    sha256, content : str
+        Of the compressed file as it is handed on, and of what is in it. A copy is right if its
+        content is, whoever compressed it.
+    """
+
+    name: str
+    rows: int
+    bytes: int
+    columns: tuple[str, ...]
+    sha256: str
+    content: str
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A data set of the public hub, at one revision.
+
+    Attributes
+    ----------
+    repository, revision : str
+    files : mapping
+        File of each split.
+    """
+
+    repository: str
+    revision: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """A corpus: what it is, where it comes from, its files.
+
+    Attributes
+    ----------
+    name, what, licence, source, original, note : str
+    files : tuple of CorpusFile
+    hub : HubSource or None
+        From which the same rows can be made.
+    """
+
+    name: str
+    what: str
+    licence: str
+    source: str
+    original: str
+    note: str
+    files: tuple[CorpusFile, ...]
+    hub: HubSource | None = None
+
+
+@cache
+def corpora(path: Path = PATH) -> Mapping[str, KnownCorpus]:
+    """All known corpora by name."""
+    found = {}
+    for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        files = tuple(
+            CorpusFile(**{**file, "columns": tuple(file["columns"].split())})
+            for file in entry.pop("files")
+        )
+        hub = entry.pop("hub", None)
+        source = None if hub is None else HubSource(**hub)
+        found[name] = KnownCorpus(name=name, files=files, hub=source, **entry)
+    return MappingProxyType(found)
+
+
+def corpus_named(name: str) -> KnownCorpus:
+    """The corpus of that name.
+
+    Raises
+    ------
+    UsageError
+        Naming all of them.
+    """
+    if name not in corpora():
+        raise UsageError(f"unknown corpus {name!r}; there are {', '.join(corpora())}")
+    return corpora()[name]
+
+
+def tasks_of(corpus: str) -> list[str]:
+    """Names of the tasks that read a corpus, or take its word vectors unless told otherwise."""
+    return [
+        task.name
+        for task in tasks().values()
+        if any(name.partition("/")[0] == corpus for name in task.files)
+        or (corpus == "glove" and task.vectors)
+    ]
+
+
+def supplied() -> Mapping[str, str]:
+    """Files that the user makes, and how."""
+    return {name: how for task in tasks().values() for name, how in task.supplied.items()}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is found of one file in a data directory.
+
+    Attributes
+    ----------
+    name : str
+    status : {"right", "wrong", "missing", "yours"}
+        ``yours``: a file that the user made; it has no checksum.
+    detail : str
+        What is wrong, or how a missing file is made; empty otherwise.
+    """
+
+    name: str
+    status: Literal["right", "wrong", "missing", "yours"]
+    detail: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"name": self.name, "status": self.status, "detail": self.detail}
+
+
+def found_in(folder: Path, file: CorpusFile) -> Finding:
+    """Compare the copy of a file in a data directory with what it should be."""
+    paths = [folder / f"{file.name}.gz", folder / file.name]
+    path = next((p for p in paths if p.exists()), None)
+    if path is None:
+        return Finding(file.name, "missing", f"expected at {paths[0]}, or {paths[1].name} there")
+    digest = hashlib.sha256()
+    try:
+        for line in lines_of(path):
+            digest.update(line)
+    except UsageError as error:
+        return Finding(file.name, "wrong", str(error))
+    if digest.hexdigest() == file.content:
+        return Finding(file.name, "right")
+    return Finding(
+        file.name, "wrong",
+        f"{path}: SHA-256 of its content is {digest.hexdigest()[:16]}..., expected "
+        f"{file.content[:16]}...; copy the file again",
+    )  # fmt: skip
+
+
+def findings(folder: Path, corpus: KnownCorpus) -> list[Finding]:
+    """One per file of a corpus, those that the user makes too."""
+    found = [found_in(folder, file) for file in corpus.files]
+    for name, how in supplied().items():
+        if name.partition("/")[0] == corpus.name:
+            there = (folder / f"{name}.gz").exists() or (folder / name).exists()
+            found.append(Finding(name, "yours") if there else Finding(name, "missing", how))
+    return found

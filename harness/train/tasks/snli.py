@@ -1,0 +1,57 @@
+"""SNLI: inference between two sentences, three classes; the user supplies the training file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from harness.train.recipes import PAPER, SENTENCES, lasting
+from harness.train.task import Data, Task
+
+CLASSES = ("entailment", "neutral", "contradiction")
+SIDES = ("sentence1", "sentence2")
+
+HOW = (
+    "it is not handed on with the others: take labels.train, s1.train and s2.train of e-SNLI "
+    "(github.com/OanaMariaCamburu/e-SNLI, dataset/eSNLI) and run (printf "
+    r"'label\tsentence1\tsentence2\n'; paste labels.train s1.train s2.train) | gzip > "
+    "DIR/snli/train.tsv.gz"
+)
+"""How to make the training file; dev and test were made in the same way."""
+
+
+def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
+    """The official splits, alike for all seeds."""
+    from harness.train.data.examples import assemble, read_classes
+    from harness.train.data.text import tokens_whitespace
+
+    assert directory is not None
+    parts = {
+        name: read_classes(
+            directory / "snli" / f"{name}.tsv.gz", SIDES, "label", CLASSES, tokens_whitespace
+        )
+        for name in ("train", "dev", "test")
+    }
+    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
+
+
+_PAPER = replace(PAPER, batch=128, dropout=0.35, weight_decay=5e-5, activation="elu", highway=True)
+
+TASKS = (
+    Task(
+        name="snli",
+        summary="entailment, neutral or contradiction; 549,367 (yours) / 9,842 / 9,824 pairs",
+        source="Bowman et al. 2015; MTSA Table 1",
+        kind="classification",
+        metrics=("accuracy",),
+        split="official train, dev and test, the same for every seed; all training pairs, where "
+        "the released program leaves out the longest 3 %",
+        load="harness.train.tasks.snli:load",
+        recipe=replace(SENTENCES, dropout=0.3, batch=128, epochs=10, patience=2),
+        recipes={"paper": lasting(_PAPER, 600_000, 549_367)},
+        files=("snli/train.tsv", "snli/dev.tsv", "snli/test.tsv"),
+        supplied={"snli/train.tsv": HOW},
+        vectors="top10k_100d_int8",
+        one_test_set=True,
+    ),
+)

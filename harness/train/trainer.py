@@ -1,0 +1,256 @@
+"""Epochs of steps, the best state so far, and where a killed run goes on."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from harness.train.batches import gather, lengths, order
+from harness.train.checkpoint import Checkpoint
+from harness.train.objective import evaluate, loss, stream
+from harness.train.optimisers import Named, make_optimiser
+from harness.train.recipe import Recipe
+from harness.train.spent import Spent
+from harness.train.task import Data, Task
+
+
+class Diverged(Exception):
+    """Loss or metric is no longer a finite number."""
+
+
+def finite(metrics: dict[str, float], what: str) -> dict[str, float]:
+    """The metrics, if all of them are finite.
+
+    Raises
+    ------
+    Diverged
+    """
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise Diverged(f"{what}: {name} is {value}")
+    return metrics
+
+
+@dataclass
+class Place:
+    """How far an epoch is.
+
+    Attributes
+    ----------
+    epoch : int
+    steps, examples : int
+        Done in it.
+    total : Tensor, float64
+        Sum of the losses of these examples, where the model is: adding to it waits for nothing.
+    earlier : float
+        Seconds it took before the run went on in this process.
+    began : float
+        When this process began with it, by `time.perf_counter`.
+    """
+
+    epoch: int
+    steps: int
+    examples: int
+    total: Tensor
+    earlier: float
+    began: float
+
+    def seconds(self) -> float:
+        """It took so far."""
+        return self.earlier + time.perf_counter() - self.began
+
+
+class Trainer:
+    """Trains a model by a recipe.
+
+    Parameters
+    ----------
+    task, module, data, recipe, seed, device
+        As of `run.train_run`; the module is on the device.
+    spent : Spent
+    progress : str, optional
+        File that is overwritten with ``epoch of epochs``.
+    checkpoint : Checkpoint, optional
+        Where the state is saved now and then, always after a step.
+
+    Attributes
+    ----------
+    epochs : list of dict
+        A row for each, see `run.train_run`.
+    best_epoch, best_value, best_state
+        Of the epoch that is best so far.
+    resumed : int
+        How often the run was killed and went on.
+    """
+
+    def __init__(
+        self, task: Task, module: nn.Module, data: Data, recipe: Recipe, seed: int,
+        device: torch.device, spent: Spent, progress: str | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:  # fmt: skip
+        self.task, self.module, self.data, self.recipe = task, module, data, recipe
+        self.seed, self.device, self.spent = seed, device, spent
+        self.progress, self.checkpoint = progress, checkpoint
+        self.epochs: list[dict[str, Any]] = []
+        self.best_epoch, self.best_value = 0, -math.inf
+        self.best_state: dict[str, Any] = {}
+        self.resumed = 0
+        self._optimiser = make_optimiser(self._trained(), recipe)
+        self._sizes = lengths(data.train)
+        self._first = 1  # epoch of the stage
+        self._place: Place | None = None
+        self._forward: Callable[..., Tensor] = module
+        if recipe.compile:
+            self._forward = torch.compile(module, dynamic=True)
+
+    def train(self) -> None:
+        """All epochs, from where a checkpoint says, or from the first one.
+
+        Raises
+        ------
+        Diverged
+            If loss or metrics are not finite; `epochs` holds those before.
+        """
+        state = None if self.checkpoint is None else self.checkpoint.load()
+        if state is None:
+            torch.manual_seed(stream(self.seed, "dropout"))
+        else:
+            self.go_on(state)
+        self._stages()
+
+    def test(self) -> dict[str, Any]:
+        """``test`` and its metrics."""
+        found = evaluate(self.task, self.module, self.data.test, self.device)
+        return {"test": finite(found, "test metrics")}
+
+    def state(self) -> dict[str, Any]:
+        """Everything on which the rest of the run depends, after a step."""
+        place = self._place
+        assert place is not None
+        state = {
+            "model": self.module.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "random": torch.get_rng_state(),
+            "epochs": self.epochs,
+            "best": [self.best_epoch, self.best_value, self.best_state],
+            "first": self._first,
+            "place": [place.epoch, place.steps, place.examples, place.total, place.seconds()],
+            "spent": self.spent.read(),
+            "resumed": self.resumed,
+        }
+        if self.device.type == "cuda":
+            state["cuda_random"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self.module.load_state_dict(state["model"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self.epochs = list(state["epochs"])
+        self.best_epoch, self.best_value, self.best_state = state["best"]
+        self._first = state["first"]
+        epoch, steps, examples, total, seconds = state["place"]
+        total = total.to(self.device)
+        self._place = Place(epoch, steps, examples, total, seconds, time.perf_counter())
+        self.spent.go_on(state["spent"])
+        self.resumed = state["resumed"] + 1
+        torch.set_rng_state(state["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda_random"], self.device)
+
+    def _trained(self) -> Named:
+        """What the optimiser moves."""
+        return self.module.named_parameters()
+
+    def _stages(self) -> None:
+        self._epochs(self.recipe.epochs)
+
+    def _epochs(self, most: int) -> None:
+        """At most so many epochs from the stage's first one, until patience is over."""
+        last = self._first + most - 1
+        while len(self.epochs) < last and len(self.epochs) - self.best_epoch < self.recipe.patience:
+            self._judged(len(self.epochs) + 1, self._epoch)
+
+    def _judged(self, epoch: int, trained: Callable[[int], dict[str, Any]]) -> None:
+        """A row of `epochs`: what training says of itself, and metrics after it."""
+        self._say(epoch)
+        if self._place is None:
+            nothing = torch.zeros((), dtype=torch.float64, device=self.device)
+            self._place = Place(epoch, 0, 0, nothing, 0.0, time.perf_counter())
+        row = {"epoch": epoch, **trained(epoch), "dev": self._evaluate("dev", epoch)}
+        if self.recipe.choose == "best-on-test":
+            row["test"] = self._evaluate("test", epoch)
+        row["seconds"] = self._place.seconds()
+        self._place = None
+        self.epochs.append(row)
+        self._keep_if_best(row)
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        """One pass over the training examples; the mean loss."""
+        generator = np.random.default_rng([self.seed, 1, epoch])
+        return {"loss": self._batches(order(self._sizes, self.recipe.batch, generator), epoch)}
+
+    def _batches(self, batches: Sequence[np.ndarray], epoch: int) -> float:
+        """One step for each of these batches that is not done; the mean loss of all of them."""
+        place = self._place
+        assert place is not None
+        self.module.train()
+        for index in batches[place.steps :]:
+            inputs, targets = gather(self.data.train, index, self.device)
+            place.total += self._step(inputs, targets).detach().double() * len(index)
+            place.examples += len(index)
+            place.steps += 1
+            if self.checkpoint is not None and self.checkpoint.due():
+                self.checkpoint.save(self.state())
+        mean = float(place.total) / place.examples
+        if not math.isfinite(mean):
+            raise Diverged(f"the loss is {mean} in epoch {epoch}")
+        return mean
+
+    def _step(self, inputs: Sequence[Tensor], targets: Tensor) -> Tensor:
+        """One step of the optimiser; the loss."""
+        with self._precision():
+            output = self._forward(*inputs)
+        value = loss(self.task, self.recipe, output.float(), targets)
+        self._descend(value)
+        return value
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """Of the forward pass; the backward pass follows it."""
+        half = self.recipe.precision == "bf16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half)
+
+    def _descend(self, value: Tensor) -> None:
+        self._optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
+        self._optimiser.step()
+
+    def _evaluate(self, split: str, epoch: int) -> dict[str, float]:
+        found = evaluate(self.task, self.module, getattr(self.data, split), self.device)
+        return finite(found, f"{split} metrics in epoch {epoch}")
+
+    def _keep_if_best(self, row: Mapping[str, Any]) -> None:
+        chosen = row["test" if self.recipe.choose == "best-on-test" else "dev"]
+        value = chosen[self.task.metric] * (1 if self.task.higher_is_better else -1)
+        if value > self.best_value:
+            self.best_epoch, self.best_value = row["epoch"], value
+            self.best_state = deepcopy(self.module.state_dict())
+
+    def _say(self, epoch: int) -> None:
+        if self.progress is not None:
+            Path(self.progress).write_text(f"{epoch} {self._most_epochs()}")
+
+    def _most_epochs(self) -> int:
+        return self.recipe.epochs
