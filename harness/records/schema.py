@@ -17,7 +17,8 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block", "family", "simulation",
+    "peaks", "frontier", "stress", "attention", "calibration", "diff", "diff-block", "family",
+    "simulation",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -30,6 +31,9 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
                "seeds": list, "recipes": list, "metric": str},
     "family": {"key": str, "baseline": str, "models": list, "tasks": list, "designs": list},
     "run": {"key": str, "model": str, "seed": int, "status": str},
+    "frontier": {"key": str, "case": str, "status": str},
+    "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},
+    "attention": {"key": str, "model": str, "task": str, "sentences": list},
 }  # fmt: skip
 """Without these a record means nothing."""
 
@@ -38,7 +42,7 @@ OPTIONAL: Mapping[str, Mapping[str, type]] = {"design": {"folds": int}, "run": {
 
 NUMBERS = (
     "median", "seconds", "ratio", "waited_seconds", "error", "budget", "margin", "peak_bytes",
-    "transient_bytes", "limit_seconds",
+    "transient_bytes", "limit_seconds", "memory_limit_bytes", "seconds_limit", "pass_seconds",
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
 
@@ -71,7 +75,7 @@ def fault(record: Mapping[str, Any]) -> str:
             return f"{name} is no {wanted.__name__}"
     if kind == "family":
         return _family_fault(record)
-    return _measured_fault(record) if kind in MEASURED else ""
+    return _measured_fault(record) if kind in (*MEASURED, "frontier") else ""
 
 
 def _family_fault(record: Mapping[str, Any]) -> str:
