@@ -116,6 +116,6 @@ def heads(
         axes.set_xlabel("scale (tokens)", fontsize=7.5)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    titled(panels[0], "How many heads have which scale", "")
-    panels[0].texts[-2].set_position((0, 26))
+    figure.text(0.012, 0.985, "How many heads have which scale", fontsize=10.5,
+                fontweight="bold", va="top")  # fmt: skip
     return figure
