@@ -84,6 +84,14 @@ def verify(
     ] = None,
     dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
     device: DEVICE = "auto",
+    stress: Annotated[
+        bool,
+        typer.Option(
+            "--stress",
+            help="Record the error over magnitudes of inputs and scores instead, for the report.",
+        ),
+    ] = False,
+    journal: Annotated[str, typer.Option(help="Folder of the records of --stress.")] = "results",
     golden: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Check the golden .npz files at or below DIR instead."),
@@ -101,6 +109,14 @@ def verify(
     """
     from harness.cli.verifying import verify_golden, verify_oracles
 
+    if stress:
+        from harness.cli.stressing import run_stress
+
+        raise typer.Exit(
+            run_stress(
+                names or [], dtypes, device, given or [], option or [], jobs, journal, json_file
+            )
+        )
     if golden is not None:
         code = verify_golden(golden, names or [], given or [], json_file)
     else:
@@ -312,11 +328,18 @@ def train(
             metavar="FILE", help="Scores of the given sentences, .npz; a bare name: by the journal."
         ),
     ] = None,
+    look: Annotated[
+        bool,
+        typer.Option(
+            "--look", help="Train, and record what the model attends to, for the report."
+        ),
+    ] = False,
     sentence: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="For --save-attention; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="For --look, --save-attention; repeatable."),
     ] = None,
     sentences: Annotated[
-        str | None, typer.Option(metavar="FILE", help="For --save-attention: one per line.")
+        str | None, typer.Option(metavar="FILE", help="The same from a file, one per line.")
     ] = None,
     json_file: JSON = None,
 ) -> None:
@@ -329,8 +352,8 @@ def train(
     values = {
         "name": name, "task": task, "seed": seed, "fold": fold, "journal": journal, "data": data,
         "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
-        "choose": choose, "save_attention": save_attention, "sentence": sentence or [],
-        "sentences": sentences,
+        "choose": choose, "save_attention": save_attention, "look": look,
+        "sentence": sentence or [], "sentences": sentences,
     }  # fmt: skip
     raise typer.Exit(run_train(values, json_file))
 
@@ -456,15 +479,25 @@ def plan(
 def report(
     journal: JOURNAL = "results",
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write.")] = "report",
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Your sizes, TOML: batch, length, heads, width, dtype, setting, mechanism, "
+            "baseline, task (default: the papers' size).",
+        ),
+    ] = "",
+    jobs: Annotated[int, typer.Option(help="Notebooks at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
     """Execute the notebooks on what was measured and write one folder to open in a browser.
 
-    With an empty journal the records published with attnbench are shown.
+    Its first page says whether to use the mechanism at your size. With an empty journal the
+    records published with attnbench are shown.
     """
     from harness.cli.reporting import make_report
 
-    raise typer.Exit(make_report(journal, out, json_file))
+    raise typer.Exit(make_report(journal, out, json_file, like, jobs))
 
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
