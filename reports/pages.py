@@ -159,6 +159,16 @@ def _audit(asked: Asked) -> list[Page]:
     return [Page("audit", "audit", "MTSA's accuracies, from its own printed numbers", {})]
 
 
+def pages_of(source: Source) -> Callable[[str, str], str]:
+    """Find the file of a page by its notebook's name and the key of a device (empty for none)."""
+    found: dict[tuple[str, str], str] = {}
+    for notebook in NOTEBOOKS:
+        for page in notebook.pages(Asked(source, "")):
+            key = page.device.key if page.device else ""
+            found.setdefault((page.notebook, key), f"{page.name}.html")
+    return lambda name, device: found.get((name, device)) or found.get((name, ""), "index.html")
+
+
 NOTEBOOKS = (
     Notebook("size", _size),
     Notebook(
