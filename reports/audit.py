@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import pandas as pd
 
@@ -39,7 +38,7 @@ def begin(out: str, page: str) -> Audit:
     page : str
         What their names begin with.
     """
-    return Audit(Place(Path(str(out)) if out else None, str(page)))
+    return Audit(Place.of(out, page))
 
 
 class Audit:
