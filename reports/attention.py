@@ -11,6 +11,7 @@ import pandas as pd
 from harness.errors import UsageError
 from harness.stats import CONFIDENCE
 from reports import attention_figures as figures
+from reports.names import file_name
 from reports.parameters import opens
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
 from reports.source import Device, Source, facts, find
@@ -189,7 +190,7 @@ class Attended:
                 f"{KINDS_OF_NUMBERS.get(kind, kind)}: how far tokens of a part of speech stand "
                 "above the mean of their sentence; 95 % t-intervals over sentences."
             )
-            pieces.append(self.place.figure(f"speech-{kind}", figure, caption))
+            pieces.append(self.place.figure(f"speech-{file_name(kind)}", figure, caption))
             for tag, one in tags.items():
                 low, high = interval(one["mean"], one["sd"], one["sentences"])
                 rows.append([f"{kind}: {tag}", f"{one['mean']:+.4g} [{low:+.4g}, {high:+.4g}]",

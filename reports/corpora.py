@@ -13,6 +13,7 @@ from harness.stats import ALPHA, holm, judged_p
 from reports import corpora_figures as figures
 from reports.beside import TABLE5_MODELS, TABLE5_TASKS, table5
 from reports.forest import Line, forest
+from reports.names import file_name
 from reports.parameters import opens
 from reports.scales import ALPHAS, alpha_of, heads_by_scale, k_of
 from reports.shown import Place, Shown, heading, remark, says, together, warns
@@ -137,7 +138,7 @@ class Corpora:
         for task in self.corpora:
             mine = [one for one in self.differences if one.model.task == task.name]
             if mine:
-                pieces.append(self._forest(f"differences-{task.name}", task.name, mine))
+                pieces.append(self._forest(f"differences-{file_name(task.name)}", task.name, mine))
         return together(
             says([self._sentence()], main=True),
             together(*pieces, grid=True),
@@ -190,7 +191,7 @@ class Corpora:
         for task in self.corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:
-                pieces.append(self._forest(f"ablations-{task.name}", task.name, mine))
+                pieces.append(self._forest(f"ablations-{file_name(task.name)}", task.name, mine))
         return together(together(*pieces, grid=True), self._table("ablations", rows))
 
     def mirrored(self) -> Shown:
@@ -245,7 +246,7 @@ class Corpora:
                     "bars: 95 % t-intervals over seeds", log=False, level=None,
                 )  # fmt: skip
                 caption = f"{task.name}: accuracy by alpha, with 95 % t-intervals over seeds."
-                pieces.append(self.place.figure(f"alpha-{task.name}", figure, caption))
+                pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
         return together(*pieces, grid=True) if pieces else remark(MISSING["alpha"])
 
     def _best(self) -> dict[str, Trained]:

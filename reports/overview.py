@@ -36,9 +36,8 @@ def overview(
     source: Source, done: Sequence[Built], missing: Iterable[str], links: list[tuple[str, str]]
 ) -> str:
     """The whole page."""
-    parts = [f'<h1>attnbench report</h1><p class="soft">{html.escape(source.says)}</p>']
-    parts += _failures(done)
-    parts += [b.body for b in done if b.body]
+    fronts = [b.body for b in done if b.body] or ["<h1>attnbench report</h1>"]
+    parts = [f'<p class="soft">{html.escape(source.says)}</p>', *_failures(done), *fronts]
     own = [b for b in done if not b.page.front]
     for device in source.devices:
         mine = [b for b in own if b.page.device is device]

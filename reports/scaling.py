@@ -18,6 +18,7 @@ from reports.beside import printed_costs
 from reports.drifts import drift_sentences
 from reports.frontier_figures import frontier as draw_frontier
 from reports.measured import TIMED, Measured
+from reports.names import file_name
 from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
@@ -223,7 +224,7 @@ class Scaling:
                 else f"Error of the output, {kind} magnified: within budget at every scale."
             )
             pieces.append(
-                self.place.figure(f"numerics-{kind}", numerics.figure(mine, dtypes, kind), caption)
+                self.place.figure(f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption)
             )
         frame = pd.DataFrame(
             {"implementation": s.name, "dtype": s.dtype, "magnified": s.kind, **p}

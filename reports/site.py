@@ -22,8 +22,10 @@ a { color: var(--link); } p, li { max-width: 48rem; } code { font-size: .9em; }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; border-bottom: 1px solid var(--line); padding-bottom: .6rem; font-size: .95rem; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 1rem 1.4rem; align-items: start; }
 figure { margin: 1rem 0; max-width: 46rem; } .figure { background: #fff; border-radius: 6px; padding: 8px; overflow-x: auto; }
+@media (prefers-color-scheme: dark) { .figure { filter: invert(.91) hue-rotate(180deg); } }
 .figure svg, .figure img { width: 100%; height: auto; display: block; }
 figcaption { font-size: .92rem; color: var(--soft); margin-top: .35rem; max-width: 46rem; }
+table strong { color: var(--ink); border-bottom: 2px solid var(--link); }
 .files { font-size: .85rem; } .files a { margin-left: .4rem; } p.files { margin: .2rem 0 0; } p.files a { margin: 0; }
 .say { font-size: 1.05rem; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; }

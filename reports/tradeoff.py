@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from reports import tradeoff_figures as figures
+from reports.names import file_name
 from reports.pareto import Candidate, Estimate, Standing, standings
 from reports.parameters import opens
 from reports.scaling_tables import bytes_text, time_text
@@ -144,7 +145,7 @@ class Tradeoff:
             if any(not math.isnan(c.seconds.mean) for c in found):
                 figure = figures.front(task.name, found, stand)
                 pieces.append(
-                    self.place.figure(f"front-{task.name}", figure, self._caption(task, stand),
+                    self.place.figure(f"front-{file_name(task.name)}", figure, self._caption(task, stand),
                                       main=True)
                 )  # fmt: skip
         return together(*pieces)
