@@ -370,7 +370,7 @@ def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
     by_name = {book.name: book for book in NOTEBOOKS}
     assert by_name["comparison"].pages(Asked(source, str(tmp_path))) == []
     assert "attnbench compare" in by_name["comparison"].missing
-    assert by_name["many"].pages(source, str(tmp_path)) == []
+    assert by_name["many"].pages(Asked(source, str(tmp_path))) == []
     assert "attnbench compare --all" in by_name["many"].missing
     other = tmp_path / "compared"
     write_comparison(other, "Fast")
