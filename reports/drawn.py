@@ -19,7 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-COLUMNS = ("panel", "series", "kind", "x", "y", "low", "high", "value", "x_axis", "y_axis")
+COLUMNS = (
+    "panel", "series", "kind", "x", "y", "low", "high", "x_low", "x_high", "value", "x_axis",
+    "y_axis",
+)  # fmt: skip
 
 
 def labelled(artist: Any) -> str:
@@ -35,7 +38,7 @@ def data_of(figure: Figure) -> pd.DataFrame:
     -------
     DataFrame
         ``series`` is the label; ``kind`` says what the numbers are: ``point``, ``interval`` (with
-        ``low`` and ``high``), ``band`` (its outline), ``bar`` or ``cell`` (with ``value``).
+        ``low`` and ``high``, of x in ``x_low`` and ``x_high``), ``band`` (its outline), ``bar`` or ``cell`` (with ``value``).
         Units stand in the texts of the axes, ``x_axis`` and ``y_axis``.
     """
     rows: list[dict[str, Any]] = []
@@ -93,17 +96,22 @@ def _error_bars(container: ErrorbarContainer) -> Iterator[dict[str, Any]]:
     line, _, bars = container.lines
     if not label:
         return
-    ends: dict[float, tuple[float, float]] = {}
+    ends: dict[str, dict[float, tuple[float, float]]] = {"y": {}, "x": {}}
     for bar in bars:
         if isinstance(bar, LineCollection):
             for segment in bar.get_segments():
-                (x, low), (_, high) = segment[0], segment[-1]
-                ends[float(x)] = (float(low), float(high))
+                (x, y), (x_end, y_end) = segment[0], segment[-1]
+                if x == x_end:
+                    ends["y"][float(x)] = (float(y), float(y_end))
+                else:
+                    ends["x"][float(y)] = (float(x), float(x_end))
+    nothing = (math.nan, math.nan)
     for x, y in zip(np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), strict=True):
-        low, high = ends.get(float(x), (math.nan, math.nan))
+        low, high = ends["y"].get(float(x), nothing)
+        left, right = ends["x"].get(float(y), nothing)
         yield {
             "series": label, "kind": "interval", "x": float(x), "y": float(y), "low": low,
-            "high": high,
+            "high": high, "x_low": left, "x_high": right,
         }  # fmt: skip
 
 
