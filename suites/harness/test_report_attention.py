@@ -15,7 +15,7 @@ from harness.attention.geometry import allowed
 from harness.records import journal
 from harness.registry import Registry
 from reference_impls import masks
-from suites.harness.made_up_data import write_data
+from suites.harness.made_up_data import write_data_directory
 from suites.harness.support import attnbench
 
 TEXTS = ("none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
@@ -96,7 +96,7 @@ def test_a_record_holds_layers_in_order_and_short_numbers() -> None:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    write_data(folder)
+    write_data_directory(folder)
     tagged = folder / "ud_ewt"
     tagged.mkdir()
     lines = ["tokens\tupos\txpos"]

@@ -18,7 +18,7 @@ from reports.shown import Place
 from reports.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
 from reports.texts import Best, latex, markdown
 
-MECHANISMS = sorted(m.name for m in builtins())
+MECHANISMS = sorted(builtins())
 
 
 def test_no_two_mechanisms_look_alike() -> None:
