@@ -17,7 +17,7 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block",
+    "peaks", "frontier", "calibration", "diff", "diff-block", "exact",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -29,6 +29,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "design": {"key": str, "question": str, "models": list, "task": str, "runs": list,
                "seeds": list, "recipes": list, "metric": str},
     "run": {"key": str, "model": str, "seed": int, "status": str},
+    "exact": {"key": str, "check": str, "verdict": str},
 }  # fmt: skip
 """Without these a record means nothing."""
 
