@@ -85,11 +85,16 @@ def _comparison(source: Source, journal: str) -> list[Page]:
 
 
 def _audit(source: Source, journal: str) -> list[Page]:
-    return [Page("audit", "MTSA's accuracies, from its own printed numbers", {})]
+    return [Page("audit", "The published numbers, re-analysed", {})]
+
+
+def _claims(source: Source, journal: str) -> list[Page]:
+    return [Page("claims", "A verdict for every published claim", {"journal": journal})]
 
 
 NOTEBOOKS = (
     Notebook("scaling", _scaling, scaling.NONE),
     Notebook("comparison", _comparison, comparison.NONE),
+    Notebook("claims", _claims),
     Notebook("audit", _audit),
 )
