@@ -1,4 +1,7 @@
-"""What ``audit.ipynb`` calls: MTSA's Tables 5 and 6 re-analysed from the printed numbers alone."""
+"""What ``audit.ipynb`` calls: the papers' tables re-analysed from the printed numbers alone.
+
+MTSA's Tables 5 and 6 here; all others in `reports.audit_others`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pandas as pd
 from harness.stats import holm
 from reports import audit_figures as figures
 from reports.audit_figures import p_text
+from reports.audit_others import Others
 from reports.parameters import opens
 from reports.printed import (
     Contrast,
@@ -48,6 +52,7 @@ class Audit:
         self.place = place
         tables = load("mtsa")
         self.accuracy, self.translation = tables["table5"], tables["table6"]
+        self.others = Others(place)
 
     @cached_property
     def against_best(self) -> list[Contrast]:

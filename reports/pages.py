@@ -156,17 +156,22 @@ def _attention(asked: Asked) -> list[Page]:
 
 
 def _audit(asked: Asked) -> list[Page]:
-    return [Page("audit", "audit", "MTSA's accuracies, from its own printed numbers", {})]
+    return [Page("audit", "audit", "The published numbers, re-analysed", {})]
+
+
+def _claims(asked: Asked) -> list[Page]:
+    title = "A verdict for every published claim"
+    return [Page("claims", "claims", title, {"journal": asked.journal}, weight=2)]
 
 
 def pages_of(source: Source) -> Callable[[str, str], str]:
-    """Find the file of a page by its notebook's name and the key of a device (empty for none)."""
+    """Find the file of a page by its notebook's name and a device's key; empty where there is none."""
     found: dict[tuple[str, str], str] = {}
     for notebook in NOTEBOOKS:
         for page in notebook.pages(Asked(source, "")):
             key = page.device.key if page.device else ""
             found.setdefault((page.notebook, key), f"{page.name}.html")
-    return lambda name, device: found.get((name, device)) or found.get((name, ""), "index.html")
+    return lambda name, device: found.get((name, device)) or found.get((name, ""), "")
 
 
 NOTEBOOKS = (
@@ -186,5 +191,6 @@ NOTEBOOKS = (
     Notebook("corpora", by_device("corpora", "Over corpora", corpora.KINDS), corpora.NONE),
     Notebook("attention", _attention, attention.NONE),
     Notebook("trust", by_device("trust", "Can this be trusted?", trust.KINDS), trust.NONE),
+    Notebook("claims", _claims),
     Notebook("audit", _audit),
 )

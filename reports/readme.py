@@ -106,7 +106,7 @@ def digest(text: str) -> str:
 
 def block(source: Source, made: Made) -> str:
     """What stands between the markers."""
-    said, failed = score.lines(source)
+    said, failed = score.lines("" if source.published else str(source.folders[0]))
     images = [
         f"![{caption}](reports/{FOLDER.name}/{name}.svg)" for name, (_, caption) in made.items()
     ]

@@ -72,7 +72,8 @@ class Sized:
         """How many of the published claims hold here."""
         from reports.score import score
 
-        return together(heading("What became of the papers' claims", 2), score(self.source))
+        journal = "" if self.source.published else str(self.source.folders[0])
+        return together(heading("What became of the papers' claims", 2), score(journal))
 
     def _device(self, device: Device) -> Shown:
         measured = Measured(device, str(self.given.get("baseline", "")))

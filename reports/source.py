@@ -143,12 +143,12 @@ def current(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     def subject(record: Mapping[str, Any]) -> tuple[str, str]:
         return ("time" if record["kind"] in TIMED else record["kind"]), str(record.get("case"))
 
-    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify")]
+    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify", "exact")]
     code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
     return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]
 
 
-def _devices(folders: Sequence[Path]) -> tuple[list[Device], list[str]]:
+def _devices(folders: Sequence[Path], kinds: Sequence[str]) -> tuple[list[Device], list[str]]:
     records: dict[str, list[Mapping[str, Any]]] = {}
     prints: dict[str, Mapping[str, Any]] = {}
     sessions: dict[str, list[Mapping[str, Any]]] = {}
@@ -176,15 +176,15 @@ def _devices(folders: Sequence[Path]) -> tuple[list[Device], list[str]]:
         )
         for key, some in records.items()
     ]
-    found = [d for d in found if d.has(*SHOWN)]
+    found = [d for d in found if d.has(*kinds)]
     return sorted(found, key=lambda d: d.newest, reverse=True), warnings
 
 
 @lru_cache(maxsize=4)
 def _cached(
-    folders: tuple[Path, ...], stamp: tuple[tuple[str, int, int], ...]
+    folders: tuple[Path, ...], kinds: tuple[str, ...], stamp: tuple[tuple[str, int, int], ...]
 ) -> tuple[list[Device], list[str]]:
-    return _devices(folders)
+    return _devices(folders, kinds)
 
 
 def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
@@ -193,12 +193,12 @@ def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
 
 
-def _read(folders: Sequence[Path], published: bool, says: str) -> Source:
-    devices, warnings = _cached(tuple(folders), _stamp(folders))
+def _read(folders: Sequence[Path], published: bool, says: str, kinds: Sequence[str]) -> Source:
+    devices, warnings = _cached(tuple(folders), tuple(kinds), _stamp(folders))
     return Source(tuple(folders), published, says, tuple(devices), tuple(warnings))
 
 
-def find(folder: str, published: Path | None = None) -> Source:
+def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOWN) -> Source:
     """Records of a journal; the published ones if it holds none (or none is given).
 
     Parameters
@@ -207,6 +207,8 @@ def find(folder: str, published: Path | None = None) -> Source:
         A journal, or empty.
     published : Path, optional
         Folder whose subfolders are journals.
+    kinds : sequence of str
+        A device without a record of one of these kinds is none.
 
     Returns
     -------
@@ -215,7 +217,7 @@ def find(folder: str, published: Path | None = None) -> Source:
     """
     published = published or PUBLISHED
     if folder:
-        source = _read([Path(folder)], False, f"Built from the journal {folder}.")
+        source = _read([Path(folder)], False, f"Built from the journal {folder}.", kinds)
         if source.devices:
             return source
     places = sorted(path for path in published.glob("*") if path.is_dir())
@@ -224,7 +226,7 @@ def find(folder: str, published: Path | None = None) -> Source:
         state = "holds no measurements" if Path(folder).is_dir() else "does not exist"
         why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
     says = f"Built from the records published with attnbench, not from yours.{why}"
-    return _read(places, True, says)
+    return _read(places, True, says, kinds)
 
 
 def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -18,6 +18,7 @@ app = typer.Typer(
     "[bold]attnbench compare[/] trains models and judges them; "
     "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
+    "[bold]attnbench claims[/] gives the verdict on every published claim; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
     add_completion=False,
@@ -99,13 +100,15 @@ def verify(
     given: GIVEN = None,
     option: OPTION = None,
     jobs: Annotated[int, typer.Option(help="Children at a time (0: one per core).")] = 0,
+    journal: JOURNAL = "results",
     json_file: JSON = None,
 ) -> None:
     """Check implementations against independent float64 oracles, or golden vectors.
 
     Values and gradients of input and weights, over dtypes, masks, padding and edge cases. The
-    error may be at most twice that of a plain implementation in the same dtype. Exit code 1 when
-    anything is over budget.
+    error may be at most twice that of a plain implementation in the same dtype. Then what the
+    papers claim exactly: Algorithm 1 = eq. 13, numbers of weights and heads. All of it is recorded.
+    Exit code 1 when anything is over budget or an exact claim fails.
     """
     from harness.cli.verifying import verify_golden, verify_oracles
 
@@ -121,7 +124,7 @@ def verify(
         code = verify_golden(golden, names or [], given or [], json_file)
     else:
         code = verify_oracles(
-            names or [], dtypes, device, given or [], option or [], jobs, json_file
+            names or [], dtypes, device, given or [], option or [], jobs, journal, json_file
         )
     raise typer.Exit(code)
 
@@ -498,6 +501,19 @@ def report(
     from harness.cli.reporting import make_report
 
     raise typer.Exit(make_report(journal, out, json_file, like, jobs))
+
+
+@app.command()
+def claims(journal: JOURNAL = "results", json_file: JSON = None) -> None:
+    """Every published claim with its verdict: reproduced, not reproduced, undecided, not testable.
+
+    From the journal's records, and for audits from the papers' printed numbers alone; without a
+    journal from the records published with attnbench. Exit code 1 if an exact claim (equality,
+    numbers of weights and heads) fails.
+    """
+    from harness.cli.claiming import show_claims
+
+    raise typer.Exit(show_claims(journal, json_file))
 
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]

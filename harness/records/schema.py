@@ -18,7 +18,7 @@ SCHEMA = 1
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
     "peaks", "frontier", "stress", "attention", "calibration", "diff", "diff-block", "family",
-    "simulation",
+    "simulation", "exact",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -34,6 +34,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "frontier": {"key": str, "case": str, "status": str},
     "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},
     "attention": {"key": str, "model": str, "task": str, "sentences": list},
+    "exact": {"key": str, "check": str, "verdict": str},
 }  # fmt: skip
 """Without these a record means nothing."""
 
