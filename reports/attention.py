@@ -152,9 +152,7 @@ class Attended:
                 f"“{' '.join(sentence['tokens'])}”: each row is a query, and its weights over the "
                 f"keys sum to one; hatched cells are forbidden. {strongest}"
             )
-            pieces.append(
-                self.place.figure(f"sentence{number}", figure, caption, main=number == 0)
-            )
+            pieces.append(self.place.figure(f"sentence{number}", figure, caption, main=number == 0))
         return together(*pieces) if pieces else remark("This model has no token2token scores.")
 
     def tokens(self) -> Shown:

@@ -53,9 +53,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     )  # fmt: skip
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
-    for number, (axes, (name, weights, mask)) in enumerate(
-        zip(grid.flat, panels, strict=False)
-    ):
+    for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
         inside = allowed(mask, n)
         axes.imshow(
             np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=max(0.3, weights.max()),
@@ -119,9 +117,7 @@ def per_token(
     return figure
 
 
-def by_tag(
-    kind: str, tags: Mapping[str, tuple[float, float, float]], mechanism: str
-) -> Figure:
+def by_tag(kind: str, tags: Mapping[str, tuple[float, float, float]], mechanism: str) -> Figure:
     """Parts of speech, the highest first, beside zero: the mean of their sentence."""
     height = 1.25 + 0.22 * len(tags)
     figure = Figure(figsize=(5.2, height))

@@ -137,7 +137,9 @@ def _page(kernel: Kernel, page: Page, out: Path, links: list[tuple[str, str]]) -
     parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
     path = out / f"{page.name}.html"
     try:
-        executed = kernel.execute(page.notebook, parameters, out / "notebooks" / f"{page.name}.ipynb")
+        executed = kernel.execute(
+            page.notebook, parameters, out / "notebooks" / f"{page.name}.ipynb"
+        )
     except NotebookFailed as error:
         body = (
             f"<h1>{html.escape(page.title)}</h1>"

@@ -199,7 +199,11 @@ def learning_curves(comparison: Comparison) -> Figure | None:
         if mean:
             x = sorted(mean)
             axes.plot(
-                x, [unit.scale * mean[e] for e in x], color=ink, linewidth=2.4, label=f"{model}, mean"
+                x,
+                [unit.scale * mean[e] for e in x],
+                color=ink,
+                linewidth=2.4,
+                label=f"{model}, mean",
             )
             ends.append((float(x[-1]), unit.scale * mean[x[-1]], model, ink))
     if not ends:

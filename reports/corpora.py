@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -16,7 +15,7 @@ from reports.forest import Line, forest
 from reports.names import file_name
 from reports.parameters import opens
 from reports.scales import ALPHAS, alpha_of, heads_by_scale, k_of
-from reports.shown import Place, Shown, heading, remark, says, together, warns
+from reports.shown import Place, Shown, remark, says, together, warns
 from reports.source import Device, Source, find
 from reports.style import mechanism_of
 from reports.texts import Best
@@ -131,8 +130,8 @@ class Corpora:
         """A forest plot per task, then the numbers."""
         if not self.differences:
             return remark(
-                f"No model shares seeds with {self.baseline} on any corpus: attnbench compare --all "
-                f"{self.baseline} trains them so."
+                f"No model shares seeds with {self.baseline} on any corpus: attnbench compare "
+                f"--all {self.baseline} trains them so."
             )
         pieces = []
         for task in self.corpora:
@@ -220,8 +219,8 @@ class Corpora:
             names, layers = heads_by_scale(alpha)
             for number, counts in enumerate(layers, 1):
                 rows.append([f"{alpha:g}", str(number), *map(str, counts)])
-                flat.append({"alpha": alpha, "layer": number,
-                             **{f"heads_{n}": c for n, c in zip(names, counts, strict=True)}})  # fmt: skip
+                by_scale = {f"heads_{n}": c for n, c in zip(names, counts, strict=True)}
+                flat.append({"alpha": alpha, "layer": number, **by_scale})
         pieces = [
             self.place.figure(
                 "heads", figures.heads(ALPHAS, heads_by_scale),

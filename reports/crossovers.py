@@ -71,7 +71,9 @@ def short_crossover(rows: Sequence[Row], label: str, phase: str) -> str:
     """
     mine = [r for r in rows if label_of(r) == label and r.columns["phase"] == phase]
     line = max(_sweeps(mine).values(), key=len, default=[])
-    return f"{_says(line).removeprefix('faster ')} (batch {line[0].columns['batch']})" if line else ""
+    return (
+        f"{_says(line).removeprefix('faster ')} (batch {line[0].columns['batch']})" if line else ""
+    )
 
 
 def _says(line: Sequence[Row]) -> str:

@@ -38,7 +38,8 @@ def data_of(figure: Figure) -> pd.DataFrame:
     -------
     DataFrame
         ``series`` is the label; ``kind`` says what the numbers are: ``point``, ``interval`` (with
-        ``low`` and ``high``, of x in ``x_low`` and ``x_high``), ``band`` (its outline), ``bar`` or ``cell`` (with ``value``).
+        ``low`` and ``high``, of x in ``x_low`` and ``x_high``), ``band`` (its outline), ``bar`` or
+        ``cell`` (with ``value``).
         Units stand in the texts of the axes, ``x_axis`` and ``y_axis``.
     """
     rows: list[dict[str, Any]] = []

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from reports.axes import bare
-from reports.drawn import INTERVAL
 from reports.frontiers import Reach
 from reports.scaling_figures import PASSES, SIZE, titled
 from reports.style import look, mechanism_of, text_colour
@@ -30,7 +29,7 @@ def frontier(found: Sequence[Reach]) -> Figure:
             axes.plot([1, r.longest], [y, y], color=style.colour, linewidth=1, alpha=0.5, zorder=1)
         if r.first_miss is not None:
             axes.plot([end, r.first_miss], [y, y], color=style.colour, linewidth=1.4,
-                      linestyle=":", label=r.label + INTERVAL.replace("95 % interval", "bracket"))  # fmt: skip
+                      linestyle=":", label=f"{r.label}: bracket")  # fmt: skip
             axes.plot([r.first_miss], [y], "x", color=style.colour, markersize=6,
                       markeredgewidth=1.8, label=f"{r.label}: {r.why}")  # fmt: skip
         said = r.why.upper() if r.first_miss is not None else "or more"

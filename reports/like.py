@@ -102,9 +102,7 @@ def read(file: str) -> dict[str, Any]:
     if len(width) != 2 or not all(type(n) is int and n > 0 for n in width):
         raise UsageError(f"--like {file}: width = {width}; expected [in, out], whole numbers")
     if given.get("dtype", "f32") not in DTYPES:
-        raise UsageError(
-            f"--like {file}: dtype = {given['dtype']!r}; expected {', '.join(DTYPES)}"
-        )
+        raise UsageError(f"--like {file}: dtype = {given['dtype']!r}; expected {', '.join(DTYPES)}")
     for name in ("mechanism", "baseline"):
         if "." not in given.get(name, "."):
             raise UsageError(

@@ -103,8 +103,10 @@ def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
         axes.plot(x, y, color=style.colour, marker=style.marker, markersize=4.5, linewidth=1.3,
                   linestyle=stroke, label=s.name)  # fmt: skip
         known = [p for p in good if p["budget"]]
-        axes.plot([float(p["scale"]) for p in known], [float(p["budget"]) for p in known],
-                  color=style.colour, linewidth=0.9, linestyle=":", label=f"{s.name}: budget")  # fmt: skip
+        axes.plot(
+            [float(p["scale"]) for p in known], [float(p["budget"]) for p in known],
+            color=style.colour, linewidth=0.9, linestyle=":", label=f"{s.name}: budget",
+        )  # fmt: skip
         for p in s.points:
             if p["error"] is None:
                 axes.plot(

@@ -165,7 +165,7 @@ def _claims(asked: Asked) -> list[Page]:
 
 
 def pages_of(source: Source) -> Callable[[str, str], str]:
-    """Find the file of a page by its notebook's name and a device's key; empty where there is none."""
+    """Find the file of a page by its notebook and a device's key; empty where there is none."""
     found: dict[tuple[str, str], str] = {}
     for notebook in NOTEBOOKS:
         for page in notebook.pages(Asked(source, "")):

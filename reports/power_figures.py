@@ -89,8 +89,10 @@ def power(comparison: Comparison, found: list[Curve]) -> Figure:
     axes.axvline(len(comparison.values), color="0.5", linewidth=1, linestyle=":")
     axes.annotate("80 %", (2, POWER), xytext=(2, 3), textcoords="offset points", fontsize=7.5,
                   color="0.45")  # fmt: skip
-    axes.annotate(f"{len(comparison.values)} seeds here", (len(comparison.values), 0.02),
-                  xytext=(4, 0), textcoords="offset points", fontsize=7.5, color="0.45")  # fmt: skip
+    axes.annotate(
+        f"{len(comparison.values)} seeds here", (len(comparison.values), 0.02), xytext=(4, 0),
+        textcoords="offset points", fontsize=7.5, color="0.45",
+    )  # fmt: skip
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
     axes.xaxis.set_major_locator(FixedLocator([2, 3, 5, 10, 20, 50, 100]))

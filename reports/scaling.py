@@ -224,7 +224,9 @@ class Scaling:
                 else f"Error of the output, {kind} magnified: within budget at every scale."
             )
             pieces.append(
-                self.place.figure(f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption)
+                self.place.figure(
+                    f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption
+                )
             )
         frame = pd.DataFrame(
             {"implementation": s.name, "dtype": s.dtype, "magnified": s.kind, **p}
@@ -233,8 +235,8 @@ class Scaling:
         )
         columns = ["", "magnified", "not within budget at", "worst error", "its budget"]
         rows = [
-            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none", tables.error_text(s.worst["error"]),
-             tables.error_text(s.worst["budget"])]
+            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none",
+             tables.error_text(s.worst["error"]), tables.error_text(s.worst["budget"])]
             for s in found
         ]  # fmt: skip
         return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2)))

@@ -50,8 +50,7 @@ def _extremes(
     parts = [f"{label_of(r)} {text(value(r))}" for r in at]
     end = f" Not finished: {'; '.join(failed)}." if failed else ""
     return (
-        f"At N = {top:,} one {PASSES[phase]} {verb}, {order}: "
-        f"{', '.join(parts)}{caution(at)}.{end}"
+        f"At N = {top:,} one {PASSES[phase]} {verb}, {order}: {', '.join(parts)}{caution(at)}.{end}"
     )
 
 
@@ -67,9 +66,7 @@ def ratio_caption(sweep: Sweep, phase: str, base: str) -> str:
     ]
     band = " The grey band is the noise floor of the A/A control."
     known = any(not math.isinf(r.floor) for _, r in ends)
-    return (
-        f"Time over that of {base}, {PASSES[phase]}: {'; '.join(parts)}.{band if known else ''}"
-    )
+    return f"Time over that of {base}, {PASSES[phase]}: {'; '.join(parts)}.{band if known else ''}"
 
 
 def memory_ratio_caption(sweep: Sweep, phase: str, base: str) -> str:

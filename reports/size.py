@@ -98,11 +98,13 @@ class Sized:
         if problem != like.wanted(size):
             batch, length, width, dtype, setting = problem
             pieces.append(
-                warns([
-                    f"Your size ({size}) was not measured here. Below is the nearest that was: "
-                    f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To measure "
-                    f"yours: {size.command}"
-                ])
+                warns(
+                    [
+                        f"Your size ({size}) was not measured here. Below is the nearest that "
+                        f"was: batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To "
+                        f"measure yours: {size.command}"
+                    ]
+                )
             )
         asked = {"batch": problem[0], "length": problem[1], "heads": size.heads,
                  "settings": problem[4], "dtype": problem[3]}  # fmt: skip

@@ -23,7 +23,9 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def latex(columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+def latex(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
+) -> str:
     """A ``tabular`` for the package booktabs.
 
     Parameters

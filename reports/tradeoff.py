@@ -13,8 +13,8 @@ import pandas as pd
 
 from reports import tradeoff_figures as figures
 from reports.names import file_name
-from reports.pareto import Candidate, Estimate, Standing, standings
 from reports.parameters import opens
+from reports.pareto import Candidate, Estimate, Standing, standings
 from reports.scaling_tables import bytes_text, time_text
 from reports.shown import Place, Shown, heading, remark, says, together
 from reports.source import Device, Source, find
@@ -144,10 +144,8 @@ class Tradeoff:
             pieces.append(says([self._sentence(task, stand)], main=True))
             if any(not math.isnan(c.seconds.mean) for c in found):
                 figure = figures.front(task.name, found, stand)
-                pieces.append(
-                    self.place.figure(f"front-{file_name(task.name)}", figure, self._caption(task, stand),
-                                      main=True)
-                )  # fmt: skip
+                name, caption = f"front-{file_name(task.name)}", self._caption(task)
+                pieces.append(self.place.figure(name, figure, caption, main=True))
         return together(*pieces)
 
     def table(self) -> Shown:
@@ -198,7 +196,7 @@ class Tradeoff:
             text += f"; beaten in the means, not beyond chance: {', '.join(rest)}"
         return text + "."
 
-    def _caption(self, task: Task, stand: Mapping[str, Standing]) -> str:
+    def _caption(self, task: Task) -> str:
         metric = task.models[0].metric
         better = "upper" if task.models[0].higher_is_better else "lower"
         return (

@@ -221,7 +221,9 @@ class Against:
         d, unit = self.difference, self.model.unit
         if math.isnan(d.low):
             return unit.difference(d.difference)
-        return f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        return (
+            f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        )
 
     @property
     def counted(self) -> str:

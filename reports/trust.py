@@ -94,7 +94,9 @@ class Trusted:
         """The baseline against itself under another name."""
         known = [c for c in self.controls if c.interval.known]
         if not known:
-            return remark("No A/A control with two blocks or more is here; attnbench bench has one.")
+            return remark(
+                "No A/A control with two blocks or more is here; attnbench bench has one."
+            )
         outside = [c for c in known if not c.interval.low <= 1 <= c.interval.high]
         floor = max(noise_floor(c.interval) for c in known)
         expected = 0.05 * len(known)

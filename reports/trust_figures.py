@@ -124,8 +124,10 @@ def margins(found: Sequence[Margin]) -> Figure:
         axes.plot(values, [y] * len(values), style.marker, color=style.colour, markersize=5,
                   alpha=0.75, label=name)  # fmt: skip
     axes.axvline(1, color=VERMILION, linewidth=1.2)
-    axes.annotate("budget", (1, 1), xycoords=axes.get_xaxis_transform(), xytext=(-3, 3),
-                  textcoords="offset points", fontsize=7.5, ha="right", color=NOT_SHOWN)  # fmt: skip
+    axes.annotate(
+        "budget", (1, 1), xycoords=axes.get_xaxis_transform(), xytext=(-3, 3),
+        textcoords="offset points", fontsize=7.5, ha="right", color=NOT_SHOWN,
+    )  # fmt: skip
     axes.set_xscale("log")
     axes.set_xlim(right=max(1.5, axes.get_xlim()[1]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))

@@ -102,9 +102,7 @@ Looked = tuple[list[str], dict[str, np.ndarray], dict[str, list[str]]]
 """Tokens, scores and, by layer, the masks of its heads."""
 
 
-def summary(
-    looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]
-) -> dict[str, Any]:
+def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) -> dict[str, Any]:
     """Reduce the scores of shown and of tagged sentences."""
     everything = [*looked, *(one for one, _ in rows)]
     checks, counts = [], dict[tuple[str, int, str], Counter[int]]()

@@ -114,7 +114,8 @@ def by_tag(
                 found.setdefault(kind, {}).setdefault(tag, []).append(apart)
     return {
         kind: {
-            tag: {**_spread(values), "tokens": counts[tag]} for tag, values in sorted(tagged.items())
+            tag: {**_spread(values), "tokens": counts[tag]}
+            for tag, values in sorted(tagged.items())
         }
         for kind, tagged in found.items()
     }
@@ -129,9 +130,7 @@ def contrast(
         content, stop = (np.isin(sentence, group) for group in (CONTENT, STOP))
         if content.any() and stop.any():
             for kind, value in kinds.items():
-                found.setdefault(kind, []).append(
-                    float(value[content].mean() - value[stop].mean())
-                )
+                found.setdefault(kind, []).append(float(value[content].mean() - value[stop].mean()))
     return {kind: _spread(values) for kind, values in found.items()}
 
 

@@ -92,7 +92,6 @@ def verify(
             help="Record the error over magnitudes of inputs and scores instead, for the report.",
         ),
     ] = False,
-    journal: Annotated[str, typer.Option(help="Folder of the records of --stress.")] = "results",
     golden: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Check the golden .npz files at or below DIR instead."),
@@ -333,9 +332,7 @@ def train(
     ] = None,
     look: Annotated[
         bool,
-        typer.Option(
-            "--look", help="Train, and record what the model attends to, for the report."
-        ),
+        typer.Option("--look", help="Train, and record what the model attends to, for the report."),
     ] = False,
     sentence: Annotated[
         list[str] | None,

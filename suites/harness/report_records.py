@@ -50,7 +50,9 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
     for batch, n in problems:
         for phase, passes in (("forward", 1.0), ("training", 3.0)):
             for name, ratio in RATIOS.items():
-                case = f"{name}-B{batch}-N{n}-D300x600{HEADS.get(name, '')}-f32-{phase}-cpu+1-thread"
+                case = (
+                    f"{name}-B{batch}-N{n}-D300x600{HEADS.get(name, '')}-f32-{phase}-cpu+1-thread"
+                )
                 oom = name == DISA and n == 1024
                 for block in range(BLOCKS):
                     for extra in ("", "+control") if name == BASE else ("",):

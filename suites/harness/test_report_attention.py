@@ -15,6 +15,7 @@ from harness.attention.geometry import allowed
 from harness.records import journal
 from harness.registry import Registry
 from reference_impls import masks
+from reference_impls.mechanism import BadOption
 from suites.harness.made_up_data import write_data_directory
 from suites.harness.support import attnbench
 
@@ -177,8 +178,7 @@ def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> No
         options = {**mechanism.options, **implementation.options}
         try:
             module = make(mechanism, implementation.factory, d_in, 16, 4, options)
-        except Exception as error:  # widths that this mechanism does not take
-            assert "d_out" in str(error) or "d_in" in str(error) or "width" in str(error), name
+        except BadOption:  # widths that this mechanism does not take
             continue
         if not callable(getattr(module, "attention", None)):
             continue

@@ -128,7 +128,9 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
     assert Place.of("", "page").table("t", frame, COLUMNS, ROWS).html
 
 
-@pytest.mark.parametrize("text", ["../../etc", "a/b", "", "<b>", "trec", "x" * 300, "mirrored[k=5]"])
+@pytest.mark.parametrize(
+    "text", ["../../etc", "a/b", "", "<b>", "trec", "x" * 300, "mirrored[k=5]"]
+)
 def test_names_from_records_stay_in_their_folder(text: str) -> None:
     name = file_name(text)
     assert name
