@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import run_sync
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger
@@ -105,7 +106,7 @@ class Kernel:
         )  # fmt: skip
         if self._client is not None:
             client.kc = self._client.kc
-            client.wait_for_reply(client.kc.execute(START_OVER, silent=True, store_history=False))
+            run_sync(_start_over)(client)
         self._client = client
         client.execute()
 
@@ -115,6 +116,12 @@ class Kernel:
         if client is not None:
             with suppress(Exception):  # it may be dead already
                 client._cleanup_kernel()
+
+
+async def _start_over(client: PapermillNotebookClient) -> None:
+    """Make the kernel forget, and wait until it has."""
+    message = client.kc.execute(START_OVER, silent=True, store_history=False)
+    await client.async_wait_for_reply(message)
 
 
 class _Engine(NBClientEngine):

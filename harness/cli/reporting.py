@@ -56,7 +56,7 @@ def make_report(
         elif not built.page.front:
             tell(f"{built.page.name}.html")
 
-    place = "" if source.published else str(Path(journal).resolve())
+    place = "" if source.published else journal
     report = build(source, place, Path(out), on_page, like=like, workers=jobs or None)
     for text in report.missing:
         tell(text)
