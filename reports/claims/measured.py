@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,6 @@ from reports.claims.verdict import NOT_MEASURED, Finding, size_text
 from reports.slopes import fit_slope, longest
 
 PHASES = {"training": "forward and backward", "forward": "forward"}
-BENCH = "attnbench bench --profile paper"
 Record = Mapping[str, Any]
 
 
@@ -138,12 +138,13 @@ def _pairs(claim: Claim, device: Measured) -> Iterator[tuple[str, pd.DataFrame, 
 def _absent(claim: Claim) -> Finding:
     p = claim.parameters
     names = [alternatives(p[side])[0] for side in ("first", "second")]
-    size = ", ".join(
-        f"{short} {p[name]}"
-        for name, short in (("batch", "B"), ("length", "N"), ("phase", ""))
-        if name in p
-    ).replace("  ", " ")
-    return not_measured(f"no {names[0]} beside {names[1]} at {size.strip()}", BENCH)
+    what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
+    return not_measured(what, _bench(names, p["batch"], [p["length"]]))
+
+
+def _bench(names: Sequence[str], batch: int, lengths: Sequence[int]) -> str:
+    only = " ".join(f"--only {shlex.quote(name)}" for name in names)
+    return f"attnbench bench {only} --batch {batch} --lengths {','.join(map(str, lengths))}"
 
 
 def _failed(first: pd.DataFrame, second: pd.DataFrame) -> str:
@@ -245,14 +246,13 @@ def slope(claim: Claim, device: Measured) -> Finding:
         if group["length"].nunique() > 1 and (best is None or reached > best[0]):
             best = (reached, group)
     if best is None:
-        name = alternatives(p["first"])[0]
-        return not_measured(f"no {name} at several lengths", BENCH)
+        return _no_sweep(claim)
     reached, group = best
     cases = [str(c) for c in dict.fromkeys(group["case"])]
     blocks = _by_block(group if p["cost"] == "time" else _with_memory(group, device))
     fit = fit_slope(longest(blocks))
     if fit is None:
-        return not_measured(f"no {p['cost']} of {group['name'].iloc[0]} at several lengths", BENCH)
+        return _no_sweep(claim)
     kinds = ("time", "anchor") if p["cost"] == "time" else ("memory",)
     what = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
@@ -261,6 +261,13 @@ def slope(claim: Claim, device: Measured) -> Finding:
         reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
         return Finding(fit.slope, low, high, reason, keys, answer="undecided")
     return Finding(fit.slope, low, high, f"{what}.", keys)
+
+
+def _no_sweep(claim: Claim) -> Finding:
+    p = claim.parameters
+    name, reach = alternatives(p["first"])[0], p["reach"]
+    lengths = [reach // 4, reach // 2, reach]
+    return not_measured(f"no {p['cost']} of {name} over lengths", _bench([name], 4, lengths))
 
 
 def _by_block(frame: pd.DataFrame) -> list[dict[int, float]]:
