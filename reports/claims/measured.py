@@ -83,24 +83,28 @@ class Measured:
             str(r["key"]) for r in self.records if r["kind"] in kinds and r["case"] in cases
         )
 
-    def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> pd.DataFrame:
-        """Rows of the time frame whose names fit and whose columns have these values.
-
-        The preferred name comes first; controls are left out.
-        """
+    @cached_property
+    def by_case(self) -> dict[str, pd.DataFrame]:
+        """Rows of the time frame by case; the usual setting, without controls."""
         frame = self.times
-        chosen = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
-        for column, value in where.items():
-            chosen = chosen[chosen[column] == value]
-        parts = []
-        for text in alternatives(names):
-            name = parse(text)
-            fits = [
-                name.fits(str(n), int(h))
-                for n, h in zip(chosen["name"], chosen["heads"], strict=True)
-            ]
-            parts.append(chosen[pd.Series(fits, index=chosen.index, dtype=bool)])
-        return pd.concat(parts).drop_duplicates() if parts else chosen[:0]
+        usual = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
+        return {str(case): rows for case, rows in usual.groupby("case", sort=False)}
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """The columns of every case."""
+        return {case: dict(rows.iloc[0].items()) for case, rows in self.by_case.items()}
+
+    def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
+        """Cases whose names fit and whose columns have these values, the preferred name first."""
+        found = [
+            case
+            for text in alternatives(names)
+            for case, columns in self._known.items()
+            if all(columns[column] == value for column, value in where.items())
+            and parse(text).fits(str(columns["name"]), int(columns["heads"]))
+        ]
+        return list(dict.fromkeys(found))
 
     def floor(self, case: pd.DataFrame) -> float:
         """Noise floor of a case's problem, from its A/A control; infinite without one."""
@@ -129,10 +133,10 @@ def _pairs(claim: Claim, device: Measured) -> Iterator[tuple[str, pd.DataFrame, 
     p = claim.parameters
     where = _where(p)
     firsts, seconds = (device.cases(p[side], where) for side in ("first", "second"))
-    for first_id, first in firsts.groupby("case", sort=False):
-        for second_id, second in seconds.groupby("case", sort=False):
-            if first_id != second_id:
-                yield str(first_id), first, str(second_id), second
+    for one in firsts:
+        for other in seconds:
+            if one != other:
+                yield one, device.by_case[one], other, device.by_case[other]
 
 
 def _absent(claim: Claim) -> Finding:
@@ -239,7 +243,10 @@ def slope(claim: Claim, device: Measured) -> Finding:
     that ends before it says nothing of the power, because terms of a lower one still lead.
     """
     p = claim.parameters
-    frame = device.cases(p["first"], {"phase": p["phase"], "dtype": p.get("dtype", "f32")})
+    cases = device.cases(p["first"], {"phase": p["phase"], "dtype": p.get("dtype", "f32")})
+    if not cases:
+        return _no_sweep(claim)
+    frame = pd.concat([device.by_case[case] for case in cases])
     best: tuple[int, pd.DataFrame] | None = None
     for _, group in frame[frame["status"] == "ok"].groupby(["name", "heads", "batch", "d_in"]):
         reached = int(group["length"].max())

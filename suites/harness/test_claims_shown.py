@@ -58,7 +58,7 @@ def test_claims_are_printed_with_their_score(
     write(tmp_path / "journal", some())
     code, out, told_json = told(tmp_path, capsys)
     assert code == 0
-    assert "Algorithm 1 gives the output of eq. 13." in re.sub(r"\s+", " ", out)
+    assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
     line = next(line for line in out.splitlines() if line.startswith("Of "))
     assert line.startswith(f"Of {TOTAL} published claims ")
     by_id = {c["id"]: c for c in told_json["claims"]}
