@@ -39,7 +39,7 @@ class Others:
             "95 % intervals, as if on two test sets; grey: undecided",
             "difference (points of accuracy)",
         )  # fmt: skip
-        caption = f"Single printed accuracies, {_counted(found)}; the rest is within chance."
+        caption = f"Differences of single printed accuracies: {_counted(found)}."
         return together(
             self._says(found), self.place.figure("shares", figure, caption),
             self._table("shares", found),

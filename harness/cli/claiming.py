@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from harness.cli.output import check_json, console, write_json
 from reports.claims import Verdict, ledger, score
@@ -17,6 +16,7 @@ COLOURS = {
     "reproduced": "green", "not reproduced": "red", "undecided": "yellow",
     "not testable here": "dim",
 }  # fmt: skip
+WIDTH = max(map(len, COLOURS))
 
 
 def show_claims(journal: str, json_file: str | None) -> int:
@@ -36,7 +36,8 @@ def show_claims(journal: str, json_file: str | None) -> int:
         mine = [v for v in verdicts if v.claim.paper == paper]
         out.print()
         out.print(f"[bold]{escape(table['paper']['short'])}[/], {escape(table['paper']['venue'])}")
-        out.print(claims_table(mine, {d.key: d.title for d in source.devices}))
+        for v in mine:
+            print_verdict(out, v, {d.key: d.title for d in source.devices})
     out.print()
     print_scores(out, verdicts, {d.key: d.title for d in source.devices})
     failed = [v for v in verdicts if v.failed_exactly]
@@ -59,21 +60,20 @@ def show_claims(journal: str, json_file: str | None) -> int:
     return 1 if failed else 0
 
 
-def claims_table(verdicts: Sequence[Verdict], titles: dict[str, str]) -> Table:
-    """One row per verdict; the device is named where there is more than one."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("claim")
-    table.add_column("published", overflow="fold")
-    table.add_column("found", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for v in verdicts:
-        where = f" ({titles[v.device]})" if v.device and len(titles) > 1 else ""
-        table.add_row(
-            escape(v.claim.statement), escape(v.published), escape(v.measured),
-            f"[{COLOURS[v.verdict]}]{v.verdict}[/]", escape(f"{v.reason}{where}"),
-        )  # fmt: skip
-    return table
+def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
+    """The claim on a line, and below it what was found, what was published, and why."""
+    colour = COLOURS[v.verdict]
+    text = f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}"
+    out.print(text, highlight=False, soft_wrap=True)
+    where = f"on {titles[v.device]}" if v.device and len(titles) > 1 else ""
+    parts = (
+        f"found {v.measured}" if v.measured else "",
+        f"published {v.published}" if v.published else "",
+        f"wanted {v.wanted}" if v.wanted and v.measured else "",
+        where, v.reason, v.claim.note,
+    )  # fmt: skip
+    said = "; ".join(part.rstrip(".") for part in parts if part)
+    out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)
 
 
 def print_scores(out: Console, verdicts: Sequence[Verdict], titles: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,6 @@ from reports.claims.verdict import NOT_MEASURED, Finding, size_text
 from reports.slopes import fit_slope, longest
 
 PHASES = {"training": "forward and backward", "forward": "forward"}
-BENCH = "attnbench bench --profile paper"
 Record = Mapping[str, Any]
 
 
@@ -83,24 +83,28 @@ class Measured:
             str(r["key"]) for r in self.records if r["kind"] in kinds and r["case"] in cases
         )
 
-    def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> pd.DataFrame:
-        """Rows of the time frame whose names fit and whose columns have these values.
-
-        The preferred name comes first; controls are left out.
-        """
+    @cached_property
+    def by_case(self) -> dict[str, pd.DataFrame]:
+        """Rows of the time frame by case; the usual setting, without controls."""
         frame = self.times
-        chosen = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
-        for column, value in where.items():
-            chosen = chosen[chosen[column] == value]
-        parts = []
-        for text in alternatives(names):
-            name = parse(text)
-            fits = [
-                name.fits(str(n), int(h))
-                for n, h in zip(chosen["name"], chosen["heads"], strict=True)
-            ]
-            parts.append(chosen[pd.Series(fits, index=chosen.index, dtype=bool)])
-        return pd.concat(parts).drop_duplicates() if parts else chosen[:0]
+        usual = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
+        return {str(case): rows for case, rows in usual.groupby("case", sort=False)}
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """The columns of every case."""
+        return {case: dict(rows.iloc[0].items()) for case, rows in self.by_case.items()}
+
+    def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
+        """Cases whose names fit and whose columns have these values, the preferred name first."""
+        found = [
+            case
+            for text in alternatives(names)
+            for case, columns in self._known.items()
+            if all(columns[column] == value for column, value in where.items())
+            and parse(text).fits(str(columns["name"]), int(columns["heads"]))
+        ]
+        return list(dict.fromkeys(found))
 
     def floor(self, case: pd.DataFrame) -> float:
         """Noise floor of a case's problem, from its A/A control; infinite without one."""
@@ -129,21 +133,22 @@ def _pairs(claim: Claim, device: Measured) -> Iterator[tuple[str, pd.DataFrame, 
     p = claim.parameters
     where = _where(p)
     firsts, seconds = (device.cases(p[side], where) for side in ("first", "second"))
-    for first_id, first in firsts.groupby("case", sort=False):
-        for second_id, second in seconds.groupby("case", sort=False):
-            if first_id != second_id:
-                yield str(first_id), first, str(second_id), second
+    for one in firsts:
+        for other in seconds:
+            if one != other:
+                yield one, device.by_case[one], other, device.by_case[other]
 
 
 def _absent(claim: Claim) -> Finding:
     p = claim.parameters
     names = [alternatives(p[side])[0] for side in ("first", "second")]
-    size = ", ".join(
-        f"{short} {p[name]}"
-        for name, short in (("batch", "B"), ("length", "N"), ("phase", ""))
-        if name in p
-    ).replace("  ", " ")
-    return not_measured(f"no {names[0]} beside {names[1]} at {size.strip()}", BENCH)
+    what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
+    return not_measured(what, _bench(names, p["batch"], [p["length"]]))
+
+
+def _bench(names: Sequence[str], batch: int, lengths: Sequence[int]) -> str:
+    only = " ".join(f"--only {shlex.quote(name)}" for name in names)
+    return f"attnbench bench {only} --batch {batch} --lengths {','.join(map(str, lengths))}"
 
 
 def _failed(first: pd.DataFrame, second: pd.DataFrame) -> str:
@@ -238,21 +243,23 @@ def slope(claim: Claim, device: Measured) -> Finding:
     that ends before it says nothing of the power, because terms of a lower one still lead.
     """
     p = claim.parameters
-    frame = device.cases(p["first"], {"phase": p["phase"], "dtype": p.get("dtype", "f32")})
+    cases = device.cases(p["first"], {"phase": p["phase"], "dtype": p.get("dtype", "f32")})
+    if not cases:
+        return _no_sweep(claim)
+    frame = pd.concat([device.by_case[case] for case in cases])
     best: tuple[int, pd.DataFrame] | None = None
     for _, group in frame[frame["status"] == "ok"].groupby(["name", "heads", "batch", "d_in"]):
         reached = int(group["length"].max())
         if group["length"].nunique() > 1 and (best is None or reached > best[0]):
             best = (reached, group)
     if best is None:
-        name = alternatives(p["first"])[0]
-        return not_measured(f"no {name} at several lengths", BENCH)
+        return _no_sweep(claim)
     reached, group = best
     cases = [str(c) for c in dict.fromkeys(group["case"])]
     blocks = _by_block(group if p["cost"] == "time" else _with_memory(group, device))
     fit = fit_slope(longest(blocks))
     if fit is None:
-        return not_measured(f"no {p['cost']} of {group['name'].iloc[0]} at several lengths", BENCH)
+        return _no_sweep(claim)
     kinds = ("time", "anchor") if p["cost"] == "time" else ("memory",)
     what = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
@@ -261,6 +268,13 @@ def slope(claim: Claim, device: Measured) -> Finding:
         reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
         return Finding(fit.slope, low, high, reason, keys, answer="undecided")
     return Finding(fit.slope, low, high, f"{what}.", keys)
+
+
+def _no_sweep(claim: Claim) -> Finding:
+    p = claim.parameters
+    name, reach = alternatives(p["first"])[0], p["reach"]
+    lengths = [reach // 4, reach // 2, reach]
+    return not_measured(f"no {p['cost']} of {name} over lengths", _bench([name], 4, lengths))
 
 
 def _by_block(frame: pd.DataFrame) -> list[dict[int, float]]:

@@ -61,9 +61,10 @@ def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
     return {(_recipe(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
 
 
-def pairs_of(claim: Claim, device: Measured, task: str) -> Pairs | None:
+def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
     """The pair of models with most draws in common; of as many, the preferred one."""
-    runs = [r for r in device.runs if r.get("task") == task]
+    task, metric = claim.parameters["task"], _metric(claim)
+    runs = [r for r in device.runs if r.get("task") == task and metric in r["test"]]
     best: Pairs | None = None
     for first, second in _models(claim, runs):
         sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
@@ -75,6 +76,10 @@ def pairs_of(claim: Claim, device: Measured, task: str) -> Pairs | None:
                 ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
                 best = Pairs(first, second, {draw: some[draw] for draw in ordered})
     return best
+
+
+def _metric(claim: Claim) -> str:
+    return str(claim.parameters.get("metric", "accuracy"))
 
 
 def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -109,8 +114,8 @@ def accuracy_difference(claim: Claim, device: Measured) -> Finding:
     Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``.
     """
     p = claim.parameters
-    task, metric = p["task"], p.get("metric", "accuracy")
-    pairs = pairs_of(claim, device, task)
+    task, metric = p["task"], _metric(claim)
+    pairs = pairs_of(claim, device)
     if pairs is None:
         names = [alternatives(p[side])[0] for side in ("first", "second")]
         what = f"no {names[0]} beside {names[1]} on {task}"
@@ -146,7 +151,7 @@ def epoch_ratio(claim: Claim, device: Measured) -> Finding:
     Parameters as of `accuracy_difference`.
     """
     p = claim.parameters
-    pairs = pairs_of(claim, device, p["task"])
+    pairs = pairs_of(claim, device)
     if pairs is None:
         names = [alternatives(p[side])[0] for side in ("first", "second")]
         what = f"no {names[0]} beside {names[1]} on {p['task']}"
