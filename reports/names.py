@@ -12,6 +12,6 @@ LONGEST = 40
 def file_name(text: str) -> str:
     """``sst5`` as it is; anything else reduced to letters and digits, with a digest behind."""
     plain = re.sub(r"[^0-9A-Za-z]+", "-", text).strip("-").lower()[:LONGEST]
-    if plain == text:
+    if plain and plain == text:
         return plain
     return "-".join(part for part in (plain, digest(text)[:6]) if part)

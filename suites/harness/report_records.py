@@ -62,7 +62,7 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                             "case": case + extra, "block": block, "interpreter": f"i{block}",
                             "code": "c", "order": block,
                         }  # fmt: skip
-                        key = f"{case}{extra}{block}"
+                        key = f"{seed}{case}{extra}{block}"
                         if oom:
                             yield {"kind": "time", "key": f"t{key}", **place, "status": "oom",
                                    "detail": "not enough"}  # fmt: skip
@@ -75,7 +75,7 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                                    "peak_bytes": peak, "transient_bytes": peak}  # fmt: skip
                 if not oom:
                     yield {
-                        "kind": "margin", "key": f"e{case}", "case": case, "block": 0, "code": "c",
+                        "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0, "code": "c",
                         "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6, "margin": 20 / ratio,
                     }  # fmt: skip
 

@@ -107,6 +107,7 @@ def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
             begun.append(number)
             if number == 0:
                 raise RuntimeError("broken")
+            time.sleep(0.05)
 
         return do
 
