@@ -118,7 +118,11 @@ def answers(here: Sequence[Row], measured: Measured, size: Size) -> list[Answer]
                 line.span if line else "",
             )
         )  # fmt: skip
-    return sorted(found, key=lambda a: (not a.label.startswith(size.mechanism), a.label))
+    wanted = f"{size.mechanism} {size.heads}h"
+    first = {wanted: 0, size.mechanism: 1}
+    return sorted(
+        found, key=lambda a: (first.get(a.label, 2 if a.mechanism in wanted else 3), a.label)
+    )
 
 
 def _is(model: str, mechanism: str) -> bool:

@@ -25,6 +25,9 @@ class Point:
     values: tuple[float, ...]
 
 
+MOST_HEADS = 8
+CELL_INK = "#1a1a1a"
+"""On a cell, which is light on a dark page too."""
 Points = list[tuple[float, Point]]
 
 
@@ -102,12 +105,13 @@ def heads(
         names, layers = counted(alpha)
         grid = np.array(layers)
         axes.imshow(
-            grid, cmap="Greys", vmin=0, vmax=2 * grid.max(), aspect="auto", origin="lower",
+            grid, cmap="Greys", vmin=0, vmax=2 * MOST_HEADS, aspect="auto", origin="lower",
             label=f"alpha {alpha:g}",
         )  # fmt: skip
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
-                axes.annotate(str(count), (x, y), ha="center", va="center", fontsize=9)
+                axes.annotate(str(count), (x, y), ha="center", va="center", fontsize=9,
+                              color=CELL_INK)  # fmt: skip
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
         axes.set_yticks(range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))],
                         fontsize=7.5)  # fmt: skip

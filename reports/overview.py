@@ -92,6 +92,6 @@ def _section(title: str, under: str, pages: list[Built]) -> str:
 def _figure(mark: Mapping[str, str], to: str) -> str:
     caption = html.escape(mark["caption"])
     return (
-        f'<figure><div class="figure"><a href="{to}"><img src="{html.escape(mark["figure"])}" '
+        f'<figure{mark.get("form", "")}><div class="figure"><a href="{to}"><img src="{html.escape(mark["figure"])}" '
         f'alt="{caption}"></a></div><figcaption>{caption}</figcaption></figure>'
     )

@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from reports import like, score
 from reports.answers import answers
 from reports.corpora import Corpora, line_of
+from reports.dark import with_dark
 from reports.drawn import data_of
 from reports.forest import forest
 from reports.measured import Measured
@@ -161,9 +162,7 @@ def write(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[
         csv = data(figure)
         path = folder / f"{name}.csv"
         path.write_text(csv, encoding="utf-8")
-        drawn = svg(figure).rstrip() + f"\n<!-- data {digest(csv)} -->\n"
-        # On a dark page of a code host nothing inverts the figure: it brings its own paper.
-        drawn = drawn.replace("<svg ", '<svg style="background: #fff" ', 1)
+        drawn = with_dark(svg(figure)).rstrip() + f"\n<!-- data {digest(csv)} -->\n"
         path.with_suffix(".svg").write_text(drawn, encoding="utf-8")
         written += [path, path.with_suffix(".svg")]
     readme.write_text(text, encoding="utf-8")

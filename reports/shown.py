@@ -12,12 +12,15 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from reports.dark import with_dark
 from reports.drawn import data_of
 from reports.style import SOFT
 from reports.texts import Best, latex, markdown
 
 MIME = "application/vnd.attnbench.report+json"
 """In the outputs of an executed notebook: what the index takes from it."""
+WIDE = 7.5
+"""Inches; a wider figure has a row of its own."""
 _TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 """Without them an SVG is the same every time, and names no address."""
@@ -155,19 +158,22 @@ class Place:
         """
         path = self._path("figures", name)
         links, marks = "", ()
+        form = ' class="wide"' if figure.get_figwidth() > WIDE else ""
         if self.footer:
             figure.text(0.005, -0.01, self.footer, fontsize=6.5, color=SOFT, va="top")
+        drawn = svg(figure)
         if path is not None:
             stem = f"{path.parent.name}/{path.name}"
-            figure.savefig(f"{path}.svg", **_TIGHT, metadata=_NO_METADATA)
+            Path(f"{path}.svg").write_text(with_dark(drawn), encoding="utf-8")
             figure.savefig(f"{path}.png", **_TIGHT, dpi=160)
             data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
             links = _links(stem, ("svg", "png", "csv"))
             if main:
-                marks = ({"figure": f"{stem}.svg", "caption": caption},)  # type: ignore[assignment]
+                mark = {"figure": f"{stem}.svg", "caption": caption, "form": form}
+                marks = (mark,)  # type: ignore[assignment]
         body = (
-            f'<figure><div class="figure" role="img" aria-label="{html.escape(caption)}">'
-            f"{svg(figure)}</div><figcaption>{html.escape(caption)}"
+            f'<figure{form}><div class="figure" role="img" aria-label="{html.escape(caption)}">'
+            f"{drawn}</div><figcaption>{html.escape(caption)}"
             f'<span class="files">{links}</span></figcaption></figure>'
         )
         return Shown(body, caption, marks)

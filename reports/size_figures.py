@@ -17,7 +17,11 @@ from reports.scaling_figures import titled
 from reports.style import look, text_colour
 
 WIDTH = 8.6
-STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+STEPS = (
+    *(10.0**power for power in range(-3, 4)), 2, 0.5, 5, 0.2, 20, 50, 0.05, 0.02, 200, 500,
+    1.5, 3, 0.7, 0.8, 1.2, 1.4, 0.6, 0.9, 1.1, 1.6, 1.8, 2.5, 4, 7, 1.3, 0.3, 0.4, 15, 30,
+)  # fmt: skip
+"""The roundest first."""
 
 
 def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
@@ -49,8 +53,8 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
     for label, answer in zip(times.get_yticklabels(), found, strict=True):
         label.set_color(text_colour(look(answer.mechanism).colour))
     memory.tick_params(axis="y", labelleft=False)
-    titled(times, "Time of one call", f"{under}; filled: training, hollow: forward")
-    titled(memory, "Peak memory of a training step", "weights and input included")
+    titled(times, "Time of one call", "filled: training step; hollow: forward pass")
+    titled(memory, "Peak memory of a training step", under)
     return figure
 
 
@@ -73,16 +77,24 @@ def _failed(axes: Axes, y: float, text: str, ink: str) -> None:
     )  # fmt: skip
 
 
+def ticks(low: float, high: float) -> list[float]:
+    """Round ratios on a logarithmic axis, 1 among them, none too near to another."""
+    apart = 0.1 * math.log(high / low)
+    shown = [1.0]
+    for step in STEPS:
+        near = min(abs(math.log(step / other)) for other in shown)
+        if low <= step <= high and near >= apart:
+            shown.append(step)
+    return sorted(shown)
+
+
 def _dress(axes: Axes, label: str) -> None:
     axes.set_xscale("log")
     axes.margins(x=0.08)
     low, high = axes.get_xlim()
     low, high = min(low, 0.85), max(high, 1.18)
     axes.set_xlim(low, high)
-    shown = [s for s in STEPS if low <= s <= high]
-    if len(shown) < 3:
-        shown = [s / 10 for s in range(1, 100) if low <= s / 10 <= high][:8]
-    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_major_locator(FixedLocator(ticks(low, high)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}x"))
     axes.axvline(1, color="0.4", linewidth=1, zorder=0)

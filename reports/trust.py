@@ -68,7 +68,7 @@ class Trusted:
             if ratios:
                 problem = dict(zip(PROBLEM, values, strict=True))
                 found.append(Control(problem, ratio_interval(ratios), tuple(ratios)))
-        return found
+        return sorted(found, key=lambda c: c.order)
 
     @cached_property
     def margins(self) -> list[Margin]:

@@ -31,6 +31,12 @@ class Control:
     ratios: tuple[float, ...]
 
     @property
+    def order(self) -> tuple[Any, ...]:
+        """Sorts controls by what they are of."""
+        p = self.problem
+        return (p["phase"], str(p["dtype"]), str(p["settings"]), -p["batch"], p["length"])
+
+    @property
     def label(self) -> str:
         """``training, B64 N64, f32, 1-thread``."""
         p = self.problem
