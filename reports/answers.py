@@ -119,10 +119,8 @@ def answers(here: Sequence[Row], measured: Measured, size: Size) -> list[Answer]
             )
         )  # fmt: skip
     wanted = f"{size.mechanism} {size.heads}h"
-    first = {wanted: 0, size.mechanism: 1}
-    return sorted(
-        found, key=lambda a: (first.get(a.label, 2 if a.mechanism in wanted else 3), a.label)
-    )
+    own = size.mechanism.partition(".")[0]
+    return sorted(found, key=lambda a: (a.label != wanted, a.mechanism != own, a.label))
 
 
 def _is(model: str, mechanism: str) -> bool:

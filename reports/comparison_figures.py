@@ -158,10 +158,11 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
     ]  # fmt: skip
     of = " (points)" if first.unit.of_differences else ""
     better = "right" if first.higher_is_better else "left"
+    band = "; band: the declared margin" if first.margin is not None else ""
     return plot(
         lines,
         f"{first.task}: difference to {first.second}",
-        f"{better} of zero: better; bars: 95 % t-intervals; grey: nothing decided",
+        f"{better} of zero: better; bars: 95 % t-intervals; grey: nothing decided{band}",
         f"{first.metric} minus that of {first.second}{of}",
         None if first.margin is None else scale * first.margin,
     )

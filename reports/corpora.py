@@ -7,6 +7,8 @@ from functools import cached_property
 
 import pandas as pd
 
+from harness.experiments.conclusion import comparisons
+from harness.experiments.many import families
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports import corpora_figures as figures
@@ -89,6 +91,13 @@ class Corpora:
             others = [m for m in task.models if not m.variant and m is not base]
             found += [one for m in others if base and (one := against(m, base))]
         return judged(found)
+
+    @cached_property
+    def margins(self) -> dict[str, float]:
+        """By task the margin that a comparison declared: smaller differences do not matter."""
+        records = self.device.records if self.device else ()
+        declared = [*(c for f in families(records) for c in f.comparisons), *comparisons(records)]
+        return {c.task: c.margin for c in declared if c.margin is not None}
 
     def about(self) -> Shown:
         """Which records these are."""
@@ -286,12 +295,14 @@ class Corpora:
         lines = [line_of(one) for one in found]
         decided = [one for one in found if one.verdict in ("better", "worse")]
         of = unit.of_differences.strip() or found[0].model.metric
+        margin = self.margins.get(task)
+        band = "; band: the declared margin" if margin is not None else ""
         better = "right" if found[0].model.higher_is_better else "left"
         figure = forest(
             lines, f"{task}: difference to {other}",
-            f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm",
+            f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm{band}",
             f"{found[0].model.metric} minus that of {other} ({of})",
-            None,
+            None if margin is None else unit.scale * margin,
         )  # fmt: skip
         said = "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in decided)
         caption = f"{task}, difference to {other}: {said or 'no difference is shown'}."

@@ -90,8 +90,9 @@ def _section(title: str, under: str, pages: list[Built]) -> str:
 
 
 def _figure(mark: Mapping[str, str], to: str) -> str:
-    caption = html.escape(mark["caption"])
+    caption, source = html.escape(mark["caption"]), html.escape(mark["figure"])
+    form = ' class="wide"' if mark.get("wide") else ""
     return (
-        f'<figure{mark.get("form", "")}><div class="figure"><a href="{to}"><img src="{html.escape(mark["figure"])}" '
+        f'<figure{form}><div class="figure"><a href="{to}"><img src="{source}" '
         f'alt="{caption}"></a></div><figcaption>{caption}</figcaption></figure>'
     )

@@ -169,7 +169,7 @@ class Place:
             data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
             links = _links(stem, ("svg", "png", "csv"))
             if main:
-                mark = {"figure": f"{stem}.svg", "caption": caption, "form": form}
+                mark = {"figure": f"{stem}.svg", "caption": caption, "wide": form and "1"}
                 marks = (mark,)  # type: ignore[assignment]
         body = (
             f'<figure{form}><div class="figure" role="img" aria-label="{html.escape(caption)}">'
