@@ -184,7 +184,7 @@ def test_every_figure_is_there_twice_and_has_a_sentence(site: Path) -> None:
         assert path.read_bytes().startswith(b"\x89PNG")
     for name, text in pages(site).items():
         captions = re.findall(r"<figcaption>(.*?)(?:<span|</figcaption>)", text)
-        assert len(captions) == text.count("<figure>"), name
+        assert len(captions) == len(re.findall("<figure[ >]", text)), name
         assert all(len(c) > 30 and c.rstrip().endswith(".") for c in captions), captions
 
 
@@ -197,7 +197,7 @@ def test_it_opens_offline(site: Path) -> None:
         assert "<script" not in text
         assert not re.search(r"@import|url\((?!#)", text), name
     for path in site.glob("figures/*.svg"):
-        assert not re.search(r'href="(?!#)|url\((?!#)|@import', path.read_text()), path.name
+        assert not re.search(r'href="(?!#|data:)|url\((?!#)|@import', path.read_text()), path.name
 
 
 def test_text_from_records_is_escaped(site: Path) -> None:
@@ -269,8 +269,8 @@ def test_the_comparison_page_gives_the_interval_first(site: Path) -> None:
 def test_the_page_of_many_allows_for_their_number(site: Path) -> None:
     text = pages(site)["many.html"]
     words = [
-        "2 models against multi_head.sdpa", "2 better, 2 undecided", "one and the same test set",
-        "6 paired seeds", "p Holm", "baseline</td>", "95 % t-intervals.", "allow for 4 comparisons",
+        "2 models against multi_head.sdpa", "2 better, 2 undecided", "6 paired seeds",
+        "one and the same test set", "p Holm", "baseline</td>", "95 % t-intervals.", "allow for 4 comparisons",
         "any difference among the 3 models (Friedman)", "mean rank",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
@@ -359,7 +359,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_built(
     index = (out / "index.html").read_text()
     assert "broken: NotebookError: given device" in index
     assert EVIL not in index
-    assert "re-analysed" in index
+    assert "On TREC it excludes zero" in index
     assert "MTSA's accuracies" in (out / "audit.html").read_text()
     assert "could not be made" in (out / "broken.html").read_text()
 
