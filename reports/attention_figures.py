@@ -18,6 +18,8 @@ from reports.scaling_figures import titled
 from reports.style import look
 
 COLUMNS = 4
+CELL_PAPER = "#fefefe"
+"""Light on a dark page too: the weights are drawn dark on it."""
 CELL = 0.17
 """Inches of a token in a heat map."""
 
@@ -55,6 +57,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         axes.set_visible(False)
     for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
         inside = allowed(mask, n)
+        axes.set_facecolor(CELL_PAPER)
         axes.imshow(
             np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=max(0.3, weights.max()),
             label=name,

@@ -93,6 +93,7 @@ def _figure(mark: Mapping[str, str], to: str) -> str:
     caption, source = html.escape(mark["caption"]), html.escape(mark["figure"])
     form = ' class="wide"' if mark.get("wide") else ""
     return (
-        f'<figure{form}><div class="figure"><a href="{to}"><img src="{source}" '
+        f'<figure{form}><div class="figure" style="max-width: {int(mark.get("pixels", 600))}px">'
+        f'<a href="{to}"><img src="{source}" '
         f'alt="{caption}"></a></div><figcaption>{caption}</figcaption></figure>'
     )

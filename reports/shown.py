@@ -21,6 +21,8 @@ MIME = "application/vnd.attnbench.report+json"
 """In the outputs of an executed notebook: what the index takes from it."""
 WIDE = 7.5
 """Inches; a wider figure has a row of its own."""
+PIXELS = 110
+"""Of an inch on the page, at most: a small figure is not blown up."""
 _TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 """Without them an SVG is the same every time, and names no address."""
@@ -159,6 +161,7 @@ class Place:
         path = self._path("figures", name)
         links, marks = "", ()
         form = ' class="wide"' if figure.get_figwidth() > WIDE else ""
+        most = round(PIXELS * figure.get_figwidth())
         if self.footer:
             figure.text(0.005, -0.01, self.footer, fontsize=6.5, color=SOFT, va="top")
         drawn = svg(figure)
@@ -169,10 +172,11 @@ class Place:
             data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
             links = _links(stem, ("svg", "png", "csv"))
             if main:
-                mark = {"figure": f"{stem}.svg", "caption": caption, "wide": form and "1"}
+                mark = {"figure": f"{stem}.svg", "caption": caption, "pixels": str(most),
+                        "wide": form and "1"}  # fmt: skip
                 marks = (mark,)  # type: ignore[assignment]
         body = (
-            f'<figure{form}><div class="figure" role="img" aria-label="{html.escape(caption)}">'
+            f'<figure{form}><div class="figure" style="max-width: {most}px" role="img" aria-label="{html.escape(caption)}">'
             f"{drawn}</div><figcaption>{html.escape(caption)}"
             f'<span class="files">{links}</span></figcaption></figure>'
         )

@@ -34,8 +34,8 @@ def front(task: str, found: Sequence[Costs], standing: Mapping[str, str]) -> Fig
     time.set_ylabel(f"test {first.metric}{of}, {better} is better", fontsize=8.5)
     time.set_xlabel("time of a training epoch (s)", fontsize=8.5)
     memory.set_xlabel("peak memory of training (MiB)", fontsize=8.5)
-    titled(time, f"{task}: accuracy and time", "filled: on the Pareto front of all three")
-    titled(memory, f"{task}: accuracy and memory", "bars: 95 % t-intervals over seeds or folds")
+    titled(time, f"{task}: {first.metric}, time", "filled: on the Pareto front of all three")
+    titled(memory, f"{first.metric}, memory", "bars: 95 % t-intervals over seeds or folds")
     return figure
 
 
@@ -60,10 +60,14 @@ def _panel(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     bare(axes)
+    left, right = (math.log(edge) for edge in axes.get_xlim())
     for c in shown:
+        place = (math.log(cost(c).mean / unit) - left) / (right - left)
+        side = "right" if place > 0.62 else "left"
         axes.annotate(
-            c.model.model, (cost(c).mean / unit, c.metric.mean), xytext=(6, 6),
-            textcoords="offset points", fontsize=7.5,
+            c.model.model, (cost(c).mean / unit, c.metric.mean),
+            xytext=(-6 if side == "right" else 6, 6), textcoords="offset points", fontsize=7.5,
+            ha=side,
             color=text_colour(look(c.model.mechanism).colour), annotation_clip=False,
             bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.3},
         )  # fmt: skip
