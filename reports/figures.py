@@ -45,17 +45,23 @@ def _looks(lines: Lines) -> dict[str, tuple[Look, str]]:
     return found
 
 
+def _ended(line: Sequence[Row], value: Callable[[Row], float]) -> tuple[Row | None, Row] | None:
+    """The last row of a line with a value and the first failure behind it; None without one."""
+    good = [r for r in line if r.status == "ok" and math.isfinite(value(r))]
+    last = good[-1] if good else None
+    after = [
+        r for r in line if r.status in FAILED and (last is None or length_of(r) > length_of(last))
+    ]
+    return (last, after[0]) if after else None
+
+
 def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> None:
     """A cross at the upper edge where a case first failed, tied to the end of its line."""
     looks = _looks(lines)
     ends: list[tuple[str, Row, Row | None]] = []
     for label, line in lines.items():
-        good = [r for r in line if r.status == "ok" and math.isfinite(value(r))]
-        last = good[-1] if good else None
-        after = [r for r in line if r.status in FAILED]
-        after = [r for r in after if last is None or length_of(r) > length_of(last)]
-        if after:
-            ends.append((label, after[0], last))
+        if (end := _ended(line, value)) is not None:
+            ends.append((label, end[1], end[0]))
     if not ends:
         return
     stacked: dict[int, int] = {}
@@ -128,7 +134,8 @@ def draw_values(
                 x[good], y[good], color=style.colour, marker=style.marker, markersize=5,
                 linewidth=1.4, linestyle=stroke, label=label,
             )  # fmt: skip
-            ends.append((x[good][-1], y[good][-1], label, text_colour(style.colour)))
+            if _ended(line, value) is None:  # else its name stands at the cross
+                ends.append((x[good][-1], y[good][-1], label, text_colour(style.colour)))
     value_axis(axes)
     length_axis(axes, every)
     if guides:
@@ -176,7 +183,8 @@ def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
             x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
             linewidth=1.4, linestyle=stroke, capsize=2.5, label=label,
         )  # fmt: skip
-        ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+        if _ended(lines[label], ratio_of) is None:
+            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
     draw_floor(axes, lines)
     ratio_axis(axes)
     axes.set_ylabel(f"time / time of {baseline}")

@@ -90,6 +90,14 @@ def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
     return drawn
 
 
+def power_text(value: float) -> str:
+    """``1e-7``, ``0.01``, ``100``, ``1e4``: short, and without mathematical typesetting."""
+    if 1e-2 <= value < 1e4:
+        return f"{value:g}"
+    digits, _, power = f"{value:.0e}".partition("e")
+    return f"{digits}e{int(power)}"
+
+
 def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
     ends: list[End] = []
     seen: dict[str, int] = {}
@@ -118,7 +126,8 @@ def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
             ends.append((x[-1], y[-1], s.name, text_colour(style.colour)))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: power_text(v)))
+        axis.set_minor_formatter(NullFormatter())
     bare(axes)
     label_ends(axes, ends, 7.5)

@@ -176,7 +176,8 @@ class Place:
                         "wide": form and "1"}  # fmt: skip
                 marks = (mark,)  # type: ignore[assignment]
         body = (
-            f'<figure{form}><div class="figure" style="max-width: {most}px" role="img" aria-label="{html.escape(caption)}">'
+            f'<figure{form}><div class="figure" style="max-width: {most}px" role="img" '
+            f'aria-label="{html.escape(caption)}">'
             f"{drawn}</div><figcaption>{html.escape(caption)}"
             f'<span class="files">{links}</span></figcaption></figure>'
         )
