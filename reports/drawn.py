@@ -68,7 +68,7 @@ def _of_axes(axes: Axes) -> Iterator[dict[str, Any]]:
         label = labelled(collection)
         if label and isinstance(collection, PolyCollection):
             for path in collection.get_paths():
-                for x, y in path.vertices:
+                for x, y in np.asarray(path.vertices, dtype=float):
                     yield {"series": label, "kind": "band", "x": float(x), "y": float(y)}
     for image in axes.images:
         if isinstance(image, AxesImage) and (label := labelled(image)):
@@ -124,7 +124,7 @@ def _bars(container: BarContainer) -> Iterator[dict[str, Any]]:
 
 
 def _cells(label: str, image: AxesImage) -> Iterator[dict[str, Any]]:
-    values = np.ma.filled(np.ma.asarray(image.get_array(), dtype=float), np.nan)
+    values: Any = np.ma.filled(np.ma.asarray(image.get_array(), dtype=float), np.nan)
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             yield {"series": label, "kind": "cell", "x": x, "y": y, "value": float(value)}

@@ -96,7 +96,7 @@ def read(file: str) -> dict[str, Any]:
         if name not in _KINDS:
             raise UsageError(f"--like {file}: unknown name {name!r}; use {', '.join(_KINDS)}")
         kind, words = _KINDS[name]
-        if type(value) is not kind or (kind is int and value < 1):
+        if type(value) is not kind or (isinstance(value, int) and value < 1):
             raise UsageError(f"--like {file}: {name} = {value!r}; expected {words}")
     width = given.get("width", list(WIDTH))
     if len(width) != 2 or not all(type(n) is int and n > 0 for n in width):

@@ -59,8 +59,11 @@ def stress(
         if kind == "scores" and not mechanism.score_weights:
             continue
         for scale in SCALES:
-            by = {"inputs": {"input_scale": scale}, "scores": {"score_scale": scale}}[kind]
-            trial = Trial(f"{kind} times {scale:g}", {}, (LENGTH, LENGTH // 2), **by)
+            label, lengths = f"{kind} times {scale:g}", (LENGTH, LENGTH // 2)
+            if kind == "inputs":
+                trial = Trial(label, {}, lengths, input_scale=scale)
+            else:
+                trial = Trial(label, {}, lengths, score_scale=scale)
             values, gradients = check_drawn(mechanism, implementation, trial, dtype, device, seed)
             worst = max(gradients, key=lambda f: math.inf if math.isnan(f.error) else f.error)
             points.append({

@@ -75,8 +75,8 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                                    "peak_bytes": peak, "transient_bytes": peak}  # fmt: skip
                 if not oom:
                     yield {
-                        "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0, "code": "c",
-                        "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6, "margin": 20 / ratio,
+                        "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0,
+                        "code": "c", "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6, "margin": 20 / ratio,
                     }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     for model, gain in {**GAINS, VARIANT: 0.0}.items():
         mechanism = model.partition("[")[0]
-        cost = {"seconds": SECONDS[mechanism], "peak_mib": PEAKS[mechanism]}
+        cost: dict[str, Any] = {"seconds": SECONDS[mechanism], "peak_mib": PEAKS[mechanism]}
         for s in range(6):
             value = 0.9 + 0.004 * s + gain + rng.normal(0, 0.001)
             yield run(model, "trec", s, {"accuracy": value}, **cost)

@@ -170,10 +170,11 @@ def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
 
 
 def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
-    from reports.pages import NOTEBOOKS
+    from reports.pages import NOTEBOOKS, Asked
 
     report, _ = page
-    known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(report.source, report.journal)}
+    asked = Asked(report.source, report.journal)
+    known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(asked)}
     named = set(re.findall(r'href="([^"#]*\.html)"', report.papers().html))
     assert named
     assert named <= known

@@ -270,8 +270,8 @@ def test_the_page_of_many_allows_for_their_number(site: Path) -> None:
     text = pages(site)["many.html"]
     words = [
         "2 models against multi_head.sdpa", "2 better, 2 undecided", "6 paired seeds",
-        "one and the same test set", "p Holm", "baseline</td>", "95 % t-intervals.", "allow for 4 comparisons",
-        "any difference among the 3 models (Friedman)", "mean rank",
+        "one and the same test set", "p Holm", "baseline</td>", "95 % t-intervals.",
+        "allow for 4 comparisons", "any difference among the 3 models (Friedman)", "mean rank",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
     assert places == sorted(places)

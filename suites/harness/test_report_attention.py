@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,12 +181,13 @@ def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> No
             module = make(mechanism, implementation.factory, d_in, 16, 4, options)
         except BadOption:  # widths that this mechanism does not take
             continue
-        if not callable(getattr(module, "attention", None)):
+        shown: Any = getattr(module, "attention", None)
+        if not callable(shown):
             continue
         x = torch.randn(1, 6, d_in)
         found = {
             key: value[:, 0].detach().numpy()
-            for key, value in module.attention(x, torch.ones(1, 6, dtype=torch.bool)).items()
+            for key, value in shown(x, torch.ones(1, 6, dtype=torch.bool)).items()
             if key.endswith(reduce.TOKEN2TOKEN)
         }
         for layer in reduce.layers(found):

@@ -88,7 +88,15 @@ def test_a_dead_kernel_is_replaced(books: Path, kernel: Kernel) -> None:
 
 def test_results_come_in_order_and_each_is_told() -> None:
     told: list[int] = []
-    tasks = [lambda _, n=n: time.sleep(0.05 * (3 - n)) or n for n in range(4)]
+
+    def task(number: int) -> Any:
+        def do(kernel: Kernel) -> int:
+            time.sleep(0.05 * (3 - number))
+            return number
+
+        return do
+
+    tasks = [task(number) for number in range(4)]
     assert in_parallel(tasks, 2, lambda number, _: told.append(number)) == [0, 1, 2, 3]
     assert sorted(told) == [0, 1, 2, 3]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from harness.errors import UsageError
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
@@ -52,6 +55,16 @@ def device(source: Source) -> Device:
     return next(d for d in source.devices if d.fingerprint["model"] == "Made up")
 
 
+def by(frame: pd.DataFrame, column: str) -> dict[Any, dict[str, Any]]:
+    """Rows of a table by one of its columns."""
+    return {row[column]: dict(row) for row in frame.to_dict("records")}
+
+
+def values(line: Line2D) -> list[float]:
+    """Where a line is drawn."""
+    return [float(v) for v in np.asarray(line.get_xdata())]
+
+
 def open_page(module: object, folder: Path, out: Path, device: Device, **more: str) -> object:
     return module.begin(  # type: ignore[attr-defined]
         journal=str(folder), device=device.key, out=str(out), page="p", **more
@@ -84,7 +97,7 @@ def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
     page.answer()
     table = pd.read_csv(next(tmp_path.glob("tables/size-answers-*.csv")))
-    text = table.set_index("implementation").loc[f"{MINE} 8h", "crossover"]
+    text = str(by(table, "implementation")[f"{MINE} 8h"]["crossover"])
     # 1.3 (N / 64)^-0.4 = 1 at N = 123.
     assert text.startswith("from N = 12")
     assert text.endswith("(batch 4)")
@@ -152,7 +165,7 @@ def test_ratio_charts_show_the_ratios(device: Device) -> None:
     assert axes.get_xscale() == axes.get_yscale() == "log"
     assert axes.get_ylim()[0] < drawn["y"].min()
     assert crossed["y"].iloc[0] < axes.get_ylim()[1]
-    tied = [line for line in axes.get_lines() if list(line.get_xdata()) == [256, 1024]]
+    tied = [v for line in axes.get_lines() if (v := values(line)) == [256, 1024]]
     assert len(tied) == 1  # the line's end and its cross
 
 
@@ -168,8 +181,8 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
     assert f"{BASE} in f16 at 10000" in said
     assert f"{MINE} in f16" not in said
     printed = page.beside()
-    rows = pd.read_csv(tmp_path / "tables" / "p-printed.csv").set_index(["what", "implementation"])
-    memory = rows.loc[("memory, training", f"{MINE} 8h, 1-thread")]
+    rows = pd.read_csv(tmp_path / "tables" / "p-printed.csv")
+    memory = by(rows[rows["what"] == "memory, training"], "implementation")[f"{MINE} 8h, 1-thread"]
     assert memory["printed_ratio"] == pytest.approx(558 / 466)
     assert memory["measured_ratio"] == pytest.approx(1.2)
     assert "GTX 1080 Ti" in printed.plain
@@ -200,8 +213,9 @@ def test_memory_ratio_slope_and_time_are_drawn_with_units(
     for piece in (page.time, page.memory, page.ratio, page.slopes):
         assert isinstance(piece(), Shown)
     slopes = pd.read_csv(tmp_path / "tables" / "p-slopes.csv")
-    time = slopes.query("cost == 'time' and `pass` == 'training'").set_index("implementation")
-    assert time.loc[f"{MINE} 8h", "slope"].tolist() == pytest.approx([1.6, 1.6], abs=0.02)
+    time = slopes.query("cost == 'time' and `pass` == 'training'")
+    mine = time[time["implementation"] == f"{MINE} 8h"]["slope"]
+    assert mine.tolist() == pytest.approx([1.6, 1.6], abs=0.02)
     data = pd.read_csv(tmp_path / "figures" / "p-memory-training.csv")
     assert set(data["y_axis"]) == {"peak memory (MiB)"}
     assert set(data["x_axis"]) == {"sequence length N (tokens)"}
@@ -294,7 +308,7 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     assert mine["y"].tolist() == pytest.approx([0.2 * math.sqrt(k) / 2 + 0.001 for k in (5, 20)])
     page.scales()
     heads = pd.read_csv(tmp_path / "tables" / "p-heads.csv").query("alpha == 0.5")
-    counts = heads[[c for c in heads if c.startswith("heads_")]].to_numpy().tolist()
+    counts = heads[[c for c in heads if str(c).startswith("heads_")]].to_numpy().tolist()
     assert counts == [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]  # the paper's example
     alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
     means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
@@ -320,8 +334,9 @@ def test_a_forest_draws_every_replicate_zero_and_interval(device: Device) -> Non
     d = mine.difference
     assert (bar["low"], bar["high"]) == pytest.approx((100 * d.low, 100 * d.high))
     (axes,) = figure.axes
-    assert any(list(line.get_xdata()) == [0, 0] for line in axes.get_lines())
-    assert any(patch.get_x() == -0.5 for patch in axes.patches)  # the margin
+    assert any(values(line) == [0, 0] for line in axes.get_lines())
+    spans = [patch.get_x() for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert -0.5 in spans  # the margin
 
 
 def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path) -> None:
@@ -335,9 +350,9 @@ def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path)
     page.fronts()
     page.table()
     data = pd.read_csv(tmp_path / "figures" / "p-front-trec.csv")
-    time = data[data["x_axis"].str.startswith("time")].set_index("series")
-    assert time.loc[MINE, "x"] == pytest.approx(2.4)
-    assert time.loc[MINE, "low"] < time.loc[MINE, "y"] < time.loc[MINE, "high"]
+    time = by(data[data["x_axis"].str.startswith("time")], "series")[MINE]
+    assert time["x"] == pytest.approx(2.4)
+    assert time["low"] < time["y"] < time["high"]
 
 
 def test_beaten_is_only_said_where_no_interval_meets() -> None:
