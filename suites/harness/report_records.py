@@ -76,7 +76,8 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                 if not oom:
                     yield {
                         "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0,
-                        "code": "c", "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6, "margin": 20 / ratio,
+                        "code": "c", "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6,
+                        "margin": 20 / ratio,
                     }  # fmt: skip
 
 

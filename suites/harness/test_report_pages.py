@@ -57,7 +57,10 @@ def device(source: Source) -> Device:
 
 def by(frame: pd.DataFrame, column: str) -> dict[Any, dict[str, Any]]:
     """Rows of a table by one of its columns."""
-    return {row[column]: dict(row) for row in frame.to_dict("records")}
+    found = {}
+    for _, row in frame.iterrows():
+        found[row[column]] = {str(name): value for name, value in row.items()}
+    return found
 
 
 def values(line: Line2D) -> list[float]:
