@@ -285,7 +285,7 @@ def _by_block(frame: pd.DataFrame) -> list[dict[int, float]]:
 
 
 def _with_memory(frame: pd.DataFrame, device: Measured) -> pd.DataFrame:
-    """The same rows, with peak bytes in the place of seconds, one row per reading."""
+    """One row per reading, with the bytes beyond weights and input in the place of seconds."""
     lengths = frame[["case", "length"]].drop_duplicates()
     merged = device.memory.merge(lengths, on="case")
-    return merged.assign(seconds=merged["peak_bytes"])
+    return merged.assign(seconds=merged["transient_bytes"])

@@ -145,10 +145,11 @@ def test_two_devices_have_a_score_each(tmp_path: Path, capsys: pytest.CaptureFix
     assert sorted(line.split()[0] for line in lines) == ["Fast", "Slow"]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> tuple[Ledger, Path]:
-    folder = write(tmp_path / "journal", some(), f"Fast {EVIL}")
-    return begin(journal=str(folder), out=str(tmp_path / "out"), page="claims"), tmp_path / "out"
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
+    place = tmp_path_factory.mktemp("page")
+    folder = write(place / "journal", some(), f"Fast {EVIL}")
+    return begin(journal=str(folder), out=str(place / "out"), page="claims"), place / "out"
 
 
 def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
