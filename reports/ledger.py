@@ -103,7 +103,7 @@ class Ledger:
 
     def ratios(self) -> Shown:
         """Measured ratios beside published ones, device by device."""
-        pieces = []
+        pieces: list[Shown] = []
         for key, title in self.titles.items():
             mine = [
                 v

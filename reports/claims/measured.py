@@ -93,7 +93,10 @@ class Measured:
     @cached_property
     def _known(self) -> dict[str, dict[str, Any]]:
         """The columns of every case."""
-        return {case: dict(rows.iloc[0].items()) for case, rows in self.by_case.items()}
+        return {
+            case: {str(name): value for name, value in rows.iloc[0].items()}
+            for case, rows in self.by_case.items()
+        }
 
     def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
         """Cases whose names fit and whose columns have these values, the preferred name first."""

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -205,11 +206,8 @@ def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path])
     report, out = page
     mine = [v for v in report.verdicts if v.id in ("mtsa-2-multi-head", "mtsa-3-epoch-multi-head")]
     (axes,) = intervals(mine, "t", "u", "x", ratios=True).axes
-    points = [
-        next(iter(line.get_xdata()))
-        for line in axes.lines
-        if line.get_marker() in ("o", "D") and len(line.get_xdata()) == 1
-    ]
+    drawn = [np.asarray(line.get_xdata()) for line in axes.lines if line.get_marker() in ("o", "D")]
+    points = [float(x[0]) for x in drawn]
     assert points == pytest.approx([1.2, 558 / 466, mine[1].value, 180 / 179])
     assert [t.get_text() for t in axes.get_yticklabels()] == [v.id for v in mine]
     assert axes.get_xscale() == "log"
