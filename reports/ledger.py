@@ -21,7 +21,7 @@ from reports.source import Source
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
-COLUMNS = ("claim", "published", "found", "verdict", "why")
+COLUMNS = ("verdict", "claim", "published", "found", "why")
 
 
 @opens
@@ -181,11 +181,12 @@ class Ledger:
 def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
-    return [f"{v.claim.statement} ({v.claim.place})", v.published, v.measured, v.verdict, why]
+    claim = f"{v.claim.statement} ({v.claim.place})"
+    return [v.verdict, claim, v.published, v.measured, why]
 
 
 def _row(v: Verdict, cells: Sequence[str]) -> str:
-    claim, published, found, verdict, why = map(html.escape, cells)
+    verdict, claim, published, found, why = map(html.escape, cells)
     links = []
     if v.steps:
         links.append(f'<a href="#{html.escape(v.id)}">arithmetic</a>')
@@ -197,8 +198,8 @@ def _row(v: Verdict, cells: Sequence[str]) -> str:
         links.append(html.escape(f"records {named}{more}"))
     beside = f'<br><span class="soft">{", ".join(links)}</span>' if links else ""
     texts = (
-        f'<span title="{html.escape(v.claim.line)}">{claim}</span>', published, found,
-        f"<strong>{verdict}</strong>", why + beside,
+        f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
+        published, found, why + beside,
     )  # fmt: skip
     return "<tr>" + "".join(f'<td class="words">{text}</td>' for text in texts) + "</tr>"
 
