@@ -21,6 +21,7 @@ from reports.source import Source
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
+WORDS = (0, 1, 4)
 COLUMNS = ("verdict", "claim", "published", "found", "why")
 
 
@@ -137,7 +138,7 @@ class Ledger:
             head = table["paper"]
             pieces += [
                 heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
-                self._table(f"claims-{paper}", mine),
+                self._table(paper, mine),
             ]
         return together(*pieces)
 
@@ -168,8 +169,8 @@ class Ledger:
         several = len(self.titles) > 1
         shown = [_cells(v, self.titles if several else {}) for v in verdicts]
         frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
-        saved = self.place.table(name, frame, list(COLUMNS), shown, tuple(range(len(COLUMNS))))
-        head = "".join(f'<th class="words">{column}</th>' for column in COLUMNS)
+        saved = self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+        head = _line("th", COLUMNS)
         body = "\n".join(
             _row(v, cells) for v, cells in zip(verdicts, shown, strict=True)
         )  # fmt: skip
@@ -201,7 +202,13 @@ def _row(v: Verdict, cells: Sequence[str]) -> str:
         f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
         published, found, why + beside,
     )  # fmt: skip
-    return "<tr>" + "".join(f'<td class="words">{text}</td>' for text in texts) + "</tr>"
+    return f"<tr>{_line('td', texts)}</tr>"
+
+
+def _line(tag: str, texts: Sequence[str]) -> str:
+    """Cells of a row, whose texts are HTML."""
+    marks = (' class="words"' if i in WORDS else "" for i in range(len(texts)))
+    return "".join(f"<{tag}{m}>{text}</{tag}>" for m, text in zip(marks, texts, strict=True))
 
 
 def _origin(v: Verdict) -> str:

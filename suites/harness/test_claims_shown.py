@@ -164,7 +164,7 @@ def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
     assert "<strong>reproduced</strong>" in row
     assert 'href="scaling.html"' in row
     assert "records memory" in row
-    table = pd.read_csv(out / "tables" / "claims-claims-mtsa.csv")
+    table = pd.read_csv(out / "tables" / "claims-mtsa.csv")
     assert len(table) == sum(c.paper == "mtsa" for c in load_claims())
     assert {"id", "verdict", "value", "low", "high", "records", "arithmetic", "device"} <= set(
         table
