@@ -127,6 +127,6 @@ def _over_data_sets() -> Figure:
                   label=f"minus {other} (mean {math.fsum(apart) / len(apart):+.2f})")  # fmt: skip
     axes.set_yticks(range(len(names)), names, fontsize=8.5)
     axes.set_xlabel("Multi-Scale Transformer minus the other (points)", fontsize=8.5)
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    axes.legend(fontsize=8, frameon=False, loc="upper right")
     titled(axes, "Table 3: sixteen data sets", "one printed number each")
     return figure

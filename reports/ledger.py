@@ -20,7 +20,8 @@ from reports.source import Source
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
-COLUMNS = ("claim", "published", "found", "verdict", "why")
+WORDS = (0, 1, 4)
+COLUMNS = ("verdict", "claim", "published", "found", "why")
 
 
 @opens
@@ -126,7 +127,7 @@ class Ledger:
             head = table["paper"]
             pieces += [
                 heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
-                self._table(f"claims-{paper}", mine),
+                self._table(paper, mine),
             ]
         return together(*pieces)
 
@@ -157,8 +158,8 @@ class Ledger:
         several = len(self.titles) > 1
         shown = [_cells(v, self.titles if several else {}) for v in verdicts]
         frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
-        saved = self.place.table(name, frame, list(COLUMNS), shown, tuple(range(len(COLUMNS))))
-        head = "".join(f'<th class="words">{column}</th>' for column in COLUMNS)
+        saved = self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+        head = _line("th", COLUMNS)
         body = "\n".join(
             _row(v, cells) for v, cells in zip(verdicts, shown, strict=True)
         )  # fmt: skip
@@ -170,11 +171,12 @@ class Ledger:
 def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
-    return [f"{v.claim.statement} ({v.claim.place})", v.published, v.measured, v.verdict, why]
+    claim = f"{v.claim.statement} ({v.claim.place})"
+    return [v.verdict, claim, v.published, v.measured, why]
 
 
 def _row(v: Verdict, cells: Sequence[str]) -> str:
-    claim, published, found, verdict, why = map(html.escape, cells)
+    verdict, claim, published, found, why = map(html.escape, cells)
     links = []
     if v.steps:
         links.append(f'<a href="#{html.escape(v.id)}">arithmetic</a>')
@@ -186,10 +188,16 @@ def _row(v: Verdict, cells: Sequence[str]) -> str:
         links.append(html.escape(f"records {named}{more}"))
     beside = f'<br><span class="soft">{", ".join(links)}</span>' if links else ""
     texts = (
-        f'<span title="{html.escape(v.claim.line)}">{claim}</span>', published, found,
-        f"<strong>{verdict}</strong>", why + beside,
+        f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
+        published, found, why + beside,
     )  # fmt: skip
-    return "<tr>" + "".join(f'<td class="words">{text}</td>' for text in texts) + "</tr>"
+    return f"<tr>{_line('td', texts)}</tr>"
+
+
+def _line(tag: str, texts: Sequence[str]) -> str:
+    """Cells of a row, whose texts are HTML."""
+    marks = (' class="words"' if i in WORDS else "" for i in range(len(texts)))
+    return "".join(f"<{tag}{m}>{text}</{tag}>" for m, text in zip(marks, texts, strict=True))
 
 
 def _origin(v: Verdict) -> str:

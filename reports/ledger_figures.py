@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reports.audit_figures import draw_interval, row_axes
 from reports.claims import Answer, Verdict
@@ -23,19 +23,17 @@ SIGNS: dict[Answer, str] = {
 }  # fmt: skip
 
 
+LONGEST = 66
+"""Characters of a label."""
+TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
+
+
 def label_of(verdict: Verdict) -> str:
-    """``MTSA / DiSA, memory``: the two sides of a comparison, or the claim's id."""
-    p = verdict.claim.parameters
-    sides = [str(p.get(side, "")) for side in ("first", "second")]
-    if verdict.claim.kind != "audit" or not all(sides):
-        return verdict.id
-    sign = "/" if verdict.claim.query == "ratio" else "−"
-    of = f", {p['column']}" if verdict.claim.query == "ratio" else ""
-    return f"{_short(sides[0])} {sign} {_short(sides[1])}{of}"
-
-
-def _short(name: str, most: int = 30) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """The claim's statement, without how it was obtained, and not too long for an axis."""
+    text = verdict.claim.statement.rstrip(".")
+    for part in (", by the printed", " (published:"):
+        text = text.partition(part)[0]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def intervals(
@@ -49,7 +47,7 @@ def intervals(
         On a logarithmic axis around 1; otherwise differences around 0.
     """
     drawn = [v for v in verdicts if math.isfinite(v.value)]
-    figure, axes = row_axes(len(drawn), 0.42, 0.9)
+    figure, axes = row_axes(len(drawn), 0.5, 0.93)
     neutral = 1.0 if ratios else 0.0
     axes.lines[0].set_xdata([neutral, neutral])
     for y, v in enumerate(drawn):
@@ -66,8 +64,9 @@ def intervals(
     axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)
     if ratios:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(FixedLocator(TICKS))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}x"))
+        axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(unit, fontsize=8.5, color=SOFT)
     titled(axes, title, under)
     return figure

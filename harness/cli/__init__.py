@@ -99,6 +99,9 @@ def verify(
     given: GIVEN = None,
     option: OPTION = None,
     jobs: Annotated[int, typer.Option(help="Children at a time (0: one per core).")] = 0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Only what the papers claim exactly: a minute.")
+    ] = False,
     journal: JOURNAL = "results",
     json_file: JSON = None,
 ) -> None:
@@ -123,7 +126,7 @@ def verify(
         code = verify_golden(golden, names or [], given or [], json_file)
     else:
         code = verify_oracles(
-            names or [], dtypes, device, given or [], option or [], jobs, journal, json_file
+            names or [], dtypes, device, given or [], option or [], jobs, exact, journal, json_file
         )
     raise typer.Exit(code)
 

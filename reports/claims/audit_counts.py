@@ -34,7 +34,11 @@ def ratio(claim: Claim, tables: Tables) -> Finding:
 
 
 def difference(claim: Claim, tables: Tables) -> Finding:
-    """First minus second as printed, with the ends rounding allows; parameters as of `ratio`."""
+    """First minus second as printed, with the ends rounding allows; parameters as of `ratio`.
+
+    And ``single_runs``: neither a deviation nor the number of examples is printed, so that an
+    advantage is no more than one.
+    """
     p = claim.parameters
     first, second = (
         cell_of(tables, claim.paper, p["table"], p[side], p["column"])
@@ -48,6 +52,8 @@ def difference(claim: Claim, tables: Tables) -> Finding:
     return Finding(
         found.value, found.low, found.high,
         f"{p['first']} and {p['second']}, {p['column']}: {found.text}.", steps=steps,
+        # The sign of two single runs says which is printed higher, and no more.
+        answer="undecided" if p.get("single_runs") and found.high > 0 else None,
     )  # fmt: skip
 
 
@@ -71,7 +77,7 @@ def share(claim: Claim, tables: Tables) -> Finding:
     )
     return Finding(
         gain - kept, gain - kept - 2 * first.half, gain - kept + 2 * first.half,
-        f"of the {gain:.1f} points over {p['base']}, {kept:.1f} are there {p['without']}.",
+        f"of the {gain:.1f} points over {p['base']}, {kept:.1f} are there in {p['without']}.",
         steps=steps,
     )  # fmt: skip
 
@@ -252,8 +258,9 @@ def not_printed(claim: Claim, tables: Tables) -> Finding:
         if isinstance(table, Mapping) and column in table.get("columns", ())
     ]
     places = ", ".join(found) or "no table"
+    tables_of = [t for t in paper.values() if isinstance(t, Mapping) and "columns" in t]
     return Finding(
         float(len(found)), reason=f"{column} is printed in {places} of the paper.",
-        steps=(f"tables with a column of {column}: {places}",),
+        steps=(f"{len(found)} of {len(tables_of)} tables have a column of {column}",),
         answer="undecided" if not found else None,
     )  # fmt: skip

@@ -93,7 +93,10 @@ class Measured:
     @cached_property
     def _known(self) -> dict[str, dict[str, Any]]:
         """The columns of every case."""
-        return {case: dict(rows.iloc[0].items()) for case, rows in self.by_case.items()}
+        return {
+            case: {str(name): value for name, value in rows.iloc[0].items()}
+            for case, rows in self.by_case.items()
+        }
 
     def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
         """Cases whose names fit and whose columns have these values, the preferred name first."""
@@ -285,7 +288,7 @@ def _by_block(frame: pd.DataFrame) -> list[dict[int, float]]:
 
 
 def _with_memory(frame: pd.DataFrame, device: Measured) -> pd.DataFrame:
-    """The same rows, with peak bytes in the place of seconds, one row per reading."""
+    """One row per reading, with the bytes beyond weights and input in the place of seconds."""
     lengths = frame[["case", "length"]].drop_duplicates()
     merged = device.memory.merge(lengths, on="case")
-    return merged.assign(seconds=merged["peak_bytes"])
+    return merged.assign(seconds=merged["transient_bytes"])

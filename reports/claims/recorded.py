@@ -10,7 +10,7 @@ from reports.claims.measured import Measured, not_measured
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Finding
 
-COMMAND = "attnbench verify"
+COMMAND = "attnbench verify --exact"
 
 
 def exact(claim: Claim, device: Measured) -> Finding:

@@ -11,6 +11,7 @@ from reports.claims.record import Claim
 
 Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here"]
 ANSWERS: tuple[Answer, ...] = ("reproduced", "not reproduced", "undecided", "not testable here")
+ROUNDING = 1e-9
 NOT_MEASURED = "not measured yet"
 """How the reason of a verdict begins that a command could change."""
 
@@ -41,9 +42,16 @@ class Region:
             inside = low > self.least and high < self.most
             outside = high <= self.least or low >= self.most
         else:
-            inside = low >= self.least and high <= self.most
-            outside = high < self.least or low > self.most
+            # 3.1 - 0.05 is a little more than 3.05: an end is reached all the same.
+            least, most = (_nearly(self.least, -1), _nearly(self.most, 1))
+            inside = low >= least and high <= most
+            outside = high < least or low > most
         return "reproduced" if inside else "not reproduced" if outside else "undecided"
+
+
+def _nearly(end: float, sign: int) -> float:
+    """An end of a region with room for the rounding of binary fractions."""
+    return end + sign * ROUNDING * max(1.0, abs(end)) if math.isfinite(end) else end
 
 
 def region(tolerance: Mapping[str, Any], published: float) -> Region:
@@ -199,9 +207,9 @@ class Verdict:
 
 
 def size_text(value: float) -> str:
-    """Three significant digits; whole numbers in full."""
+    """Three significant digits, four from 10 on; whole numbers in full."""
     if math.isinf(value):
         return str(value)
     if value == round(value) and abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3g}"

@@ -51,7 +51,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 """Rows of MTSA's Tables 1 and 3 and of ReSAN's Table 2: the model, and the weights without
 embeddings that the authors' own programs have."""
 
-HEADS = {
+HEADS: Mapping[str, Any] = {
     "alpha": 0.5, "heads": 10, "layers": [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]],
 }  # fmt: skip
 """The example below eq. 12 of the Multi-Scale paper."""

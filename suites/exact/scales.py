@@ -35,8 +35,9 @@ def printed(level: float, scale_t: str) -> list[Tensor]:
     """Algorithm 1 as printed, in float32."""
     *leaves, cotangent = (t.float() for t in _drawn(level))
     leaves = [leaf.requires_grad_() for leaf in leaves]
+    r, s, v = leaves
     mask = torch.zeros(LENGTH, LENGTH)
-    return _outcome(head(*leaves, mask, scale_t, "identity"), leaves, cotangent)
+    return _outcome(head(r, s, v, mask, scale_t, "identity"), leaves, cotangent)
 
 
 def truth(level: float, scale_t: str) -> list[Tensor]:

@@ -37,7 +37,7 @@ P_VALUES = {
     "mtsa-7-token2token": 0.31, "mtsa-7-masks": 0.045, "mtsa-8-best-cr": 0.90,
     "mtsa-8-best-mpqa": 0.76, "mtsa-8-best-sst5": 0.52, "mtsa-8-best-trec": 0.017,
     "mtsa-8-multi-head-cr": 0.029, "mtsa-8-multi-head-mpqa": 0.12, "mtsa-8-multi-head-subj": 0.13,
-    "mtsa-8-multi-head-trec": 6e-5, "mtsa-8-multi-head-sst5": 8e-5, "mtsa-12-transfer": 0.54,
+    "mtsa-8-multi-head-trec": 4.4e-5, "mtsa-8-multi-head-sst5": 8e-5, "mtsa-12-transfer": 0.54,
     "multi-scale-18-single-scale": 0.002, "multi-scale-18-alpha-1": 0.42,
     "multi-scale-18-negative-half": 0.70, "multi-scale-19-mtl-transformer": 4e-6,
     "multi-scale-19-mtl-slstm": 0.14, "resan-22-disan": 0.16, "resan-23-disan-pearson": 0.017,

@@ -11,7 +11,7 @@ from reports.claims import Claim, Verdict, ledger
 from suites.harness.made_up_records import case, exact, peaks, timed, trained
 
 OURS, BASE, OTHER = "mtsa.algorithm1", "multi_head.sdpa", "multi_cnn.conv"
-SIZE = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
+SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
 
 
 def judged(
@@ -33,7 +33,7 @@ def times(ratio: float, **more: Any) -> list[dict[str, Any]]:
     return list(timed(seconds, **more))
 
 
-TIME = {"first": f"{OURS}@2", "second": f"{BASE}@8", **SIZE}
+TIME: dict[str, Any] = {"first": f"{OURS}@2", "second": f"{BASE}@8", **SIZE}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def sweep(power: float, lengths: tuple[int, ...], noise: float = 0.01) -> list[d
     return list(timed(seconds, noise=noise))
 
 
-SLOPE = {"first": [f"{OURS}@2"], "cost": "time", "phase": "training", "reach": 1024}
+SLOPE: dict[str, Any] = {"first": [f"{OURS}@2"], "cost": "time", "phase": "training", "reach": 1024}
 
 
 def test_growth_is_judged_where_the_leading_term_shows() -> None:
@@ -173,7 +173,11 @@ def runs(gain: float, spread: float = 0.002, count: int = 6, **more: Any) -> lis
     return [*trained("mtsa.algorithm1", ours, **more), *trained(BASE, SEEDS[:count], **more)]
 
 
-ACCURACY = {"first": ["mtsa_released", "mtsa"], "second": "multi_head", "task": "trec"}
+ACCURACY: dict[str, Any] = {
+    "first": ["mtsa_released", "mtsa"],
+    "second": "multi_head",
+    "task": "trec",
+}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +239,11 @@ def test_a_margin_is_an_equivalence() -> None:
 def test_seconds_per_epoch() -> None:
     fast = trained("resan.gathered", SEEDS, epoch_seconds=2.0)
     slow = trained("resan.gathered[policy=iterative]", SEEDS, epoch_seconds=10.0)
-    where = {"first": ["resan"], "second": ["resan[policy=iterative]"], "task": "trec"}
+    where: dict[str, Any] = {
+        "first": ["resan"],
+        "second": ["resan[policy=iterative]"],
+        "task": "trec",
+    }
     v = judged("epoch_ratio", [*fast, *slow], {"factor": 1.5}, 0.21, **where)
     assert v.value == pytest.approx(0.2)
     assert v.verdict == "reproduced"
@@ -243,7 +251,7 @@ def test_seconds_per_epoch() -> None:
 
 def test_shares_of_what_is_selected() -> None:
     records = list(trained("resan.gathered", SEEDS, selected=(0.4, 0.6)))
-    where = {"first": ["resan", "resa"], "task": "trec"}
+    where: dict[str, Any] = {"first": ["resan", "resa"], "task": "trec"}
     for i, r in enumerate(records):
         r["selected"]["heads"] += 0.01 * i
     v = judged("selected_shares", records, {"positive": True}, **where)

@@ -29,7 +29,7 @@ def rows(paper: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 def test_every_line_stands_in_the_paper(paper: str, name: str) -> None:
     text = text_or_skip(name)
     lines = [line for _, table in tables(load(paper)) for line in sentences(table)]
-    assert len(lines) > 2
+    assert len(lines) >= 2
     for line in lines:
         assert squeezed(line) in text, line
 

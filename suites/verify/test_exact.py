@@ -168,3 +168,8 @@ def test_verify_records_what_it_checks(tmp_path: Path, capsys: pytest.CaptureFix
     assert kinds.count("verify") == len(json.loads(file.read_text())["rows"]) > 0
     assert command(arguments) == 0  # again: done again, not looked up
     assert len(list(folder.glob("*.jsonl"))) == 4
+    assert command([*arguments, "--exact"]) == 0
+    assert json.loads(file.read_text())["rows"] == []
+    assert len(list(folder.glob("*.jsonl"))) == 5
+    assert command(["verify", "source2token", "--exact", "--journal", str(folder)]) == 2
+    assert "no paper claims anything exact" in capsys.readouterr().err
