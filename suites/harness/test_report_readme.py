@@ -15,7 +15,7 @@ from suites.harness.report_records import MINE, write_everything
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
     text = tmp_path / "README.md"
-    text.write_text(f"# before\n\n{readme.BEGIN}\nold\n{readme.END}\n\nafter\n")
+    text.write_text(f"# before\n\n{readme.BEGIN}\noutdated\n{readme.END}\n\nafter\n")
     return tmp_path / "figures", text
 
 
@@ -34,7 +34,7 @@ def test_what_was_written_is_current_and_anything_else_is_stale(
     body = text.read_text()
     assert body.startswith("# before")
     assert body.endswith("after\n")
-    assert "old" not in body
+    assert "outdated" not in body
     assert "published claims" in body
     assert body.count("![") == 3
     (folder / "glance.csv").write_text("x\n1\n")
