@@ -41,9 +41,14 @@ class Stress:
 
     @property
     def breaks(self) -> str:
-        """Where it is over budget, values or gradients; empty if nowhere."""
-        bad = [p for p in self.points if not (p.get("ok") and p.get("gradient_ok"))]
-        return ", ".join(f"{p['scale']:g}" for p in bad)
+        """Where the output is over budget; empty if nowhere."""
+        return ", ".join(power_text(float(p["scale"])) for p in self.points if not p.get("ok"))
+
+    @property
+    def gradients_break(self) -> str:
+        """Where a gradient is; empty if nowhere."""
+        bad = [p for p in self.points if not p.get("gradient_ok")]
+        return ", ".join(power_text(float(p["scale"])) for p in bad)
 
     @property
     def worst(self) -> Mapping[str, Any]:

@@ -233,13 +233,16 @@ class Scaling:
             for s in found
             for p in s.points
         )
-        columns = ["", "magnified", "not within budget at", "worst error", "its budget"]
+        columns = [
+            "", "magnified", "output over budget at", "a gradient over budget at", "worst error",
+            "its budget",
+        ]  # fmt: skip
         rows = [
-            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none",
+            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none", s.gradients_break or "none",
              tables.error_text(s.worst["error"]), tables.error_text(s.worst["budget"])]
             for s in found
         ]  # fmt: skip
-        return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2)))
+        return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
 
     def other_sweeps(self) -> Shown:
         """Time ratios of sweeps at another batch, dtype or setting."""

@@ -181,7 +181,7 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
     table = pd.read_csv(tmp_path / "tables" / "p-frontier.csv").set_index("name")
     assert table.loc[BASE, "longest"] == 4096
     said = page.numerics().plain
-    assert f"{BASE} in f16 at 10000" in said
+    assert f"{BASE} in f16 at 1e4" in said
     assert f"{MINE} in f16" not in said
     printed = page.beside()
     rows = pd.read_csv(tmp_path / "tables" / "p-printed.csv")
@@ -500,7 +500,7 @@ def test_pages_and_files_of_a_source(source: Source, device: Device) -> None:
 
 def test_stress_lines_say_where_they_break(device: Device) -> None:
     found = {(s.name, s.dtype, s.kind): s for s in numerics.stresses(device.records)}
-    assert found[BASE, "f16", "scores"].breaks == "10000"
+    assert found[BASE, "f16", "scores"].breaks == "1e4"
     assert found[MINE, "f16", "scores"].breaks == ""
     figure = numerics.figure(list(found.values()), ["f32", "f16"], "scores")
     drawn = data_of(figure)
