@@ -131,3 +131,12 @@ def test_two_notebooks_at_a_time(books: Path) -> None:
     ]
     pids = in_parallel(tasks, 2, lambda *_: None)
     assert len(set(pids)) == 2
+
+
+def test_every_notebook_refuses_a_misspelt_parameter(kernel: Kernel, tmp_path: Path) -> None:
+    names = [path.stem for path in sorted(reports.execute.NOTEBOOKS.glob("*.ipynb"))]
+    assert len(names) >= 9
+    for name in names:
+        with pytest.raises(NotebookFailed, match="unknown parameter 'pagee'; this notebook has"):
+            kernel.execute(name, {"pagee": "x"}, tmp_path / f"{name}.ipynb")
+    assert kernel.started == 1

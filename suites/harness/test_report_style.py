@@ -12,9 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.registry import builtins
+from reports.dark import INK, PAPER, changes, on_dark, rules, with_dark
 from reports.drawn import INTERVAL, data_of
 from reports.names import file_name
-from reports.shown import Place
+from reports.shown import Place, svg
 from reports.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
 from reports.texts import Best, latex, markdown
 
@@ -53,6 +54,30 @@ def test_names_in_a_mechanisms_colour_can_be_read(name: str) -> None:
 def test_a_dark_colour_is_left_as_it_is() -> None:
     assert text_colour("#882255") == "#882255"
     assert text_colour("#E69F00") != "#e69f00"
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_colours_can_be_read_on_a_dark_page(name: str) -> None:
+    ink = on_dark(look(name).colour)
+    assert (luminance(ink) + 0.05) / (luminance(PAPER) + 0.05) >= CONTRAST
+    assert changes()[look(name).colour.lower()] == ink
+
+
+def test_an_svg_brings_its_dark_colours() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 2], color=look("mtsa").colour)
+    axes.set_title("black text")
+    drawn = svg(figure)
+    dark = with_dark(drawn)
+    assert dark.index("<svg") < dark.index("<style>@media (prefers-color-scheme: dark)")
+    assert dark.endswith(drawn[-200:])
+    assert changes()["#ffffff"] == PAPER
+    assert changes()["#000000"] == INK
+    for light in ("#ffffff", "#000000", look("mtsa").colour.lower()):
+        assert f": {light}" in drawn  # what the rules look for is how it is written
+        assert f"[style*='fill: {light}']" in rules()
+    assert ".figure svg [style*=" in rules(".figure svg ")
 
 
 COLUMNS = ["model", "a_b (%)"]
