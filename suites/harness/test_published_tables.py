@@ -60,6 +60,8 @@ def test_a_wrong_digit_or_a_shifted_cell_is_found() -> None:
     assert not stands({**right, "cells": ["2.9m", "181s", "558MB", "86.3"]}, text)
     assert not stands({**right, "cells": ["2.9m", "558MB", "180s", "86.3"]}, text)
     assert not stands({**right, "name": "DiSA"}, text)
+    far = squeezed("MTSA" + "x" * 200 + "2.9m 180s 558MB 86.3")  # another row's cells
+    assert not stands(right, far)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
