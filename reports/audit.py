@@ -1,16 +1,19 @@
-"""What ``audit.ipynb`` calls: MTSA's Tables 5 and 6 re-analysed from the printed numbers alone."""
+"""What ``audit.ipynb`` calls: the papers' tables re-analysed from the printed numbers alone.
+
+MTSA's Tables 5 and 6 here; all others in `reports.audit_others`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import pandas as pd
 
 from harness.stats import holm
 from reports import audit_figures as figures
 from reports.audit_figures import p_text
+from reports.audit_others import Others
 from reports.parameters import opens
 from reports.printed import (
     Contrast,
@@ -39,7 +42,7 @@ def begin(out: str, page: str) -> Audit:
     page : str
         What their names begin with.
     """
-    return Audit(Place(Path(str(out)) if out else None, str(page)))
+    return Audit(Place.of(out, page))
 
 
 class Audit:
@@ -49,6 +52,7 @@ class Audit:
         self.place = place
         tables = load("mtsa")
         self.accuracy, self.translation = tables["table5"], tables["table6"]
+        self.others = Others(place)
 
     @cached_property
     def against_best(self) -> list[Contrast]:

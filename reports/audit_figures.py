@@ -15,7 +15,7 @@ from reports.style import NOT_SHOWN, SOFT, colour
 WIDTH = 6.0
 
 
-def _rows(count: int, left: float, right: float) -> tuple[Figure, Axes]:
+def row_axes(count: int, left: float, right: float) -> tuple[Figure, Axes]:
     """Axes for rows of one height, with room for texts at both sides."""
     height = 1.4 + 0.36 * count
     figure = Figure(figsize=(WIDTH, height))
@@ -30,7 +30,8 @@ def _rows(count: int, left: float, right: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _interval(axes: Axes, y: float, low: float, middle: float, high: float, ink: str) -> None:
+def draw_interval(axes: Axes, y: float, low: float, middle: float, high: float, ink: str) -> None:
+    """A horizontal interval with its middle."""
     axes.plot([low, high], [y, y], color=ink, linewidth=2, solid_capstyle="butt")
     axes.plot([middle], [y], "o", color=ink, markersize=6)
 
@@ -44,10 +45,10 @@ def p_text(p: float) -> str:
 
 def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
     """Differences with 95 % Welch intervals; grey where the interval includes zero."""
-    figure, axes = _rows(len(contrasts), 0.27, 0.74)
+    figure, axes = row_axes(len(contrasts), 0.27, 0.74)
     for y, c in enumerate(contrasts):
         ink = colour("mtsa") if c.excludes_zero else NOT_SHOWN
-        _interval(axes, y, c.test.low, c.test.difference, c.test.high, ink)
+        draw_interval(axes, y, c.test.low, c.test.difference, c.test.high, ink)
         for x, text in ((1.06, p_text(c.test.p)), (1.28, p_text(c.adjusted_p))):
             axes.annotate(
                 text, (x, y), xycoords=axes.get_yaxis_transform(), fontsize=8.5, va="center",
@@ -67,10 +68,10 @@ def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
 
 def implied(readings: Sequence[Implied]) -> Figure:
     """Intervals that printed difference and p-value imply, one row for every reading."""
-    figure, axes = _rows(len(readings), 0.46, 0.83)
+    figure, axes = row_axes(len(readings), 0.46, 0.83)
     for y, r in enumerate(readings):
         ink = colour("mtsa") if r.low > 0 else NOT_SHOWN
-        _interval(axes, y, r.low, r.difference, r.high, ink)
+        draw_interval(axes, y, r.low, r.difference, r.high, ink)
         axes.annotate(
             f"[{r.low:+.2f}, {r.high:+.2f}]", (1.03, y), xycoords=axes.get_yaxis_transform(),
             fontsize=8, va="center", color=ink if r.low > 0 else "0.3", annotation_clip=False,
@@ -87,7 +88,7 @@ def deviations(folds: Sequence[Fold], implausible: Sequence[Fold]) -> Figure:
     """Printed deviation over the one from counting alone, by data set and model."""
     models = list(dict.fromkeys(f.model for f in folds))
     data = list(dict.fromkeys(f.data for f in folds))
-    figure, axes = _rows(len(models), 0.2, 0.95)
+    figure, axes = row_axes(len(models), 0.2, 0.95)
     axes.lines[0].set_xdata([1, 1])
     shades = dict(zip(data, ("#0072B2", "#009E73", "#CC79A7"), strict=True))
     shapes = dict(zip(data, ("o", "^", "D"), strict=True))

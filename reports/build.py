@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,30 +12,13 @@ from typing import Any
 
 from harness.errors import UsageError
 from reports import site
-from reports.execute import NotebookFailed, execute
-from reports.pages import NOTEBOOKS, Notebook, Page
+from reports.execute import Kernel, NotebookFailed, in_parallel
+from reports.overview import Built, overview
+from reports.pages import NOTEBOOKS, Asked, Notebook, Page
 from reports.shown import MIME
 from reports.source import Source
 
 OURS = ("figures", "tables", "notebooks")
-
-
-@dataclass(frozen=True)
-class Built:
-    """A page as far as it got.
-
-    Attributes
-    ----------
-    page : Page
-    marks : tuple of mapping
-        Sentences and figures for the index.
-    failure : str
-        One line; empty if all went well.
-    """
-
-    page: Page
-    marks: tuple[Mapping[str, str], ...] = ()
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +75,8 @@ def build(
     out: Path,
     on_page: Callable[[Built], None] = lambda built: None,
     notebooks: Iterable[Notebook] | None = None,
+    like: str = "",
+    workers: int | None = None,
 ) -> Report:
     """Execute every notebook for every device and comparison, then write the index.
 
@@ -102,27 +88,42 @@ def build(
         Called after each page.
     notebooks : iterable of Notebook, optional
         All without any.
+    like : str
+        File with the reader's sizes; empty for the profile's.
+    workers : int, optional
+        Notebooks at a time; two, or as many as there are cores, at most four.
     """
     prepare(out)
     pages: list[Page] = []
     missing = []
-    owner = {}
     for notebook in NOTEBOOKS if notebooks is None else notebooks:
-        found = notebook.pages(source, journal)
-        owner.update({page.name: notebook.name for page in found})
+        found = notebook.pages(Asked(source, journal, like))
         pages += found
         if not found:
             missing.append(notebook.missing)
-    links = [("index.html", "Overview"), *((f"{p.name}.html", _link_text(p, pages)) for p in pages)]
-    done = []
+    own = [p for p in pages if not p.front]
+    links = [("index.html", "Overview"), *((f"{p.name}.html", _link_text(p, own)) for p in own)]
     # An index from the first moment on: the folder is known as a report although it was stopped.
     index = out / "index.html"
     index.write_text(site.document("attnbench", "<p>Being built.</p>", []), encoding="utf-8")
-    for page in pages:
-        done.append(_page(page, owner[page.name], out, links))
-        on_page(done[-1])
-    index.write_text(_index(source, done, missing, links), encoding="utf-8")
-    return Report(index, tuple(done), tuple(missing))
+
+    def task(page: Page) -> Callable[[Kernel], Built]:
+        return lambda kernel: _page(kernel, page, out, links)
+
+    # The longest first: nothing is left to wait for at the end.
+    order = sorted(range(len(pages)), key=lambda i: -pages[i].weight)
+    done = in_parallel(
+        [task(pages[i]) for i in order], workers or cores(), lambda _, built: on_page(built)
+    )
+    built = [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
+    index.write_text(overview(source, built, missing, links), encoding="utf-8")
+    return Report(index, tuple(built), tuple(missing))
+
+
+def cores() -> int:
+    """Notebooks at a time: one per core, at most four (each holds some 300 MiB)."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(4, known or 1)
 
 
 def _link_text(page: Page, pages: list[Page]) -> str:
@@ -132,19 +133,25 @@ def _link_text(page: Page, pages: list[Page]) -> str:
     return f"{page.title}: {page.device.title}"
 
 
-def _page(page: Page, notebook: str, out: Path, links: list[tuple[str, str]]) -> Built:
+def _page(kernel: Kernel, page: Page, out: Path, links: list[tuple[str, str]]) -> Built:
     parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
     path = out / f"{page.name}.html"
     try:
-        executed = execute(notebook, parameters, out / "notebooks" / f"{page.name}.ipynb")
+        executed = kernel.execute(
+            page.notebook, parameters, out / "notebooks" / f"{page.name}.ipynb"
+        )
     except NotebookFailed as error:
         body = (
             f"<h1>{html.escape(page.title)}</h1>"
             f'<p class="failed">This page could not be made: {html.escape(str(error))}</p>'
         )
-        path.write_text(site.document(page.title, body, links), encoding="utf-8")
+        if not page.front:
+            path.write_text(site.document(page.title, body, links), encoding="utf-8")
         return Built(page, failure=str(error))
-    body = site.render(executed) + (
+    body = site.render(executed)
+    if page.front:
+        return Built(page, tuple(_marks(executed)), body=body)
+    body += (
         f'<p class="soft">Made by the notebook <a href="notebooks/{html.escape(page.name)}.ipynb">'
         f"{html.escape(page.name)}.ipynb</a>.</p>"
     )
@@ -159,69 +166,3 @@ def _marks(executed: Any) -> list[Mapping[str, str]]:
         for output in cell.get("outputs", ())
         for mark in output.get("data", {}).get(MIME, ())
     ]
-
-
-def _index(
-    source: Source, done: list[Built], missing: list[str], links: list[tuple[str, str]]
-) -> str:
-    parts = [
-        "<h1>attnbench report</h1>",
-        "<p>Is this self-attention mechanism what its paper says it is, and should I use it at my "
-        "size? What was measured, trained and re-analysed, with intervals.</p>",
-        f"<p>{html.escape(source.says)}</p>",
-    ]
-    failures = [b for b in done if b.failure]
-    if failures:
-        items = "".join(
-            f'<li class="failed">{html.escape(f"{b.page.name}: {b.failure}")}</li>'
-            for b in failures
-        )
-        parts.append(f"<h2>Could not be made</h2><ul>{items}</ul>")
-    for device in source.devices:
-        mine = [b for b in done if b.page.device is device]
-        if mine:
-            parts.append(_section(device.title, f"Records of {device.dates}.", mine))
-    parts += [_section("", "", [b]) for b in done if b.page.device is None]
-    if missing:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in missing if text)
-        parts.append(f"<h2>Not here yet</h2><ul>{items}</ul>")
-    if source.warnings:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in source.warnings)
-        parts.append(f'<h2>Skipped while reading</h2><ul class="warnings">{items}</ul>')
-    parts.append(
-        '<p class="soft">Beside this page: <code>figures/</code> (SVG and PNG), '
-        "<code>tables/</code> (CSV), <code>notebooks/</code> (as executed).</p>"
-    )
-    return site.document("attnbench report", "\n".join(parts), links)
-
-
-def _section(title: str, under: str, pages: list[Built]) -> str:
-    """What one device's pages, or a page without one, have to say."""
-    parts = (
-        [f"<h2>{html.escape(title)}</h2>", f'<p class="soft">{html.escape(under)}</p>']
-        if title
-        else []
-    )
-    level = 3 if title else 2
-    for built in pages:
-        to, name = html.escape(f"{built.page.name}.html"), html.escape(built.page.title)
-        parts.append(f'<h{level}><a href="{to}">{name}</a></h{level}>')
-        if built.failure:
-            parts.append(f'<p class="failed">{html.escape(built.failure)}</p>')
-        parts += [
-            f'<p class="say">{html.escape(m["sentence"])}</p>'
-            for m in built.marks
-            if "sentence" in m
-        ]
-        figures = [_figure(m, to) for m in built.marks if "figure" in m]
-        if figures:
-            parts.append(f'<div class="grid">{"".join(figures)}</div>')
-    return "\n".join(parts)
-
-
-def _figure(mark: Mapping[str, str], to: str) -> str:
-    caption = html.escape(mark["caption"])
-    return (
-        f'<figure><div class="figure"><a href="{to}"><img src="{html.escape(mark["figure"])}" '
-        f'alt="{caption}"></a></div><figcaption>{caption}</figcaption></figure>'
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,6 +12,7 @@ from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, comparisons
 from reports import comparison_figures as figures
 from reports.parameters import opens
+from reports.power_figures import curves, power, spread_of
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
 from reports.source import Device, Source, facts, find
 
@@ -39,7 +39,7 @@ def begin(journal: str, device: str, design: str, out: str, page: str) -> Compar
     """
     source = find(str(journal))
     chosen = source.device(str(device), *KINDS)
-    place = Place(Path(str(out)) if out else None, str(page))
+    place = Place.of(out, page, chosen.footer("run") if chosen else "")
     return Compared(source, chosen, choose(chosen, str(design)), place)
 
 
@@ -179,6 +179,29 @@ class Compared:
             }]
         )  # fmt: skip
         return self.place.table("statistics", frame, ["", "value", "how to read it"], rows, (0, 2))
+
+    def power(self) -> Shown:
+        """What how many seeds would find, at the spread that was seen here."""
+        c = self.comparison
+        if c is None:
+            return says([])
+        found, spread = curves(c), spread_of(c)
+        if not found or spread is None:
+            why = (
+                "Folds share training examples, so that more of them find less than a t-test says: "
+                "no power curve."
+                if c.units != "seeds"
+                else "Two pairs or more are needed to say what more would find."
+            )
+            return remark(why)
+        needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
+        caption = (
+            f"Differences between seeds have a standard deviation of {c.unit.size(spread.value)} "
+            f"[{c.unit.size(spread.low)}, {c.unit.size(spread.high)}]; taken as it is, 80 % power "
+            f"needs, for a true difference of {needed}. That spread is itself an estimate, and the "
+            "curves are no statement about the difference found here."
+        )
+        return self.place.figure("power", power(c, found), caption)
 
     def curves(self) -> Shown:
         """Learning curves on dev."""

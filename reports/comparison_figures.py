@@ -13,8 +13,11 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.experiments.conclusion import Comparison
 from reports.axes import bare, label_ends
+from reports.drawn import INTERVAL
+from reports.forest import Line
+from reports.forest import forest as plot
 from reports.scaling_figures import MARGINS, SIZE, titled
-from reports.style import NOT_SHOWN, SOFT, colour, marker, mechanism_of, pair
+from reports.style import SOFT, mechanism_of, pair
 
 
 def _axis_text(comparison: Comparison) -> str:
@@ -38,14 +41,14 @@ def slope_chart(comparison: Comparison) -> Figure:
     axes = figure.subplots()
     figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
     scale = comparison.unit.scale
-    for _, first, second in comparison.values:
+    for number, first, second in comparison.values:
         ink = _winner(comparison, first, second)
         axes.plot([0, 1], [scale * second, scale * first], "o-", color=ink, linewidth=1.3,
-                  markersize=4.5, alpha=0.85)  # fmt: skip
+                  markersize=4.5, alpha=0.85, label=f"{comparison.replicate} {number}")  # fmt: skip
     d = comparison.difference
     if d is not None:
         axes.plot([0, 1], [scale * d.mean_second, scale * d.mean_first], "D-", color="black",
-                  linewidth=2.6, markersize=7)  # fmt: skip
+                  linewidth=2.6, markersize=7, label="mean")  # fmt: skip
     axes.set_xlim(-0.42, 1.08)
     axes.margins(y=0.1)
     bare(axes)
@@ -90,10 +93,11 @@ def differences(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(SIZE[0], height))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.12, right=0.84, bottom=0.55 / height, top=1 - 0.75 / height)
-    for y, (_, first, second) in enumerate(comparison.values):
+    for y, (number, first, second) in enumerate(comparison.values):
         value = unit.scale * (first - second)
         axes.plot([0, value], [y, y], color="0.85", linewidth=1, zorder=0)
-        axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5)
+        axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5,
+                  label=f"{comparison.replicate} {number}")  # fmt: skip
     labels = [f"{comparison.replicate} {seed}" for seed, *_ in values]
     if d is not None:
         below = len(values) + 0.3
@@ -103,8 +107,11 @@ def differences(comparison: Comparison) -> Figure:
                 [below, below],
                 color="black",
                 linewidth=2.4,
+                label="mean" + INTERVAL,
             )
-        axes.plot([unit.scale * d.difference], [below], "D", color="black", markersize=7)
+        axes.plot(
+            [unit.scale * d.difference], [below], "D", color="black", markersize=7, label="mean"
+        )
         labels.append("mean")
         text = unit.difference(d.difference)
         if not math.isnan(d.low):
@@ -139,39 +146,26 @@ def differences(comparison: Comparison) -> Figure:
 def forest(comparisons: Sequence[Comparison]) -> Figure:
     """Differences of several models to one baseline, with their intervals, one below the other."""
     first = comparisons[0]
-    shown = [c for c in comparisons if c.difference is not None]
-    height = 1.5 + 0.3 * len(shown)
-    figure = Figure(figsize=(SIZE[0], height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.3, right=0.97, bottom=0.55 / height, top=1 - 0.75 / height)
-    for y, c in enumerate(shown):
-        d, scale = c.difference, c.unit.scale
-        assert d is not None
-        decided = c.verdict in ("better", "worse", "practically equal")
-        ink = colour(mechanism_of(c.first)) if decided else NOT_SHOWN
-        if not math.isnan(d.low):
-            axes.plot([scale * d.low, scale * d.high], [y, y], color=ink, linewidth=2)
-        axes.plot([scale * d.difference], [y], marker(mechanism_of(c.first)), color=ink,
-                  markersize=6)  # fmt: skip
-    if first.margin is not None:
-        edge = first.unit.scale * first.margin
-        axes.axvspan(-edge, edge, color="0.5", alpha=0.15, linewidth=0)
-    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_yticks(range(len(shown)), [c.first for c in shown], fontsize=8)
-    bare(axes)
-    axes.grid(False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
+    scale = first.unit.scale
+    lines = [
+        Line(
+            c.first, mechanism_of(c.first), scale * d.difference, scale * d.low, scale * d.high,
+            c.verdict in ("better", "worse", "practically equal"),
+            tuple(scale * (a - b) for _, a, b in c.values),
+        )
+        for c in comparisons
+        if (d := c.difference) is not None
+    ]  # fmt: skip
     of = " (points)" if first.unit.of_differences else ""
-    axes.set_xlabel(f"{first.metric} minus that of {first.second}{of}", fontsize=8.5)
     better = "right" if first.higher_is_better else "left"
-    titled(
-        axes,
+    band = "; band: the declared margin" if first.margin is not None else ""
+    return plot(
+        lines,
         f"{first.task}: difference to {first.second}",
-        f"{better} of zero: better; bars: 95 % t-intervals; grey: nothing decided",
+        f"{better} of zero: better; bars: 95 % t-intervals; grey: nothing decided{band}",
+        f"{first.metric} minus that of {first.second}{of}",
+        None if first.margin is None else scale * first.margin,
     )
-    return figure
 
 
 def learning_curves(comparison: Comparison) -> Figure | None:
@@ -189,7 +183,10 @@ def learning_curves(comparison: Comparison) -> Figure | None:
         curves = [(curve, chosen) for curve, chosen in curves if curve]
         for curve, chosen in curves:
             x = sorted(curve)
-            axes.plot(x, [unit.scale * curve[e] for e in x], color=ink, linewidth=0.8, alpha=0.35)
+            axes.plot(
+                x, [unit.scale * curve[e] for e in x], color=ink, linewidth=0.8, alpha=0.35,
+                label=f"{model}, one run",
+            )  # fmt: skip
             if chosen in curve:
                 axes.plot(
                     [chosen],
@@ -202,7 +199,13 @@ def learning_curves(comparison: Comparison) -> Figure | None:
         mean = _mean_curve([curve for curve, _ in curves])
         if mean:
             x = sorted(mean)
-            axes.plot(x, [unit.scale * mean[e] for e in x], color=ink, linewidth=2.4)
+            axes.plot(
+                x,
+                [unit.scale * mean[e] for e in x],
+                color=ink,
+                linewidth=2.4,
+                label=f"{model}, mean",
+            )
             ends.append((float(x[-1]), unit.scale * mean[x[-1]], model, ink))
     if not ends:
         return None

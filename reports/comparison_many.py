@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas as pd
 
@@ -56,7 +55,7 @@ def begin(journal: str, device: str, family: str, out: str, page: str) -> Judged
     """
     source = find(str(journal))
     chosen = source.device(str(device), *KINDS)
-    place = Place(Path(str(out)) if out else None, str(page))
+    place = Place.of(out, page, chosen.footer("run") if chosen else "")
     return Judged(source, chosen, choose(chosen, str(family)), place)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.ratios import WITHHELD, Row
 from harness.stats import Crossover, crossover
-from reports.sweeps import length_of
+from reports.sweeps import label_of, length_of
 
 SWEEP = ("name", "batch", "d_in", "d_out", "dtype", "settings", "heads", "phase")
 """What the rows of one sweep over lengths share."""
@@ -59,6 +59,21 @@ def crossover_sentence(rows: Sequence[Row], name: str, baseline: str) -> str:
     if not parts:
         return f"No crossover to report: {name} was measured at one length only."
     return f"Against {baseline}, over lengths at batch {batch}, it is " + "; ".join(parts) + "."
+
+
+def short_crossover(rows: Sequence[Row], label: str, phase: str) -> str:
+    """In short, for a table: ``from N = 172 [168, 177]``; empty without two lengths.
+
+    Parameters
+    ----------
+    label : str
+        As `reports.sweeps.label_of` writes it.
+    """
+    mine = [r for r in rows if label_of(r) == label and r.columns["phase"] == phase]
+    line = max(_sweeps(mine).values(), key=len, default=[])
+    return (
+        f"{_says(line).removeprefix('faster ')} (batch {line[0].columns['batch']})" if line else ""
+    )
 
 
 def _says(line: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""Executes a notebook with papermill, in the running Python."""
+"""Executes notebooks with papermill, in the running Python; a kernel serves one after another."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import run_sync
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.log import logger
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 KERNEL = "python3"
+ENGINE = "attnbench"
 LIMIT_SECONDS = 600
+START_OVER = "from reports.parameters import start_over as _over; _over()"
+"""What the kernel runs between two notebooks: the second finds nothing of the first."""
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+T = TypeVar("T")
 
 
 class RunningPython(AsyncKernelManager):
@@ -33,7 +46,9 @@ class RunningPython(AsyncKernelManager):
             ],
             display_name="Python 3",
             language="python",
-            env={"PYTHONPATH": path, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+            # Several run at a time, and what they compute is small.
+            env={"PYTHONPATH": path, "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+                 **dict.fromkeys(THREADS, "1")},
         )  # fmt: skip
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
@@ -45,29 +60,141 @@ class NotebookFailed(Exception):
     """A notebook did not run to its end; the message is one line."""
 
 
-def execute(name: str, parameters: Mapping[str, str], to: Path) -> Any:
-    """Run ``notebooks/<name>.ipynb`` and return the executed notebook, which is also saved.
+class Kernel:
+    """A kernel that executes notebooks, one at a time, from one thread.
 
-    Raises
-    ------
-    NotebookFailed
+    It starts with the first of them. Starting and importing takes longer than most notebooks, so
+    it is kept, and forgets everything between two of them; after a failure that is not a cell's
+    own a fresh one takes its place.
     """
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
 
-    logging.disable(logging.CRITICAL)  # papermill logs what is raised as well
-    try:
-        return papermill.execute_notebook(
-            NOTEBOOKS / f"{name}.ipynb", to, dict(parameters), kernel_name=KERNEL,
-            language="python", progress_bar=False, request_save_on_cell_execute=False,
-            kernel_manager_class=RunningPython, execution_timeout=LIMIT_SECONDS,
+    def __init__(self) -> None:
+        self._manager: RunningPython | None = None
+        self._client: Any = None
+        self.started = 0
+
+    def execute(self, name: str, parameters: Mapping[str, str], to: Path) -> Any:
+        """Run ``notebooks/<name>.ipynb`` and return it executed; it is saved, too.
+
+        Raises
+        ------
+        NotebookFailed
+        """
+        import papermill
+        from papermill.exceptions import PapermillExecutionError
+
+        try:
+            return papermill.execute_notebook(
+                NOTEBOOKS / f"{name}.ipynb", to, dict(parameters), engine_name=ENGINE,
+                kernel_name=KERNEL, language="python", progress_bar=False,
+                request_save_on_cell_execute=False, live=self,
+            )  # fmt: skip
+        except PapermillExecutionError as error:
+            raise NotebookFailed(_one_line(f"{error.ename}: {error.evalue}")) from None
+        except Exception as error:  # a kernel that can't start or dies has many types
+            self.close()
+            raise NotebookFailed(_one_line(f"{type(error).__name__}: {error}")) from None
+
+    def run(self, book: Any) -> None:
+        """Execute what papermill has prepared (a `NotebookExecutionManager`)."""
+        if self._manager is None:
+            self._manager = RunningPython(kernel_name=KERNEL)
+            self.started += 1
+        client = PapermillNotebookClient(
+            book, km=self._manager, kernel_name=KERNEL, timeout=LIMIT_SECONDS, startup_timeout=60,
+            log=logger,
         )  # fmt: skip
-    except PapermillExecutionError as error:
-        raise NotebookFailed(_one_line(f"{error.ename}: {error.evalue}")) from None
-    except Exception as error:  # a kernel that can't start or dies has many types
-        raise NotebookFailed(_one_line(f"{type(error).__name__}: {error}")) from None
+        if self._client is not None:
+            client.kc = self._client.kc
+            run_sync(_start_over)(client)
+        self._client = client
+        client.execute()
+
+    def close(self) -> None:
+        """End the kernel."""
+        client, self._manager, self._client = self._client, None, None
+        if client is not None:
+            with suppress(Exception):  # it may be dead already
+                client._cleanup_kernel()
+
+
+async def _start_over(client: PapermillNotebookClient) -> None:
+    """Make the kernel forget, and wait until it has."""
+    message = client.kc.execute(START_OVER, silent=True, store_history=False)
+    await client.async_wait_for_reply(message)
+
+
+class _Engine(NBClientEngine):
+    """papermill's own engine, on a kernel that lives on."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
+        options["live"].run(nb_man)
+
+
+papermill_engines.register(ENGINE, _Engine)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without papermill's log: it logs what is raised as well."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def in_parallel(
+    tasks: Sequence[Callable[[Kernel], T]], workers: int, on_done: Callable[[int, T], None]
+) -> list[T]:
+    """Do the tasks, several at a time, each worker with a kernel of its own; results in order.
+
+    Parameters
+    ----------
+    on_done : callable
+        Called in this thread with number and result of each, as they end.
+    """
+    todo: SimpleQueue[int | None] = SimpleQueue()
+    done: SimpleQueue[tuple[int, Future[T]]] = SimpleQueue()
+    workers = max(1, min(workers, len(tasks)))
+    for number in range(len(tasks)):
+        todo.put(number)
+    for _ in range(workers):
+        todo.put(None)
+
+    def work() -> None:
+        # One call per thread: a kernel's sockets belong to the event loop of its thread.
+        kernel = Kernel()
+        try:
+            while (number := todo.get()) is not None:
+                result: Future[T] = Future()
+                try:
+                    result.set_result(tasks[number](kernel))
+                except BaseException as error:
+                    result.set_exception(error)
+                done.put((number, result))
+        finally:
+            kernel.close()
+
+    found: dict[int, T] = {}
+    with quiet(), ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(work) for _ in range(workers)]
+        try:
+            for _ in tasks:
+                number, result = done.get()
+                found[number] = result.result()
+                on_done(number, found[number])
+        except BaseException:  # ctrl-C, say: what is waiting is not begun
+            with suppress(Empty):
+                while True:
+                    todo.get_nowait()
+            for _ in running:
+                todo.put(None)
+            raise
+        for one in running:
+            one.result()
+    return [found[number] for number in range(len(tasks))]
 
 
 def _one_line(text: str) -> str:

@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.ratios import Row
 from reports.axes import End, label_ends, length_axis, ratio_axis, value_axis
-from reports.style import colour, marker
+from reports.style import LINES, Look, look, text_colour
 from reports.sweeps import Sweep, length_of, sweeps
 
 Lines = Mapping[str, Sequence[Row]]
@@ -34,35 +34,59 @@ def _lengths(rows: Sequence[Row]) -> np.ndarray:
     return np.array([length_of(r) for r in rows], dtype=float)
 
 
-def _ink(line: Sequence[Row]) -> tuple[str, str]:
-    mechanism = str(line[0].columns["mechanism"])
-    return colour(mechanism), marker(mechanism)
-
-
-def _mark_failures(axes: Axes, lines: Lines) -> None:
-    """A cross at the upper edge where a case ran out of memory or time, with its name."""
-    stacked: dict[int, int] = {}
+def _looks(lines: Lines) -> dict[str, tuple[Look, str]]:
+    """Look and line style by label: implementations of one mechanism differ in the latter."""
+    found: dict[str, tuple[Look, str]] = {}
+    seen: dict[str, int] = {}
     for label, line in lines.items():
-        ink, _ = _ink(line)
-        for r in line:
-            if r.status not in FAILED:
-                continue
-            at = length_of(r)
-            height = 0.97 - 0.06 * stacked.get(at, 0)
-            stacked[at] = stacked.get(at, 0) + 1
-            axes.plot(
-                [at], [height], transform=axes.get_xaxis_transform(), marker="x", color=ink,
-                markersize=7, markeredgewidth=2, clip_on=False, linestyle="none",
+        mechanism = str(line[0].columns["mechanism"])
+        number = seen[mechanism] = seen.get(mechanism, -1) + 1
+        found[label] = (look(mechanism), LINES[number % len(LINES)])
+    return found
+
+
+def _ended(line: Sequence[Row], value: Callable[[Row], float]) -> tuple[Row | None, Row] | None:
+    """The last row of a line with a value and the first failure behind it; None without one."""
+    good = [r for r in line if r.status == "ok" and math.isfinite(value(r))]
+    last = good[-1] if good else None
+    after = [
+        r for r in line if r.status in FAILED and (last is None or length_of(r) > length_of(last))
+    ]
+    return (last, after[0]) if after else None
+
+
+def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> None:
+    """A cross at the upper edge where a case first failed, tied to the end of its line."""
+    looks = _looks(lines)
+    ends: list[tuple[str, Row, Row | None]] = []
+    for label, line in lines.items():
+        if (end := _ended(line, value)) is not None:
+            ends.append((label, end[1], end[0]))
+    if not ends:
+        return
+    stacked: dict[int, int] = {}
+    bottom, top = axes.get_ylim()
+    most = max(sum(length_of(r) == length_of(e[1]) for _, r, _ in ends) for e in ends)
+    top *= (top / bottom) ** (0.07 * most)
+    axes.set_ylim(bottom, top)
+    for label, row, last in ends:
+        ink = looks[label][0].colour
+        at = length_of(row)
+        height = 0.97 - 0.06 * stacked.get(at, 0)
+        stacked[at] = stacked.get(at, 0) + 1
+        y = bottom * (top / bottom) ** height
+        if last is not None:
+            axes.plot([length_of(last), at], [value(last), y], color=ink, linewidth=0.9,
+                      linestyle=":", zorder=1)  # fmt: skip
+        axes.plot(
+            [at], [y], marker="x", color=ink, markersize=7, markeredgewidth=2, clip_on=False,
+            linestyle="none", label=f"{label}: {row.status}",
+        )  # fmt: skip
+        for text, shift, side in ((row.status.upper(), -7, "right"), (label, 8, "left")):
+            axes.annotate(
+                text, (at, y), xytext=(shift, 0), textcoords="offset points", fontsize=7, ha=side,
+                va="center", color=text_colour(ink), annotation_clip=False,
             )  # fmt: skip
-            for text, shift, side in ((r.status.upper(), -7, "right"), (label, 8, "left")):
-                axes.annotate(
-                    text, (at, height), xycoords=axes.get_xaxis_transform(), xytext=(shift, 0),
-                    textcoords="offset points", fontsize=7, ha=side, va="center", color=ink,
-                    annotation_clip=False,
-                )  # fmt: skip
-    if stacked:
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom, top * (top / bottom) ** (0.07 * max(stacked.values())))
 
 
 def _draw_guides(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> list[End]:
@@ -100,21 +124,23 @@ def draw_values(
     """
     ends: list[End] = []
     every: list[float] = []
-    for label, line in lines.items():
-        ink, shape = _ink(line)
+    for label, (style, stroke) in _looks(lines).items():
+        line = lines[label]
         x, y = _lengths(line), np.array([value(r) for r in line], dtype=float)
         good = np.isfinite(y) & np.array([r.status == "ok" for r in line])
         every += list(x)
         if good.any():
             axes.plot(
-                x[good], y[good], color=ink, marker=shape, markersize=5, linewidth=1.4, label=label
-            )
-            ends.append((x[good][-1], y[good][-1], label, ink))
+                x[good], y[good], color=style.colour, marker=style.marker, markersize=5,
+                linewidth=1.4, linestyle=stroke, label=label,
+            )  # fmt: skip
+            if _ended(line, value) is None:  # else its name stands at the cross
+                ends.append((x[good][-1], y[good][-1], label, text_colour(style.colour)))
     value_axis(axes)
     length_axis(axes, every)
     if guides:
         ends += _draw_guides(axes, lines, value)
-    _mark_failures(axes, lines)
+    _mark_failures(axes, lines, value)
     label_ends(axes, ends)
 
 
@@ -130,33 +156,60 @@ def draw_floor(axes: Axes, lines: Lines) -> None:
     if floors:
         x = np.array(sorted(floors))
         edge = np.array([floors[n] for n in x])
-        axes.fill_between(x, 1 / edge, edge, color="0.5", alpha=0.25, linewidth=0)
+        axes.fill_between(
+            x, 1 / edge, edge, color="0.5", alpha=0.25, linewidth=0, label="noise floor"
+        )
+
+
+def ratio_of(row: Row) -> float:
+    """Time over the baseline's; nan where there is none."""
+    return row.time.ratio if row.time is not None else math.nan
 
 
 def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
     ends: list[End] = []
     every: list[float] = []
-    for label, line in lines.items():
-        known = [r for r in line if r.time is not None]
-        every += list(_lengths(line))
+    for label, (style, stroke) in _looks(lines).items():
+        known = [r for r in lines[label] if r.time is not None]
+        every += list(_lengths(lines[label]))
         if not known:
             continue
-        ink, shape = _ink(known)
         x = _lengths(known)
         y = np.array([r.time.ratio for r in known if r.time])
         low = np.array([r.time.low if r.time.known else r.time.ratio for r in known if r.time])
         high = np.array([r.time.high if r.time.known else r.time.ratio for r in known if r.time])
         axes.errorbar(
-            x, y, yerr=[y - low, high - y], color=ink, marker=shape, markersize=5, linewidth=1.4,
-            capsize=2.5, label=label,
+            x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
+            linewidth=1.4, linestyle=stroke, capsize=2.5, label=label,
         )  # fmt: skip
-        ends.append((x[-1], y[-1], label, ink))
+        if _ended(lines[label], ratio_of) is None:
+            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
     draw_floor(axes, lines)
     ratio_axis(axes)
     axes.set_ylabel(f"time / time of {baseline}")
     length_axis(axes, every)
-    _mark_failures(axes, lines)
+    _mark_failures(axes, lines, ratio_of)
+    label_ends(axes, ends)
+
+
+def draw_memory_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
+    """Ratio of peak memories to the baseline."""
+    ends: list[End] = []
+    every: list[float] = []
+    for label, (style, stroke) in _looks(lines).items():
+        known = [r for r in lines[label] if not math.isnan(r.memory_ratio)]
+        every += list(_lengths(lines[label]))
+        if known:
+            x, y = _lengths(known), np.array([r.memory_ratio for r in known])
+            axes.plot(x, y, color=style.colour, marker=style.marker, markersize=5, linewidth=1.4,
+                      linestyle=stroke, label=label)  # fmt: skip
+            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+    axes.axhline(1, color="0.4", linewidth=1)
+    ratio_axis(axes)
+    axes.set_ylabel(f"peak memory / that of {baseline}")
+    length_axis(axes, every)
+    _mark_failures(axes, lines, lambda r: r.memory_ratio)
     label_ends(axes, ends)
 
 

@@ -89,6 +89,17 @@ def refuse_unknown(known: Iterable[str]) -> None:
     _checked = True
 
 
+def start_over() -> None:
+    """Forget the notebook that ran before in this kernel: its names, cells and parameters."""
+    global _checked
+    _checked = False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None:
+        shell.reset(new_session=True)
+
+
 def opens(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function the opening of a notebook: its keywords are the notebook's parameters."""
 

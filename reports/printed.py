@@ -13,15 +13,78 @@ from typing import Any
 from harness.stats import Summary, WelchResult, holm, implied_interval, welch
 
 FOLDER = Path(__file__).with_name("published_tables")
-ROUNDING = 0.05
-"""Printed to one decimal: the true mean or deviation lies this near."""
-_CELL = re.compile(r"(?P<mean>\d+\.\d+)(?:\((?P<sd>\d*\.\d+)\))?")
+PAPERS = ("mtsa", "multi_scale", "disan", "resan")
+"""Those transcribed, by the names of their files."""
+_CELL = re.compile(r"(?P<mean>\d*\.\d+)(?:\s*\((?P<sd>\d*\.\d+)\))?")
+_NUMBER = re.compile(r"(?P<value>-?\d*(?:\.(?P<digits>\d+)|\d))\s*(?P<unit>[a-zA-Z%]*)")
 
 
 def load(paper: str) -> dict[str, Any]:
     """The transcribed tables of a paper."""
     with (FOLDER / f"{paper}.toml").open("rb") as file:
         return tomllib.load(file)
+
+
+def load_all() -> dict[str, dict[str, Any]]:
+    """The transcribed tables of all papers, by paper."""
+    return {paper: load(paper) for paper in PAPERS}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A printed number; the true one lies within half a unit of its last digit.
+
+    Attributes
+    ----------
+    value, half : float
+    text : str
+        As printed, with its unit.
+    """
+
+    value: float
+    half: float
+    text: str
+
+    @property
+    def low(self) -> float:
+        """The least that is printed so."""
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        """The most that is printed so."""
+        return self.value + self.half
+
+
+def number(text: str) -> Number:
+    """Read ``2.9m``, ``180s``, ``92.6%`` or ``84.8(1.3)`` (whose deviation is left out).
+
+    Raises
+    ------
+    ValueError
+        If nothing is printed there.
+    """
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ValueError(f"given {text!r}; expected a printed number")
+    return Number(
+        float(match["value"]), 0.5 * 10.0 ** -len(match["digits"] or ""), match[0].strip()
+    )
+
+
+def at(table: Mapping[str, Any], row: str, column: str) -> str:
+    """The cell of a table, as printed.
+
+    Raises
+    ------
+    ValueError
+        If there is no such row or column.
+    """
+    names = [r["name"] for r in table["rows"]]
+    if row not in names or column not in table["columns"]:
+        raise ValueError(f"{table['place']} has no cell {row!r}, {column!r}")
+    cells = table["rows"][names.index(row)]["cells"]
+    return str(cells[table["columns"].index(column)])
 
 
 def cell(text: str) -> tuple[float, float] | None:
@@ -34,7 +97,7 @@ def cell(text: str) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Contrast:
-    """MTSA minus another model on one data set, from printed numbers.
+    """A model minus another one on one data set, from printed numbers.
 
     Attributes
     ----------
@@ -83,13 +146,20 @@ def runners_up(table: Mapping[str, Any], subject: str) -> dict[str, str]:
     return best
 
 
-def _rounded(first: Summary, second: Summary) -> tuple[float, float]:
-    """Lowest and highest p that rounding allows."""
+def rounding_of(table: Mapping[str, Any], column: str) -> float:
+    """How far printed means and deviations of a column may be from the true ones."""
+    index = table["columns"].index(column)
+    known = [r["cells"][index] for r in table["rows"] if cell(r["cells"][index]) is not None]
+    return max(number(text).half for text in known)
+
+
+def _rounded(first: Summary, second: Summary, half: float) -> tuple[float, float]:
+    """Lowest and highest p that rounding by so much allows."""
     difference = first.mean - second.mean
     p = []
     for sign in (1, -1):
-        size = max(0.0, abs(difference) + sign * 2 * ROUNDING)
-        deviations = [max(0.0, s.sd - sign * ROUNDING) for s in (first, second)]
+        size = max(0.0, abs(difference) + sign * 2 * half)
+        deviations = [max(0.0, s.sd - sign * half) for s in (first, second)]
         if not size or not any(deviations):
             p.append(0.0 if size else 1.0)
             continue
@@ -116,7 +186,9 @@ def contrasts(table: Mapping[str, Any], subject: str, others: Mapping[str, str])
     tests = [welch(first, second) for *_, first, second in pairs]
     adjusted = holm([test.p for test in tests])
     return [
-        Contrast(data, other, first, second, test, p, *_rounded(first, second))
+        Contrast(
+            data, other, first, second, test, p, *_rounded(first, second, rounding_of(table, data))
+        )
         for (data, other, first, second), test, p in zip(pairs, tests, adjusted, strict=True)
     ]
 
@@ -196,7 +268,8 @@ def folds(table: Mapping[str, Any]) -> list[Fold]:
             share = s.mean / 100
             expected = 100 * math.sqrt(share * (1 - share) / (examples / s.count))
             freedom = s.count - 1
-            p = float(chi2.cdf(freedom * ((s.sd + ROUNDING) / expected) ** 2, freedom))
+            printed = s.sd + rounding_of(table, data)
+            p = float(chi2.cdf(freedom * (printed / expected) ** 2, freedom))
             found.append(Fold(data, model, s.mean, s.sd, expected, p))
     return found
 

@@ -1,33 +1,35 @@
-"""What ``scaling.ipynb`` calls: time and memory against length, on one device."""
+"""What ``scaling.ipynb`` calls: time, memory and reach against length, on one device."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from harness.ceilings import impossible, with_shares
-from harness.drift import machine_drift
-from harness.profile import load_profile
-from harness.ratios import Row, summarise
-from harness.records import table
-from harness.registry import builtins
+from harness.ceilings import impossible
+from harness.ratios import Row
+from reports import frontiers, numerics
 from reports import scaling_figures as figures
 from reports import scaling_tables as tables
+from reports import scaling_words as words
+from reports.beside import printed_costs
 from reports.drifts import drift_sentences
+from reports.frontier_figures import frontier as draw_frontier
+from reports.measured import TIMED, Measured
+from reports.names import file_name
 from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
 from reports.shown import Place, Shown, remark, says, together
 from reports.slopes import fit_slope, longest
 from reports.source import Device, Source, facts, find
-from reports.sweeps import Sweep, label_of, length_of, sweeps
+from reports.sweeps import Sweep, label_of
 
-KINDS = ("time", "anchor")
+KINDS = TIMED
+MORE = ("frontier", "stress")
+"""Kinds that have a section of their own here, with a bench or without."""
 NONE = "There is no bench in this journal: attnbench bench measures one."
 PHASES = ("forward", "training")
 
@@ -48,8 +50,9 @@ def begin(journal: str, device: str, out: str, page: str) -> Scaling:
         What their names begin with.
     """
     source = find(str(journal))
-    place = Place(Path(str(out)) if out else None, str(page))
-    return Scaling(source, source.device(str(device), *KINDS), place)
+    chosen = source.device(str(device), *KINDS, *MORE)
+    footer = chosen.footer(*KINDS, "memory", *MORE) if chosen else ""
+    return Scaling(source, chosen, Place.of(out, page, footer))
 
 
 class Scaling:
@@ -59,26 +62,24 @@ class Scaling:
         self.source, self.device, self.place = source, device, place
 
     @cached_property
+    def measured(self) -> Measured | None:
+        """Costs of this device."""
+        return Measured(self.device) if self.device else None
+
+    @property
     def rows(self) -> list[Row]:
         """Every case against its baseline, sorted by problem."""
-        if self.device is None or not self.device.has(*KINDS):
-            return []
-        records = self.device.records
-        rows = summarise(
-            table.times(records), table.memory(records), table.margins(records),
-            self._profile.baseline, self._profile.reference["heads"],
-        )  # fmt: skip
-        return sorted(with_shares(rows, records, builtins()), key=tables.problem_order)
+        return self.measured.rows if self.measured else []
 
-    @cached_property
-    def _profile(self) -> Any:
-        """Baseline, subject and reference size are the same in all profiles."""
-        return load_profile("quick", self.device.kind if self.device else "cpu")
-
-    @cached_property
+    @property
     def sweeps(self) -> list[Sweep]:
         """Sweeps over length, the longest first."""
-        return sweeps(self.rows)
+        return self.measured.sweeps if self.measured else []
+
+    @property
+    def _base(self) -> str:
+        assert self.measured is not None
+        return self.measured.baseline
 
     @property
     def _where(self) -> str:
@@ -87,7 +88,7 @@ class Scaling:
 
     def about(self) -> Shown:
         """Which records these are."""
-        if not self.rows or self.device is None:
+        if self.device is None:
             return together(says([self.source.says]), says([NONE]))
         others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
         beside = (
@@ -96,27 +97,40 @@ class Scaling:
             else []
         )
         return together(
-            says([f"{self.source.says} Measured {self.device.dates} on {self.device.title}."]),
+            says([f"{self.source.says} Measured {self.device.dates_of(*KINDS, *MORE)} on "
+                  f"{self.device.title}."]),
+            *([] if self.rows else [says([NONE])]),
             *beside,
-        )
+        )  # fmt: skip
 
     def sentences(self) -> Shown:
         """Cost, crossover, memory and correctness of the subject."""
-        names = list(dict.fromkeys(str(r.columns["name"]) for r in self.rows))
-        others = [name for name in names if name != self._profile.baseline]
-        if not others:
+        if self.measured is None or not self.measured.subject:
             return says([])
-        subject = self._profile.subject if self._profile.subject in others else others[0]
-        size = {**self._profile.reference, "settings": self._profile.setting}
-        return says(closing(self.rows, subject, self._profile.baseline, size), main=True)
+        profile = self.measured.profile
+        size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
+        return says(closing(self.rows, self.measured.subject, self._base, size), main=True)
 
     def time(self) -> Shown:
         """Time against length, both passes."""
-        return self._both("time", figures.time, self._says_time)
+        return self._both("time", figures.time, lambda s, p: words.time_caption(s, p, self._base))
 
     def memory(self) -> Shown:
-        """Peak memory against length, both passes."""
-        return self._both("memory", figures.memory, self._says_memory)
+        """Peak memory against length, both passes, and its ratio to the baseline's."""
+        if not self.sweeps:
+            return self._no_sweep()
+        sweep = self.sweeps[0]
+        ratios = [
+            self.place.figure(
+                f"memory-ratio-{phase}",
+                figures.memory_ratio(sweep, phase, self._base, self._where),
+                words.memory_ratio_caption(sweep, phase, self._base),
+            )
+            for phase in PHASES
+            if sweep.lines(phase)
+        ]
+        shown = self._both("memory", figures.memory, words.memory_caption)
+        return together(shown, together(*ratios, grid=True))
 
     def ratio(self) -> Shown:
         """Ratio to the baseline against length, both passes."""
@@ -126,6 +140,26 @@ class Scaling:
             *(self._ratio(self.sweeps[0], phase, main=phase == "training") for phase in PHASES
               if self.sweeps[0].lines(phase)), grid=True,
         )  # fmt: skip
+
+    def beside(self) -> Shown:
+        """What MTSA's Table 1 prints, beside what was measured at its size; never mixed."""
+        found = printed_costs(self.rows)
+        if not found:
+            return remark(
+                "Nothing of MTSA's Table 1 (batch 64, N = 64) was measured here: attnbench bench "
+                "--profile paper."
+            )
+        columns = ["", "printed, GTX 1080 Ti", "here"]
+        rows = [[f"{f.what}: {f.label}", f.printed_text, f.measured_text] for f in found]
+        frame = pd.DataFrame([f.numbers for f in found])
+        return together(
+            remark(
+                "Ratios to multi-head attention. The paper's are of whole SNLI models in "
+                "TensorFlow 1.7 on a GTX 1080 Ti, here it is the context fusion alone: device, "
+                "framework and what surrounds the mechanism differ."
+            ),
+            self.place.table("printed", frame, columns, rows),
+        )
 
     def slopes(self) -> Shown:
         """Fitted slopes of time and memory: figures and a table."""
@@ -140,9 +174,75 @@ class Scaling:
                     title = f"Growth of {cost}, {figures.PASSES[phase]}"
                     under = "hollow: all lengths; filled: the longest, within a factor of 4"
                     figure = figures.slopes(fits, title, under)
-                    name = f"slopes-{cost}-{phase}"
-                    pieces.append(self.place.figure(name, figure, _says_slopes(fits, cost, phase)))
-        return together(together(*pieces, grid=True), self._slope_table(rows))
+                    caption = words.slopes_caption(fits, cost, phase)
+                    pieces.append(self.place.figure(f"slopes-{cost}-{phase}", figure, caption))
+        frame, shown = tables.slopes(rows)
+        columns = ["", "slope, all lengths", "N", "slope, the longest", "N"]
+        table = self.place.table("slopes", frame, columns, shown)
+        return together(together(*pieces, grid=True), table)
+
+    def frontier(self) -> Shown:
+        """The longest sequences that fit into memory and time."""
+        found = frontiers.reaches(self.device.records) if self.device else []
+        if not found:
+            return remark(frontiers.NONE)
+        pieces = []
+        for number, group in enumerate(frontiers.groups(found)):
+            said = "; ".join(f"{r.label} {r.span}" for r in group)
+            caption = f"Longest sequence within the limits, by bisection to within 5 %: {said}."
+            pieces.append(self.place.figure(f"frontier{number}", draw_frontier(group), caption))
+        columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
+        rows = [
+            [f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
+             f"{r.memory_limit_bytes / 2**30:.3g} GiB: {r.label}",
+             "none" if r.longest is None else f"{r.longest:,}",
+             "" if r.first_miss is None else f"{r.first_miss:,}", r.why or "longest tried",
+             tables.known(r.peak_bytes, tables.bytes_text),
+             tables.known(r.pass_seconds, tables.time_text)]
+            for r in found
+        ]  # fmt: skip
+        frame = pd.DataFrame([vars(r) for r in found])
+        return together(
+            together(*pieces, grid=True),
+            self.place.table("frontier", frame, columns, rows, (0, 3)),
+        )
+
+    def numerics(self) -> Shown:
+        """Error over the magnitude of inputs and scores, by dtype; where it breaks."""
+        found = numerics.stresses(self.device.records) if self.device else []
+        if not found:
+            return remark(numerics.NONE)
+        dtypes = list(dict.fromkeys(s.dtype for s in found))
+        pieces = []
+        for kind in dict.fromkeys(s.kind for s in found):
+            mine = [s for s in found if s.kind == kind]
+            broken = [f"{s.name} in {s.dtype} at {s.breaks}" for s in mine if s.breaks]
+            caption = (
+                f"Error of the output against the float64 oracle, {kind} magnified. Over budget "
+                f"(twice the error of the plain softmax, with a floor): {'; '.join(broken)}."
+                if broken
+                else f"Error of the output, {kind} magnified: within budget at every scale."
+            )
+            pieces.append(
+                self.place.figure(
+                    f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption
+                )
+            )
+        frame = pd.DataFrame(
+            {"implementation": s.name, "dtype": s.dtype, "magnified": s.kind, **p}
+            for s in found
+            for p in s.points
+        )
+        columns = [
+            "", "magnified", "output over budget at", "a gradient over budget at", "worst error",
+            "its budget",
+        ]  # fmt: skip
+        rows = [
+            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none", s.gradients_break or "none",
+             tables.error_text(s.worst["error"]), tables.error_text(s.worst["budget"])]
+            for s in found
+        ]  # fmt: skip
+        return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
 
     def other_sweeps(self) -> Shown:
         """Time ratios of sweeps at another batch, dtype or setting."""
@@ -158,15 +258,7 @@ class Scaling:
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
-        columns = [
-            "case",
-            "time",
-            "ratio [95 %]",
-            "verdict",
-            "peak memory",
-            "ratio",
-            "error margin",
-        ]
+        columns = ["case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin"]
         frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
@@ -179,128 +271,63 @@ class Scaling:
             for problem, rows in groups.items()
             for r in rows
         ]
-        return self.place.table("cases", frame, columns, shown)
+        return self.place.table("cases", frame, columns, shown) if self.rows else remark(NONE)
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""
-        if self.device is None:
+        if self.device is None or self.measured is None:
             return says([])
-        known = facts(self.device.fingerprint, self.device.sessions_of("time", "memory", "margin"))
+        kinds = ("time", "memory", "margin", *MORE)
+        known = facts(self.device.fingerprint, self.device.sessions_of(*kinds))
         frame = pd.DataFrame(known.items(), columns=["what", "value"])
-        shown = self.place.table(
-            "machine", frame, ["", ""], [[k, v] for k, v in known.items()], (0, 1)
-        )
-        baseline, heads = self._profile.baseline, self._profile.reference["heads"]
-        moved = machine_drift(table.times(self.device.records), baseline, heads)
-        told = [*impossible(self.rows), *drift_sentences(moved, self.rows, baseline)]
-        return together(shown, says(told))
+        rows = [[k, v] for k, v in known.items()]
+        shown = self.place.table("machine", frame, ["", ""], rows, (0, 1))
+        if not self.rows:
+            return shown
+        moved = drift_sentences(self.measured.drifts, self.rows, self._base)
+        return together(shown, says([*impossible(self.rows), *moved]))
 
     def _no_sweep(self) -> Shown:
-        return (
-            remark("No implementation was measured at two lengths or more.")
-            if self.rows
-            else says([])
-        )
+        if not self.rows:
+            return remark(NONE)
+        return remark("No implementation was measured at two lengths or more.")
 
     def _both(
-        self, name: str, draw: Callable[[Sweep, str, str], Any], caption: Callable[[str], str]
-    ) -> Shown:
+        self, name: str, draw: Callable[[Sweep, str, str], Any],
+        caption: Callable[[Sweep, str], str],
+    ) -> Shown:  # fmt: skip
         if not self.sweeps:
             return self._no_sweep()
+        sweep = self.sweeps[0]
         return together(
             *(
                 self.place.figure(
-                    f"{name}-{phase}", draw(self.sweeps[0], phase, self._where), caption(phase),
+                    f"{name}-{phase}", draw(sweep, phase, self._where), caption(sweep, phase),
                     main=phase == "training",
                 )
                 for phase in PHASES
-                if self.sweeps[0].lines(phase)
+                if sweep.lines(phase)
             ),
             grid=True,
         )  # fmt: skip
 
     def _ratio(self, sweep: Sweep, phase: str, main: bool = False) -> Shown:
-        base = self._profile.baseline
-        lines = sweep.lines(phase)
-        ends = [
-            (label, last)
-            for label, line in lines.items()
-            if (last := next((r for r in reversed(line) if r.time is not None), None)) is not None
-        ]
-        parts = [
-            f"{label} {r.time} at N = {length_of(r):,} ({r.verdict})" for label, r in ends if r.time
-        ]
-        caption = f"Time over that of {base}, {figures.PASSES[phase]}: {'; '.join(parts)}."
         name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
-        figure = figures.ratio(sweep, phase, base, self._where)
-        return self.place.figure(name, figure, caption, main)
-
-    def _says_time(self, phase: str) -> str:
-        return self._says_extremes(
-            phase,
-            lambda r: r.seconds,
-            tables.time_text,
-            "takes",
-            "sorted by the median",
-            self._unproven,
-        )
-
-    def _says_memory(self, phase: str) -> str:
-        return self._says_extremes(
-            phase,
-            lambda r: r.peak_bytes,
-            tables.bytes_text,
-            "needs",
-            "from the smallest on",
-            lambda _: "",
-        )
-
-    def _says_extremes(
-        self, phase: str, value: Callable[[Row], float], text: Callable[[float], str], verb: str,
-        order: str, caution: Callable[[Sequence[Row]], str],
-    ) -> str:  # fmt: skip
-        """Subject, baseline and the least at the longest common length; then what failed."""
-        lines = self.sweeps[0].lines(phase)
-        rows = [r for line in lines.values() for r in line]
-        good = [r for r in rows if r.status == "ok" and not math.isnan(value(r))]
-        failed = [
-            f"{label_of(r)} at N = {length_of(r):,}: {r.status}"
-            for r in rows
-            if r.status not in ("ok", "unsupported")
-        ]
-        if not good:
-            return (
-                f"Nothing was measured ({'; '.join(failed)})." if failed else "Not measured here."
-            )
-        top = max(map(length_of, good))
-        at = sorted((r for r in good if length_of(r) == top), key=value)
-        parts = [f"{label_of(r)} {text(value(r))}" for r in at]
-        end = f" Not finished: {'; '.join(failed)}." if failed else ""
-        return (
-            f"At N = {top:,} one {figures.PASSES[phase]} {verb}, {order}: "
-            f"{', '.join(parts)}{caution(at)}.{end}"
-        )
-
-    def _unproven(self, rows: Sequence[Row]) -> str:
-        """Whose time is not shown to differ from the baseline's, however the medians lie."""
-        near = [label_of(r) for r in rows if r.verdict in ("same", "undecided")]
-        base = self._profile.baseline
-        return f"; no difference from {base} is shown for {', '.join(near)}" if near else ""
+        figure = figures.ratio(sweep, phase, self._base, self._where)
+        return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base), main)
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""
-        assert self.device is not None
-        frame = table.times(self.device.records)
-        value = "seconds"
+        assert self.measured is not None
+        frame, value = self.measured.times, "seconds"
         if cost == "memory":
-            memory = table.memory(self.device.records)
             frame = frame.drop_duplicates("case").drop(columns=["block", "status"])
-            frame, value = frame.merge(memory, on="case"), "peak_bytes"
+            frame, value = frame.merge(self.measured.memory, on="case"), "peak_bytes"
         frame = frame[(frame["status"] == "ok") & ~frame["control"].astype(bool)]
         found = []
         for label, line in self.sweeps[0].lines(phase).items():
             own = frame[frame["case"].isin([r.case for r in line])]
-            blocks: list[Mapping[int, float]] = [
+            blocks: Sequence[Mapping[int, float]] = [
                 {int(str(n)): float(v) for n, v in block.groupby("length")[value].median().items()}
                 for _, block in own.groupby("block")
             ]
@@ -309,16 +336,3 @@ class Scaling:
                 end = fit_slope(longest(blocks))
                 found.append((label, whole, end if end and end.lengths != whole.lengths else None))
         return sorted(found, key=lambda fit: (fit[2] or fit[1]).slope)
-
-    def _slope_table(self, rows: Sequence[tuple[str, str, Fit]]) -> Shown:
-        frame, shown = tables.slopes(rows)
-        columns = ["", "slope, all lengths", "N", "slope, the longest", "N"]
-        return self.place.table("slopes", frame, columns, shown)
-
-
-def _says_slopes(fits: Sequence[Fit], cost: str, phase: str) -> str:
-    parts = [f"{label} N^{(end or whole).slope:.1f}" for label, whole, end in fits]
-    return (
-        f"Over the longest lengths measured, {cost} of one {figures.PASSES[phase]} grows as "
-        f"{', '.join(parts)}."
-    )

@@ -9,9 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.axes import bare
-from reports.figures import draw_ratios, draw_values, peak_mib, seconds_to_ms
+from reports.drawn import INTERVAL
+from reports.figures import (
+    draw_memory_ratios,
+    draw_ratios,
+    draw_values,
+    peak_mib,
+    seconds_to_ms,
+)
 from reports.slopes import Slope
-from reports.style import SOFT, colour, mechanism_of
+from reports.style import SOFT, colour, mechanism_of, text_colour
 from reports.sweeps import Sweep
 
 SIZE = (5.7, 4.2)
@@ -75,6 +82,20 @@ def ratio(sweep: Sweep, phase: str, baseline: str, where: str) -> Figure:
     return figure
 
 
+def memory_ratio(sweep: Sweep, phase: str, baseline: str, where: str) -> Figure:
+    """Peak memory over the baseline's."""
+    figure, axes = _panel()
+    lines = {
+        label: [r for r in line if r.verdict != "baseline"]
+        for label, line in sweep.lines(phase).items()
+    }
+    draw_memory_ratios(axes, {label: line for label, line in lines.items() if line}, baseline)
+    titled(
+        axes, f"Peak memory of one {PASSES[phase]}, ratio to {baseline}", f"{sweep.size}; {where}"
+    )
+    return figure
+
+
 def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: str) -> Figure:
     """Fitted slopes: over all lengths hollow, over the longest ones filled.
 
@@ -88,16 +109,20 @@ def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: s
                            top=1 - 0.6 / figure.get_figheight())  # fmt: skip
     for place, (name, whole, end) in enumerate(reversed(fits)):
         ink = colour(mechanism_of(name.split()[0]))
-        for fit, shift, face in ((whole, 0.16, "white"), (end, -0.16, ink)):
+        pairs = ((whole, 0.16, "white", "all lengths"), (end, -0.16, ink, "the longest"))
+        for fit, shift, face, what in pairs:
             if fit is None:
                 continue
             y = place + shift
             if not math.isnan(fit.low):
-                axes.plot([fit.low, fit.high], [y, y], color=ink, linewidth=1.6)
-            axes.plot([fit.slope], [y], "o", color=ink, markerfacecolor=face, markersize=6)
+                axes.plot([fit.low, fit.high], [y, y], color=ink, linewidth=1.6,
+                          label=f"{name}, {what}{INTERVAL}")  # fmt: skip
+            axes.plot([fit.slope], [y], "o", color=ink, markerfacecolor=face, markersize=6,
+                      label=f"{name}, {what}")  # fmt: skip
             axes.annotate(
                 f"{fit.slope:.2f}", (fit.slope if math.isnan(fit.high) else fit.high, y),
-                xytext=(6, 0), textcoords="offset points", fontsize=7.5, color=ink, va="center",
+                xytext=(6, 0), textcoords="offset points", fontsize=7.5, color=text_colour(ink),
+                va="center",
             )  # fmt: skip
     axes.set_yticks(range(len(fits)), [name for name, *_ in reversed(fits)], fontsize=8.5)
     axes.set_ylim(-0.6, len(fits) - 0.4)

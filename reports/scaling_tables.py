@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,16 @@ def time_text(seconds: float) -> str:
 def bytes_text(count: float) -> str:
     """Three digits and a unit that suits them."""
     return _scaled(count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")))
+
+
+def known(value: float, text: Callable[[float], str]) -> str:
+    """A number as text; empty where there is none."""
+    return "" if math.isnan(value) else text(value)
+
+
+def error_text(value: float | None) -> str:
+    """``1.2e-06``; an error that is no finite number has none."""
+    return "not finite" if value is None else f"{float(value):.1e}"
 
 
 def problem_order(row: Row) -> tuple[Any, ...]:

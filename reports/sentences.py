@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.ratios import WITHHELD, Row
 from reports.crossovers import crossover_sentence
 
 
-def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
+def _at(rows: Sequence[Row], name: str, size: Mapping[str, Any]) -> list[Row]:
     """Rows of the subject at the reference size and setting, forward before training."""
     found = [
         r
@@ -18,7 +19,7 @@ def _at(rows: Sequence[Row], name: str, size: Mapping[str, int]) -> list[Row]:
         and r.columns["batch"] == size["batch"]
         and r.columns["length"] == size["length"]
         and r.columns["settings"] == size.get("settings", "eager")
-        and r.columns["dtype"] == "f32"
+        and r.columns["dtype"] == size.get("dtype", "f32")
         and r.columns["heads"] in (0, size["heads"])
     ]
     return sorted(found, key=lambda r: str(r.columns["phase"]))
@@ -91,7 +92,7 @@ def _correct(rows: Sequence[Row]) -> str:
     )
 
 
-def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, int]) -> list[str]:
+def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any]) -> list[str]:
     """The four sentences about one implementation.
 
     Parameters
@@ -100,7 +101,8 @@ def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, in
     name, baseline : str
         ``mechanism.implementation``.
     size : mapping
-        batch, length and heads of the profile's reference size, and ``settings``.
+        batch, length and heads of the profile's reference size, and ``settings``; ``dtype`` unless
+        it is f32.
     """
     here = _at(rows, name, size) or _nearest(rows, name)
     return [

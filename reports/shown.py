@@ -12,8 +12,17 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from reports.dark import with_dark
+from reports.drawn import data_of
+from reports.style import SOFT
+from reports.texts import Best, latex, markdown
+
 MIME = "application/vnd.attnbench.report+json"
 """In the outputs of an executed notebook: what the index takes from it."""
+WIDE = 7.5
+"""Inches; a wider figure has a row of its own."""
+PIXELS = 110
+"""Of an inch on the page, at most: a small figure is not blown up."""
 _TIGHT: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.08}
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 """Without them an SVG is the same every time, and names no address."""
@@ -97,7 +106,7 @@ def table(
 
     def line(tag: str, cells: Sequence[str]) -> str:
         texts = zip(cells, marks, strict=True)
-        return "".join(f"<{tag}{mark}>{html.escape(cell)}</{tag}>" for cell, mark in texts)
+        return "".join(f"<{tag}{mark}>{_cell(cell)}</{tag}>" for cell, mark in texts)
 
     head = line("th", columns)
     body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in lines)
@@ -105,6 +114,11 @@ def table(
     return Shown(
         f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>', plain
     )  # fmt: skip
+
+
+def _cell(text: str) -> str:
+    inside = html.escape(text)
+    return f"<strong>{inside}</strong>" if isinstance(text, Best) else inside
 
 
 @dataclass(frozen=True)
@@ -117,10 +131,18 @@ class Place:
         The report's folder; None writes nothing, the notebook only shows.
     page : str
         Name of the page; its files begin with it.
+    footer : str
+        Stands under every figure: device, versions, commit.
     """
 
     folder: Path | None
     page: str
+    footer: str = ""
+
+    @classmethod
+    def of(cls, out: object, page: object, footer: str = "") -> Place:
+        """The place that a notebook's parameters ``out`` and ``page`` name."""
+        return cls(Path(str(out)) if out else None, str(page), footer)
 
     def _path(self, kind: str, name: str) -> Path | None:
         if self.folder is None:
@@ -129,7 +151,7 @@ class Place:
         return self.folder / kind / f"{self.page}-{name}"
 
     def figure(self, name: str, figure: Figure, caption: str, main: bool = False) -> Shown:
-        """Show a figure with one sentence, and save it as SVG and PNG.
+        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV.
 
         Parameters
         ----------
@@ -138,19 +160,25 @@ class Place:
         """
         path = self._path("figures", name)
         links, marks = "", ()
+        form = ' class="wide"' if figure.get_figwidth() > WIDE else ""
+        most = round(PIXELS * figure.get_figwidth())
+        if self.footer:
+            figure.text(0.005, -0.01, self.footer, fontsize=6.5, color=SOFT, va="top")
+        drawn = svg(figure)
         if path is not None:
             stem = f"{path.parent.name}/{path.name}"
-            figure.savefig(f"{path}.svg", **_TIGHT, metadata=_NO_METADATA)
+            Path(f"{path}.svg").write_text(with_dark(drawn), encoding="utf-8")
             figure.savefig(f"{path}.png", **_TIGHT, dpi=160)
-            links = "".join(
-                f' <a href="{html.escape(stem)}.{kind}">{kind.upper()}</a>'
-                for kind in ("svg", "png")
-            )
+            data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
+            links = _links(stem, ("svg", "png", "csv"))
             if main:
-                marks = ({"figure": f"{stem}.svg", "caption": caption},)  # type: ignore[assignment]
+                mark = {"figure": f"{stem}.svg", "caption": caption, "pixels": str(most),
+                        "wide": form and "1"}  # fmt: skip
+                marks = (mark,)  # type: ignore[assignment]
         body = (
-            f'<figure><div class="figure" role="img" aria-label="{html.escape(caption)}">'
-            f"{svg(figure)}</div><figcaption>{html.escape(caption)}"
+            f'<figure{form}><div class="figure" style="max-width: {most}px" role="img" '
+            f'aria-label="{html.escape(caption)}">'
+            f"{drawn}</div><figcaption>{html.escape(caption)}"
             f'<span class="files">{links}</span></figcaption></figure>'
         )
         return Shown(body, caption, marks)
@@ -163,7 +191,7 @@ class Place:
         rows: Iterable[Sequence[str]],
         words: Sequence[int] = (0,),
     ) -> Shown:
-        """Show a table of texts, and save all its numbers as CSV.
+        """Show a table of texts; save it as Markdown and LaTeX, and all its numbers as CSV.
 
         Parameters
         ----------
@@ -172,11 +200,22 @@ class Place:
         columns, rows, words
             What is shown, see `table`.
         """
-        shown = table(columns, rows, words)
+        lines = [list(row) for row in rows]
+        shown = table(columns, lines, words)
         path = self._path("tables", name)
         if path is None:
             return shown
         frame.to_csv(f"{path}.csv", index=False)
-        link = html.escape(f"{path.parent.name}/{path.name}.csv")
-        body = f'{shown.html}<p class="files"><a href="{link}">CSV</a></p>'
-        return Shown(body, shown.plain)
+        for kind, written in (("md", markdown), ("tex", latex)):
+            text = written(columns, lines, words)
+            Path(f"{path}.{kind}").write_text(text, encoding="utf-8")
+        links = _links(f"{path.parent.name}/{path.name}", ("csv", "md", "tex"))
+        return Shown(f'{shown.html}<p class="files">{links}</p>', shown.plain)
+
+
+def _links(stem: str, kinds: Iterable[str]) -> str:
+    names = {"md": "Markdown", "tex": "LaTeX"}
+    return " ".join(
+        f'<a href="{html.escape(stem)}.{kind}">{names.get(kind, kind.upper())}</a>'
+        for kind in kinds
+    )

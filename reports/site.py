@@ -7,6 +7,8 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
+from reports.dark import rules
+
 GENERATOR = "attnbench report"
 _MARK = f'<meta name="generator" content="{GENERATOR}">'
 
@@ -21,14 +23,16 @@ h3 { font-size: 1.05rem; margin-top: 1.8rem; }
 a { color: var(--link); } p, li { max-width: 48rem; } code { font-size: .9em; }
 nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; border-bottom: 1px solid var(--line); padding-bottom: .6rem; font-size: .95rem; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 1rem 1.4rem; align-items: start; }
-figure { margin: 1rem 0; max-width: 46rem; } .figure { background: #fff; border-radius: 6px; padding: 8px; overflow-x: auto; }
+figure { margin: 1rem 0; max-width: 46rem; } .figure { border-radius: 6px; padding: 8px; overflow-x: auto; }
+figure.wide { max-width: 62rem; grid-column: 1 / -1; }
 .figure svg, .figure img { width: 100%; height: auto; display: block; }
 figcaption { font-size: .92rem; color: var(--soft); margin-top: .35rem; max-width: 46rem; }
+table strong { color: var(--ink); border-bottom: 2px solid var(--link); }
 .files { font-size: .85rem; } .files a { margin-left: .4rem; } p.files { margin: .2rem 0 0; } p.files a { margin: 0; }
 .say { font-size: 1.05rem; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; }
 th { font-weight: 600; color: var(--soft); } th, td { text-align: right; padding: 3px 12px 3px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th.words, td.words { text-align: left; } td.words + td.words, td + td.words { white-space: normal; min-width: 12rem; }
+th.words, td.words { text-align: left; } td.words + td.words, td + td.words { white-space: normal; min-width: 9rem; }
 ul.warnings { border-left: 3px solid var(--warn); padding: .2rem 0 .2rem 1.6rem; margin: 1rem 0; } ul.warnings li { margin: .25rem 0; }
 .failed { color: var(--warn); font-weight: 600; }
 .jp-RenderedHTMLCommon, .cell { margin: 0; } a.anchor-link { display: none; }
@@ -45,11 +49,12 @@ def document(title: str, body: str, links: Iterable[tuple[str, str]]) -> str:
     links : iterable of (file name, text)
         The navigation.
     """
+    style = f"{STYLE}{rules('.figure svg ')}"
     items = "".join(f'<a href="{html.escape(to)}">{html.escape(text)}</a>' for to, text in links)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">{_MARK}<title>{html.escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
-<style>{STYLE}</style></head><body>
+<style>{style}</style></head><body>
 <nav>{items}</nav>
 {body}
 </body></html>

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from harness.records import journal, schema
 
 PUBLISHED = Path(__file__).with_name("published")
 TIMED = ("time", "anchor")
-SHOWN = (*TIMED, "memory", "margin", "design", "family", "run")
+SHOWN = (
+    *TIMED, "memory", "margin", "design", "family", "run", "frontier", "stress", "attention",
+)  # fmt: skip
 """Kinds of records that a report is made of."""
 
 
@@ -61,13 +64,21 @@ class Device:
         made = {r.get("session") for r in self.records if r["kind"] in kinds}
         return tuple(s for s in self.sessions if s.get("session") in made)
 
+    def footer(self, *kinds: str) -> str:
+        """For figures of records of some kinds: the device and the commit that measured it last."""
+        shown = [s for s in self.sessions_of(*kinds) if s.get("environment")]
+        commit = str((shown[-1]["environment"].get("commit") if shown else None) or "unknown")
+        dirty = " with local changes" if shown and shown[-1]["environment"].get("dirty") else ""
+        return f"{self.title}; commit {commit[:10]}{dirty}; {self.dates_of(*kinds)}"
+
+    def dates_of(self, *kinds: str) -> str:
+        """First and last day of its records of some kinds."""
+        return _days(r for r in self.records if r["kind"] in kinds)
+
     @property
     def dates(self) -> str:
         """First and last day of its records."""
-        days = sorted(str(r["at"])[:10] for r in self.records if r.get("at"))
-        if not days:
-            return "date unknown"
-        return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+        return _days(self.records)
 
     @property
     def newest(self) -> str:
@@ -77,6 +88,13 @@ class Device:
     def has(self, *kinds: str) -> bool:
         """Whether there is a record of one of these kinds."""
         return any(r["kind"] in kinds for r in self.records)
+
+
+def _days(records: Iterable[Mapping[str, Any]]) -> str:
+    days = sorted(str(r["at"])[:10] for r in records if r.get("at"))
+    if not days:
+        return "date unknown"
+    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 @dataclass(frozen=True)
@@ -125,12 +143,12 @@ def current(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     def subject(record: Mapping[str, Any]) -> tuple[str, str]:
         return ("time" if record["kind"] in TIMED else record["kind"]), str(record.get("case"))
 
-    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify")]
+    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify", "exact")]
     code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
     return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]
 
 
-def _devices(folders: Sequence[Path]) -> tuple[list[Device], list[str]]:
+def _devices(folders: Sequence[Path], kinds: Sequence[str]) -> tuple[list[Device], list[str]]:
     records: dict[str, list[Mapping[str, Any]]] = {}
     prints: dict[str, Mapping[str, Any]] = {}
     sessions: dict[str, list[Mapping[str, Any]]] = {}
@@ -158,16 +176,29 @@ def _devices(folders: Sequence[Path]) -> tuple[list[Device], list[str]]:
         )
         for key, some in records.items()
     ]
-    found = [d for d in found if d.has(*SHOWN)]
+    found = [d for d in found if d.has(*kinds)]
     return sorted(found, key=lambda d: d.newest, reverse=True), warnings
 
 
-def _read(folders: Sequence[Path], published: bool, says: str) -> Source:
-    devices, warnings = _devices(folders)
+@lru_cache(maxsize=4)
+def _cached(
+    folders: tuple[Path, ...], kinds: tuple[str, ...], stamp: tuple[tuple[str, int, int], ...]
+) -> tuple[list[Device], list[str]]:
+    return _devices(folders, kinds)
+
+
+def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
+    """What changes when anything is appended: several notebooks of a kernel read one journal."""
+    files = sorted(path for folder in folders for path in Path(folder).glob("*.jsonl*"))
+    return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+
+
+def _read(folders: Sequence[Path], published: bool, says: str, kinds: Sequence[str]) -> Source:
+    devices, warnings = _cached(tuple(folders), tuple(kinds), _stamp(folders))
     return Source(tuple(folders), published, says, tuple(devices), tuple(warnings))
 
 
-def find(folder: str, published: Path | None = None) -> Source:
+def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOWN) -> Source:
     """Records of a journal; the published ones if it holds none (or none is given).
 
     Parameters
@@ -176,6 +207,8 @@ def find(folder: str, published: Path | None = None) -> Source:
         A journal, or empty.
     published : Path, optional
         Folder whose subfolders are journals.
+    kinds : sequence of str
+        A device without a record of one of these kinds is none.
 
     Returns
     -------
@@ -184,7 +217,7 @@ def find(folder: str, published: Path | None = None) -> Source:
     """
     published = published or PUBLISHED
     if folder:
-        source = _read([Path(folder)], False, f"Built from the journal {folder}.")
+        source = _read([Path(folder)], False, f"Built from the journal {folder}.", kinds)
         if source.devices:
             return source
     places = sorted(path for path in published.glob("*") if path.is_dir())
@@ -193,7 +226,7 @@ def find(folder: str, published: Path | None = None) -> Source:
         state = "holds no measurements" if Path(folder).is_dir() else "does not exist"
         why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
     says = f"Built from the records published with attnbench, not from yours.{why}"
-    return _read(places, True, says)
+    return _read(places, True, says, kinds)
 
 
 def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -19,6 +19,7 @@ app = typer.Typer(
     "[bold]attnbench sweep[/] trains without judging; "
     "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
+    "[bold]attnbench claims[/] gives the verdict on every published claim; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
     add_completion=False,
@@ -85,6 +86,13 @@ def verify(
     ] = None,
     dtypes: Annotated[str, typer.Option(help="f64, f32, bf16, f16, joined by commas.")] = "",
     device: DEVICE = "auto",
+    stress: Annotated[
+        bool,
+        typer.Option(
+            "--stress",
+            help="Record the error over magnitudes of inputs and scores instead, for the report.",
+        ),
+    ] = False,
     golden: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Check the golden .npz files at or below DIR instead."),
@@ -92,21 +100,34 @@ def verify(
     given: GIVEN = None,
     option: OPTION = None,
     jobs: Annotated[int, typer.Option(help="Children at a time (0: one per core).")] = 0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Only what the papers claim exactly: a minute.")
+    ] = False,
+    journal: JOURNAL = "results",
     json_file: JSON = None,
 ) -> None:
     """Check implementations against independent float64 oracles, or golden vectors.
 
     Values and gradients of input and weights, over dtypes, masks, padding and edge cases. The
-    error may be at most twice that of a plain implementation in the same dtype. Exit code 1 when
-    anything is over budget.
+    error may be at most twice that of a plain implementation in the same dtype. Then what the
+    papers claim exactly: Algorithm 1 = eq. 13, numbers of weights and heads. All of it is recorded.
+    Exit code 1 when anything is over budget or an exact claim fails.
     """
     from harness.cli.verifying import verify_golden, verify_oracles
 
+    if stress:
+        from harness.cli.stressing import run_stress
+
+        raise typer.Exit(
+            run_stress(
+                names or [], dtypes, device, given or [], option or [], jobs, journal, json_file
+            )
+        )
     if golden is not None:
         code = verify_golden(golden, names or [], given or [], json_file)
     else:
         code = verify_oracles(
-            names or [], dtypes, device, given or [], option or [], jobs, json_file
+            names or [], dtypes, device, given or [], option or [], jobs, exact, journal, json_file
         )
     raise typer.Exit(code)
 
@@ -313,11 +334,16 @@ def train(
             metavar="FILE", help="Scores of the given sentences, .npz; a bare name: by the journal."
         ),
     ] = None,
+    look: Annotated[
+        bool,
+        typer.Option("--look", help="Train, and record what the model attends to, for the report."),
+    ] = False,
     sentence: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="For --save-attention; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="For --look, --save-attention; repeatable."),
     ] = None,
     sentences: Annotated[
-        str | None, typer.Option(metavar="FILE", help="For --save-attention: one per line.")
+        str | None, typer.Option(metavar="FILE", help="The same from a file, one per line.")
     ] = None,
     json_file: JSON = None,
 ) -> None:
@@ -330,8 +356,8 @@ def train(
     values = {
         "name": name, "task": task, "seed": seed, "fold": fold, "journal": journal, "data": data,
         "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
-        "choose": choose, "save_attention": save_attention, "sentence": sentence or [],
-        "sentences": sentences,
+        "choose": choose, "save_attention": save_attention, "look": look,
+        "sentence": sentence or [], "sentences": sentences,
     }  # fmt: skip
     raise typer.Exit(run_train(values, json_file))
 
@@ -536,15 +562,38 @@ def sweep(
 def report(
     journal: JOURNAL = "results",
     out: Annotated[str, typer.Option(metavar="DIR", help="Folder to write.")] = "report",
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Your sizes, TOML: batch, length, heads, width, dtype, setting, mechanism, "
+            "baseline, task (default: the papers' size).",
+        ),
+    ] = "",
+    jobs: Annotated[int, typer.Option(help="Notebooks at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
     """Execute the notebooks on what was measured and write one folder to open in a browser.
 
-    With an empty journal the records published with attnbench are shown.
+    Its first page says whether to use the mechanism at your size. With an empty journal the
+    records published with attnbench are shown.
     """
     from harness.cli.reporting import make_report
 
-    raise typer.Exit(make_report(journal, out, json_file))
+    raise typer.Exit(make_report(journal, out, json_file, like, jobs))
+
+
+@app.command()
+def claims(journal: JOURNAL = "results", json_file: JSON = None) -> None:
+    """Every published claim with its verdict: reproduced, not reproduced, undecided, not testable.
+
+    From the journal's records, and for audits from the papers' printed numbers alone; without a
+    journal from the records published with attnbench. Exit code 1 if an exact claim (equality,
+    numbers of weights and heads) fails.
+    """
+    from harness.cli.claiming import show_claims
+
+    raise typer.Exit(show_claims(journal, json_file))
 
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]

@@ -6,18 +6,33 @@ import sys
 from pathlib import Path
 
 from harness.cli.output import console, write_json
+from harness.errors import UsageError
 
 
-def make_report(journal: str, out: str, json_file: str | None) -> int:
+def make_report(
+    journal: str, out: str, json_file: str | None, like: str = "", jobs: int = 0
+) -> int:
     """Build the report; returns the exit code.
 
     0, or 1 if there is nothing to build from or a notebook failed.
+
+    Raises
+    ------
+    UsageError
+        If the file of sizes can't be read, or the number of jobs can't be.
     """
-    from reports.build import Built, build
+    from reports.build import build
+    from reports.like import read
+    from reports.overview import Built
     from reports.source import find
     from suites.bench.options import journal_folder
 
     journal_folder(journal)  # a file of that name is a mistake, not an empty journal
+    if jobs < 0:
+        raise UsageError(f"--jobs: given {jobs}; expected 0 (one per core) or more")
+    if like:
+        read(like)  # a mistake in it is known before minutes of work
+        like = str(Path(like).resolve())
     screen = console()
 
     def tell(text: str) -> None:
@@ -38,10 +53,11 @@ def make_report(journal: str, out: str, json_file: str | None) -> int:
             print(
                 f"attnbench: {built.page.name} could not be made: {built.failure}", file=sys.stderr
             )
-        else:
+        elif not built.page.front:
             tell(f"{built.page.name}.html")
 
-    report = build(source, "" if source.published else journal, Path(out), on_page)
+    place = "" if source.published else journal
+    report = build(source, place, Path(out), on_page, like=like, workers=jobs or None)
     for text in report.missing:
         tell(text)
     tell(f"report: {report.index}")
@@ -51,7 +67,7 @@ def make_report(journal: str, out: str, json_file: str | None) -> int:
             "index": str(report.index),
             "published": source.published,
             "devices": [d.title for d in source.devices],
-            "pages": [f"{b.page.name}.html" for b in report.pages],
+            "pages": [f"{b.page.name}.html" for b in report.pages if not b.page.front],
             "missing": list(report.missing),
             "failures": report.failures,
         },

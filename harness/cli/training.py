@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from harness.cli.output import console, write_json
@@ -17,7 +18,7 @@ from harness.cli.running import (
     verified_or_refused,
 )
 from harness.errors import UsageError
-from harness.experiments.design import make_run, parse_model
+from harness.experiments.design import Run, Surroundings, make_run, parse_model
 from harness.experiments.session import finished
 from harness.experiments.wording import unit_of
 from harness.registry import Registry
@@ -71,8 +72,8 @@ def attention_file(text: str, folder: Path) -> Path:
 def _attention(values: dict[str, Any], task: Task, folder: Path) -> dict[str, Any] | None:
     """What ``--save-attention`` asks for; None without it."""
     if values["save_attention"] is None:
-        if values["sentence"] or values["sentences"] is not None:
-            raise UsageError("--sentence is for --save-attention FILE; give that too")
+        if (values["sentence"] or values["sentences"] is not None) and not values["look"]:
+            raise UsageError("--sentence is for --look or --save-attention FILE; give that too")
         return None
     sentences = read_sentences(values["sentence"], values["sentences"])
     if not task.vectors:
@@ -96,6 +97,8 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around, values["fold"])
     verified_or_refused([model.name], [model.options], around, folder, out)
+    if values["look"]:
+        return _look(values, run, task, around, folder, out, json_file)
     known = finished(folder).get(run.key)
     if attention is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,6 +118,23 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     print_failures(out, [record])
     write_json(json_file, record)
     return 0 if record["status"] == "ok" else 1
+
+
+def _look(
+    values: dict[str, Any], run: Run, task: Task, around: Surroundings, folder: Path, out: Console,
+    json_file: str | None,
+) -> int:  # fmt: skip
+    """``--look``: the record for the report's page on attention."""
+    from harness.cli.looking import look, say
+
+    if not task.vectors:
+        raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
+    given = values["sentence"] or values["sentences"] is not None
+    sentences = read_sentences(values["sentence"], values["sentences"]) if given else []
+    record = look(run, around, folder, sentences, out)
+    say(record, out)
+    write_json(json_file, dict(record))
+    return 0
 
 
 def _policy_line(record: dict[str, Any]) -> str:

@@ -75,15 +75,18 @@ def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
 
 def verify_oracles(
     names: list[str], dtypes: str, device: str, given: list[str], option: list[str],
-    workers: int, json_file: str | None,
+    workers: int, exact_alone: bool, journal: str, json_file: str | None,
 ) -> int:  # fmt: skip
-    """Check implementations against their oracles and print the table."""
+    """Check implementations against their oracles, then the exact claims; both are recorded."""
+    from harness.measure.device import environment
     from harness.verify.run import jobs, verify, workers_for
+    from suites.bench.options import journal_folder
     from suites.bench.setup import device_fingerprint
 
     if workers < 0:
         raise UsageError(f"--jobs: given {workers}; expected 0 (one per core) or more")
     options = parse_options(option)
+    folder = journal_folder(journal)
     registry = Registry(given)
     wanted = names or list(registry.given_names) or list(registry.mechanisms)
     pairs = registry.select(wanted)
@@ -96,19 +99,55 @@ def verify_oracles(
     wanted_jobs = [(f"{m.name}.{i.name}", dtype, options) for m, i in pairs for dtype in kinds]
     todo = jobs(wanted_jobs, registry, fingerprint)
     workers = workers_for(fingerprint, workers)
-    with progress_bar(out) as bar:
-        task = bar.add_task("verifying", total=len(todo))
-        rows = verify(todo, registry, fingerprint, lambda _: bar.advance(task), workers=workers)
-    print_verified(out, rows)
-    bad = sum(exit_code([r]) for r in rows)
-    checked = sum(r["verdict"] == "ok" for r in rows)
-    comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
-    out.print(
-        f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "
-        f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
-    )
-    write_json(json_file, {"fingerprint": fingerprint, "rows": rows})
-    return exit_code(rows)
+    rows: list[dict[str, Any]] = []
+    if not exact_alone:
+        with progress_bar(out) as bar:
+            task = bar.add_task("verifying", total=len(todo))
+            rows = verify(
+                todo, registry, fingerprint, lambda _: bar.advance(task), folder,
+                {"environment": environment(), "purpose": "verify"}, workers, again=True,
+            )  # fmt: skip
+        print_verified(out, rows)
+        bad = sum(exit_code([r]) for r in rows)
+        checked = sum(r["verdict"] == "ok" for r in rows)
+        comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
+        out.print(
+            f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "
+            f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
+        )
+    # What options or one's own mechanisms change is not what the papers claim.
+    records = [] if options else verify_exact({m.name for m, _ in pairs}, fingerprint, folder, out)
+    if exact_alone and not records:
+        raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
+    write_json(json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
+    return max(exit_code(rows), exit_code(records))
+
+
+def verify_exact(
+    mechanisms: set[str], fingerprint: Mapping[str, Any], folder: Path, out: Console
+) -> list[dict[str, Any]]:
+    """Check the exact claims about some mechanisms, one line each, and record them."""
+    from harness.measure.device import environment
+    from harness.records.journal import Writer
+    from suites.exact.checks import concerning
+    from suites.exact.run import run
+
+    checks = concerning(mechanisms)
+    if not checks:
+        return []
+    first = {"environment": environment(), "purpose": "verify", "fingerprint": dict(fingerprint)}
+    writer = Writer(folder, first)
+    try:
+        with progress_bar(out) as bar:
+            task = bar.add_task("exact claims", total=len(checks))
+            records = run(checks, fingerprint, lambda _: bar.advance(task), writer)
+    finally:
+        writer.close()
+    for record in records:
+        colour = "green" if record["verdict"] == "ok" else "bold red"
+        text = escape(f"{record['check']}: {record['detail']}")
+        out.print(f"[{colour}]{record['verdict']:8}[/] {text}", highlight=False, soft_wrap=True)
+    return records
 
 
 def verify_golden(

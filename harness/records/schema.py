@@ -17,8 +17,8 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "calibration", "diff", "diff-block", "accuracy", "family", "simulation",
-    "sweep",
+    "peaks", "frontier", "stress", "attention", "calibration", "diff", "diff-block", "accuracy",
+    "family", "simulation", "sweep", "exact",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -33,6 +33,10 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "family": {"key": str, "baseline": str, "models": list, "tasks": list, "designs": list},
     "run": {"key": str, "model": str, "seed": int, "status": str},
     "sweep": {"key": str, "models": list, "tasks": list, "runs": list},
+    "frontier": {"key": str, "case": str, "status": str},
+    "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},
+    "attention": {"key": str, "model": str, "task": str, "sentences": list},
+    "exact": {"key": str, "check": str, "verdict": str},
 }  # fmt: skip
 """Without these a record means nothing."""
 
@@ -41,7 +45,7 @@ OPTIONAL: Mapping[str, Mapping[str, type]] = {"design": {"folds": int}, "run": {
 
 NUMBERS = (
     "median", "seconds", "ratio", "waited_seconds", "error", "budget", "margin", "peak_bytes",
-    "transient_bytes", "limit_seconds",
+    "transient_bytes", "limit_seconds", "memory_limit_bytes", "seconds_limit", "pass_seconds",
 )  # fmt: skip
 """Fields of a measurement that are a number, null or not there."""
 
@@ -74,7 +78,7 @@ def fault(record: Mapping[str, Any]) -> str:
             return f"{name} is no {wanted.__name__}"
     if kind == "family":
         return _family_fault(record)
-    return _measured_fault(record) if kind in MEASURED else ""
+    return _measured_fault(record) if kind in (*MEASURED, "frontier") else ""
 
 
 def _family_fault(record: Mapping[str, Any]) -> str:

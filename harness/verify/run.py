@@ -79,6 +79,7 @@ def verify(
     folder: Path | None = None,
     session: Mapping[str, Any] | None = None,
     workers: int = 1,
+    again: bool = False,
 ) -> list[dict[str, Any]]:
     """Run all jobs; rows come in the order of `todo`.
 
@@ -92,8 +93,11 @@ def verify(
         Environment for the journal's first line.
     workers : int
         Children at a time; 1 on a GPU.
+    again : bool
+        Whether finished rows are done again, and only written, not looked up.
     """
-    known = journal.read(folder).finished() if folder is not None and folder.exists() else {}
+    looked_up = folder is not None and folder.exists() and not again
+    known = journal.read(folder).finished() if folder is not None and looked_up else {}
     rows: dict[str, dict[str, Any]] = {}
     for job in todo:
         if known.get(job.key, {}).get("verdict") in SETTLED:

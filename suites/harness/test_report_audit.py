@@ -19,29 +19,9 @@ from reports.printed import (
     summaries,
 )
 from reports.shown import Place
-from suites.harness.support import ROOT
 
-PAPERS = ROOT.parent / "shared" / "papers"
 TABLES = load("mtsa")
 FIVE, SIX = TABLES["table5"], TABLES["table6"]
-
-
-@pytest.mark.parametrize("name", ["mtsa.txt", "mtsa_from_pdf.txt"])
-def test_the_transcription_stands_in_the_paper(name: str) -> None:
-    path = PAPERS / name
-    if not path.is_file():
-        pytest.skip("the papers are not part of the repository")
-
-    def squeezed(text: str) -> str:  # the PDF's text breaks lines and drops spaces
-        return "".join(text.replace("-\n", "").split()).replace("-", "")
-
-    text = squeezed(path.read_text(encoding="utf-8"))
-    lines = [FIVE["line"], FIVE["replicates_line"], FIVE["claim_line"]]
-    lines += [SIX["caption_line"], *SIX["lines"], SIX["claim_line"]]
-    lines += [line for setup in SIX["setups"] for line in setup["lines"]]
-    lines += [" ".join([r["name"] + r.get("mark", ""), *r["cells"]]) for r in FIVE["rows"]]
-    for line in lines:
-        assert squeezed(line) in text, line
 
 
 def test_the_numbers_are_those_of_the_printed_lines() -> None:

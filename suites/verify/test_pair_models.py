@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -186,52 +185,3 @@ def test_dropout_acts_in_front_of_highway_and_logits_in_training_only() -> None:
 def test_unknown_choices_are_refused(option: str) -> None:
     with pytest.raises(BadOption, match=f"{option}='other'; expected"):
         small(**{option: "other"})
-
-
-SNLI = {"activation": "elu"}
-SIZES: dict[str, tuple[str, Mapping[str, Any], int, int, bool, int]] = {
-    "MTSA": ("mtsa_released", SNLI, 2, 600, True, 2_885_403),
-    "MTSA w/o token2token": (
-        "mtsa_released", {**SNLI, "token2token": False}, 2, 600, True, 2_525_403,
-    ),
-    "MTSA w/o source2token": (
-        "mtsa_released", {**SNLI, "source2token": False}, 2, 600, True, 2_524_203,
-    ),
-    "MTSA w/o fw&bw masks": (
-        "mtsa_released", {**SNLI, "directional": False}, 2, 600, True, 2_885_403,
-    ),
-    "MTSA w/o proposed modules": ("none", SNLI, 0, 600, True, 1_803_603),
-    "Hrchy-CNN": ("hrchy_cnn_released", {}, 0, 300, True, 3_424_203),
-    "ReSAN": ("resan", {}, 0, 600, True, 3_067_205),
-    "ReSAN, one RSS": ("resan", {"variant": "one_rss"}, 0, 600, True, 2_796_604),
-    "ReSAN w/o hard attention": ("resan", {"variant": "no_hard"}, 0, 600, True, 2_526_003),
-    "Bi-LSTM": ("bi_lstm", {}, 0, 600, False, 2_884_803),
-    "Bi-GRU": ("bi_gru_released", {}, 0, 600, False, 2_524_203),
-    "Kim CNN": ("kim_cnn_released", {}, 0, 600, False, 1_441_803),
-    "Multi-head": ("multi_head_released", {}, 8, 600, False, 1_982_403),
-    "DiSA": ("disa", {}, 0, 600, False, 2_345_403),
-    "Bi-BloSA": ("biblosa_released", {}, 0, 600, False, 4_148_403),
-}  # fmt: skip
-"""Row -> mechanism, options, heads, width, highway layer, weights without embeddings."""
-BUILT = [row for row, (mechanism, *_) in SIZES.items() if mechanism in builtins()]
-
-
-def test_rows_of_the_tables_are_there() -> None:
-    assert {
-        "MTSA", "MTSA w/o token2token", "MTSA w/o source2token", "Bi-LSTM", "Multi-head", "DiSA",
-    } <= set(BUILT)  # fmt: skip
-
-
-@pytest.mark.parametrize("row", BUILT)
-def test_published_numbers_of_weights(row: str) -> None:
-    name, options, heads, width, highway, wanted = SIZES[row]
-    pooling = None
-    if builtins()[name].output == "tokens":
-        pooling = fusion("source2token", width, width, 0)
-    model = PairClassifier(
-        Embedding(torch.zeros(2, 300)),
-        Encoder(fusion(name, 300, width, heads, **options), pooling, dropout=0.0),
-        width=width, hidden=300, classes=3, dropout=0.0, highway=highway,
-    )  # fmt: skip
-    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    assert sum(p.numel() for n, p in trained if not n.startswith("embedding.")) == wanted

@@ -1,0 +1,187 @@
+"""Trains a model and looks at what it attends to; runs in children."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from harness.attention import reduce
+from harness.build import set_tf32
+from harness.errors import UsageError
+from harness.registry import Registry
+from harness.train import task as tasks
+from harness.train.attention import scores
+from harness.train.data.directory import existing, read_table
+from harness.train.loading import load
+from harness.train.objective import build
+from harness.train.recipe import Recipe
+from harness.train.reinforce import fusion_with_policy
+from harness.train.spent import Spent
+from harness.train.staged import StagedTrainer
+from harness.train.task import Data
+from harness.train.trainer import Trainer
+from reference_impls.encoders import Encoder
+
+TAGGED = "ud_ewt/test.tsv"
+"""Sentences with universal part-of-speech tags, made by hand."""
+MOST_TOKENS = 40
+FARTHEST = 15
+"""Larger distances are counted together."""
+
+
+def look(
+    model: str,
+    task: str,
+    recipe: Mapping[str, Any],
+    seed: int,
+    sentences: Sequence[str],
+    tagged: int = 0,
+    options: Mapping[str, Any] | None = None,
+    directory: str | None = None,
+    vectors: str = "",
+    device: str = "cpu",
+    given: Sequence[str] = (),
+    fold: int | None = None,
+    progress: str | None = None,
+) -> dict[str, Any]:
+    """Train a model as `harness.train.run.train_run` does, and reduce its scores.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        Shown one by one.
+    tagged : int
+        How many sentences with parts of speech are looked at as well, from `TAGGED` of the data
+        directory; 0 for none.
+
+    Returns
+    -------
+    dict
+        ``sentences`` (see `reduce.sentence_record`), ``checks``, ``distances`` by layer and head,
+        ``by_tag`` and ``contrast`` with ``tagged`` (how many sentences), ``test`` metrics,
+        ``chosen_epoch``, ``seconds``.
+
+    Raises
+    ------
+    UsageError
+        If the task has no sentences, or the model nothing to look at.
+    """
+    began = time.perf_counter()
+    place = torch.device(device)
+    if device == "cpu":
+        torch.set_num_threads(1)
+    set_tf32(False)
+    record, settings = tasks.task(task), Recipe(**recipe)
+    data = load(record, settings, directory, vectors, seed, fold)
+    if data.encode is None:
+        raise UsageError(f"task {task} has no sentences; look at a model of a text task")
+    module = build(
+        record, model, dict(options or {}), data, settings, Registry(given), seed
+    ).to(place)  # fmt: skip
+    kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
+    trainer = kind(record, module, data, settings, seed, place, Spent(place, began), progress)
+    trainer.train()
+    module.load_state_dict(trainer.best_state)
+    out = {**trainer.test(), "chosen_epoch": trainer.best_epoch}
+    looked = [_sentence(module, trainer, data, text, place) for text in sentences]
+    labelled = _tagged(directory, tagged)
+    rows = _matching(module, trainer, data, labelled, place)
+    out |= summary(looked, rows)
+    out["seconds"] = time.perf_counter() - began
+    return out
+
+
+Looked = tuple[list[str], dict[str, np.ndarray], dict[str, list[str]]]
+"""Tokens, scores and, by layer, the masks of its heads."""
+
+
+def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) -> dict[str, Any]:
+    """Reduce the scores of shown and of tagged sentences."""
+    everything = [*looked, *(one for one, _ in rows)]
+    checks, counts = [], dict[tuple[str, int, str], Counter[int]]()
+    for _, found, masks in everything:
+        for layer in reduce.layers(found):
+            weights = found[layer + reduce.TOKEN2TOKEN]
+            checks.append(reduce.checked(weights, masks[layer]))
+            # A window that grows with the sentence is one head all the same.
+            for head, far in enumerate(reduce.distances(weights, masks[layer])):
+                name = masks[layer][head].partition(":")[0]
+                clipped = counts.setdefault((layer, head, name), Counter())
+                for distance, times in far.items():
+                    clipped[max(-FARTHEST, min(FARTHEST, distance))] += times
+    numbers = [reduce.importance(found) for (_, found, _), _ in rows]
+    tags = [labels for _, labels in rows]
+    return {
+        "sentences": [reduce.sentence_record(*one) for one in looked],
+        "checks": reduce.worst(checks),
+        "distances": [
+            {"layer": layer, "head": head, "mask": mask, "counts": sorted(found.items())}
+            for (layer, head, mask), found in counts.items()
+        ],
+        "by_tag": reduce.by_tag(numbers, tags),
+        "contrast": reduce.contrast(numbers, tags),
+        "tagged": len(rows),
+    }
+
+
+def _sentence(
+    module: nn.Module, trainer: Trainer, data: Data, text: str, place: torch.device
+) -> Looked:
+    """Scores of one sentence, those of the selection too."""
+    selected: dict[str, np.ndarray] = {}
+    if isinstance(trainer, StagedTrainer):
+        policy = trainer.policy
+        with policy.tested("threshold"), policy.noted() as decisions:
+            found = scores(module, data, [text], place)
+        for name in ("heads", "dependents"):
+            array = getattr(decisions[-1], name)[0].cpu().numpy()
+            selected[f"selected_{name}"] = array[: len(found["tokens/0"])]
+    else:
+        found = scores(module, data, [text], place)
+    tokens = [str(token) for token in found.pop("tokens/0")]
+    own = {name.removesuffix("/0"): value for name, value in found.items()} | selected
+    if not own:
+        raise UsageError("this model offers no scores to look at")
+    fusion = next(m for m in module.modules() if isinstance(m, Encoder)).fusion
+    masks = {layer: masks_of(fusion, own, layer, len(tokens)) for layer in reduce.layers(own)}
+    return tokens, own, masks
+
+
+def masks_of(
+    fusion: nn.Module, found: Mapping[str, np.ndarray], layer: str, length: int
+) -> list[str]:
+    """The masks of a layer's heads as texts: its own, or windows of its scales, or none."""
+    heads = found[layer + reduce.TOKEN2TOKEN].shape[0]
+    if masks := getattr(fusion, "masks", None):
+        return [str(mask.text) for mask in masks]
+    if scales := getattr(fusion, "scales", None):
+        return [f"window:{int(scale.half(length))}" for scale in scales]
+    return ["none"] * heads
+
+
+def _tagged(directory: str | None, count: int) -> list[tuple[str, list[str]]]:
+    """Sentences with the tag of every token, the first ones that are not too long."""
+    if not count or directory is None:
+        return []
+    rows = read_table(existing(Path(directory) / f"{TAGGED}.gz"), ("tokens", "upos"))
+    found = [(row["tokens"], row["upos"].split(" ")) for row in rows]
+    return [one for one in found if 4 <= len(one[1]) <= MOST_TOKENS][:count]
+
+
+def _matching(
+    module: nn.Module, trainer: Trainer, data: Data,
+    labelled: Sequence[tuple[str, list[str]]], place: torch.device,
+) -> list[tuple[Looked, list[str]]]:  # fmt: skip
+    """Those that the task's own tokeniser cuts as their tags say."""
+    rows = []
+    for text, tags in labelled:
+        if len(data.tokenise(text)) == len(tags):
+            rows.append((_sentence(module, trainer, data, text, place), tags))
+    return rows

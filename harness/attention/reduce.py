@@ -1,0 +1,169 @@
+"""Scores of a model on sentences, reduced to what a page shows; pure functions on arrays."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.attention.geometry import allowed
+
+Scores = Mapping[str, np.ndarray]
+"""Of one sentence, by name: ``token2token_weights`` [H, n, n], ``source2token_scores`` [H, n, d],
+``pooling_weights`` [n, d], ``selected_heads`` [n] ...; layers in front, as in ``l0_``."""
+TOKEN2TOKEN, SOURCE2TOKEN = "token2token_weights", "source2token_scores"
+DIGITS = 4
+CONTENT = ("NOUN", "PROPN", "VERB")
+STOP = ("ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ")
+"""Universal part-of-speech tags of what the papers call stop words."""
+
+
+def layers(scores: Scores) -> list[str]:
+    """What stands in front of the names of each layer's scores: ``""``, or ``"l0_"``, ``"l1_"``."""
+    return [name.removesuffix(TOKEN2TOKEN) for name in scores if name.endswith(TOKEN2TOKEN)]
+
+
+def checked(weights: np.ndarray, masks: Sequence[str]) -> dict[str, float | int]:
+    """What the weights of one layer and sentence must be: rows that sum to 1, and zeros.
+
+    Parameters
+    ----------
+    weights : ndarray, shape [H, n, n]
+    masks : sequence of H str
+
+    Returns
+    -------
+    dict
+        ``row_error``, the largest deviation of a row's sum from 1 (from 0 where no key is
+        allowed); ``forbidden``, the largest weight at a forbidden cell; ``rows`` and ``cells``, how
+        many were looked at.
+    """
+    n = weights.shape[-1]
+    inside = np.stack([allowed(mask, n) for mask in masks])  # [H, n, n]
+    wanted = inside.any(-1).astype(float)
+    outside = weights[~inside]
+    return {
+        "row_error": float(np.abs(weights.sum(-1) - wanted).max()),
+        "forbidden": float(np.abs(outside).max()) if outside.size else 0.0,
+        "rows": int(wanted.size),
+        "cells": int(outside.size),
+    }
+
+
+def worst(found: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
+    """The checks of several layers and sentences as one; nothing that is no number is lost."""
+    out: dict[str, float | int] = {}
+    for name in ("row_error", "forbidden"):
+        values = [float(one[name]) for one in found]
+        out[name] = math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
+    for name in ("rows", "cells"):
+        out[name] = int(sum(one[name] for one in found))
+    return out
+
+
+def distances(weights: np.ndarray, masks: Sequence[str]) -> list[Counter[int]]:
+    """How far from the query the key with the largest weight is, j - i, for each head.
+
+    Queries without an allowed key are left out.
+    """
+    n = weights.shape[-1]
+    found = []
+    for head, mask in zip(weights, masks, strict=True):
+        rows = np.flatnonzero(allowed(mask, n).any(-1))
+        found.append(Counter((head[rows].argmax(-1) - rows).tolist()))
+    return found
+
+
+def importance(scores: Scores) -> dict[str, np.ndarray]:
+    """One number per token and kind: features and heads are averaged (MTSA, appendix E)."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in scores.items():
+        if name.endswith(SOURCE2TOKEN):
+            found[name] = value.mean((0, 2))  # [n]
+        elif name == "pooling_weights":
+            found[name] = value.mean(-1)
+        elif name.startswith("selected_"):
+            found[name] = value.astype(float)
+    return {name: value for name, value in found.items() if np.isfinite(value).all()}
+
+
+def by_tag(
+    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
+) -> dict[str, dict[str, dict[str, float | int]]]:
+    """How the tokens of each part of speech stand out of their sentences.
+
+    In every sentence the mean over its tokens of a tag, less the mean over all its tokens; then
+    mean and deviation over sentences, which are independent, as tokens of one are not.
+
+    Returns
+    -------
+    dict
+        By kind and tag ``mean``, ``sd`` (over sentences), ``sentences``, ``tokens``.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    counts: Counter[str] = Counter(tag for sentence in tags for tag in sentence)
+    for kinds, sentence in zip(numbers, tags, strict=True):
+        for kind, value in kinds.items():
+            places = np.array(sentence)
+            for tag in dict.fromkeys(sentence):
+                apart = float(value[places == tag].mean() - value.mean())
+                found.setdefault(kind, {}).setdefault(tag, []).append(apart)
+    return {
+        kind: {
+            tag: {**_spread(values), "tokens": counts[tag]}
+            for tag, values in sorted(tagged.items())
+        }
+        for kind, tagged in found.items()
+    }
+
+
+def contrast(
+    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float | int]]:
+    """Nouns and verbs less stop words, inside each sentence that has both; by kind."""
+    found: dict[str, list[float]] = {}
+    for kinds, sentence in zip(numbers, tags, strict=True):
+        content, stop = (np.isin(sentence, group) for group in (CONTENT, STOP))
+        if content.any() and stop.any():
+            for kind, value in kinds.items():
+                found.setdefault(kind, []).append(float(value[content].mean() - value[stop].mean()))
+    return {kind: _spread(values) for kind, values in found.items()}
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | int]:
+    sd = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "sd": sd, "sentences": len(values)}
+
+
+def rounded(array: np.ndarray) -> list[Any]:
+    """As nested lists of short numbers."""
+    return np.round(array.astype(float), DIGITS).tolist()
+
+
+def sentence_record(
+    tokens: Sequence[str], scores: Scores, masks: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """What is drawn of one sentence.
+
+    Returns
+    -------
+    dict
+        ``tokens``; ``layers``, each with ``masks``, ``token2token`` [H][n][n] (queries before
+        keys) and, where it has one, ``source2token`` [H][n]; ``numbers``, one list per kind of
+        `importance`.
+    """
+    found = []
+    for layer in layers(scores):
+        one: dict[str, Any] = {
+            "masks": list(masks[layer]),
+            "token2token": rounded(scores[layer + TOKEN2TOKEN]),
+        }
+        if layer + SOURCE2TOKEN in scores:
+            one["source2token"] = rounded(scores[layer + SOURCE2TOKEN].mean(-1))
+        found.append(one)
+    numbers = {kind: rounded(value) for kind, value in importance(scores).items()}
+    return {"tokens": list(tokens), "layers": found, "numbers": numbers}

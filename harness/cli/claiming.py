@@ -1,0 +1,83 @@
+"""``attnbench claims``: the ledger of published claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+from harness.cli.output import check_json, console, write_json
+from reports.claims import Verdict, ledger, score
+from reports.claims.sources import devices_of
+from reports.printed import load_all
+
+COLOURS = {
+    "reproduced": "green", "not reproduced": "red", "undecided": "yellow",
+    "not testable here": "dim",
+}  # fmt: skip
+WIDTH = max(map(len, COLOURS))
+
+
+def show_claims(journal: str, json_file: str | None) -> int:
+    """Print every claim with its verdict and the score; 1 if an exact claim fails."""
+    from suites.bench.options import journal_folder
+
+    journal_folder(journal)  # a file of that name is a mistake, not an empty journal
+    check_json(json_file)
+    out = console()
+    source = devices_of(journal)
+    tables = load_all()
+    verdicts = ledger({d.key: d.records for d in source.devices}, tables)
+    out.print(source.says, highlight=False, markup=False, soft_wrap=True)
+    for warning in source.warnings:
+        out.print(f"journal: {warning}", highlight=False, markup=False, soft_wrap=True)
+    for paper, table in tables.items():
+        mine = [v for v in verdicts if v.claim.paper == paper]
+        out.print()
+        out.print(f"[bold]{escape(table['paper']['short'])}[/], {escape(table['paper']['venue'])}")
+        for v in mine:
+            print_verdict(out, v, {d.key: d.title for d in source.devices})
+    out.print()
+    print_scores(out, verdicts, {d.key: d.title for d in source.devices})
+    failed = [v for v in verdicts if v.failed_exactly]
+    for v in failed:
+        out.print(f"[bold red]{escape(v.id)} fails: {escape(v.reason)}[/]", soft_wrap=True)
+    scores = {d.key: score(verdicts, d.key) for d in source.devices} or {"": score(verdicts)}
+    write_json(
+        json_file,
+        {
+            "published": source.published,
+            "devices": {d.key: d.title for d in source.devices},
+            "score": {
+                key: {**s.counts, "not measured yet": s.unmeasured, "total": s.total}
+                for key, s in scores.items()
+            },
+            "failed": [v.id for v in failed],
+            "claims": [v.as_json() for v in verdicts],
+        },
+    )
+    return 1 if failed else 0
+
+
+def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
+    """The claim on a line, and below it what was found, what was published, and why."""
+    colour = COLOURS[v.verdict]
+    text = f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}"
+    out.print(text, highlight=False, soft_wrap=True)
+    where = f"on {titles[v.device]}" if v.device and len(titles) > 1 else ""
+    parts = (
+        f"found {v.measured}" if v.measured else "",
+        f"published {v.published}" if v.published else "",
+        f"wanted {v.wanted}" if v.wanted and v.measured else "",
+        where, v.reason, v.claim.note,
+    )  # fmt: skip
+    said = "; ".join(part.rstrip(".") for part in parts if part)
+    out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)
+
+
+def print_scores(out: Console, verdicts: Sequence[Verdict], titles: dict[str, str]) -> None:
+    """The score, of every device."""
+    for key, title in titles.items() or [("", "")]:
+        text = f"{title}: {score(verdicts, key)}" if len(titles) > 1 else str(score(verdicts, key))
+        out.print(text, highlight=False, markup=False, soft_wrap=True)

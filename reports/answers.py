@@ -1,0 +1,199 @@
+"""One mechanism against the baseline at one size: cost, memory, accuracy, crossover, frontier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.experiments.conclusion import Comparison, comparisons
+from harness.experiments.many import families
+from harness.ratios import WITHHELD, Row
+from harness.stats import Interval
+from reports.crossovers import short_crossover
+from reports.frontiers import NONE as NO_FRONTIER
+from reports.frontiers import Reach, reaches
+from reports.like import Size
+from reports.measured import Measured
+from reports.style import mechanism_of
+from reports.sweeps import label_of
+
+NOT_TRAINED = (
+    "No accuracies of {mechanism} and {baseline} were compared on this device: attnbench compare "
+    "{mechanism} {baseline} --task trec"
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row of the first page.
+
+    Attributes
+    ----------
+    label : str
+        ``mtsa.algorithm1 8h``.
+    mechanism : str
+    rows : mapping
+        The row of each pass.
+    memory : Interval or None
+        Peak memory of a training step (of a forward pass, if only that was measured), over the
+        baseline's.
+    accuracy, crossover, frontier : str
+        As texts.
+    """
+
+    label: str
+    mechanism: str
+    rows: Mapping[str, Row]
+    memory: Interval | None
+    accuracy: str
+    crossover: str
+    frontier: str
+
+    def text(self, phase: str) -> str:
+        """``1.20x [1.10, 1.30] slower``, or why there is no number."""
+        row = self.rows.get(phase)
+        if row is None:
+            return ""
+        if row.time is None or row.status != "ok":
+            return f"{row.status}: {row.detail}" if row.status != "ok" else row.verdict
+        if row.verdict == WITHHELD:
+            return f"withheld: {row.detail}"
+        checked = "" if row.verified else ", error not known"
+        return f"{row.time} {row.verdict}{checked}"
+
+    @property
+    def memory_text(self) -> str:
+        """``1.31x``, with an interval where several blocks differ."""
+        m = self.memory
+        if m is None:
+            return ""
+        if not m.known or m.high - m.low < 0.005:
+            return f"{m.ratio:.2f}x"
+        return str(m)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All of it, for the CSV."""
+        out: dict[str, Any] = {"implementation": self.label}
+        for phase, row in self.rows.items():
+            t = row.time
+            out |= {
+                f"{phase}_time_ratio": t.ratio if t else None,
+                f"{phase}_time_ratio_low": t.low if t else None,
+                f"{phase}_time_ratio_high": t.high if t else None,
+                f"{phase}_noise_floor_ratio": None if math.isinf(row.floor) else row.floor,
+                f"{phase}_verdict": row.verdict or row.status,
+                f"{phase}_verified": row.verified,
+            }
+        m = self.memory
+        return out | {
+            "memory_ratio": m.ratio if m else None, "memory_ratio_low": m.low if m else None,
+            "memory_ratio_high": m.high if m else None, "accuracy": self.accuracy,
+            "crossover": self.crossover, "frontier": self.frontier,
+        }  # fmt: skip
+
+
+def answers(here: Sequence[Row], measured: Measured, size: Size) -> list[Answer]:
+    """Every implementation measured at one problem, the one asked about first."""
+    by: dict[str, dict[str, Row]] = {}
+    for row in here:
+        if row.verdict != "baseline":
+            by.setdefault(label_of(row), {})[str(row.columns["phase"])] = row
+    reach = longest(measured.device.records, size)
+    trained = differences(measured.device.records, size)
+    found = []
+    for label, rows in by.items():
+        row = rows.get("training") or next(iter(rows.values()))
+        name, mechanism = str(row.columns["name"]), str(row.columns["mechanism"])
+        line = next(
+            (r for r in reach if r.name == name and r.heads == int(str(row.columns["heads"]))), None
+        )
+        found.append(
+            Answer(
+                label, mechanism, rows, measured.memory_ratio(row),
+                _accuracy([c for c in trained if _is(c.first, mechanism)], size),
+                short_crossover(measured.rows, label, "training"),
+                line.span if line else "",
+            )
+        )  # fmt: skip
+    wanted = f"{size.mechanism} {size.heads}h"
+    own = size.mechanism.partition(".")[0]
+    return sorted(found, key=lambda a: (a.label != wanted, a.mechanism != own, a.label))
+
+
+def _is(model: str, mechanism: str) -> bool:
+    """Whether a trained model is a mechanism in its own configuration."""
+    return mechanism_of(model) == mechanism and "[" not in model
+
+
+def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Comparison]:
+    """The newest comparison of each model with the baseline's mechanism, by task."""
+    baseline = mechanism_of(size.baseline)
+    together = [c for family in families(records) for c in family.comparisons]
+    newest: dict[tuple[str, str], Comparison] = {}
+    for c in [*together, *comparisons(records)]:
+        fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
+        if fits and c.difference is not None:
+            newest[c.first, c.task] = c
+    return list(newest.values())
+
+
+def _accuracy(found: Sequence[Comparison], size: Size) -> str:
+    """``trec −0.64 [−1.33, +0.05] points, undecided``; several tasks behind each other."""
+    return "; ".join(difference_text(c) for c in found)
+
+
+def difference_text(c: Comparison) -> str:
+    """One comparison in short."""
+    d, unit = c.difference, c.unit
+    assert d is not None
+    interval = (
+        "" if math.isnan(d.low) else f" [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+    )
+    of = unit.of_differences or f" {c.metric}"
+    return f"{c.task} {unit.difference(d.difference)}{interval}{of}, {c.verdict}"
+
+
+def accuracy_sentence(found: Sequence[Comparison], size: Size) -> str:
+    """What the comparisons of the mechanism asked about say."""
+    mechanism, baseline = mechanism_of(size.mechanism), mechanism_of(size.baseline)
+    mine = [c for c in found if _is(c.first, mechanism)]
+    if not mine:
+        return NOT_TRAINED.format(mechanism=mechanism, baseline=baseline) + "."
+    said = "; ".join(difference_text(c) for c in mine)
+    return f"Accuracy of {mechanism} less that of {baseline}, 95 % t-intervals: {said}."
+
+
+def longest(records: Sequence[Mapping[str, Any]], size: Size) -> list[Reach]:
+    """Frontiers of training steps that are most like a size: its batch and dtype if there are."""
+    found = [r for r in reaches(records) if r.phase == "training"]
+    if not found:
+        return []
+
+    def distance(r: Reach) -> tuple[Any, ...]:
+        return (
+            r.dtype != size.dtype, abs(math.log2(r.batch / size.batch)),
+            abs(math.log2(r.d_in / size.width[0])), r.settings != size.setting,
+        )  # fmt: skip
+
+    best = min(found, key=distance).problem
+    return [r for r in found if r.problem == best]
+
+
+def frontier_sentence(records: Sequence[Mapping[str, Any]], size: Size) -> str:
+    """How long a sequence mechanism and baseline can be trained on."""
+    found = longest(records, size)
+    if not found:
+        return NO_FRONTIER
+    names = (size.mechanism, size.baseline)
+    said = [f"{r.label} {r.span}" for r in found if r.name in names] or [
+        f"{r.label} {r.span}" for r in found
+    ]
+    r = found[0]
+    return (
+        f"Longest sequence for a training step within {r.memory_limit_bytes / 2**30:.3g} GiB and "
+        f"{r.seconds_limit:g} s (batch {r.batch}, {r.d_in} to {r.d_out}, {r.dtype}): "
+        f"{'; '.join(said)}. These ends are found by bisection to within 5 %."
+    )

@@ -1,0 +1,132 @@
+"""Claims as records: read from ``claims.toml``, every field checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from harness.errors import UsageError
+
+FILE = Path(__file__).parent.with_name("claims.toml")
+Kind = Literal["exact", "audit", "measured", "not testable"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_NAME = "$"
+"""A text in the parameters that begins so stands for an entry of ``[names]``."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published claim.
+
+    Attributes
+    ----------
+    id : str
+        ``<paper>-<item>-<name>``.
+    item : int
+        Its number in the list of claims.
+    paper : str
+        Name of the paper's transcription in ``published_tables/``.
+    place : str
+        Table, figure or section.
+    line : str
+        What the paper says, word for word.
+    statement : str
+        The claim in plain words.
+    kind : {"exact", "audit", "measured", "not testable"}
+        *exact*: settled by what ``attnbench verify`` records; *audit*: by the papers' printed
+        numbers alone; *measured*: by a journal.
+    setup : str
+        How the published number was obtained, and how ours is.
+    query : str
+        Name of a query; empty if not testable.
+    parameters : mapping
+        Of the query.
+    published : mapping
+        Where the published number is printed, see `reports.claims.published`; empty without one.
+    tolerance : mapping
+        What counts as reproduced, see `reports.claims.region`.
+    page : str
+        Page of the report that shows what is behind it.
+    why : str
+        Why it is not testable.
+    note : str
+        What a reader must know beside the verdict.
+    """
+
+    id: str
+    item: int
+    paper: str
+    place: str
+    line: str
+    statement: str
+    kind: Kind
+    setup: str = ""
+    query: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: Mapping[str, Any] = field(default_factory=dict)
+    page: str = ""
+    why: str = ""
+    note: str = ""
+
+
+_FIELDS = {f.name for f in fields(Claim)}
+_NEEDED = ("id", "item", "paper", "place", "line", "statement", "kind")
+
+
+def load_claims(path: Path = FILE) -> tuple[Claim, ...]:
+    """All claims, in the order of the file.
+
+    A ``[[family]]`` holds what its ``claims`` share, and what a claim says
+    itself takes its place; of parameters only those of the same name.
+
+    Raises
+    ------
+    UsageError
+        If a record lacks a field, has an unknown one, or two have one id.
+    """
+    with path.open("rb") as file:
+        data = tomllib.load(file)
+    claims = tuple(_claims(data, path))
+    seen: set[str] = set()
+    for claim in claims:
+        if claim.id in seen:
+            raise UsageError(f"{path.name}: two claims are called {claim.id}; rename one")
+        seen.add(claim.id)
+    return claims
+
+
+def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
+    names = data.get("names", {})
+    for family in data["family"]:
+        shared = {key: value for key, value in family.items() if key != "claims"}
+        for own in family["claims"]:
+            both = {**shared.get("parameters", {}), **own.get("parameters", {})}
+            parameters = {key: _named(value, names, path) for key, value in both.items()}
+            yield _claim({**shared, **own, "parameters": parameters}, path)
+
+
+def _named(value: Any, names: Mapping[str, Any], path: Path) -> Any:
+    if not (isinstance(value, str) and value.startswith(_NAME)):
+        return value
+    if value[1:] not in names:
+        raise UsageError(f"{path.name}: unknown name {value}; [names] has {', '.join(names)}")
+    return names[value[1:]]
+
+
+def _claim(values: Mapping[str, Any], path: Path) -> Claim:
+    label = values.get("id", values.get("statement", "a claim"))
+    if wrong := sorted(set(values) - _FIELDS):
+        raise UsageError(f"{path.name}: {label} has unknown {', '.join(wrong)}")
+    if lacking := [name for name in _NEEDED if not values.get(name)]:
+        raise UsageError(f"{path.name}: {label} lacks {', '.join(lacking)}")
+    if values["kind"] not in KINDS:
+        raise UsageError(f"{path.name}: {label} is {values['kind']!r}; use {', '.join(KINDS)}")
+    needed = "why" if values["kind"] == "not testable" else "query"
+    if not values.get(needed):
+        raise UsageError(f"{path.name}: {label} is {values['kind']} and needs a {needed}")
+    full = f"{values['paper'].replace('_', '-')}-{values['item']}-{values['id']}"
+    return Claim(**{**values, "id": full})

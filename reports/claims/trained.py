@@ -1,0 +1,214 @@
+"""Claims about trained models: accuracy, time per epoch, shares of what is selected."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.experiments.conclusion import Comparison, conclude
+from harness.experiments.wording import unit_of
+from harness.records.schema import digest
+from harness.stats import MeanDifference, compare_means, ratio_interval
+from reports.claims.measured import Measured, Record, not_measured
+from reports.claims.names import alternatives, first_fitting
+from reports.claims.record import Claim
+from reports.claims.verdict import Answer, Finding
+
+LEAST_SEEDS = 5
+"""With fewer nothing is concluded."""
+LOWER_IS_BETTER = ("mse", "relative_mse")
+_OWN = ("tuning_trials",)
+"""Fields of a recipe that do not change a run."""
+
+Draw = tuple[int, int | None]
+"""Seed, and fold where there are folds."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Runs of two models that differ in the model alone, by seed and fold.
+
+    Attributes
+    ----------
+    first, second : str
+        Models as recorded.
+    runs : mapping
+        Pairs of runs by draw.
+    """
+
+    first: str
+    second: str
+    runs: Mapping[Draw, tuple[Record, Record]]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of all runs."""
+        return tuple(str(r["key"]) for pair in self.runs.values() for r in pair)
+
+
+def _recipe(run: Record) -> str:
+    """What two runs must share to be compared: all but model and seed."""
+    recipe = {k: v for k, v in dict(run.get("recipe") or {}).items() if k not in _OWN}
+    return json.dumps([recipe, run.get("vectors")], sort_keys=True)
+
+
+def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
+    """By recipe and draw, the newest run of each."""
+    ordered = sorted(runs, key=lambda r: str(r.get("at")))
+    return {(_recipe(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
+
+
+def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
+    """The pair of models with most draws in common; of as many, the preferred one."""
+    task, metric = claim.parameters["task"], _metric(claim)
+    runs = [r for r in device.runs if r.get("task") == task and metric in r["test"]]
+    best: Pairs | None = None
+    for first, second in _models(claim, runs):
+        sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
+        common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
+        for recipe, draw in sides[0].keys() & sides[1].keys():
+            common.setdefault(recipe, {})[draw] = (sides[0][recipe, draw], sides[1][recipe, draw])
+        for some in common.values():
+            if best is None or len(some) > len(best.runs):
+                ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
+                best = Pairs(first, second, {draw: some[draw] for draw in ordered})
+    return best
+
+
+def _metric(claim: Claim) -> str:
+    return str(claim.parameters.get("metric", "accuracy"))
+
+
+def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    recorded = [str(r["model"]) for r in runs]
+    p = claim.parameters
+    for first in first_fitting(p["first"], recorded):
+        for second in first_fitting(p["second"], recorded):
+            if first != second:
+                yield first, second
+
+
+def concluded(pairs: Pairs, task: str, metric: str, records: Sequence[Record]) -> Comparison:
+    """What `harness.experiments` says of these pairs, as if they were one declared comparison."""
+    some = next(iter(pairs.runs.values()))
+    design = {
+        "kind": "design", "key": digest(["claim", *pairs.keys]), "question": "", "at": "",
+        "models": [pairs.first, pairs.second], "task": task, "metric": metric,
+        "higher_is_better": metric not in LOWER_IS_BETTER, "one_test_set": False,
+        "recipes": [{"choose": "dev", "tuning_trials": 0, **dict(r.get("recipe") or {})}
+                    for r in some],
+        "seeds": [seed for seed, _ in pairs.runs],
+        "folds": len({fold for _, fold in pairs.runs if fold is not None}),
+        "margin": None, "match": "none",
+        "runs": [[a["key"], b["key"]] for a, b in pairs.runs.values()],
+    }  # fmt: skip
+    return conclude(design, records)
+
+
+def accuracy_difference(claim: Claim, device: Measured) -> Finding:
+    """Test metric of the first minus the second, paired by seed (or fold); positive: first better.
+
+    Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``.
+    """
+    p = claim.parameters
+    task, metric = p["task"], _metric(claim)
+    pairs = pairs_of(claim, device)
+    if pairs is None:
+        names = [alternatives(p[side])[0] for side in ("first", "second")]
+        what = f"no {names[0]} beside {names[1]} on {task}"
+        return not_measured(what, f"attnbench compare {' '.join(names)} --task {task}")
+    comparison = concluded(pairs, task, metric, device.records)
+    d = comparison.difference
+    if d is None:
+        return Finding(reason=f"no finished pair on {task}.", keys=pairs.keys, answer="undecided")
+    unit = unit_of(metric)
+    sign = -1 if metric in LOWER_IS_BETTER else 1
+    ends = sorted((sign * unit.scale * d.low, sign * unit.scale * d.high))
+    said = (
+        f"{pairs.first} {unit.value(d.mean_first)}, {pairs.second} {unit.value(d.mean_second)} "
+        f"on {task} ({metric}), {d.count_first} {_what(pairs)}"
+    )
+    answer: Answer | None = None
+    if d.count_first < LEAST_SEEDS:
+        said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
+        answer = "undecided"
+    return Finding(
+        sign * unit.scale * d.difference, ends[0], ends[1], f"{said}; p = {d.p:.2g}.", pairs.keys,
+        answer=answer,
+    )  # fmt: skip
+
+
+def _what(pairs: Pairs) -> str:
+    return "paired folds" if any(fold is not None for _, fold in pairs.runs) else "paired seeds"
+
+
+def epoch_ratio(claim: Claim, device: Measured) -> Finding:
+    """Seconds per training epoch of the first over the second, paired by seed.
+
+    Parameters as of `accuracy_difference`.
+    """
+    p = claim.parameters
+    pairs = pairs_of(claim, device)
+    if pairs is None:
+        names = [alternatives(p[side])[0] for side in ("first", "second")]
+        what = f"no {names[0]} beside {names[1]} on {p['task']}"
+        return not_measured(what, f"attnbench compare {' '.join(names)} --task {p['task']}")
+    ratios = [_epoch(a) / _epoch(b) for a, b in pairs.runs.values()]
+    interval = ratio_interval(ratios)
+    said = f"{pairs.first} over {pairs.second}: {interval} in seconds per epoch on {p['task']}"
+    if interval.count < LEAST_SEEDS:
+        return Finding(
+            interval.ratio, interval.low, interval.high,
+            f"{said}; fewer than {LEAST_SEEDS} seeds.", pairs.keys, answer="undecided",
+        )  # fmt: skip
+    return Finding(interval.ratio, interval.low, interval.high, f"{said}.", pairs.keys)
+
+
+def _epoch(run: Mapping[str, Any]) -> float:
+    return float(statistics.median(e["seconds"] for e in run["epochs"]))
+
+
+def selected_shares(claim: Claim, device: Measured) -> Finding:
+    """Share of tokens selected as dependents minus that selected as heads, in points, over seeds.
+
+    Parameters: ``first`` (names), ``task``.
+    """
+    p = claim.parameters
+    models = first_fitting(p["first"], [str(r["model"]) for r in device.runs])
+    for model in models:
+        runs = [
+            r
+            for r in device.runs
+            if r["model"] == model and r.get("task") == p["task"] and _shares(r) is not None
+        ]
+        if runs:
+            return _more_dependents(model, p["task"], list(_newest(runs).values()))
+    name = alternatives(p["first"])[0]
+    return not_measured(
+        f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"
+    )
+
+
+def _shares(run: Record) -> tuple[float, float] | None:
+    found = run.get("selected")
+    if not isinstance(found, Mapping) or not {"heads", "dependents"} <= found.keys():
+        return None
+    return float(found["dependents"]), float(found["heads"])
+
+
+def _more_dependents(model: str, task: str, runs: Sequence[Record]) -> Finding:
+    shares = [found for r in runs if (found := _shares(r)) is not None]
+    dependents, heads = [100 * d for d, _ in shares], [100 * h for _, h in shares]
+    d: MeanDifference = compare_means(dependents, heads, paired=True)
+    said = (
+        f"{model} on {task} selects {d.mean_first:.1f} % of the tokens as dependents, "
+        f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
+    )
+    few = d.count_first < LEAST_SEEDS
+    return Finding(
+        d.difference, d.low, d.high, f"{said}{': too few to conclude' if few else ''}.",
+        tuple(str(r["key"]) for r in runs), answer="undecided" if few else None,
+    )  # fmt: skip

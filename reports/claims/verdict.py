@@ -1,0 +1,215 @@
+"""Findings, regions and verdicts: three-way, or not testable here and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reports.claims.record import Claim
+
+Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here"]
+ANSWERS: tuple[Answer, ...] = ("reproduced", "not reproduced", "undecided", "not testable here")
+ROUNDING = 1e-9
+NOT_MEASURED = "not measured yet"
+"""How the reason of a verdict begins that a command could change."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """The values that count as reproduced.
+
+    Attributes
+    ----------
+    least, most : float
+    strict : bool
+        Whether the ends themselves do not count: a difference must exclude zero.
+    says : str
+        In words.
+    """
+
+    least: float
+    most: float
+    strict: bool
+    says: str
+
+    def judge(self, low: float, high: float) -> Answer:
+        """Reproduced if the whole interval lies inside, not reproduced if it lies outside."""
+        if math.isnan(low) or math.isnan(high):
+            return "undecided"
+        if self.strict:
+            inside = low > self.least and high < self.most
+            outside = high <= self.least or low >= self.most
+        else:
+            # 3.1 - 0.05 is a little more than 3.05: an end is reached all the same.
+            least, most = (_nearly(self.least, -1), _nearly(self.most, 1))
+            inside = low >= least and high <= most
+            outside = high < least or low > most
+        return "reproduced" if inside else "not reproduced" if outside else "undecided"
+
+
+def _nearly(end: float, sign: int) -> float:
+    """An end of a region with room for the rounding of binary fractions."""
+    return end + sign * ROUNDING * max(1.0, abs(end)) if math.isfinite(end) else end
+
+
+def region(tolerance: Mapping[str, Any], published: float) -> Region:
+    """Read the tolerance of a claim.
+
+    Parameters
+    ----------
+    tolerance : mapping
+        One of ``factor`` (published value times or over it), ``plus_minus`` (around the published
+        value), ``alike`` (a ratio within it of 1), ``margin`` (a difference within it of 0),
+        ``at_most``, ``at_least``, ``positive`` (a difference above 0), ``equal`` (this value).
+    published : float
+        nan without one.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or needs a published value.
+    """
+    if len(tolerance) != 1:
+        raise ValueError(f"given tolerance {dict(tolerance)}; expected exactly one")
+    ((kind, size),) = tolerance.items()
+    if kind in ("factor", "plus_minus") and math.isnan(published):
+        raise ValueError(f"tolerance {kind} needs a published value")
+    infinite = math.inf
+    if kind == "factor":
+        return Region(
+            published / size, published * size, False, f"within {size:g}x of {published:.3g}"
+        )
+    if kind == "plus_minus":
+        says = f"within {size:g} of {published:.4g}"
+        return Region(published - size, published + size, False, says)
+    if kind == "alike":
+        return Region(1 / size, size, False, f"alike: within {size:g}x of each other")
+    if kind == "margin":
+        return Region(-size, size, False, f"a difference within {size:g}")
+    if kind == "at_most":
+        return Region(-infinite, size, False, f"at most {size:g}")
+    if kind == "at_least":
+        return Region(size, infinite, False, f"at least {size:g}")
+    if kind == "positive":
+        return Region(0.0, infinite, True, "above 0")
+    if kind == "equal":
+        return Region(size, size, False, f"equal to {size:g}")
+    raise ValueError(f"given tolerance {kind!r}; see reports.claims.verdict.region")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a query found.
+
+    Attributes
+    ----------
+    value, low, high : float
+        With its interval; nan where there is none.
+    reason : str
+        One sentence.
+    keys : tuple of str
+        Of the records behind it.
+    steps : tuple of str
+        The arithmetic, line by line.
+    answer : Answer or None
+        Where the query itself decides (a test with a correction for several, say); None: the
+        region of the claim does.
+    """
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    reason: str = ""
+    keys: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a claim, on one device or without any.
+
+    Attributes
+    ----------
+    claim : Claim
+    verdict : {"reproduced", "not reproduced", "undecided", "not testable here"}
+    reason : str
+    value, low, high : float
+        Measured or computed, with its interval; nan where there is none.
+    published : str
+        The published number in words, with the arithmetic that makes it a ratio, say.
+    published_value : float
+    wanted : str
+        What counts as reproduced.
+    device : str
+        Key of the device; empty where none is needed.
+    page : str
+        File of the report.
+    keys : tuple of str
+        Of the records behind it.
+    steps : tuple of str
+        The arithmetic of an audit.
+    """
+
+    claim: Claim
+    verdict: Answer
+    reason: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    published: str = ""
+    published_value: float = math.nan
+    wanted: str = ""
+    device: str = ""
+    page: str = ""
+    keys: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Of the claim."""
+        return self.claim.id
+
+    @property
+    def failed_exactly(self) -> bool:
+        """Whether it is an exact claim that does not hold: the exit code is then 1."""
+        return self.claim.kind == "exact" and self.verdict == "not reproduced"
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether a command could change it from *not testable here*."""
+        return self.verdict == "not testable here" and self.reason.startswith(NOT_MEASURED)
+
+    @property
+    def measured(self) -> str:
+        """``1.21 [1.18, 1.24]``; empty without a value."""
+        if math.isnan(self.value):
+            return ""
+        text = size_text(self.value)
+        if math.isnan(self.low) or self.low == self.high:
+            return text
+        return f"{text} [{size_text(self.low)}, {size_text(self.high)}]"
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, the claim's fields first."""
+        c = self.claim
+        return {
+            "id": c.id, "item": c.item, "paper": c.paper, "place": c.place, "line": c.line,
+            "statement": c.statement, "kind": c.kind, "setup": c.setup,
+            "published": self.published, "published_value": self.published_value,
+            "wanted": self.wanted, "verdict": self.verdict, "reason": self.reason,
+            "value": self.value, "low": self.low, "high": self.high, "device": self.device,
+            "page": self.page, "records": list(self.keys), "arithmetic": list(self.steps),
+            "note": c.note,
+        }  # fmt: skip
+
+
+def size_text(value: float) -> str:
+    """Three significant digits, four from 10 on; whole numbers in full."""
+    if math.isinf(value):
+        return str(value)
+    if value == round(value) and abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3g}"

@@ -1,0 +1,363 @@
+"""What ``corpora.ipynb`` calls: every model that was trained, over corpora, on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pandas as pd
+
+from harness.experiments.conclusion import comparisons
+from harness.experiments.many import families
+from harness.profile import load_profile
+from harness.stats import ALPHA, holm, judged_p
+from reports import corpora_figures as figures
+from reports.beside import TABLE5_MODELS, TABLE5_TASKS, table5
+from reports.forest import Line, forest
+from reports.names import file_name
+from reports.parameters import opens
+from reports.scales import ALPHAS, alpha_of, heads_by_scale, k_of
+from reports.shown import Place, Shown, remark, says, together, warns
+from reports.source import Device, Source, find
+from reports.style import mechanism_of
+from reports.texts import Best
+from reports.trained import Against, Task, Trained, against, judged, mean_interval, trained_tasks
+
+KINDS = ("run",)
+NONE = (
+    "Nothing was trained yet: attnbench sweep, or attnbench compare --all multi_head, trains over "
+    "corpora."
+)
+MIRRORED = "mirrored_summation"
+MISSING = {
+    "variants": "No variant of a mechanism was trained here: attnbench compare "
+    "'mtsa[source2token=false]' mtsa --task trec --seeds 5 trains one of Table 3's ablations.",
+    "mirrored": "Mirrored summation was trained at fewer than two K: attnbench compare mtsa "
+    "multi_head --task 'mirrored_summation[k=10]' --seeds 5 is one of them.",
+    "alpha": "No Multi-Scale Transformer was trained at two alphas: attnbench compare "
+    "'multi_scale_transformer[alpha=0.5]' 'multi_scale_transformer[alpha=-0.5]' --task trec.",
+}
+
+
+@opens
+def begin(journal: str, device: str, out: str, page: str) -> Corpora:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    device : str
+        Key of a fingerprint; the newest that something was trained on if empty.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    source = find(str(journal))
+    chosen = source.device(str(device), *KINDS)
+    footer = chosen.footer(*KINDS) if chosen else ""
+    return Corpora(source, chosen, Place.of(out, page, footer))
+
+
+class Corpora:
+    """Accuracies over corpora; every method shows one piece of the page."""
+
+    def __init__(self, source: Source, device: Device | None, place: Place) -> None:
+        self.source, self.device, self.place = source, device, place
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """Everything that was trained."""
+        return trained_tasks(self.device.records) if self.device else []
+
+    @cached_property
+    def corpora(self) -> list[Task]:
+        """Without the made-up task, which has a section of its own."""
+        return [task for task in self.tasks if not task.name.startswith(MIRRORED)]
+
+    @cached_property
+    def baseline(self) -> str:
+        """Mechanism that all others are compared with."""
+        kind = self.device.kind if self.device else "cpu"
+        return mechanism_of(load_profile("quick", kind).baseline)
+
+    @cached_property
+    def differences(self) -> list[Against]:
+        """Every model in its own configuration against the baseline, judged together."""
+        found = []
+        for task in self.corpora:
+            base = task.find(self.baseline)
+            others = [m for m in task.models if not m.variant and m is not base]
+            found += [one for m in others if base and (one := against(m, base))]
+        return judged(found)
+
+    @cached_property
+    def margins(self) -> dict[str, float]:
+        """By task the margin that a comparison declared: smaller differences do not matter."""
+        records = self.device.records if self.device else ()
+        declared = [*(c for f in families(records) for c in f.comparisons), *comparisons(records)]
+        return {c.task: c.margin for c in declared if c.margin is not None}
+
+    def about(self) -> Shown:
+        """Which records these are."""
+        if self.device is None or not self.tasks:
+            return together(says([self.source.says]), says([NONE]))
+        others = sum(task.others for task in self.tasks)
+        left = f" {others} runs by other recipes are not shown beside these." if others else ""
+        return together(
+            says([f"{self.source.says} Trained {self.device.dates_of(*KINDS)} on "
+                  f"{self.device.title}.{left}"]),
+            warns(self._lost()),
+        )  # fmt: skip
+
+    def table(self) -> Shown:
+        """Means and deviations, as in MTSA's Table 5."""
+        if not self.corpora:
+            return remark(NONE) if not self.tasks else remark("No corpus was trained on here.")
+        best = self._best()
+        models = sorted({m.model for task in self.corpora for m in task.models if not m.variant})
+        rows = []
+        for model in models:
+            cells: list[str] = [model]
+            for task in self.corpora:
+                one = task.find(model)
+                text = one.text if one else ""
+                cells.append(Best(text) if one and one is best.get(task.name) else text)
+            rows.append(cells)
+        columns = ["model", *(self._head(task) for task in self.corpora)]
+        return together(
+            self.place.table("table", self._numbers(), columns, rows),
+            remark(
+                "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
+                "mean, where its difference to the runner-up is significant (paired, Holm over the "
+                f"{len(self.corpora)} tasks). Which seeds and folds: the CSV."
+            ),
+        )
+
+    def differences_to_baseline(self) -> Shown:
+        """A forest plot per task, then the numbers."""
+        if not self.differences:
+            return remark(
+                f"No model shares seeds with {self.baseline} on any corpus: attnbench compare "
+                f"--all {self.baseline} trains them so."
+            )
+        pieces = []
+        for task in self.corpora:
+            mine = [one for one in self.differences if one.model.task == task.name]
+            if mine:
+                pieces.append(self._forest(f"differences-{file_name(task.name)}", task.name, mine))
+        return together(
+            says([self._sentence()], main=True),
+            together(*pieces, grid=True),
+            self._table("differences", self.differences),
+        )
+
+    def beside(self) -> Shown:
+        """Printed accuracies beside measured ones; never mixed."""
+        printed = table5()
+        rows, flat = [], []
+        for task in self.corpora:
+            column = TABLE5_TASKS.get(task.name)
+            for one in task.models:
+                name = TABLE5_MODELS.get(one.mechanism)
+                summary = printed.get(column or "", {}).get(name or "")
+                if one.variant or summary is None:
+                    continue
+                rows.append([f"{task.name}: {one.model}", f"{summary.mean:.1f} ({summary.sd:.1f})",
+                             one.text, one.counted])  # fmt: skip
+                flat.append({
+                    "task": task.name, "model": one.model, "printed_mean": summary.mean,
+                    "printed_sd": summary.sd, "printed_replicates": summary.count,
+                    "measured_mean": one.unit.scale * one.mean,
+                    "measured_sd": one.unit.scale * one.sd, "measured_replicates": len(one.values),
+                })  # fmt: skip
+        if not rows:
+            return remark("Nothing that MTSA's Table 5 prints was trained here.")
+        columns = ["", "printed in MTSA, Table 5", "measured here", "over"]
+        return together(
+            remark(
+                "The papers use 300-d GloVe vectors, Adadelta and, for TREC, the best epoch on the "
+                "test set; here vectors, optimiser and choice are those of the recipe, so levels "
+                "differ. What can be compared is the order, and the differences."
+            ),
+            self.place.table("printed", pd.DataFrame(flat), columns, rows, (0, 3)),
+        )
+
+    def ablations(self) -> Shown:
+        """Variants of a mechanism against its own configuration."""
+        found = []
+        for task in self.corpora:
+            for one in task.models:
+                whole = task.find(one.mechanism) if one.variant else None
+                if whole is not None and (row := against(one, whole)):
+                    found.append(row)
+        if not found:
+            return remark(MISSING["variants"])
+        rows = judged(found)
+        pieces = []
+        for task in self.corpora:
+            mine = [one for one in rows if one.model.task == task.name]
+            if mine:
+                pieces.append(self._forest(f"ablations-{file_name(task.name)}", task.name, mine))
+        return together(together(*pieces, grid=True), self._table("ablations", rows))
+
+    def mirrored(self) -> Shown:
+        """Error over K, relative to the target's variance."""
+        found = [(k_of(t.name), t) for t in self.tasks if t.name.startswith(MIRRORED)]
+        lines = figures.by_setting([
+            (k, m) for k, task in found if k is not None for m in task.models
+        ], "relative_mse")  # fmt: skip
+        if not any(len(points) > 1 for points in lines.values()):
+            return remark(MISSING["mirrored"])
+        figure = figures.against_setting(
+            lines, "K: how many terms are summed", "mean squared error / variance of the target",
+            "Mirrored summation", "1 is a constant predictor; bars: 95 % t-intervals over seeds",
+            log=True, level=1.0,
+        )  # fmt: skip
+        best = {name: min(points, key=lambda p: p[1].mean)[1] for name, points in lines.items()}
+        said = ", ".join(f"{name} {p.mean:.3g}" for name, p in best.items())
+        caption = f"Test error over the variance of the target, at its best K: {said}."
+        return self.place.figure("mirrored", figure, caption)
+
+    def scales(self) -> Shown:
+        """Heads per layer and scale as alpha decides, and what alpha does to accuracy."""
+        columns = ["alpha", "layer", *map(str, heads_by_scale(ALPHAS[0])[0])]
+        rows, flat = [], []
+        for alpha in ALPHAS:
+            names, layers = heads_by_scale(alpha)
+            for number, counts in enumerate(layers, 1):
+                rows.append([f"{alpha:g}", str(number), *map(str, counts)])
+                by_scale = {f"heads_{n}": c for n, c in zip(names, counts, strict=True)}
+                flat.append({"alpha": alpha, "layer": number, **by_scale})
+        pieces = [
+            self.place.figure(
+                "heads", figures.heads(ALPHAS, heads_by_scale),
+                "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
+                "positive alphas give lower layers the small scales, negative ones the large.",
+            ),
+            self.place.table("heads", pd.DataFrame(flat), columns, rows, ()),
+            self._by_alpha(),
+        ]  # fmt: skip
+        return together(*pieces)
+
+    def _by_alpha(self) -> Shown:
+        pieces = []
+        for task in self.corpora:
+            lines = figures.by_setting(
+                [(a, m) for m in task.models if (a := alpha_of(m.model)) is not None],
+                task.models[0].metric,
+            )
+            if any(len(points) > 1 for points in lines.values()):
+                figure = figures.against_setting(
+                    lines, "alpha", f"test {task.models[0].metric}", f"{task.name}: alpha",
+                    "bars: 95 % t-intervals over seeds", log=False, level=None,
+                )  # fmt: skip
+                caption = f"{task.name}: accuracy by alpha, with 95 % t-intervals over seeds."
+                pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
+        return together(*pieces, grid=True) if pieces else remark(MISSING["alpha"])
+
+    def _best(self) -> dict[str, Trained]:
+        """By task the best model, where it is shown to be better than the runner-up."""
+        found: dict[str, Against] = {}
+        for task in self.corpora:
+            own = [m for m in task.models if not m.variant]
+            sign = -1 if own and own[0].higher_is_better else 1
+            ranked = sorted(own, key=lambda m: sign * m.mean)
+            if len(ranked) > 1 and (one := against(ranked[0], ranked[1])):
+                found[task.name] = one
+        adjusted = holm([judged_p(one.difference) for one in found.values()])
+        return {
+            name: one.model
+            for (name, one), p in zip(found.items(), adjusted, strict=True)
+            if p < ALPHA
+        }
+
+    def _head(self, task: Task) -> str:
+        own = task.models[0]
+        better = "" if own.higher_is_better else ", lower is better"
+        return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
+
+    def _numbers(self) -> pd.DataFrame:
+        return pd.DataFrame(
+            {
+                "task": m.task, "model": m.model, "metric": m.metric, "mean": m.mean, "sd": m.sd,
+                "low": mean_interval(m.values)[1], "high": mean_interval(m.values)[2],
+                "replicates": len(m.values), "over": m.counted, "failed": len(m.failed),
+                "keys": " ".join(str(r["key"]) for r in m.runs),
+            }
+            for task in self.corpora
+            for m in task.models
+        )  # fmt: skip
+
+    def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
+        other, unit = found[0].other.model, found[0].model.unit
+        lines = [line_of(one) for one in found]
+        decided = [one for one in found if one.verdict in ("better", "worse")]
+        of = unit.of_differences.strip() or found[0].model.metric
+        margin = self.margins.get(task)
+        band = "; band: the declared margin" if margin is not None else ""
+        better = "right" if found[0].model.higher_is_better else "left"
+        figure = forest(
+            lines, f"{task}: difference to {other}",
+            f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm{band}",
+            f"{found[0].model.metric} minus that of {other} ({of})",
+            None if margin is None else unit.scale * margin,
+        )  # fmt: skip
+        said = "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in decided)
+        caption = f"{task}, difference to {other}: {said or 'no difference is shown'}."
+        return self.place.figure(name, figure, caption, main=name.startswith("differences"))
+
+    def _table(self, name: str, found: Sequence[Against]) -> Shown:
+        columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]
+        rows = [
+            [f"{one.model.task}: {one.model.model} − {one.other.model}", one.text,
+             f"{one.difference.p:.2g}", f"{one.adjusted_p:.2g}", one.counted, one.verdict]
+            for one in found
+        ]  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "task": one.model.task, "metric": one.model.metric, "model": one.model.model,
+                "other": one.other.model, "difference": one.difference.difference,
+                "low": one.difference.low, "high": one.difference.high, "p": one.difference.p,
+                "p_holm": one.adjusted_p, "hedges_g": one.difference.hedges_g,
+                "minimum_detectable_effect": one.difference.detectable,
+                "replicates": one.difference.count_first, "verdict": one.verdict,
+            }
+            for one in found
+        )  # fmt: skip
+        return together(
+            self.place.table(name, frame, columns, rows, (0, 4, 5)),
+            remark(
+                f"Judged together: Holm over all {len(found)}. Accuracies in points. What was "
+                "declared before there were results stands on the pages of the comparisons."
+            ),
+        )
+
+    def _sentence(self) -> str:
+        counts: dict[str, int] = {}
+        for one in self.differences:
+            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        return (
+            f"Against {self.baseline}, {len(self.differences)} comparisons of models and corpora, "
+            f"Holm over all: {said}."
+        )
+
+    def _lost(self) -> list[str]:
+        return [
+            f"{m.model} on {task.name}: {len(m.failed)} runs never finished "
+            f"({m.failed[0].get('status')}: {m.failed[0].get('detail') or 'no detail'})"
+            for task in self.tasks
+            for m in task.models
+            if m.failed
+        ]
+
+
+def line_of(one: Against) -> Line:
+    """A comparison as a row of a forest plot, in the metric's unit."""
+    d, scale = one.difference, one.model.unit.scale
+    return Line(
+        one.model.model, one.model.mechanism, scale * d.difference, scale * d.low, scale * d.high,
+        one.verdict in ("better", "worse"), tuple(scale * v for v in one.singles),
+    )  # fmt: skip

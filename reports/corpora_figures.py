@@ -1,0 +1,125 @@
+"""Figures of ``corpora.ipynb`` beside its forest plots: a metric over a setting; heads by scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from reports.axes import End, bare, label_ends, value_axis
+from reports.scaling_figures import MARGINS, SIZE, titled
+from reports.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
+from reports.trained import Trained, mean_interval
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mean with its interval and every value behind it."""
+
+    mean: float
+    low: float
+    high: float
+    values: tuple[float, ...]
+
+
+MOST_HEADS = 8
+CELL_INK = "#1a1a1a"
+"""On a cell, which is light on a dark page too."""
+Points = list[tuple[float, Point]]
+
+
+def by_setting(found: Iterable[tuple[float, Trained]], metric: str) -> dict[str, Points]:
+    """Points by line: all variants of an implementation are one, sorted by their setting."""
+    lines: dict[str, Points] = {}
+    for setting, model in found:
+        values = model.numbers(metric)
+        if values:
+            scale = model.unit.scale if metric == model.metric else 1.0
+            scaled = [scale * v for v in values]
+            point = Point(*mean_interval(scaled), tuple(scaled))
+            name = model.model.partition("[")[0]
+            lines.setdefault(name, []).append((setting, point))
+    return {name: sorted(points, key=lambda p: p[0]) for name, points in lines.items()}
+
+
+def against_setting(
+    lines: Mapping[str, Points], xlabel: str, ylabel: str, title: str, under: str, *,
+    log: bool, level: float | None,
+) -> Figure:  # fmt: skip
+    """Means with intervals over a setting, every replicate beside them.
+
+    Parameters
+    ----------
+    log : bool
+        Whether the values are drawn on a logarithmic axis.
+    level : float or None
+        A value to compare with.
+    """
+    figure = Figure(figsize=SIZE)
+    axes = figure.subplots()
+    figure.subplots_adjust(**MARGINS)
+    ends: list[End] = []
+    seen: dict[str, int] = {}
+    for name, points in lines.items():
+        style = look(mechanism_of(name))
+        number = seen[style.colour] = seen.get(style.colour, -1) + 1
+        x = np.array([k for k, _ in points])
+        y = np.array([p.mean for _, p in points])
+        for k, point in points:
+            if 1 < len(point.values) <= 10:
+                axes.plot([k] * len(point.values), point.values, "_", color=style.colour, alpha=0.4,
+                          label=f"{name}: every replicate")  # fmt: skip
+        known = np.nan_to_num(np.array([[p.mean - p.low, p.high - p.mean] for _, p in points]).T)
+        axes.errorbar(
+            x, y, yerr=np.maximum(known, 0), color=style.colour, marker=style.marker, markersize=6,
+            linestyle=LINES[number % len(LINES)], capsize=2.5, linewidth=1.4, label=name,
+        )  # fmt: skip
+        ends.append((float(x[-1]), float(y[-1]), name, text_colour(style.colour)))
+    if level is not None:
+        axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
+    if log:
+        value_axis(axes)
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(FixedLocator(sorted({k for p in lines.values() for k, _ in p})))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel, fontsize=8.5)
+    bare(axes)
+    label_ends(axes, ends)
+    titled(axes, title, under)
+    return figure
+
+
+def heads(
+    alphas: Sequence[float], counted: Callable[[float], tuple[list[str], list[list[int]]]]
+) -> Figure:
+    """A panel per alpha: heads of each layer by scale, as numbers on a shaded grid."""
+    figure = Figure(figsize=(2.0 * len(alphas), 2.5))
+    panels = figure.subplots(1, len(alphas), sharey=True)
+    figure.subplots_adjust(left=0.07, right=0.99, bottom=0.2, top=0.76, wspace=0.12)
+    for axes, alpha in zip(panels, alphas, strict=True):
+        names, layers = counted(alpha)
+        grid = np.array(layers)
+        axes.imshow(
+            grid, cmap="Greys", vmin=0, vmax=2 * MOST_HEADS, aspect="auto", origin="lower",
+            label=f"alpha {alpha:g}",
+        )  # fmt: skip
+        for y, row in enumerate(layers):
+            for x, count in enumerate(row):
+                axes.annotate(str(count), (x, y), ha="center", va="center", fontsize=9,
+                              color=CELL_INK)  # fmt: skip
+        axes.set_xticks(range(len(names)), names, fontsize=7.5)
+        axes.set_yticks(range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))],
+                        fontsize=7.5)  # fmt: skip
+        axes.tick_params(length=0)
+        axes.set_title(f"alpha = {alpha:g}", fontsize=8.5, loc="left")
+        axes.set_xlabel("scale (tokens)", fontsize=7.5)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    figure.text(0.012, 0.985, "How many heads have which scale", fontsize=10.5,
+                fontweight="bold", va="top")  # fmt: skip
+    return figure

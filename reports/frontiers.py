@@ -1,0 +1,112 @@
+"""How long a sequence may be: the results of ``attnbench frontier``, from their records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import parse
+from harness.measure.bisection import stand
+
+NONE = "No frontier was searched on this device: attnbench frontier finds the longest sequences."
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The longest sequence of one case within one pair of limits.
+
+    Attributes
+    ----------
+    name, label : str
+        ``mtsa.algorithm1``, and with its heads ``mtsa.algorithm1 8h``.
+    batch, d_in, d_out, heads : int
+    dtype, phase, settings : str
+    memory_limit_bytes, seconds_limit : float
+    longest : int or None
+        None if no length fitted.
+    first_miss : int or None
+        The shortest length above it that did not; None where the largest length tried fitted.
+    why : str
+        Status of that length.
+    peak_bytes, pass_seconds : float
+        At the longest; nan without one.
+    """
+
+    name: str
+    label: str
+    batch: int
+    d_in: int
+    d_out: int
+    heads: int
+    dtype: str
+    phase: str
+    settings: str
+    memory_limit_bytes: float
+    seconds_limit: float
+    longest: int | None
+    first_miss: int | None
+    why: str
+    peak_bytes: float
+    pass_seconds: float
+
+    @property
+    def problem(self) -> tuple[Any, ...]:
+        """What rows of one figure share."""
+        return (
+            self.batch, self.d_in, self.d_out, self.dtype, self.phase, self.settings,
+            self.memory_limit_bytes, self.seconds_limit,
+        )  # fmt: skip
+
+    @property
+    def span(self) -> str:
+        """``N = 1,024 (1,088 ends in oom)``."""
+        if self.longest is None:
+            return f"no length ({self.why} at N = {self.first_miss:,})"
+        if self.first_miss is None:
+            return f"N = {self.longest:,} or more (the longest tried)"
+        return f"N = {self.longest:,} (N = {self.first_miss:,}: {self.why})"
+
+
+def reaches(records: Iterable[Mapping[str, Any]]) -> list[Reach]:
+    """Every frontier of a journal, by its newest code; unsupported cases have none."""
+    groups: dict[tuple[Any, ...], dict[str, dict[int, Mapping[str, Any]]]] = {}
+    newest: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for r in records:
+        if r["kind"] != "frontier" or not isinstance(r.get("case"), str):
+            continue
+        case = parse(r["case"])
+        p = case.problem
+        limits = (float(r["memory_limit_bytes"]), float(r["seconds_limit"]))
+        key = (
+            case.name, p.batch, p.d_in, p.d_out, p.heads, p.dtype, p.phase,
+            "+".join(case.own_settings) or "eager", *limits,
+        )  # fmt: skip
+        code = str(r.get("code"))
+        groups.setdefault(key, {}).setdefault(code, {})[p.length] = r
+        newest[key] = max(newest.get(key, ("", "")), (str(r.get("at")), code))
+    found = [_reach(key, probes[newest[key][1]]) for key, probes in groups.items()]
+    return sorted((r for r in found if r is not None), key=lambda r: (r.problem, -(r.longest or 0)))
+
+
+def _reach(key: tuple[Any, ...], probes: Mapping[int, Mapping[str, Any]]) -> Reach | None:
+    if any(r["status"] == "unsupported" for r in probes.values()):
+        return None
+    name, batch, d_in, d_out, heads, dtype, phase, settings, memory, seconds = key
+    at = stand({n: r["status"] == "ok" for n, r in probes.items()})
+    best = probes[at.longest] if at.longest is not None else {}
+    why = "" if at.first_miss is None else str(probes[at.first_miss]["status"])
+    return Reach(
+        name, name + (f" {heads}h" if heads else ""), batch, d_in, d_out, heads, dtype, phase,
+        settings, memory, seconds, at.longest, at.first_miss, why,
+        float(best.get("peak_bytes") or math.nan), float(best.get("pass_seconds") or math.nan),
+    )  # fmt: skip
+
+
+def groups(found: Sequence[Reach]) -> list[list[Reach]]:
+    """Frontiers that may be compared: one problem, one pair of limits."""
+    by: dict[tuple[Any, ...], list[Reach]] = {}
+    for reach in found:
+        by.setdefault(reach.problem, []).append(reach)
+    return list(by.values())

@@ -1,0 +1,218 @@
+"""What ``claims.ipynb`` calls: every published claim with its verdict."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import pandas as pd
+
+from reports import ledger_figures as figures
+from reports.claims import ANSWERS, Verdict, ledger, score
+from reports.claims.sources import devices_of
+from reports.parameters import opens
+from reports.printed import load_all
+from reports.shown import Place, Shown, heading, remark, says, together
+from reports.source import Source
+
+SHOWN_KEYS = 3
+"""Keys of records that a row names; all of them stand in the CSV file."""
+RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
+WORDS = (0, 1, 4)
+COLUMNS = ("verdict", "claim", "published", "found", "why")
+
+
+@opens
+def begin(journal: str, out: str, page: str) -> Ledger:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    source = devices_of(str(journal))
+    return Ledger(source, str(journal), Place.of(out, page))
+
+
+def files(source: Source) -> Callable[[str, str], str]:
+    """A function that names the file of a page for a device; empty where there is none."""
+    # Imported late: that module knows all pages, this one among them.
+    from reports.pages import pages_of
+
+    return pages_of(source)
+
+
+class Ledger:
+    """The ledger of one source; every method shows one piece of the page."""
+
+    def __init__(self, source: Source, journal: str, place: Place) -> None:
+        self.source, self.journal, self.place = source, journal, place
+        self.tables = load_all()
+        self.titles = {d.key: d.title for d in source.devices}
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """All of them, in the order of the claims."""
+        records = {d.key: d.records for d in self.source.devices}
+        return ledger(records, self.tables, page_of=files(self.source))
+
+    def about(self) -> Shown:
+        """Which records these are."""
+        devices = [f"Device: {title}." for title in self.titles.values()]
+        return says([self.source.says, *devices])
+
+    def score(self) -> Shown:
+        """The score, of every device; and what failed that must not."""
+        lines = []
+        for key, title in self.titles.items() or [("", "")]:
+            text = str(score(self.verdicts, key))
+            lines.append(f"{title}: {text}" if len(self.titles) > 1 else text)
+        failed = [
+            f"{v.claim.statement} This exact claim fails: {v.reason}"
+            for v in self.verdicts
+            if v.failed_exactly
+        ]
+        return says([*lines, *failed], main=True)
+
+    def how(self) -> Shown:
+        """What the words mean."""
+        return remark(
+            "Reproduced: the whole interval lies where the claim says (the tolerance stands in the "
+            "record); not reproduced: it lies outside; undecided: it reaches both, or a test after "
+            "Holm's correction leaves it open. Not testable here: why, and which command would "
+            "change that. An audit asks the papers' printed numbers alone; its arithmetic stands "
+            "below. Not shown does not mean false."
+        )
+
+    def ratios(self) -> Shown:
+        """Measured ratios beside published ones, device by device."""
+        pieces: list[Shown] = []
+        for key, title in self.titles.items():
+            mine = [
+                v
+                for v in self.verdicts
+                if v.device == key and v.claim.query in RATIOS
+                and math.isfinite(v.value) and math.isfinite(v.published_value)
+            ]  # fmt: skip
+            if mine:
+                right = sum(v.verdict == "reproduced" for v in mine)
+                figure = figures.intervals(
+                    mine, "Cost ratios: found and published", f"{title}; diamond: published",
+                    "first over second", ratios=True,
+                )  # fmt: skip
+                caption = (
+                    f"{right} of {len(mine)} published cost ratios are reproduced on {title}: the "
+                    "interval, noise floor included, lies within the tolerance."
+                )
+                name = "ratios" if len(self.titles) == 1 else f"ratios-{key[:6]}"
+                pieces.append(self.place.figure(name, figure, caption, main=not pieces))
+        if not pieces:
+            return remark(
+                "No published cost ratio was measured: attnbench bench --profile paper does that."
+            )
+        return together(*pieces)
+
+    def papers(self) -> Shown:
+        """A table of claims for every paper."""
+        pieces = []
+        for paper, table in self.tables.items():
+            mine = [v for v in self.verdicts if v.claim.paper == paper]
+            head = table["paper"]
+            pieces += [
+                heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
+                self._table(paper, mine),
+            ]
+        return together(*pieces)
+
+    def arithmetic(self) -> Shown:
+        """The arithmetic of every audit, step by step."""
+        audits = [v for v in self.verdicts if v.claim.kind == "audit"]
+        blocks = [
+            f'<h4 id="{html.escape(v.id)}">{html.escape(v.claim.statement)}</h4>'
+            f'<p class="soft">{html.escape(_origin(v))}</p><ol>'
+            + "".join(f"<li>{html.escape(step)}</li>" for step in v.steps)
+            + f"</ol><p>{html.escape(_conclusion(v))}</p>"
+            for v in audits
+        ]
+        plain = "\n".join(f"{v.id}: {'; '.join(v.steps)}" for v in audits)
+        return Shown("\n".join(blocks), plain)
+
+    def counts(self) -> Shown:
+        """Verdicts by paper, and everything as one CSV file."""
+        rows = []
+        for paper, table in self.tables.items():
+            mine = [v for v in self.verdicts if v.claim.paper == paper]
+            counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
+            rows.append([table["paper"]["short"], *counts])
+        frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
+        return self.place.table("all", frame, ["", *ANSWERS], rows)
+
+    def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
+        several = len(self.titles) > 1
+        shown = [_cells(v, self.titles if several else {}) for v in verdicts]
+        frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
+        saved = self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+        head = _line("th", COLUMNS)
+        body = "\n".join(
+            _row(v, cells) for v, cells in zip(verdicts, shown, strict=True)
+        )  # fmt: skip
+        links = saved.html.rpartition("</div>")[2]  # to the files, which `Place` has written
+        table = f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+        return Shown(table + links, saved.plain)
+
+
+def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
+    where = f" ({titles[v.device]})" if v.device and titles else ""
+    why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
+    claim = f"{v.claim.statement} ({v.claim.place})"
+    return [v.verdict, claim, v.published, v.measured, why]
+
+
+def _row(v: Verdict, cells: Sequence[str]) -> str:
+    verdict, claim, published, found, why = map(html.escape, cells)
+    links = []
+    if v.steps:
+        links.append(f'<a href="#{html.escape(v.id)}">arithmetic</a>')
+    elif v.page and v.verdict != "not testable here":
+        links.append(f'<a href="{html.escape(v.page)}">page</a>')
+    if v.keys:
+        named = " ".join(v.keys[:SHOWN_KEYS])
+        more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""
+        links.append(html.escape(f"records {named}{more}"))
+    beside = f'<br><span class="soft">{", ".join(links)}</span>' if links else ""
+    texts = (
+        f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
+        published, found, why + beside,
+    )  # fmt: skip
+    return f"<tr>{_line('td', texts)}</tr>"
+
+
+def _line(tag: str, texts: Sequence[str]) -> str:
+    """Cells of a row, whose texts are HTML."""
+    marks = (' class="words"' if i in WORDS else "" for i in range(len(texts)))
+    return "".join(f"<{tag}{m}>{text}</{tag}>" for m, text in zip(marks, texts, strict=True))
+
+
+def _origin(v: Verdict) -> str:
+    return f"{v.claim.place}: “{v.claim.line}” {v.claim.setup}".rstrip()
+
+
+def _conclusion(v: Verdict) -> str:
+    wanted = f" Wanted: {v.wanted}." if v.wanted else ""
+    note = f" {v.claim.note}" if v.claim.note else ""
+    return f"{v.verdict[0].upper()}{v.verdict[1:]}: {v.reason}{wanted}{note}"
+
+
+def _flat(v: Verdict, titles: dict[str, str]) -> dict[str, object]:
+    flat = v.as_json()
+    flat["device"] = titles.get(v.device, "")
+    flat["records"] = " ".join(v.keys)
+    flat["arithmetic"] = "; ".join(v.steps)
+    return flat

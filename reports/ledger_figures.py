@@ -1,0 +1,72 @@
+"""Figures of the ledger: what was found beside what was published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from reports.audit_figures import draw_interval, row_axes
+from reports.claims import Answer, Verdict
+from reports.scaling_figures import titled
+from reports.style import SOFT
+
+INKS: dict[Answer, str] = {
+    "reproduced": "#009E73", "not reproduced": "#D55E00", "undecided": "#7F7F7F",
+    "not testable here": "#BBBBBB",
+}  # fmt: skip
+"""Green, vermilion and greys of Okabe and Ito; the words stand beside them."""
+SIGNS: dict[Answer, str] = {
+    "reproduced": "yes", "not reproduced": "no", "undecided": "?", "not testable here": "-",
+}  # fmt: skip
+
+
+LONGEST = 66
+"""Characters of a label."""
+TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
+
+
+def label_of(verdict: Verdict) -> str:
+    """The claim's statement, without how it was obtained, and not too long for an axis."""
+    text = verdict.claim.statement.rstrip(".")
+    for part in (", by the printed", " (published:"):
+        text = text.partition(part)[0]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def intervals(
+    verdicts: Sequence[Verdict], title: str, under: str, unit: str, *, ratios: bool = False
+) -> Figure:
+    """Values with intervals, one row each; the published number as a hollow diamond.
+
+    Parameters
+    ----------
+    ratios : bool
+        On a logarithmic axis around 1; otherwise differences around 0.
+    """
+    drawn = [v for v in verdicts if math.isfinite(v.value)]
+    figure, axes = row_axes(len(drawn), 0.5, 0.93)
+    neutral = 1.0 if ratios else 0.0
+    axes.lines[0].set_xdata([neutral, neutral])
+    for y, v in enumerate(drawn):
+        ink = INKS[v.verdict]
+        low, high = (v.low, v.high) if math.isfinite(v.low) else (v.value, v.value)
+        draw_interval(axes, y, low, v.value, high, ink)
+        if math.isfinite(v.published_value) and v.claim.kind != "audit":
+            axes.plot([v.published_value], [y], "D", markersize=6, markerfacecolor="none",
+                      markeredgecolor="black", markeredgewidth=1.1)  # fmt: skip
+        axes.annotate(
+            SIGNS[v.verdict], (1.03, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
+            va="center", color=ink, annotation_clip=False,
+        )  # fmt: skip
+    axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)
+    if ratios:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(TICKS))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}x"))
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(unit, fontsize=8.5, color=SOFT)
+    titled(axes, title, under)
+    return figure

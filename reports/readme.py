@@ -1,0 +1,192 @@
+"""The README's figures and its score line, made from the published records.
+
+``python -m reports.readme`` writes them; ``python -m reports.readme --check`` says what is stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from harness.errors import UsageError
+from reports import like, score
+from reports.answers import answers
+from reports.corpora import Corpora, line_of
+from reports.dark import with_dark
+from reports.drawn import data_of
+from reports.forest import forest
+from reports.measured import Measured
+from reports.scaling_figures import ratio
+from reports.shown import Place, svg
+from reports.size_figures import glance
+from reports.source import Device, Source, find
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+FOLDER = Path(__file__).with_name("readme_figures")
+BEGIN, END = "<!-- made by python -m reports.readme: begin -->", "<!-- end -->"
+Made = Mapping[str, tuple[Figure, str]]
+"""Figure and what it says, by name."""
+
+
+def figures(source: Source) -> Made:
+    """Two or three figures of the device that was measured last."""
+    made: dict[str, tuple[Figure, str]] = {}
+    device = source.device("", "time", "anchor")
+    if device is not None:
+        made |= _costs(device)
+    trained = source.device("", "run")
+    if trained is not None:
+        made |= _accuracies(source, trained)
+    return made
+
+
+def _footer(figure: Figure, device: Device, *kinds: str) -> Figure:
+    figure.text(0.005, -0.01, device.footer(*kinds), fontsize=6.5, color="0.45", va="top")
+    return figure
+
+
+def _costs(device: Device) -> Made:
+    measured = Measured(device)
+    size = like.of_profile(measured.profile)
+    made: dict[str, tuple[Figure, str]] = {}
+    problem = like.nearest(measured.rows, size)
+    if problem is not None:
+        here = [r for r in measured.rows if like.problem_of(r) == problem]
+        batch, length, width, dtype, setting = problem
+        under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+        figure = glance(answers(here, measured, size), measured.baseline, under)
+        made["glance"] = (
+            _footer(figure, device, "time", "memory"),
+            f"Time and peak memory of every mechanism over those of {measured.baseline}, {under}.",
+        )
+    if measured.sweeps and measured.sweeps[0].lines("training"):
+        where = f"{device.fingerprint.get('model')} ({device.kind})"
+        figure = ratio(measured.sweeps[0], "training", measured.baseline, where)
+        made["length"] = (
+            _footer(figure, device, "time"),
+            f"Time of a training step over that of {measured.baseline}, against length.",
+        )
+    return made
+
+
+def _accuracies(source: Source, device: Device) -> Made:
+    page = Corpora(source, device, Place(None, "readme"))
+    shares = [d for d in page.differences if d.model.metric == "accuracy"]
+    if not shares:
+        return {}
+    from dataclasses import replace
+
+    lines = [replace(line_of(d), label=f"{d.model.task}: {d.model.mechanism}") for d in shares]
+    figure = forest(
+        lines, f"Accuracy less that of {page.baseline}",
+        "right of zero: better; bars: 95 % t-intervals; grey: not shown after Holm",
+        "test accuracy, difference in points",
+    )  # fmt: skip
+    said = f"Test accuracy less that of {page.baseline}, every seed or fold and 95 % t-intervals."
+    return {"accuracy": (_footer(figure, device, "run"), said)}
+
+
+def data(figure: Figure) -> str:
+    """What a figure shows, as CSV with numbers that another processor gives alike."""
+    frame = data_of(figure).dropna(axis=1, how="all")
+    buffer = io.StringIO()
+    frame.to_csv(buffer, index=False, float_format="%.4g")
+    return buffer.getvalue()
+
+
+def digest(text: str) -> str:
+    """By which an SVG says which data it shows."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def block(source: Source, made: Made) -> str:
+    """What stands between the markers."""
+    said, failed = score.lines("" if source.published else str(source.folders[0]))
+    images = [
+        f"![{caption}](reports/{FOLDER.name}/{name}.svg)" for name, (_, caption) in made.items()
+    ]
+    return "\n\n".join([*images, *said, *failed])
+
+
+def marked(text: str, inside: str) -> str:
+    """The README with something else between its markers.
+
+    Raises
+    ------
+    UsageError
+        If they are not there, once each.
+    """
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise UsageError(f"README.md has no place for the figures; put in: {BEGIN} {END}")
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{inside}\n\n{END}{rest.partition(END)[2]}"
+
+
+def stale(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[str]:
+    """Files that do not show the published records of today."""
+    made = figures(source)
+    found = []
+    for name, (figure, _) in made.items():
+        wanted = data(figure)
+        path = folder / f"{name}.csv"
+        if not path.is_file() or path.read_text(encoding="utf-8") != wanted:
+            found.append(path.name)
+        drawn = folder / f"{name}.svg"
+        if not drawn.is_file() or f"<!-- data {digest(wanted)} -->" not in drawn.read_text(
+            encoding="utf-8"
+        ):
+            found.append(drawn.name)
+    found += [p.name for p in sorted(folder.glob("*")) if p.stem not in made]
+    text = readme.read_text(encoding="utf-8")
+    if marked(text, block(source, made)) != text:
+        found.append(readme.name)
+    return found
+
+
+def write(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[Path]:
+    """Write figures, their data, and the README's part; returns what was written."""
+    made = figures(source)
+    text = marked(readme.read_text(encoding="utf-8"), block(source, made))
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*"):
+        if path.suffix in (".svg", ".csv"):
+            path.unlink()
+    written = []
+    for name, (figure, _) in made.items():
+        csv = data(figure)
+        path = folder / f"{name}.csv"
+        path.write_text(csv, encoding="utf-8")
+        drawn = with_dark(svg(figure)).rstrip() + f"\n<!-- data {digest(csv)} -->\n"
+        path.with_suffix(".svg").write_text(drawn, encoding="utf-8")
+        written += [path, path.with_suffix(".svg")]
+    readme.write_text(text, encoding="utf-8")
+    return [*written, readme]
+
+
+def main(arguments: list[str]) -> int:
+    """Write, or with ``--check`` only look; 1 if something is stale."""
+    source = find("")
+    try:
+        if arguments == ["--check"]:
+            found = stale(source)
+            for name in found:
+                print(f"stale: {name}; python -m reports.readme makes it anew")
+            return int(bool(found))
+        if arguments:
+            raise UsageError(f"given {' '.join(arguments)}; expected nothing, or --check")
+        for path in write(source):
+            print(path.relative_to(ROOT))
+    except UsageError as error:
+        print(f"reports.readme: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

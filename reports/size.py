@@ -1,0 +1,148 @@
+"""What ``size.ipynb`` calls, the first page: should I use it at my size? Device by device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from harness.ratios import Row
+from harness.records.schema import digest
+from reports import like
+from reports.answers import Answer, accuracy_sentence, answers, differences, frontier_sentence
+from reports.like import Size
+from reports.measured import Measured
+from reports.parameters import opens
+from reports.sentences import closing
+from reports.shown import Place, Shown, heading, remark, says, together, warns
+from reports.size_figures import glance
+from reports.source import Device, Source, find
+
+KINDS = ("time", "anchor", "frontier", "design", "family", "run")
+NONE = "Nothing was measured yet: attnbench bench measures, attnbench compare trains."
+
+
+@opens
+def begin(journal: str, like: str, out: str, page: str) -> Sized:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    like : str
+        TOML file with the reader's sizes; the profile's if empty.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    return Sized(find(str(journal)), _given(str(like)), Place.of(out, page))
+
+
+def _given(file: str) -> dict[str, Any]:
+    return like.read(file)
+
+
+class Sized:
+    """The question, answered for each device; every method shows one piece of the page."""
+
+    def __init__(self, source: Source, given: dict[str, Any], place: Place) -> None:
+        self.source, self.given, self.place = source, given, place
+
+    def question(self) -> Shown:
+        """What is asked."""
+        if not self.given:
+            return remark(
+                "At the papers' size. For your own: attnbench report --like FILE.toml, with batch, "
+                "length, heads, width, dtype, setting, mechanism, baseline, task; what the file "
+                "leaves out stays as here."
+            )
+        said = ", ".join(f"{name} = {value}" for name, value in self.given.items())
+        return remark(f"Asked for: {said}.")
+
+    def answer(self) -> Shown:
+        """Device by device: cost, memory, accuracy, crossover, frontier."""
+        devices = [d for d in self.source.devices if d.has(*KINDS)]
+        if not devices:
+            return says([NONE])
+        return together(*(self._device(device) for device in devices))
+
+    def score(self) -> Shown:
+        """How many of the published claims hold here."""
+        from reports.score import score
+
+        journal = "" if self.source.published else str(self.source.folders[0])
+        return together(heading("What became of the papers' claims", 2), score(journal))
+
+    def _device(self, device: Device) -> Shown:
+        measured = Measured(device, str(self.given.get("baseline", "")))
+        size = like.size_for(measured.profile, self.given)
+        trained = differences(device.records, size)
+        pieces = [heading(device.title)]
+        problem = like.nearest(measured.rows, size)
+        if problem is None:
+            pieces.append(remark(f"No cost was measured here: {size.command}"))
+        else:
+            pieces += self._costs(measured, size, problem, device)
+        said = [frontier_sentence(device.records, size), accuracy_sentence(trained, size)]
+        pieces.append(says(said))
+        return together(*pieces)
+
+    def _costs(
+        self, measured: Measured, size: Size, problem: like.Problem, device: Device
+    ) -> list[Shown]:
+        here = [r for r in measured.rows if like.problem_of(r) == problem]
+        found = answers(here, measured, size)
+        pieces = []
+        if problem != like.wanted(size):
+            batch, length, width, dtype, setting = problem
+            pieces.append(
+                warns(
+                    [
+                        f"Your size ({size}) was not measured here. Below is the nearest that "
+                        f"was: batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To "
+                        f"measure yours: {size.command}"
+                    ]
+                )
+            )
+        asked = {"batch": problem[0], "length": problem[1], "heads": size.heads,
+                 "settings": problem[4], "dtype": problem[3]}  # fmt: skip
+        subject = size.mechanism if any(r.columns["name"] == size.mechanism for r in here) else ""
+        if subject:
+            pieces.append(says(closing(measured.rows, subject, measured.baseline, asked)))
+        else:
+            pieces.append(says([f"{size.mechanism} was not measured at this size."]))
+        pieces.append(self._figure(found, measured, here, device))
+        pieces.append(self._table(found, device))
+        return pieces
+
+    def _figure(
+        self, found: list[Answer], measured: Measured, here: list[Row], device: Device
+    ) -> Shown:
+        batch, length, width, dtype, setting = like.problem_of(here[0])
+        under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+        figure = glance(found, measured.baseline, under)
+        place = Place(self.place.folder, self.place.page, device.footer("time", "memory"))
+        name = f"glance-{digest(dict(device.fingerprint))[:6]}"
+        caption = (
+            f"Time and peak memory of one call, over those of {measured.baseline}: left of 1 is "
+            "better. Filled: training step; hollow: forward pass. Bars are 95 % t-intervals over "
+            "blocks; the grey band is the noise floor of the A/A control, and nothing inside it is "
+            "claimed."
+        )
+        return place.figure(name, figure, caption)
+
+    def _table(self, found: list[Answer], device: Device) -> Shown:
+        columns = [
+            "against the baseline", "time, training", "time, forward", "memory, training",
+            "accuracy", "faster in training", "longest sequence",
+        ]  # fmt: skip
+        rows = [
+            [a.label, a.text("training"), a.text("forward"), a.memory_text, a.accuracy,
+             a.crossover, a.frontier]
+            for a in found
+        ]  # fmt: skip
+        frame = pd.DataFrame([a.numbers for a in found])
+        name = f"answers-{digest(dict(device.fingerprint))[:6]}"
+        return self.place.table(name, frame, columns, rows, (0, 4, 5, 6))

@@ -1,0 +1,83 @@
+"""The figure of ``tradeoff.ipynb``: accuracy against time and against memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from reports.axes import bare
+from reports.pareto import Estimate
+from reports.scaling_figures import titled
+from reports.style import look, text_colour
+
+if TYPE_CHECKING:
+    from reports.tradeoff import Costs
+
+SIZE = (9.2, 4.2)
+
+
+def front(task: str, found: Sequence[Costs], standing: Mapping[str, str]) -> Figure:
+    """Two panels with one metric axis; filled markers are on the front of all three."""
+    figure = Figure(figsize=SIZE)
+    time, memory = figure.subplots(1, 2, sharey=True)
+    figure.subplots_adjust(left=0.075, right=0.985, bottom=0.125, top=0.85, wspace=0.06)
+    _panel(time, found, standing, lambda c: c.seconds, 1.0)
+    _panel(memory, found, standing, lambda c: c.peak_bytes, 2.0**20)
+    first = found[0].model
+    of = f" ({first.unit.of_values.strip()})" if first.unit.of_values else ""
+    better = "higher" if first.higher_is_better else "lower"
+    time.set_ylabel(f"test {first.metric}{of}, {better} is better", fontsize=8.5)
+    time.set_xlabel("time of a training epoch (s)", fontsize=8.5)
+    memory.set_xlabel("peak memory of training (MiB)", fontsize=8.5)
+    titled(time, f"{task}: {first.metric}, time", "filled: on the Pareto front of all three")
+    titled(memory, f"{first.metric}, memory", "bars: 95 % t-intervals over seeds or folds")
+    return figure
+
+
+def _panel(
+    axes: Axes, found: Sequence[Costs], standing: Mapping[str, str],
+    cost: Callable[[Costs], Estimate], unit: float,
+) -> None:  # fmt: skip
+    shown = [c for c in found if not math.isnan(cost(c).mean)]
+    for c in shown:
+        style, x, y = look(c.model.mechanism), cost(c), c.metric
+        filled = standing[c.model.model] == "on the front"
+        axes.errorbar(
+            [x.mean / unit], [y.mean],
+            xerr=_reach(x, unit), yerr=_reach(y, 1.0),
+            color=style.colour, marker=style.marker, markersize=7.5, linestyle="none",
+            markerfacecolor=style.colour if filled else "white", capsize=2, linewidth=1.2,
+            label=c.model.model,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.margins(x=0.22, y=0.14)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    bare(axes)
+    left, right = (math.log(edge) for edge in axes.get_xlim())
+    for c in shown:
+        place = (math.log(cost(c).mean / unit) - left) / (right - left)
+        side = "right" if place > 0.62 else "left"
+        axes.annotate(
+            c.model.model, (cost(c).mean / unit, c.metric.mean),
+            xytext=(-6 if side == "right" else 6, 6), textcoords="offset points", fontsize=7.5,
+            ha=side,
+            color=text_colour(look(c.model.mechanism).colour), annotation_clip=False,
+            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.3},
+        )  # fmt: skip
+    if not shown:
+        axes.annotate("not measured on this platform", (0.5, 0.5), xycoords="axes fraction",
+                      ha="center", fontsize=9, color="0.45")  # fmt: skip
+
+
+def _reach(e: Estimate, unit: float) -> list[list[float]] | None:
+    """How far an interval goes to both sides; None without one, or with one that reaches zero."""
+    if math.isnan(e.low):
+        return None
+    return [[max(0.0, e.mean - e.low) / unit], [max(0.0, e.high - e.mean) / unit]]

@@ -1,0 +1,265 @@
+"""Trained models by task, from run records alone: values by replicate, means, differences."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from harness.experiments.replicates import Replicate, Values, counted, units_of
+from harness.experiments.wording import Unit, unit_of
+from harness.records.schema import digest
+from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
+from harness.train.task import HIGHER_IS_BETTER
+from reports.style import mechanism_of
+
+NOT_OF_THE_RECIPE = ("tuning_trials",)
+"""What says how a recipe was found, not what it is."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """All finished runs of one model on one task by one recipe, on one device.
+
+    Attributes
+    ----------
+    model, task, metric : str
+        ``mtsa.algorithm1[source2token=false]``; the task's primary metric.
+    runs : tuple of mapping
+        The newest of each seed and fold.
+    failed : tuple of mapping
+        Of replicates that were never finished.
+    """
+
+    model: str
+    task: str
+    metric: str
+    runs: tuple[Mapping[str, Any], ...]
+    failed: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def mechanism(self) -> str:
+        """First part of the model's name."""
+        return mechanism_of(self.model)
+
+    @property
+    def variant(self) -> bool:
+        """Whether it is not the mechanism's own configuration."""
+        return "[" in self.model
+
+    @property
+    def unit(self) -> Unit:
+        """How the metric is written."""
+        return unit_of(self.metric)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Direction of the metric."""
+        return HIGHER_IS_BETTER.get(self.metric, True)
+
+    @property
+    def replicates(self) -> dict[Replicate, float]:
+        """Test metric by seed and fold."""
+        return {replicate_of(r): float(r["test"][self.metric]) for r in self.runs}
+
+    @cached_property
+    def values(self) -> list[float]:
+        """One number per seed; with folds one per fold, its mean over seeds."""
+        return self.numbers(self.metric)
+
+    def numbers(self, metric: str) -> list[float]:
+        """The same of another metric of the test set."""
+        return per_unit(self.runs, lambda r: (r.get("test") or {}).get(metric))
+
+    @property
+    def mean(self) -> float:
+        """Of `values`."""
+        return statistics.fmean(self.values)
+
+    @property
+    def sd(self) -> float:
+        """Sample deviation of `values`; nan for one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else math.nan
+
+    @property
+    def text(self) -> str:
+        """``90.56 (1.02)``: mean and deviation."""
+        spread = "" if math.isnan(self.sd) else f" ({self.unit.number(self.sd)})"
+        return f"{self.unit.number(self.mean)}{spread}"
+
+    @property
+    def counted(self) -> str:
+        """``10 seeds``, ``10 folds``."""
+        seeds, folds = {r.seed for r in self.replicates}, {r.fold for r in self.replicates} - {None}
+        if not folds:
+            return f"{len(seeds)} seed{'s' * (len(seeds) != 1)}"
+        again = f", each the mean of {len(seeds)} seeds" if len(seeds) > 1 else ""
+        return f"{len(folds)} folds{again}"
+
+
+def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
+    """A number per seed, or per fold its mean over seeds; runs without the number are left out."""
+    found: dict[Any, list[float]] = {}
+    for r in runs:
+        number = value(r)
+        if isinstance(number, int | float) and math.isfinite(number):
+            one = replicate_of(r)
+            found.setdefault(one.seed if one.fold is None else one.fold, []).append(float(number))
+    return [statistics.fmean(found[key]) for key in sorted(found)]
+
+
+def replicate_of(run: Mapping[str, Any]) -> Replicate:
+    """Seed and fold of a run."""
+    return Replicate(run["seed"], run.get("fold"))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and its 95 % t-interval; nan for the ends with one value."""
+    from scipy.stats import t
+
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, math.nan, math.nan
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    return mean, mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class Task:
+    """The models trained on one task by one recipe; those by other recipes are only counted.
+
+    Attributes
+    ----------
+    name : str
+    models : tuple of Trained
+    others : int
+        Runs by other recipes, which are not shown beside these.
+    """
+
+    name: str
+    models: tuple[Trained, ...]
+    others: int
+
+    def find(self, model: str) -> Trained | None:
+        """The model of that name; of a mechanism's name, in its own configuration."""
+        for one in self.models:
+            if one.model == model or (one.mechanism == model and not one.variant):
+                return one
+        return None
+
+
+def recipe_of(run: Mapping[str, Any]) -> str:
+    """Digest of what a run was trained by: recipe and word vectors."""
+    recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in NOT_OF_THE_RECIPE}
+    return digest([recipe, run.get("vectors")])
+
+
+def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:
+    """All tasks that models were trained on, each by the recipe that most models have."""
+    by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for r in records:
+        if r["kind"] == "run" and isinstance(r.get("task"), str):
+            by_task.setdefault(r["task"], {}).setdefault(recipe_of(r), []).append(r)
+    tasks = []
+    for name, recipes in by_task.items():
+        models = {key: _models(name, runs) for key, runs in recipes.items()}
+        best = max(models, key=lambda key: (len(models[key]), len(recipes[key])))
+        others = sum(len(runs) for key, runs in recipes.items() if key != best)
+        if models[best]:
+            tasks.append(Task(name, tuple(models[best]), others))
+    return sorted(tasks, key=lambda task: task.name)
+
+
+def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:
+    newest: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
+    failed: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
+    for r in sorted(runs, key=lambda r: str(r.get("at"))):
+        good = r["status"] == "ok" and isinstance(r.get("test"), dict) and r["test"]
+        (newest if good else failed).setdefault(r["model"], {})[replicate_of(r)] = r
+    found = []
+    for model, good_runs in newest.items():
+        first = next(iter(good_runs.values()))
+        metric = next(iter(first["test"]))
+        lost = [r for key, r in failed.get(model, {}).items() if key not in good_runs]
+        found.append(Trained(model, task, metric, tuple(good_runs.values()), tuple(lost)))
+    return sorted(found, key=lambda t: t.model)
+
+
+@dataclass(frozen=True)
+class Against:
+    """One model against another on one task, over the replicates that both have.
+
+    Attributes
+    ----------
+    model, other : Trained
+    values : Values
+    difference : MeanDifference
+    adjusted_p : float
+        By Holm, over all that are judged with it.
+    verdict : str
+    """
+
+    model: Trained
+    other: Trained
+    values: Values
+    difference: MeanDifference
+    adjusted_p: float = math.nan
+    verdict: str = ""
+
+    @property
+    def singles(self) -> list[float]:
+        """The difference of every seed or fold."""
+        return [a - b for _, a, b in self.values.rows]
+
+    @property
+    def text(self) -> str:
+        """``−0.64 [−1.33, +0.05]``."""
+        d, unit = self.difference, self.model.unit
+        if math.isnan(d.low):
+            return unit.difference(d.difference)
+        return (
+            f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        )
+
+    @property
+    def counted(self) -> str:
+        """``10 paired seeds``."""
+        seeds = len({r.seed for r in self.values.replicates})
+        return counted(self.values.units, len(self.values.rows), seeds)
+
+
+def against(model: Trained, other: Trained) -> Against | None:
+    """Compare two models on the replicates that both have; None if they share none."""
+    mine, theirs = model.replicates, other.replicates
+    common = sorted(set(mine) & set(theirs), key=lambda r: (r.seed, r.fold or 0))
+    folds = len({r.fold for r in common} - {None})
+    if not common or folds == 1:
+        return None
+    values = Values(
+        units=units_of(len({r.seed for r in common}), folds),
+        folds=folds,
+        replicates=tuple(common),
+        first=tuple(mine[r] for r in common),
+        second=tuple(theirs[r] for r in common),
+    )
+    difference = values.difference()
+    return None if difference is None else Against(model, other, values, difference)
+
+
+def judged(found: Sequence[Against]) -> list[Against]:
+    """The same with verdicts that allow for their number (Holm)."""
+    from dataclasses import replace
+
+    adjusted = holm([judged_p(one.difference) for one in found])
+    return [
+        replace(
+            one,
+            adjusted_p=p,
+            verdict=accuracy_verdict(one.difference, one.model.higher_is_better, None, p),
+        )
+        for one, p in zip(found, adjusted, strict=True)
+    ]

@@ -1,0 +1,86 @@
+"""Appendix A.1: at which scores Algorithm 1 as printed fails in float32, by scale function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from suites.exact.algorithm1 import head, scaled
+
+LEVELS = (1, 3, 10, 20, 40, 60, 80, 85, 90, 95, 100, 105, 110, 120, 150, 200, 500, 1000, 10000)
+"""Sizes of the token2token scores that are tried, in this order."""
+RIGHT = 1e-3
+"""Largest error, relative to max(1, the largest number), against float64."""
+FARTHER = 10
+"""Log-sigmoid avoids trouble if it holds for scores so many times as large."""
+LENGTH, WIDTH = 8, 4
+
+
+def _drawn(level: float) -> list[Tensor]:
+    """Scores r around a level, s, v and a cotangent: float64 numbers that float32 holds."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = (LENGTH, LENGTH), (LENGTH, WIDTH), (LENGTH, WIDTH), (LENGTH, WIDTH)
+    r, *others = (torch.randn(*shape, generator=generator) for shape in shapes)
+    return [t.double() for t in (0.1 * r + level, *others)]
+
+
+def _outcome(out: Tensor, leaves: list[Tensor], cotangent: Tensor) -> list[Tensor]:
+    """Output, and gradients by r, s and v."""
+    return [out.detach(), *torch.autograd.grad(out, leaves, cotangent)]
+
+
+def printed(level: float, scale_t: str) -> list[Tensor]:
+    """Algorithm 1 as printed, in float32."""
+    *leaves, cotangent = (t.float() for t in _drawn(level))
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    r, s, v = leaves
+    mask = torch.zeros(LENGTH, LENGTH)
+    return _outcome(head(r, s, v, mask, scale_t, "identity"), leaves, cotangent)
+
+
+def truth(level: float, scale_t: str) -> list[Tensor]:
+    """Eq. 10-12 in float64, by a softmax that takes the maximum off."""
+    *leaves, cotangent = _drawn(level)
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    r, s, v = leaves
+    p = (scaled(r, scale_t)[:, :, None] + s[None]).softmax(1)  # [queries, keys, features]
+    return _outcome((p * v[None]).sum(1), leaves, cotangent)
+
+
+def right(level: float, scale_t: str) -> bool:
+    """Whether all numbers are finite and near the truth at this level."""
+    for mine, wanted in zip(printed(level, scale_t), truth(level, scale_t), strict=True):
+        size = max(1.0, float(wanted.abs().max()))
+        if not float((mine.double() - wanted).abs().max()) <= RIGHT * size:  # nan is not
+            return False
+    return True
+
+
+def reach(sign: int, scale_t: str) -> float:
+    """The largest level up to which all are right."""
+    last = 0.0
+    for level in LEVELS:
+        if not right(sign * level, scale_t):
+            return last
+        last = float(level)
+    return last
+
+
+def check() -> dict[str, Any]:
+    """How far both scale functions reach, for large and for very negative scores."""
+    torch.set_num_threads(1)
+    parts = {}
+    for name, sign in (("large", 1), ("very negative", -1)):
+        plain, bounded = reach(sign, "identity"), reach(sign, "log_sigmoid")
+        parts[name] = {
+            "verdict": "ok" if bounded >= FARTHER * plain else "wrong", "value": sign * bounded,
+            "identity": sign * plain,
+            "detail": f"right up to scores of {sign * bounded:+,.0f} with log-sigmoid, "
+            f"{sign * plain:+,.0f} with the identity (float32, tried to {sign * LEVELS[-1]:+,})",
+        }  # fmt: skip
+    detail = "; ".join(str(part["detail"]) for part in parts.values())
+    return {
+        "verdict": "ok", "parts": parts, "detail": detail, "comparisons": 4 * len(LEVELS),
+    }  # fmt: skip

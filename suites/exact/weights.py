@@ -1,0 +1,76 @@
+"""Numbers of weights: of the papers' sentence-pair models, and of the translation encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.build import make
+from harness.registry import builtins
+from reference_impls.encoders import Embedding, Encoder, PairClassifier
+
+EMBEDDING, HIDDEN, CLASSES = 300, 300, 3
+ENCODER_LAYERS, ENCODER_WIDTH, ENCODER_HEADS = 6, 512, 8
+
+
+def fusion(
+    name: str, d_in: int, d_out: int, heads: int = 0, options: Mapping[str, Any] | None = None
+) -> nn.Module:
+    """A mechanism's default implementation."""
+    mechanism = builtins()[name]
+    implementation = mechanism.implementation(
+        mechanism.default or mechanism.implementations[-1].name
+    )
+    return make(
+        mechanism, implementation.factory, d_in, d_out, heads,
+        {**mechanism.options, **implementation.options, **(options or {})},
+    )  # fmt: skip
+
+
+def trained(module: nn.Module) -> int:
+    """Trained weights without embeddings."""
+    return sum(
+        p.numel()
+        for name, p in module.named_parameters()
+        if p.requires_grad and not name.startswith("embedding.")
+    )
+
+
+def pair_model(
+    mechanism: str, highway: bool, width: int = 600, heads: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> PairClassifier:  # fmt: skip
+    """The papers' SNLI model around a mechanism."""
+    pooling = None
+    if builtins()[mechanism].output == "tokens":
+        pooling = fusion("source2token", width, width)
+    fused = fusion(mechanism, EMBEDDING, width, heads, options)
+    return PairClassifier(
+        Embedding(torch.zeros(2, EMBEDDING)), Encoder(fused, pooling, dropout=0.0),
+        width=width, hidden=HIDDEN, classes=CLASSES, dropout=0.0, highway=highway,
+    )  # fmt: skip
+
+
+def _said(found: int, weights: int, what: str) -> dict[str, Any]:
+    return {
+        "verdict": "ok" if found == weights else "wrong", "value": found, "expected": weights,
+        "comparisons": 1, "detail": f"{what}: {found:,} weights, wanted {weights:,}",
+    }  # fmt: skip
+
+
+def row(weights: int, **model: Any) -> dict[str, Any]:
+    """Count the weights of one row of a table."""
+    highway = "with" if model["highway"] else "without"
+    return _said(
+        trained(pair_model(**model)), weights, f"{model['mechanism']}, {highway} a highway layer"
+    )
+
+
+def translation(weights: int) -> dict[str, Any]:
+    """Weights that MTSA adds to the Transformer's encoder of six layers."""
+    sizes = ENCODER_WIDTH, ENCODER_WIDTH, ENCODER_HEADS
+    added = trained(fusion("mtsa_nmt", *sizes)) - trained(fusion("multi_head", *sizes))
+    return _said(ENCODER_LAYERS * added, weights, f"{ENCODER_LAYERS} layers of {added:,} more")

@@ -1,0 +1,81 @@
+"""Made-up records of a device, for tests of what is said of them; never for results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+BASELINE = "multi_head.sdpa"
+_SERIAL = itertools.count()
+
+
+def case(name: str, length: int, phase: str = "training", batch: int = 64, heads: int = 8) -> str:
+    """A case id at the papers' width; ``heads`` 0 for none."""
+    shown = f"-H{heads}" if heads else ""
+    return f"{name}-B{batch}-N{length}-D300x600{shown}-f32-{phase}-cpu+1-thread"
+
+
+def _record(kind: str, case_id: str, block: int, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "key": f"{kind}{next(_SERIAL)}", "case": case_id, "block": block,
+        "interpreter": f"i{block}", "status": "ok", "code": "c", "fingerprint": "f", **more,
+    }  # fmt: skip
+
+
+def timed(
+    seconds: Mapping[str, float], *, blocks: int = 7, noise: float = 0.002, verified: bool = True,
+    control: bool = True, seed: int = 0,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Times of cases by id, each block with a drift of its own, and margins.
+
+    Every baseline among them is there a second time, as its control.
+    """
+    generator = np.random.default_rng(seed)
+    every = dict(seconds)
+    if control:
+        every |= {f"{c}+control": s for c, s in seconds.items() if c.startswith(BASELINE)}
+    for block in range(blocks):
+        drift = float(generator.lognormal(0, 0.2))
+        for case_id, size in every.items():
+            value = size * drift * float(generator.lognormal(0, noise))
+            yield _record("time", case_id, block, median=value, samples=[value])
+    if verified:
+        for case_id in seconds:
+            yield _record("margin", case_id, 0, error=1e-7, budget=1e-6, margin=10.0)
+
+
+def peaks(by_case: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
+    """Memory readings in MiB, one per block."""
+    for case_id, sizes in by_case.items():
+        for block, size in enumerate(sizes):
+            yield _record("memory", case_id, block, peak_bytes=size * 2**20,
+                          transient_bytes=size * 2**20)  # fmt: skip
+
+
+def trained(
+    model: str, values: Sequence[float], *, task: str = "trec", metric: str = "accuracy",
+    epoch_seconds: float = 1.0, selected: tuple[float, float] | None = None, width: int = 300,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Runs of a model, one per seed, with these test metrics; selected: heads, dependents."""
+    for seed, value in enumerate(values):
+        yield {
+            "kind": "run", "key": f"run{next(_SERIAL)}", "model": model, "task": task,
+            "seed": seed, "status": "ok", "vectors": "v", "test": {metric: value},
+            "recipe": {"width": width, "choose": "dev", "tuning_trials": 3},
+            "epochs": [{"epoch": 1, "seconds": epoch_seconds}], "chosen_epoch": 1,
+            "seconds": epoch_seconds, "parameters": 10, "parameters_with_words": 20,
+            "peak_bytes": 1.0,
+            **({"selected": {"heads": selected[0], "dependents": selected[1]}}
+               if selected else {}),
+        }  # fmt: skip
+
+
+def exact(check: str, verdict: str = "ok", **more: Any) -> dict[str, Any]:
+    """What ``attnbench verify`` writes of an exact check."""
+    return {
+        "kind": "exact", "key": f"exact{next(_SERIAL)}", "check": check, "case": check,
+        "verdict": verdict, "status": "ok", "code": "c", "detail": f"{check} is {verdict}", **more,
+    }  # fmt: skip

@@ -1,0 +1,216 @@
+"""A made-up journal with everything that the report shows; for tests, never for results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.records import journal
+
+BASE, MINE, LSTM, DISA = "multi_head.sdpa", "mtsa.algorithm1", "bi_lstm.packed", "disa.broadcast"
+HEADS = {BASE: "-H8", MINE: "-H8"}
+RATIOS = {BASE: 1.0, MINE: 1.3, LSTM: 4.0, DISA: 9.0}
+"""Time over the baseline's at N = 64."""
+MEMORY = {BASE: 1.0, MINE: 1.2, LSTM: 1.8, DISA: 12.0}
+LENGTHS = (16, 64, 256, 1024)
+BLOCKS = 5
+GAINS = {"multi_head.sdpa": 0.0, MINE: 0.02, LSTM: 0.0, "none.fused": -0.06}
+"""Of accuracy over the baseline's."""
+SECONDS = {"multi_head.sdpa": 2.0, MINE: 2.4, LSTM: 8.0, "none.fused": 1.0}
+PEAKS = {"multi_head.sdpa": 100, MINE: 120, LSTM: 180, "none.fused": 60}
+"""MiB."""
+VARIANT = f"{MINE}[source2token=false]"
+
+
+def fingerprint(model: str) -> dict[str, Any]:
+    """Of a made-up machine."""
+    return {"device": "cpu", "model": model, "torch": "2.13.0", "threads": 2}
+
+
+def session(model: str) -> dict[str, Any]:
+    """A session's first line."""
+    environment = {"commit": "0123456789abcdef", "platform": "here", "packages": {"torch": "2.13"}}
+    return {"fingerprint": fingerprint(model), "environment": environment}
+
+
+def growth(name: str, length: int) -> float:
+    """How time grows with length, 1 at N = 64: MTSA overtakes at N = 256 and beyond."""
+    power = {BASE: 2.0, MINE: 1.6, LSTM: 1.0, DISA: 2.0}[name]
+    return float((length / 64) ** power)
+
+
+def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out."""
+    rng = np.random.default_rng(seed)
+    problems = [(64, 64), *((4, n) for n in LENGTHS)]
+    for batch, n in problems:
+        for phase, passes in (("forward", 1.0), ("training", 3.0)):
+            for name, ratio in RATIOS.items():
+                case = (
+                    f"{name}-B{batch}-N{n}-D300x600{HEADS.get(name, '')}-f32-{phase}-cpu+1-thread"
+                )
+                oom = name == DISA and n == 1024
+                for block in range(BLOCKS):
+                    for extra in ("", "+control") if name == BASE else ("",):
+                        seconds = 0.01 * batch * passes * ratio * growth(name, n)
+                        seconds *= (1 + 0.2 * block) * rng.lognormal(0, 0.004)
+                        place = {
+                            "case": case + extra, "block": block, "interpreter": f"i{block}",
+                            "code": "c", "order": block,
+                        }  # fmt: skip
+                        key = f"{seed}{case}{extra}{block}"
+                        if oom:
+                            yield {"kind": "time", "key": f"t{key}", **place, "status": "oom",
+                                   "detail": "not enough"}  # fmt: skip
+                            continue
+                        yield {"kind": "time", "key": f"t{key}", **place, "status": "ok",
+                               "median": seconds, "samples": [seconds]}  # fmt: skip
+                        if not extra and block < 2:
+                            peak = batch * 2**20 * MEMORY[name] * n / 64 * passes
+                            yield {"kind": "memory", "key": f"m{key}", **place, "status": "ok",
+                                   "peak_bytes": peak, "transient_bytes": peak}  # fmt: skip
+                if not oom:
+                    yield {
+                        "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0,
+                        "code": "c", "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6,
+                        "margin": 20 / ratio,
+                    }  # fmt: skip
+
+
+def run(
+    model: str, task: str, seed: int, test: dict[str, float], fold: int | None = None,
+    seconds: float = 1.0, peak_mib: float = 100.0,
+) -> dict[str, Any]:  # fmt: skip
+    """One finished training run."""
+    place = f"{model}-{task}-{seed}-{fold}"
+    return {
+        "kind": "run", "key": place, "model": model, "task": task, "seed": seed, "fold": fold,
+        "recipe": {"width": 300, "tuning_trials": len(model)}, "vectors": "v", "status": "ok",
+        "test": test, "workers": 2, "seconds": 3 * seconds, "parameters": 1000,
+        "parameters_with_words": 2000, "peak_bytes": peak_mib * 2**20, "chosen_epoch": 2,
+        "epochs": [
+            {"epoch": e, "loss": 1 / e, "dev": {k: v - 0.01 / e for k, v in test.items()},
+             "seconds": seconds}
+            for e in (1, 2, 3)
+        ],
+    }  # fmt: skip
+
+
+def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Runs on TREC (6 seeds), CR (10 folds), mirrored summation over K; variants."""
+    rng = np.random.default_rng(seed)
+    for model, gain in {**GAINS, VARIANT: 0.0}.items():
+        mechanism = model.partition("[")[0]
+        cost: dict[str, Any] = {"seconds": SECONDS[mechanism], "peak_mib": PEAKS[mechanism]}
+        for s in range(6):
+            value = 0.9 + 0.004 * s + gain + rng.normal(0, 0.001)
+            yield run(model, "trec", s, {"accuracy": value}, **cost)
+        if model != VARIANT:
+            for fold in range(10):
+                value = 0.8 + 0.003 * fold + gain + rng.normal(0, 0.002)
+                yield run(model, "cr", 0, {"accuracy": value}, fold, **cost)
+    for model, level in ((BASE, 0.5), (MINE, 0.2)):
+        for k in (5, 20):
+            for s in range(3):
+                relative = level * math.sqrt(k) / 2 + 0.001 * s
+                yield run(model, f"mirrored_summation[k={k}]", s,
+                          {"mse": 3 * relative, "relative_mse": relative})  # fmt: skip
+    for alpha in (0.5, -0.5):
+        for s in range(3):
+            yield run(f"multi_scale_transformer.windowed[alpha={alpha}]", "trec", s,
+                      {"accuracy": 0.85 + 0.02 * alpha + 0.001 * s})  # fmt: skip
+
+
+def design() -> dict[str, Any]:
+    """MTSA against multi-head on TREC."""
+    recipe = {"choose": "dev", "tuning_trials": 5}
+    return {
+        "kind": "design", "key": "d0", "question": "q0", "models": [MINE, BASE], "task": "trec",
+        "metric": "accuracy", "higher_is_better": True, "split": "official", "folds": 0,
+        "one_test_set": True, "recipes": [recipe, recipe], "seeds": list(range(6)),
+        "paired": True, "margin": 0.01, "match": "none", "status": "ok",
+        "runs": [[f"{MINE}-trec-{s}-None", f"{BASE}-trec-{s}-None"] for s in range(6)],
+    }  # fmt: skip
+
+
+def frontier() -> Iterator[dict[str, Any]]:
+    """MTSA to 2,048, multi-head to 4,096 and DiSA to 256; the next length does not fit."""
+    for name, longest in ((BASE, 4096), (MINE, 2048), (DISA, 256)):
+        for n in (longest // 2, longest, longest + 128):
+            status = "ok" if n <= longest else "oom"
+            yield {
+                "kind": "frontier", "key": f"f{name}{n}", "block": 0, "code": "c",
+                "case": f"{name}-B64-N{n}-D300x600{HEADS.get(name, '')}-f32-training-cpu",
+                "memory_limit_bytes": 2**32, "seconds_limit": 10.0, "status": status,
+                **({"peak_bytes": n * 2**20, "pass_seconds": 1.0} if status == "ok" else {}),
+            }  # fmt: skip
+
+
+def stress() -> Iterator[dict[str, Any]]:
+    """Multi-head fails beyond 100 in half precision, MTSA never."""
+    for name in (MINE, BASE):
+        for dtype, level in (("f32", 1e-7), ("f16", 1e-3)):
+            points = []
+            for kind in ("inputs", "scores"):
+                for scale in (0.01, 1.0, 100.0, 10_000.0):
+                    bad = name == BASE and dtype == "f16" and scale > 100
+                    points.append({
+                        "kind": kind, "scale": scale, "ok": not bad, "gradient_ok": not bad,
+                        "error": None if bad else level, "budget": 4 * level,
+                        "gradient_error": level, "gradient_budget": 4 * level,
+                    })  # fmt: skip
+            yield {
+                "kind": "stress", "key": f"s{name}{dtype}", "case": f"{name}-{dtype}-cpu",
+                "name": name, "dtype": dtype, "options": {}, "status": "ok", "points": points,
+            }  # fmt: skip
+
+
+def attention() -> dict[str, Any]:
+    """A look at MTSA: a forward and a backward head over four tokens."""
+    tokens = ["Who", "walked", "there", "?"]
+    n = len(tokens)
+    forward = np.tril(np.ones((n, n)), -1)
+    backward = forward.T
+    weights = [m / np.maximum(m.sum(-1, keepdims=True), 1) for m in (forward, backward)]
+    numbers = {"source2token_scores": [0.1, 0.9, 0.2, 0.0], "pooling_weights": [0.2, 0.5, 0.2, 0.1]}
+    spread = {"sd": 0.1, "sentences": 25}
+    return {
+        "kind": "attention", "key": "a0", "run": "r0", "model": MINE, "task": "trec", "seed": 0,
+        "fold": None, "status": "ok", "test": {"accuracy": 0.9}, "tagged": 25, "seconds": 60.0,
+        "sentences": [{
+            "tokens": tokens, "numbers": numbers,
+            "layers": [{
+                "masks": ["forward", "backward"],
+                "token2token": [np.round(w, 4).tolist() for w in weights],
+                "source2token": [[0.1, 0.9, 0.2, 0.0], [0.1, 0.9, 0.2, 0.0]],
+            }],
+        }],
+        "checks": {"row_error": 2e-7, "forbidden": 0.0, "rows": 8, "cells": 20},
+        "distances": [
+            {"layer": "", "head": 0, "mask": "forward", "counts": [[-2, 10], [-1, 30]]},
+            {"layer": "", "head": 1, "mask": "backward", "counts": [[1, 25], [3, 15]]},
+        ],
+        "by_tag": {
+            "pooling_weights": {
+                "NOUN": {"mean": 0.05, "tokens": 60, **spread},
+                "DET": {"mean": -0.04, "tokens": 40, **spread},
+            }
+        },
+        "contrast": {"pooling_weights": {"mean": 0.09, **spread}},
+    }  # fmt: skip
+
+
+def write_everything(folder: Path, model: str = "Made up") -> None:
+    """All of it, of one machine, and a bench of another."""
+    writer = journal.Writer(folder, session(model))
+    for record in (*bench(), design(), *runs(), *frontier(), *stress(), attention()):
+        writer.append(record)
+    writer.close()
+    other = journal.Writer(folder, session(f"Not {model.lower()}"))
+    for record in bench(7):
+        other.append(record)
+    other.close()

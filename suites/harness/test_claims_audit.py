@@ -1,0 +1,225 @@
+"""Audit claims: the arithmetic from printed numbers, against scipy and against hand counts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from reports.claims import Claim, Verdict, ledger, load_claims
+from reports.claims.judging import AUDITS
+from reports.printed import load, load_all, number
+
+TABLES = load_all()
+AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
+
+
+def verdict(name: str) -> Verdict:
+    return AUDITED[name]
+
+
+def test_every_audit_is_settled_and_shows_its_arithmetic() -> None:
+    assert len(AUDITED) == sum(c.kind == "audit" for c in load_claims())
+    for v in AUDITED.values():
+        assert v.verdict != "not testable here", v.id
+        assert v.steps, v.id
+        assert v.reason.endswith("."), v.reason
+        assert not v.keys
+        assert not v.device
+        # The arithmetic names numbers, not just words.
+        assert any(character.isdigit() for step in v.steps for character in step), v.id
+
+
+P_VALUES = {
+    # Read in the reason; of single tests, to two digits.
+    "mtsa-7-token2token": 0.31, "mtsa-7-masks": 0.045, "mtsa-8-best-cr": 0.90,
+    "mtsa-8-best-mpqa": 0.76, "mtsa-8-best-sst5": 0.52, "mtsa-8-best-trec": 0.017,
+    "mtsa-8-multi-head-cr": 0.029, "mtsa-8-multi-head-mpqa": 0.12, "mtsa-8-multi-head-subj": 0.13,
+    "mtsa-8-multi-head-trec": 4.4e-5, "mtsa-8-multi-head-sst5": 8e-5, "mtsa-12-transfer": 0.54,
+    "multi-scale-18-single-scale": 0.002, "multi-scale-18-alpha-1": 0.42,
+    "multi-scale-18-negative-half": 0.70, "multi-scale-19-mtl-transformer": 4e-6,
+    "multi-scale-19-mtl-slstm": 0.14, "resan-22-disan": 0.16, "resan-23-disan-pearson": 0.017,
+    "resan-23-tree-mse": 0.025,
+}  # fmt: skip
+
+
+def first_p(text: str) -> float:
+    return float(text.partition("p = ")[2].split()[0].rstrip(".,;"))
+
+
+@pytest.mark.parametrize("name", sorted(P_VALUES))
+def test_p_values_are_those_found_before(name: str) -> None:
+    found = first_p(verdict(name).reason)
+    wanted = P_VALUES[name]
+    # Given to one or two digits.
+    assert found == pytest.approx(wanted, rel=0.13 if wanted < 0.01 else 0.04), verdict(name).reason
+
+
+ANSWERED = {
+    "reproduced": [
+        "mtsa-3-rnn-epoch-lstm", "mtsa-4-time-hrchy-cnn", "mtsa-6-fewer-distance",
+        "mtsa-6-less-time-resan", "mtsa-6-similar-hrchy-cnn", "mtsa-7-source2token", "mtsa-7-all",
+        "mtsa-8-multi-head-trec", "mtsa-8-multi-head-sst5", "mtsa-9-setup-1", "mtsa-9-runs-2",
+        "mtsa-9-one-layer", "mtsa-10-layers", "mtsa-10-elementwise", "multi-scale-18-single-scale",
+        "multi-scale-19-average-ms", "multi-scale-19-average-transformer",
+        "multi-scale-19-mtl-transformer", "multi-scale-19-mtl-transformer-all",
+        "multi-scale-19-snli", "disan-21-fewer-lstm", "disan-21-faster-lstm", "disan-21-snli-s2t",
+        "resan-22-soft", "resan-23-disan-mse", "resan-23-disan-pearson", "resan-25-fewer-gated",
+        "resan-25-inference-disan",
+    ],
+    "not reproduced": [
+        "mtsa-4-memory-multi-cnn", "mtsa-4-memory-hrchy-cnn", "mtsa-4-time-multi-cnn",
+        "mtsa-6-fewer-resan", "mtsa-6-similar-multi-cnn", "mtsa-6-like-for-like",
+        "mtsa-8-deviation-cnns-cr", "mtsa-9-setup-2", "mtsa-9-runs-1", "mtsa-9-two-layers",
+        "mtsa-10-products", "mtsa-13-accuracies", "multi-scale-16-path",
+        "multi-scale-19-average-bilstm", "multi-scale-19-average-slstm",
+        "multi-scale-19-mtl-slstm-all", "disan-21-fewer-multi-head", "disan-21-faster-multi-head",
+        "resan-22-share", "resan-23-tree-mse", "resan-25-time-multi-head", "resan-25-time-disan",
+        "resan-25-fewer-intra", "resan-25-fewer-multi-head", "resan-25-fewer-disan",
+        "resan-25-inference-multi-head",
+    ],
+    "undecided": [
+        "mtsa-7-masks", "mtsa-7-token2token", "mtsa-8-best-cr", "mtsa-8-best-mpqa",
+        "mtsa-8-best-trec", "mtsa-8-best-sst5", "mtsa-8-multi-head-cr", "mtsa-12-transfer",
+        "mtsa-12-srl-wsj", "multi-scale-18-alpha-1", "multi-scale-19-mtl-slstm",
+        "multi-scale-19-sst", "disan-21-snli-directions", "disan-21-sst-directions",
+        "resan-22-disan", "resan-22-best", "resan-22-hard", "resan-23-pairs-disan",
+        "resan-25-memory",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for answer, names in ANSWERED.items() for name in names]
+)
+def test_verdicts_on_printed_numbers(name: str, answer: str) -> None:
+    assert verdict(name).verdict == answer, verdict(name).reason
+
+
+def test_ratios_carry_what_rounding_allows() -> None:
+    v = verdict("mtsa-4-memory-multi-cnn")
+    assert v.value == pytest.approx(558 / 208)
+    assert (v.low, v.high) == pytest.approx((557.5 / 208.5, 558.5 / 207.5))
+    assert v.wanted == "alike: within 1.25x of each other"
+    nse = verdict("resan-25-fewer-nse")
+    assert nse.low < 1 or nse.low == pytest.approx(1)
+    assert nse.verdict == "undecided"  # 3.1m and 3.0m may both be 3.05m
+
+
+def test_proportions_are_those_of_a_hand_count() -> None:
+    v = verdict("mtsa-7-masks")
+    pooled = (0.863 + 0.853) / 2
+    z = 0.01 / math.sqrt(2 * pooled * (1 - pooled) / 9824)
+    assert first_p(v.reason) == pytest.approx(2 * stats.norm.sf(z), abs=5e-4)
+    assert v.value == pytest.approx(1.0)
+    assert v.low < 1 < v.high
+    assert "after Holm over 4" in v.reason
+
+
+def test_paired_differences_are_scipys() -> None:
+    table = load("multi_scale")["table3"]
+    numbers = [[float(c) for c in row["cells"]] for row in table["rows"][:16]]
+    ours, slstm = [n[0] for n in numbers], [n[3] for n in numbers]
+    test = stats.ttest_rel(ours, slstm)
+    v = verdict("multi-scale-19-mtl-slstm")
+    assert first_p(v.reason) == pytest.approx(test.pvalue, abs=5e-4)
+    interval = test.confidence_interval()
+    assert (v.low, v.high) == pytest.approx((interval.low, interval.high))
+    assert (round(v.value, 2), round(v.low, 2), round(v.high, 2)) == (0.72, -0.26, 1.70)
+    assert verdict("multi-scale-19-mtl-transformer-all").value == 16
+
+
+def test_two_printed_averages_are_not_those_of_their_columns() -> None:
+    found = {name: verdict(f"multi-scale-19-average-{name}").value
+             for name in ("ms", "transformer", "bilstm", "slstm")}  # fmt: skip
+    assert found["ms"] == pytest.approx(86.34, abs=0.005)
+    assert found["transformer"] == pytest.approx(82.78, abs=0.005)
+    assert found["bilstm"] == pytest.approx(84.245, abs=1e-9)
+    assert found["slstm"] == pytest.approx(85.62, abs=0.005)
+
+
+def test_implied_intervals() -> None:
+    one, two = verdict("mtsa-9-setup-1"), verdict("mtsa-9-setup-2")
+    assert any("[0.30, 0.60]" in step for step in one.steps)
+    assert any("[0.28, 0.62]" in step for step in one.steps)
+    assert (round(two.low, 2), round(two.high, 2)) == (-0.07, 0.53)
+
+
+def test_what_was_taken_over_is_counted() -> None:
+    v = verdict("mtsa-13-accuracies")
+    assert v.value == 14
+    assert "14 of 14 accuracies" in v.reason
+    assert "1.5 to 2.4 times as long" in v.reason
+
+
+def test_the_layers_add_up_to_the_released_counts() -> None:
+    layers = load("mtsa")["table1"]["layers"]
+    totals = {}
+    for row, fusion in layers["fusion"].items():
+        width = layers["width"][row]
+        parts = fusion, layers["pooling"][width], layers["hidden"][width], layers["logits"]
+        totals[row] = sum(parts) + (layers["highway"] if row in ("MTSA", "Hrchy-CNN") else 0)
+    assert totals == {
+        "MTSA": 2_885_403, "Multi-head": 1_982_403, "Bi-LSTM": 2_884_803, "DiSA": 2_345_403,
+        "Hrchy-CNN": 3_424_203,
+    }  # fmt: skip
+    steps = " ".join(verdict("mtsa-6-like-for-like").steps)
+    assert "2,704,803, with a highway layer 2,885,403; printed 2.9m: with" in steps
+
+
+def made_up(query: str, tables: dict[str, Any], **parameters: Any) -> Any:
+    claim = Claim("x", 1, "p", "place", "line", "Statement.", "audit", query=query,
+                  parameters=parameters)  # fmt: skip
+    return AUDITS[query](claim, {"p": tables})
+
+
+def one_table(**cells: str) -> dict[str, Any]:
+    rows = [{"name": name, "cells": [text]} for name, text in cells.items()]
+    return {"t": {"place": "t", "columns": ["c"], "rows": rows, "replicates": {"c": 5},
+                  "examples": 1000, "average": "average"}}  # fmt: skip
+
+
+def test_a_difference_against_the_claim_is_not_reproduced() -> None:
+    table = one_table(a="80.0(0.5)", b="85.0(0.5)")
+    same = {"table": "t", "column": "c"}
+    assert made_up("welch", table, **same, first="a", second="b").answer == "not reproduced"
+    assert made_up("welch", table, **same, first="b", second="a").answer == "reproduced"
+    down = {**same, "lower_is_better": True}
+    assert made_up("welch", table, **down, first="a", second="b").answer == "reproduced"
+    assert made_up("proportions", table, **same, first="a", second="b").answer == "not reproduced"
+    assert made_up("proportions", table, **same, first="b", second="a").answer == "reproduced"
+
+
+def test_holm_decides_where_several_are_claimed() -> None:
+    table = one_table(a="81.7(1.0)", b="80.0(1.0)")
+    single = made_up("welch", table, table="t", column="c", first="a", second="b")
+    assert single.answer == "reproduced"
+    p = first_p(single.reason)
+    assert 0.05 / 3 < p < 0.05
+    t = table["t"]
+    t["columns"] = ["c", "d", "e"]
+    for row in t["rows"]:
+        row["cells"] += ["50.0(9.0)", "50.0(9.0)"]
+    t["replicates"] |= {"d": 5, "e": 5}
+    family = {"c": "b", "d": "b", "e": "b"}
+    together = made_up("welch", table, table="t", column="c", first="a", family=family)
+    assert together.answer == "undecided"
+    assert "after Holm over 3" in together.reason
+
+
+def test_an_average_within_rounding_is_right() -> None:
+    table = one_table(a="1.00", b="2.01", average="1.50")  # 1.505 prints as either
+    assert made_up("average", table, table="t", column="c").answer == "reproduced"
+    table = one_table(a="1.00", b="2.01", average="1.53")
+    assert made_up("average", table, table="t", column="c").answer == "not reproduced"
+
+
+def test_printed_numbers_of_a_ratio_are_named() -> None:
+    found = made_up("ratio", one_table(a="3.0s", b="2.0s"), table="t", column="c",
+                    first="a", second="b")  # fmt: skip
+    assert found.value == 1.5
+    assert "3.0s / 2.0s = 1.5" in found.steps[0]
+    assert number("3.0s").half == 0.05
+    assert found.low == pytest.approx(2.95 / 2.05)

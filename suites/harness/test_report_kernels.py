@@ -1,0 +1,142 @@
+"""Notebooks in parallel on kernels that live on: nothing of one reaches another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+import reports.execute
+from reports.execute import Kernel, NotebookFailed, in_parallel
+
+PARAMETERS = {"tags": ["parameters"]}
+
+
+def write_book(folder: Path, name: str, *cells: str) -> None:
+    book = nbformat.v4.new_notebook()
+    book.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    book.cells[0].metadata = dict(PARAMETERS)
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "p", "language": "python"}
+    nbformat.write(book, folder / f"{name}.ipynb")
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(reports.execute, "NOTEBOOKS", tmp_path)
+    write_book(tmp_path, "leaves", "x = 1", "left = x\nimport os; os.getpid()")
+    write_book(tmp_path, "finds", "x = 1", "'left' in globals(), len(In)", "import os; os.getpid()")
+    write_book(
+        tmp_path, "opens", "journal = ''",
+        "from reports.parameters import refuse_unknown\nrefuse_unknown(['journal'])",
+    )  # fmt: skip
+    write_book(tmp_path, "raises", "x = 1", "raise ValueError('first line\\nsecond')")
+    write_book(tmp_path, "dies", "x = 1", "import os; os._exit(3)")
+    return tmp_path
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    one = Kernel()
+    yield one
+    one.close()
+
+
+def result(executed: Any, cell: int) -> str:
+    return str(executed.cells[cell].outputs[0]["data"]["text/plain"])
+
+
+def test_a_kernel_serves_again_and_has_forgotten(books: Path, kernel: Kernel) -> None:
+    first = kernel.execute("leaves", {"x": "7"}, books / "a.ipynb")
+    second = kernel.execute("finds", {"x": "8"}, books / "b.ipynb")
+    assert result(first, 2) == result(second, 3)  # one process
+    assert kernel.started == 1
+    present, cells = result(second, 2).strip("()").split(", ")
+    assert present == "False"
+    assert int(cells) == 4  # "" and its own three, papermill's among them
+    assert [c.execution_count for c in second.cells] == [1, 2, 3, 4]
+    assert nbformat.read(books / "b.ipynb", as_version=4).cells[3].outputs
+
+
+def test_a_misspelt_parameter_fails_on_a_used_kernel_too(books: Path, kernel: Kernel) -> None:
+    kernel.execute("opens", {"journal": "right"}, books / "a.ipynb")
+    with pytest.raises(NotebookFailed, match="unknown parameter 'jurnal'"):
+        kernel.execute("opens", {"jurnal": "x"}, books / "b.ipynb")
+    kernel.execute("opens", {"journal": "right"}, books / "c.ipynb")
+
+
+def test_a_failing_cell_is_one_line_and_the_kernel_goes_on(books: Path, kernel: Kernel) -> None:
+    with pytest.raises(NotebookFailed) as error:
+        kernel.execute("raises", {}, books / "a.ipynb")
+    assert str(error.value) == "ValueError: first line"
+    kernel.execute("leaves", {}, books / "b.ipynb")
+    assert kernel.started == 1
+
+
+def test_a_dead_kernel_is_replaced(books: Path, kernel: Kernel) -> None:
+    kernel.execute("leaves", {}, books / "a.ipynb")
+    with pytest.raises(NotebookFailed):
+        kernel.execute("dies", {}, books / "b.ipynb")
+    executed = kernel.execute("finds", {}, books / "c.ipynb")
+    assert result(executed, 1).startswith("(False")
+    assert kernel.started == 2
+
+
+def test_results_come_in_order_and_each_is_told() -> None:
+    told: list[int] = []
+
+    def task(number: int) -> Any:
+        def do(kernel: Kernel) -> int:
+            time.sleep(0.05 * (3 - number))
+            return number
+
+        return do
+
+    tasks = [task(number) for number in range(4)]
+    assert in_parallel(tasks, 2, lambda number, _: told.append(number)) == [0, 1, 2, 3]
+    assert sorted(told) == [0, 1, 2, 3]
+
+
+def test_workers_run_beside_each_other() -> None:
+    barrier = threading.Barrier(2, timeout=20)
+    tasks = [lambda _: barrier.wait()] * 2
+    assert sorted(in_parallel(tasks, 2, lambda *_: None)) == [0, 1]
+
+
+def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
+    begun: list[int] = []
+
+    def task(number: int) -> Any:
+        def do(kernel: Kernel) -> None:
+            begun.append(number)
+            if number == 0:
+                raise RuntimeError("broken")
+            time.sleep(0.05)
+
+        return do
+
+    with pytest.raises(RuntimeError, match="broken"):
+        in_parallel([task(n) for n in range(50)], 1, lambda *_: None)
+    assert len(begun) < 50
+
+
+def test_two_notebooks_at_a_time(books: Path) -> None:
+    tasks = [
+        lambda kernel, n=n: result(kernel.execute("leaves", {}, books / f"out{n}.ipynb"), 1)
+        for n in range(4)
+    ]
+    pids = in_parallel(tasks, 2, lambda *_: None)
+    assert len(set(pids)) == 2
+
+
+def test_every_notebook_refuses_a_misspelt_parameter(kernel: Kernel, tmp_path: Path) -> None:
+    names = [path.stem for path in sorted(reports.execute.NOTEBOOKS.glob("*.ipynb"))]
+    assert len(names) >= 9
+    for name in names:
+        with pytest.raises(NotebookFailed, match="unknown parameter 'pagee'; this notebook has"):
+            kernel.execute(name, {"pagee": "x"}, tmp_path / f"{name}.ipynb")
+    assert kernel.started == 1

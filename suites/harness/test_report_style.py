@@ -1,0 +1,169 @@
+"""Colours, markers, tables as text, and figures read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from harness.registry import builtins
+from reports.dark import INK, PAPER, changes, on_dark, rules, with_dark
+from reports.drawn import INTERVAL, data_of
+from reports.names import file_name
+from reports.shown import Place, svg
+from reports.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
+from reports.texts import Best, latex, markdown
+
+MECHANISMS = sorted(builtins())
+
+
+def test_no_two_mechanisms_look_alike() -> None:
+    looks = [look(name) for name in MECHANISMS]
+    assert len(set(looks)) == len(looks)
+    assert set(LOOKS) >= set(MECHANISMS)  # chosen, not left to chance
+    assert len(set(LOOKS.values())) == len(LOOKS)
+
+
+def test_a_foreign_mechanism_has_a_look_of_its_own_and_keeps_it() -> None:
+    found = {name: look(name) for name in ("theirs", "another", "x.y")}
+    assert found == {name: look(name) for name in found}
+    assert not set(found.values()) & set(LOOKS.values())
+
+
+def test_families_differ_without_colour() -> None:
+    """What the papers compare is told apart in grey, by marker at least."""
+    table1 = ("mtsa", "multi_head", "disa", "biblosa", "bi_lstm", "bi_gru", "multi_cnn",
+              "hrchy_cnn")  # fmt: skip
+    markers = [look(name).marker for name in table1]
+    assert len(set(markers)) == len(markers)
+    lights = sorted(luminance(c) for c in PALETTE)
+    assert lights[-1] - lights[0] > 0.4
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_names_in_a_mechanisms_colour_can_be_read(name: str) -> None:
+    ink = text_colour(look(name).colour)
+    assert 1.05 / (luminance(ink) + 0.05) >= CONTRAST
+
+
+def test_a_dark_colour_is_left_as_it_is() -> None:
+    assert text_colour("#882255") == "#882255"
+    assert text_colour("#E69F00") != "#e69f00"
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_colours_can_be_read_on_a_dark_page(name: str) -> None:
+    ink = on_dark(look(name).colour)
+    assert (luminance(ink) + 0.05) / (luminance(PAPER) + 0.05) >= CONTRAST
+    assert changes()[look(name).colour.lower()] == ink
+
+
+def test_an_svg_brings_its_dark_colours() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 2], color=look("mtsa").colour)
+    axes.set_title("black text")
+    drawn = svg(figure)
+    dark = with_dark(drawn)
+    assert dark.index("<svg") < dark.index("<style>@media (prefers-color-scheme: dark)")
+    assert dark.endswith(drawn[-200:])
+    assert changes()["#ffffff"] == PAPER
+    assert changes()["#000000"] == INK
+    for light in ("#ffffff", "#000000", look("mtsa").colour.lower()):
+        assert f": {light}" in drawn  # what the rules look for is how it is written
+        assert f"[style*='fill: {light}']" in rules()
+    assert ".figure svg [style*=" in rules(".figure svg ")
+
+
+COLUMNS = ["model", "a_b (%)"]
+ROWS = [["x|y", Best("90.1 (0.4)")], ["50 % & more", "−0.5"], ["<b>", "{}~^\\"]]
+
+
+def test_markdown_is_a_table_that_says_the_same() -> None:
+    lines = markdown(COLUMNS, ROWS).splitlines()
+    assert lines[0] == "| model | a_b (%) |"
+    assert lines[1] == "| --- | ---: |"
+    assert lines[2] == r"| x\|y | **90.1 (0.4)** |"
+    assert lines[4].startswith("| &lt;b> |")
+
+
+def test_latex_is_escaped() -> None:
+    text = latex(COLUMNS, ROWS)
+    assert r"\begin{tabular}{lr}" in text
+    assert r"model & a\_b (\%) \\" in text
+    assert r"x|y & \textbf{90.1 (0.4)} \\" in text
+    assert r"50 \% \& more & $-$0.5 \\" in text
+    assert r"\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}" in text
+    assert text.count(r"\\") == 4
+
+
+def test_a_figure_is_read_back_as_it_was_drawn() -> None:
+    figure = Figure()
+    axes, other = figure.subplots(1, 2)
+    axes.plot([1, 2], [3.0, 4.0], label="line")
+    axes.plot([0, 9], [0, 0])  # a guide
+    axes.axvline(1)
+    axes.plot([1.0, 2.0], [5, 5], label="bar" + INTERVAL)
+    axes.errorbar([1.0, 2.0], [3.0, 4.0], yerr=[[0.5, 1.0], [0.25, 2.0]], label="errors")
+    axes.set_xlabel("N (tokens)")
+    other.imshow(np.array([[1.0, np.nan], [3.0, 4.0]]), label="heat")
+    other.bar([0, 1], [7, 8], label="bars")
+    data = data_of(figure)
+    assert set(data["series"]) == {"line", "bar", "errors", "heat", "bars"}
+    assert data.query("series == 'line'")[["x", "y"]].to_numpy().tolist() == [[1, 3], [2, 4]]
+    (bar,) = data.query("series == 'bar'").to_dict("records")
+    assert (bar["kind"], bar["low"], bar["high"]) == ("interval", 1.0, 2.0)
+    errors = data.query("series == 'errors'")
+    assert errors[["low", "high"]].to_numpy().tolist() == [[2.5, 3.25], [3.0, 6.0]]
+    assert data.query("series == 'heat'")["value"].tolist()[2:] == [3.0, 4.0]
+    assert data.query("series == 'bars'")["y"].tolist() == [7, 8]
+    assert set(data["x_axis"]) == {"N (tokens)", ""}
+
+
+def test_horizontal_intervals_have_ends_too() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.errorbar([5.0], [1.0], xerr=[[1.0], [2.0]], yerr=[[0.5], [0.5]], label="e")
+    (row,) = data_of(figure).to_dict("records")
+    assert (row["low"], row["high"], row["x_low"], row["x_high"]) == (0.5, 1.5, 4.0, 7.0)
+
+
+def test_a_place_writes_every_form(tmp_path: Path) -> None:
+    place = Place.of(tmp_path, "page", "device; commit abc")
+    figure = Figure()
+    figure.subplots().plot([1, 2], [3, 4], label="data")
+    shown = place.figure("f", figure, "A caption that is a sentence.", main=True)
+    for kind in ("svg", "png", "csv"):
+        assert (tmp_path / "figures" / f"page-f.{kind}").is_file()
+        assert f'href="figures/page-f.{kind}"' in shown.html
+    assert "device; commit abc" in (tmp_path / "figures" / "page-f.svg").read_text()
+    assert pd.read_csv(tmp_path / "figures" / "page-f.csv")["y"].tolist() == [3, 4]
+    frame = pd.DataFrame({"accuracy_percent": [90.1]})
+    table = place.table("t", frame, COLUMNS, ROWS)
+    assert "<strong>90.1 (0.4)</strong>" in table.html
+    assert "&lt;b&gt;" in table.html
+    for kind in ("csv", "md", "tex"):
+        assert (tmp_path / "tables" / f"page-t.{kind}").is_file()
+    assert next(csv.reader(io.StringIO(frame.to_csv(index=False)))) == ["accuracy_percent"]
+    assert Place.of("", "page").table("t", frame, COLUMNS, ROWS).html
+
+
+@pytest.mark.parametrize(
+    "text", ["../../etc", "a/b", "", "<b>", "trec", "x" * 300, "mirrored[k=5]"]
+)
+def test_names_from_records_stay_in_their_folder(text: str) -> None:
+    name = file_name(text)
+    assert name
+    assert not set(name) & set("/\\.<>[]=")
+    assert len(name) < 60
+    assert (name == "trec") == (text == "trec")
+
+
+def test_different_texts_have_different_names() -> None:
+    texts = ["a/b", "a-b", "a b", "A-B", "a_b"]
+    assert len({file_name(t) for t in texts}) == len(texts)

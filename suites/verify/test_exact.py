@@ -1,0 +1,175 @@
+"""Exact claims: the checks hold, notice what is wrong, and become records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.cli import run as command
+from harness.records import journal
+from reference_impls.mtsa.optimized import Algorithm1MTSA
+from suites.exact import algorithm1, heads, scales, weights
+from suites.exact.checks import CHECKS, HEADS, MODELS, concerning
+from suites.exact.run import code_of, run
+
+torch.set_num_threads(1)
+
+PRINT = {"device": "cpu", "model": "made up", "threads": 1}
+
+
+def test_algorithm1_is_equation_13() -> None:
+    found = algorithm1.check()
+    assert found["verdict"] == "ok", found
+    # 3 sets of masks x 2 x 2 scale functions x 2 activations x 4 lengths, printed and ours.
+    assert found["comparisons"] == 3 * 2 * 2 * 2 * 4 * 2 * (1 + 9)
+    assert 0 < found["parts"]["output"]["value"] < 1e-13
+    assert 0 < found["parts"]["gradients"]["value"] < 1e-12
+    used = {m.partition(":")[0] for masks in algorithm1.MASKS for m in masks}
+    assert used == {
+        "forward", "backward", "none", "diagonal", "forward_inclusive", "backward_inclusive",
+        "window", "distance",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["mask", "scale", "denominator", "ours"])
+def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = algorithm1.head
+    if what == "mask":  # not applied: the oracle keeps it
+        monkeypatch.setattr(
+            algorithm1, "head", lambda r, s, v, m, t, u: right(r, s, v, 0 * r, t, u)
+        )
+    elif what == "scale":
+        monkeypatch.setattr(algorithm1, "scaled", lambda score, name: score)
+    elif what == "denominator":
+        monkeypatch.setattr(
+            algorithm1, "head",
+            lambda r, s, v, m, t, u: right(r, s, v, m, t, u) * (1 + 1e-10),
+        )  # fmt: skip
+    else:
+        forward = Algorithm1MTSA.forward
+        monkeypatch.setattr(
+            Algorithm1MTSA, "forward", lambda self, x, mask: forward(self, x, mask) + 1e-9
+        )
+    monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
+    found = algorithm1.check()
+    assert found["verdict"] == "wrong"
+    assert found["parts"]["output"]["verdict"] == "wrong"
+
+
+def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(context: Any, *grad: torch.Tensor) -> torch.Tensor:
+            return 2 * grad[0]
+
+    right = algorithm1.head
+    monkeypatch.setattr(algorithm1, "head", lambda *a: Wrong.apply(right(*a)))
+    monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
+    found = algorithm1.check()
+    assert found["parts"]["output"]["verdict"] == "ok"
+    assert found["parts"]["gradients"]["verdict"] == "wrong"
+
+
+def test_heads_per_scale() -> None:
+    found = heads.check(**HEADS)
+    assert found["verdict"] == "ok"
+    other = heads.check(**{**HEADS, "layers": [[5, 2, 2, 1, 0], [4, 2, 2, 2, 0], [2, 2, 2, 2, 2]]})
+    assert other["verdict"] == "wrong"
+    assert [part["verdict"] for part in other["parts"].values()] == ["ok", "wrong", "ok"]
+
+
+@pytest.mark.parametrize("row", MODELS)
+def test_published_numbers_of_weights(row: str) -> None:
+    found = weights.row(**MODELS[row])
+    assert found["verdict"] == "ok", found
+    assert found["value"] == MODELS[row]["weights"]
+
+
+def test_a_wrong_number_of_weights_is_noticed() -> None:
+    model = dict(MODELS["Multi-head"])
+    assert weights.row(**{**model, "weights": model["weights"] + 1})["verdict"] == "wrong"
+    assert weights.row(**{**model, "highway": True})["value"] == model["weights"] + 180_600
+    assert weights.translation(199_680)["verdict"] == "ok"
+    assert weights.translation(2 * 199_680)["verdict"] == "wrong"
+
+
+def test_log_sigmoid_bounds_scores_from_above_only() -> None:
+    found = scales.check()
+    large, negative = found["parts"]["large"], found["parts"]["very negative"]
+    assert large["verdict"] == "ok"
+    assert large["value"] == scales.LEVELS[-1]
+    assert 60 <= large["identity"] <= 88  # exp overflows float32 at 88.7
+    assert negative["verdict"] == "wrong"
+    assert -110 <= negative["value"] <= -60  # and underflows at -104
+
+
+def test_what_float32_gets_wrong_is_not_right() -> None:
+    assert scales.right(1, "identity")
+    assert not scales.right(100, "identity")
+    for a, b in zip(scales.printed(1, "log_sigmoid"), scales.truth(1, "log_sigmoid"), strict=True):
+        np.testing.assert_allclose(a.double(), b, rtol=1e-4, atol=1e-5)
+
+
+def test_checks_are_records_of_a_journal(tmp_path: Path) -> None:
+    few = [c for c in CHECKS if c.name in ("heads per scale", "weights: MTSA")]
+    seen: list[Any] = []
+    writer = journal.Writer(tmp_path, {"fingerprint": PRINT})
+    run(few, PRINT, seen.append, writer)
+    writer.close()
+    read = journal.read(tmp_path)
+    assert not read.warnings
+    assert [r["check"] for r in read.records] == [c.name for c in few] == [r["check"] for r in seen]
+    for record, check in zip(read.records, few, strict=True):
+        assert record["kind"] == "exact"
+        assert record["verdict"] == record["status"] == "ok"
+        assert record["code"] == code_of(check)
+        assert record["detail"]
+
+
+def test_a_check_that_fails_or_breaks_is_recorded() -> None:
+    wrong, broken = (
+        next(c for c in CHECKS if c.name == name) for name in ("weights: DiSA", "weights: MTSA")
+    )
+    few = [replace(wrong, arguments={**wrong.arguments, "weights": 1}),
+           replace(broken, arguments={**broken.arguments, "width": 601})]  # fmt: skip
+    found = run(few, PRINT)
+    assert [r["verdict"] for r in found] == ["wrong", "crash"]
+    assert found[0]["status"] == "wrong"
+    assert "2,345,403 weights, wanted 1" in found[0]["detail"]
+
+
+def test_checks_go_with_their_mechanism() -> None:
+    assert {c.name for c in concerning({"msmsa"})} == {"heads per scale"}
+    assert {c.name for c in concerning({"mtsa"})} == {"algorithm1", "scale functions"}
+    assert concerning({"source2token"}) == []
+    assert len({c.name for c in CHECKS}) == len(CHECKS)
+
+
+def test_verify_records_what_it_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "journal", tmp_path / "out.json"
+    arguments = ["verify", "kim_cnn_released", "--dtypes", "f64", "--device", "cpu", "--jobs", "1",
+                 "--journal", str(folder), "--json", str(file)]  # fmt: skip
+    assert command(arguments) == 0
+    out = capsys.readouterr().out
+    assert "weights: Kim CNN" in out
+    records = journal.read(folder).records
+    kinds = [r["kind"] for r in records]
+    assert kinds.count("exact") == 1
+    assert kinds.count("verify") == len(json.loads(file.read_text())["rows"]) > 0
+    assert command(arguments) == 0  # again: done again, not looked up
+    assert len(list(folder.glob("*.jsonl"))) == 4
+    assert command([*arguments, "--exact"]) == 0
+    assert json.loads(file.read_text())["rows"] == []
+    assert len(list(folder.glob("*.jsonl"))) == 5
+    assert command(["verify", "source2token", "--exact", "--journal", str(folder)]) == 2
+    assert "no paper claims anything exact" in capsys.readouterr().err
