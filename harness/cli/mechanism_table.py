@@ -46,18 +46,3 @@ def markdown() -> str:
             f"| `{m.name}` | {what} | {_implementations(m)} | {_checked(m)} | {_goldens(m)} |"
         )
     return "\n".join(lines)
-
-
-def between_marks(readme: str) -> str:
-    """The table that a README holds.
-
-    Raises
-    ------
-    ValueError
-        If its marks are missing.
-    """
-    _, found, rest = readme.partition(BEGIN)
-    table, closed, _ = rest.partition(END)
-    if not (found and closed):
-        raise ValueError(f"the README has no table between {BEGIN!r} and {END!r}")
-    return table.strip()

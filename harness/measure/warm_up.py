@@ -57,7 +57,7 @@ def warm_up(
     """
     begun = time.perf_counter()
     compile_seconds = 0.0
-    calls = warm_calls = compiling_calls = 0
+    warm_calls = compiling_calls = 0
     once = math.inf
     while True:
         ran, start = time.process_time(), time.perf_counter()
@@ -75,11 +75,10 @@ def warm_up(
             # Whatever it took says nothing of a warm call.
             warm_calls = 1
             continue
-        calls += 1
         warm_calls += 1
         # By its own time: one that only waited for a core, or for a GPU, says nothing.
         own = 0.0 if synchronize is not None else min(end - start, time.process_time() - ran)
-        if calls == 1 and own > VERY_LONG_CALL:
+        if warm_calls == 1 and own > VERY_LONG_CALL:
             return WarmUp(end - start, compile_seconds, spent)
         # The first call pays for what is made once; the second is the first that counts as warm.
         if warm_calls >= 2:

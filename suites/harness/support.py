@@ -42,3 +42,18 @@ def pytest_bench(
         [sys.executable, "-m", "pytest", str(ROOT / "suites" / "bench"), *arguments],
         cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout,
     )  # fmt: skip
+
+
+def between_marks(readme: str, begin: str, end: str) -> str:
+    """The generated part that a README holds between two marks.
+
+    Raises
+    ------
+    ValueError
+        If its marks are missing.
+    """
+    _, found, rest = readme.partition(begin)
+    table, closed, _ = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"the README has no table between {begin!r} and {end!r}")
+    return table.strip()

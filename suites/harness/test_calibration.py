@@ -25,7 +25,7 @@ from suites.calibration import arms, plan, run, score, store
 from suites.calibration import table as printed
 from suites.calibration.__main__ import app
 from suites.calibration.plan import ARMS, Arm, Plan, Problem
-from suites.harness.support import ROOT
+from suites.harness.support import ROOT, between_marks
 from suites.harness.test_ratios import BASE, MINE, case_id, record
 
 FINGERPRINT = {"device": "made up"}
@@ -382,10 +382,13 @@ def test_other_code_or_another_machine_is_not_mixed(tmp_path: Path, no_interpret
 
 
 def test_the_readme_shows_the_published_records() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    begin = "<!-- calibration: python -m suites.calibration --from reports/published/cpu/"
-    shown = text.partition(begin)[2].partition("-->\n")[2].partition("\n<!-- end of")[0]
-    given, records, warnings = store.load(ROOT / "reports/published/cpu/calibration")
+    published = "reports/published/cpu/calibration"
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        f"<!-- calibration: python -m suites.calibration --from {published} --markdown -->",
+        "<!-- end of calibration -->",
+    )
+    given, records, warnings = store.load(ROOT / published)
     assert warnings == []
     result = score.score(given, records)
     assert (given.comparisons, given.blocks, result.missing) == (200, 15, {"idle": 0, "busy": 0})

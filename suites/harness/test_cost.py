@@ -95,6 +95,14 @@ def block_records(session: Session) -> list[dict[str, Any]]:
     return sorted(found, key=lambda r: int(r["block"]))
 
 
+def test_a_block_loads_what_its_children_would_and_nothing_of_a_users(made_up: Session) -> None:
+    first = made_up.tasks()[0]
+    own = {"reference_impls.multi_head.optimized", "reference_impls.mtsa.optimized"}
+    assert {*blocks.PRELOAD, *own} == set(blocks.preload(first, made_up.registry))
+    foreign = replace(first[0], case=replace(first[0].case, mechanism="a_users"))
+    assert blocks.preload([foreign], made_up.registry) == blocks.PRELOAD
+
+
 def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Session) -> None:
     """Interpreter starts, ends and pipes included; memory and margins, which are over, not."""
     steps: list[Progress] = []

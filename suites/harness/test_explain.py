@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.explaining import SECTIONS, about, sections
-from harness.cli.mechanism_table import BEGIN, END, between_marks, markdown
+from harness.cli.mechanism_table import BEGIN, END, markdown
 from harness.registry import builtins
-from suites.harness.support import attnbench
+from suites.harness.support import attnbench, between_marks
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -58,7 +58,7 @@ def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) 
 
 
 def test_the_readmes_table_is_the_generated_one() -> None:
-    assert between_marks(README.read_text(encoding="utf-8")) == markdown(), (
+    assert between_marks(README.read_text(encoding="utf-8"), BEGIN, END) == markdown(), (
         "run: attnbench list --markdown, and put it into the README"
     )
 
@@ -72,6 +72,6 @@ def test_the_table_names_every_mechanism_and_its_goldens() -> None:
 
 
 def test_a_readme_without_marks_is_refused() -> None:
-    assert between_marks(f"a\n{BEGIN}\ntable\n{END}\nb") == "table"
+    assert between_marks(f"a\n{BEGIN}\ntable\n{END}\nb", BEGIN, END) == "table"
     with pytest.raises(ValueError, match="has no table"):
-        between_marks("nothing here")
+        between_marks("nothing here", BEGIN, END)
