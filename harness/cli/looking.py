@@ -10,7 +10,8 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
-from harness.experiments.session import LIMIT_SECONDS, PRELOAD, USER_MISTAKES
+from harness.experiments.executors import LIMIT_SECONDS, PRELOAD
+from harness.experiments.session import USER_MISTAKES
 from harness.isolate import Interpreter, Limits
 from harness.measure.device import environment
 from harness.records import journal, schema

@@ -249,8 +249,8 @@ def test_adamw_takes_its_decay_apart_from_the_gradient() -> None:
 def test_what_is_a_bias(data: Path) -> None:
     names = ("hidden.b", "fusion.s1_b", "lstm.bias_hh_l0", "map_b", "b3", "l0_ln1_scale")
     assert all(is_bias(name) for name in names)
-    names = ("hidden.w", "embedding.words.weight", "fusion.b_w", "lstm.weight_ih_l0")
-    assert not any(is_bias(name) for name in names)
+    others = ("hidden.w", "embedding.words.weight", "fusion.b_w", "lstm.weight_ih_l0")
+    assert not any(is_bias(name) for name in others)
     # In the mechanisms here what starts as one and the same number is a bias.
     record = task("trec")
     made, recipe = _data(data, record), replace(record.recipe, **SMALL)
