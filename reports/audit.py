@@ -32,11 +32,13 @@ SUBJECT, BASELINE = "MTSA", "Multi-head"
 
 
 @opens
-def begin(out: str, page: str) -> Audit:
+def begin(journal: str, out: str, page: str) -> Audit:
     """Open the notebook.
 
     Parameters
     ----------
+    journal : str
+        As for every notebook, so that all are run alike; the printed numbers are all that is read.
     out : str
         Folder for figures and tables; empty writes none.
     page : str
