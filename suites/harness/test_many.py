@@ -68,7 +68,7 @@ def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.
     return mean + stats.zscore(np.random.default_rng(number).normal(size=count), ddof=1) * sd
 
 
-GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.algorithm1": 0.0}
+GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.fused": 0.0}
 
 
 def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None,
@@ -102,7 +102,7 @@ def test_holm_is_over_all_comparisons() -> None:
     assert [c.adjusted_p for c in found.comparisons] == pytest.approx(adjusted, abs=1e-10)
     verdicts = dict(zip(GAINS, [c.verdict for c in found.comparisons], strict=True))
     assert verdicts["disa.plain"] == "better"
-    assert verdicts["mtsa.algorithm1"] == "undecided"
+    assert verdicts["mtsa.fused"] == "undecided"
     # Alone it would have been better: one of four it is not.
     lonely = next(c for c in found.comparisons if c.first == "bi_lstm.packed")
     assert lonely.difference is not None
@@ -387,7 +387,7 @@ def test_it_is_declared_before_the_first_run_and_trained_once(
     records = journal.read(folder / "results").records
     kinds = [r["kind"] for r in records if r["kind"] != "verify"]
     assert kinds == ["family", *["run"] * 12, "verdict"], "the baseline is trained once per seed"
-    assert "4 comparisons: mtsa.algorithm1, bi_lstm.packed against multi_head.sdpa" in text
+    assert "4 comparisons: mtsa.fused, bi_lstm.packed against multi_head.sdpa" in text
     again = many(data, folder)
     assert "12 runs, 12 of them already there" in again
     assert len(journal.read(folder / "results").records) == len(records)
@@ -420,7 +420,7 @@ def test_the_json_holds_all_but_the_records(compared: tuple[Path, str]) -> None:
     assert len(found["comparisons"]) == 4
     assert "runs" not in found["comparisons"][0]
     assert found["overall"]["omnibus"]["ranks"].keys() == {
-        "mtsa.algorithm1", "bi_lstm.packed", BASE
+        "mtsa.fused", "bi_lstm.packed", BASE
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal
 
-A, B = "mtsa.algorithm1", "multi_head.sdpa"
+A, B = "mtsa.fused", "multi_head.sdpa"
 
 
 def planned(tmp_path: Path, *arguments: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ QUICK = (
     "--recipe", "epochs=2", "--device", "cpu",
 )  # fmt: skip
 FINGERPRINT = {"device": "cpu", "model": "made up"}
-A, B = "mtsa.algorithm1", "multi_head.sdpa"
+A, B = "mtsa.fused", "multi_head.sdpa"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
     both = declared(TWO, more)
     assert order(both) == [
         *order(declared(TWO)),
-        ("trec", "disa.broadcast", 7), ("trec", "disa.broadcast", 8), ("trec", A, 8),
+        ("trec", "disa.chunked", 7), ("trec", "disa.chunked", 8), ("trec", A, 8),
     ]  # fmt: skip
     keys = [entry.run.key for entry in both.entries]
     assert len(set(keys)) == len(keys)
@@ -119,7 +119,7 @@ def test_folds_and_seeds(seeds: tuple | None, folds: bool, found: list) -> None:
 @pytest.mark.usefixtures("folded")
 def test_a_fold_stands_in_the_case_and_in_the_command() -> None:
     entry = declared(Part(("mtsa",), ("folded",))).entries[2]
-    assert entry.run.case == "mtsa.algorithm1 folded seed 0 fold 2"
+    assert entry.run.case == "mtsa.fused folded seed 0 fold 2"
     assert "--seed 0 --fold 2" in command(entry, VALUES)
 
 
@@ -134,7 +134,7 @@ def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
     first, second, third, _ = declared(part).entries
     values = {"data": "a b", "device": "cpu", "journal": "j"}
     assert command(first, values) == (
-        "attnbench train 'mtsa.algorithm1[scale_t=identity]' --task trec --seed 3 "
+        "attnbench train 'mtsa.fused[scale_t=identity]' --task trec --seed 3 "
         "--recipe epochs=2 --recipe mtsa:rate=0.1 --vectors none --data 'a b' --device cpu "
         "--journal j"
     )
@@ -248,7 +248,7 @@ def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "says"),
     [
-        (replace(TWO, models=("mtsa", "mtsa.algorithm1")), "models: given mtsa.algorithm1, mtsa"),
+        (replace(TWO, models=("mtsa", "mtsa.fused")), "models: given mtsa.fused, mtsa"),
         (replace(TWO, tasks=("trec", "trec")), "tasks: given trec, trec; expected"),
         (replace(TWO, seeds=(1, 1)), "seeds: given 1, 1; expected at least one, each of them once"),
         (replace(TWO, seeds=()), "seeds: given none"),
@@ -354,8 +354,8 @@ def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:
     assert (found["missing"], found["unknown"], found["workers"]) == (8, {}, 2)
     each = [row["seconds"] for row in found["runs"] if not row["there"]]
     assert found["predicted_seconds"] >= sum(each) / 2
-    assert "mtsa.algorithm1 trec seed 0: there" in dry.stdout
-    assert re.search(r"mtsa\.algorithm1 trec seed 6: missing, about [\d.]+ (s|min)", dry.stdout)
+    assert "mtsa.fused trec seed 0: there" in dry.stdout
+    assert re.search(r"mtsa\.fused trec seed 6: missing, about [\d.]+ (s|min)", dry.stdout)
     assert re.search(r"8 of 28 runs are missing: about [\d.]+ (s|min), 2 at a time", dry.stdout)
     assert sorted((folder / "results").glob("*")) == before
 
@@ -410,8 +410,8 @@ def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) ->
     assert done.returncode == 1, done.stdout + done.stderr
     said = done.stdout.strip().splitlines()
     assert said[-1].startswith("2 of 4 runs are ok, 2 failed")
-    assert re.match(r"mtsa\.algorithm1 trec seed 0: diverged: the loss is", said[-5])
-    assert said[-4].startswith("  attnbench train mtsa.algorithm1 --task trec --seed 0 --recipe")
+    assert re.match(r"mtsa\.fused trec seed 0: diverged: the loss is", said[-5])
+    assert said[-4].startswith("  attnbench train mtsa.fused --task trec --seed 0 --recipe")
     failed = json.loads((tmp_path / "out.json").read_text())["failures"]
     assert [f["status"] for f in failed] == ["diverged", "diverged"]
     words = shlex.split(failed[1]["command"])
@@ -421,7 +421,7 @@ def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) ->
     assert "this run is in the journal results already" in repeated.stdout
     assert len(records(tmp_path)) == 4
     elsewhere = attnbench(*words[1:], "--journal", "other", cwd=tmp_path)
-    assert "mtsa.algorithm1 trec seed 1: diverged: the loss is" in elsewhere.stdout
+    assert "mtsa.fused trec seed 1: diverged: the loss is" in elsewhere.stdout
 
 
 def test_a_sweep_without_data(tmp_path: Path) -> None:
