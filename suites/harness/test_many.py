@@ -446,11 +446,11 @@ def test_fewer_models_after_looking_are_told(
 
 
 class Few(Registry):
-    """A registry of four mechanisms, one of which needs a width of threes."""
+    """Four mechanisms, one of which needs a width of threes, and what pools every model."""
 
     def __init__(self, extra: Any = ()) -> None:
         super().__init__(extra)
-        kept = ("bi_lstm", "multi_cnn", "multi_head", "none")
+        kept = ("bi_lstm", "multi_cnn", "multi_head", "none", "source2token")
         self.mechanisms = {name: self.mechanisms[name] for name in kept}
 
 
