@@ -464,9 +464,10 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
     assert cli(arguments) == 0
     text = capsys.readouterr().out
     assert "left out: multi_cnn.conv: " in text
-    assert "2 comparisons: bi_lstm.packed, none.fused against multi_head.sdpa on trec" in text
+    models = "bi_lstm.packed, none.fused, source2token.direct"
+    assert f"3 comparisons: {models} against multi_head.sdpa on trec" in text
     assert cli(arguments) == 0
-    assert "3 runs, 3 of them already there" in capsys.readouterr().out
+    assert "4 runs, 4 of them already there" in capsys.readouterr().out
 
 
 def test_margins_are_of_a_task(data: Path, tmp_path: Path) -> None:
