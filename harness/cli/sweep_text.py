@@ -17,6 +17,8 @@ from harness.experiments.prediction import Durations, wall_seconds
 from harness.experiments.sweep import Entry, Sweep
 
 DEFAULT_JOURNAL = "results"
+MOST_NAMED = 4
+"""Of the pairs of model and task whose time is not known yet."""
 
 
 def announce(
@@ -83,7 +85,9 @@ def _prediction(left: Mapping[str, Any], seconds: Sequence[float]) -> str:
     runs, workers = f"{left['missing']} of {len(left['runs'])} runs are missing", left["workers"]
     if left["predicted_seconds"] is not None:
         return f"{runs}: about {duration(left['predicted_seconds'])}, {workers} at a time"
-    pairs = ", ".join(f"{pair} ({count})" for pair, count in left["unknown"].items())
+    pairs = ", ".join(f"{pair} ({n})" for pair, n in list(left["unknown"].items())[:MOST_NAMED])
+    if (more := len(left["unknown"]) - MOST_NAMED) > 0:
+        pairs += f", and {more} more"
     about = ""
     if seconds:
         known = duration(wall_seconds(seconds, workers))
