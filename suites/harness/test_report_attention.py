@@ -122,7 +122,7 @@ def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "rows sum to one within" in done.stdout
     (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "attention"]
-    assert record["model"] == "mtsa.algorithm1"
+    assert record["model"] == "mtsa.fused"
     assert record["checks"]["row_error"] < 1e-5
     assert record["checks"]["forbidden"] == 0
     assert record["tagged"] == 5
