@@ -87,7 +87,7 @@ class Merged:
         key : hashable, optional
             Tells what is made of the same weights apart; `make` by default.
         """
-        if not (self.keeping and _constant(weights)):
+        if not self._may_keep(weights):
             return make(*weights)
         key = (make if key is None else key, *map(id, weights))
         found = self._kept.get(key)
@@ -111,7 +111,7 @@ class Merged:
         A kept matrix is given columns of zeros up to the next multiple of `COLUMNS`. The result,
         a view then, leaves them out.
         """
-        if not (self.keeping and _constant(weights)):
+        if not self._may_keep(weights):
             return x @ make(*weights)
 
         def aligned(*weights: Tensor) -> tuple[Tensor, int]:
@@ -123,6 +123,14 @@ class Merged:
 
         matrix, columns = self.of(aligned, *weights, key=("aligned", make if key is None else key))
         return (x @ matrix)[..., :columns]
+
+    def _may_keep(self, weights: Sequence[Tensor]) -> bool:
+        if self.keeping and _constant(weights):
+            return True
+        # A call that wants gradients goes before a step of an optimiser, and torch does not count
+        # what the fused ones write.
+        self.clear()
+        return False
 
 
 def _plain(made: Any) -> bool:
@@ -163,9 +171,10 @@ class MergingModule(nn.Module):
     Notes
     -----
     A matrix is kept in evaluation mode and without gradients only, until torch counts a change of
-    one of its weights, or `train` or `eval` is called. The one change that torch does not count is
-    writing into ``weight.data``: between two calls in evaluation, write under `torch.no_grad` into
-    the weight itself, or call `eval` again.
+    one of its weights, a call wants gradients, or `train` or `eval` is called. Torch does not count
+    what is written into ``weight.data``, nor what an optimiser with ``fused=True`` writes: between
+    two calls in evaluation, write under `torch.no_grad` into the weight itself, or call `eval`
+    again.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

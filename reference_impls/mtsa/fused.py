@@ -16,7 +16,7 @@ from torch import Tensor
 from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import Geometry, of_masks
-from reference_impls.merged import Merged
+from reference_impls.merged import MergingModule
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
@@ -27,7 +27,7 @@ LENGTHS_KEPT = 64
 """Geometries are small, but lengths may be many."""
 
 
-class FusedAttention(TensorizedLayer):
+class FusedAttention(TensorizedLayer, MergingModule):
     """Any of the layers on a kernel.
 
     Parameters
@@ -39,7 +39,6 @@ class FusedAttention(TensorizedLayer):
     def __init__(self, d_in: int, d_out: int, *, backend: str = "auto", **options: Any) -> None:
         super().__init__(d_in, d_out, **options)
         self.backend = one_of("backend", backend, core.BACKENDS)
-        self.merged = [Merged() for _ in range(self.layers)]
         self._geometries: dict[tuple[int, torch.device], Geometry] = {}
 
     def geometry(self, length: int, x: Tensor) -> Geometry:
@@ -89,6 +88,7 @@ class FusedMTSA(FusedAttention, PaperLayer):
         tokens = x.shape[:2]
         flat = x.reshape(-1, self.d_in)
         if self._by_hand(x):
+            self.merged.clear()  # its weights are about to change
             found = Projection.apply(
                 flat, self.q_w, self.k_w, self.v_w, self.s1_w, self.s1_b, self.s2_w, self.s2_b,
                 self.activation,
@@ -96,15 +96,15 @@ class FusedMTSA(FusedAttention, PaperLayer):
             q, k, v, s = (t.unflatten(1, tokens) for t in found)
             return q, k, v, s
         if self.token2token:
-            weight = self.merged[0].of(query_key_value, self.q_w, self.k_w, self.v_w)
+            weight = self.merged.of(query_key_value, self.q_w, self.k_w, self.v_w)
             widths = [self.q_w.shape[2], self.k_w.shape[2]]
         elif self.source2token:
             weight, widths = (
-                self.merged[0].of(side_by_side, self.k_w, self.v_w),
+                self.merged.of(side_by_side, self.k_w, self.v_w),
                 [self.k_w.shape[2]],
             )
         else:
-            weight, widths = self.merged[0].of(side_by_side, self.v_w), []
+            weight, widths = self.merged.of(side_by_side, self.v_w), []
         *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])
         v = v.unflatten(1, tokens)  # [H, B, N, d_h]
         s = absent(v, 1)
@@ -120,7 +120,7 @@ class FusedMTSA(FusedAttention, PaperLayer):
 
         What is added to all keys alike changes no weight of any. `attention` shows it all the same.
         """
-        s1_w, s1_b, s2_w = self.merged[0].of(padded, self.s1_w, self.s1_b, self.s2_w)
+        s1_w, s1_b, s2_w = self.merged.of(padded, self.s1_w, self.s1_b, self.s2_w)
         s = torch.bmm(hidden_layer(k, s1_w, s1_b, self.activation), s2_w)
         s = s[..., : self.s2_b.shape[1]]
         return s if self.scale_s == "identity" else scaled(s + self.s2_b[:, None], self.scale_s)
@@ -174,7 +174,7 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
 
     def _values_alone(self, flat: Tensor) -> Tensor:
         """The values [H, B*N, d_h] where nothing else is read from x."""
-        weight = self.merged[0].of(side_by_side, self.v_w)
+        weight = self.merged.of(side_by_side, self.v_w)
         v = flat @ weight if self.v_b is None else torch.addmm(self.v_b.flatten(), flat, weight)
         for i in range(self.value_activations):
             # What the second one overwrote, the first one's gradient would want.

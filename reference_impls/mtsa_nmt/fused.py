@@ -19,7 +19,7 @@ class FusedTranslationMTSA(FusedAttention, TranslationLayer):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `TranslationLayer.project`, with views; dividing s is left to its last weight."""
         tokens = x.shape[:2]
-        weight = self.merged[0].of(query_key_value, self.q_w, self.k_w, self.v_w)
+        weight = self.merged.of(query_key_value, self.q_w, self.k_w, self.v_w)
         widths = [w.shape[2] for w in (self.q_w, self.k_w, self.v_w)]
         q, k, v = parts_of(x.reshape(-1, self.d_in) @ weight, self.heads, widths)  # [H, B*N, d]
         root = math.sqrt(self.q_w.shape[2]) if self.source2token_scaled else 1.0

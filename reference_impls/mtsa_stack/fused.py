@@ -23,7 +23,7 @@ class FusedStackedMTSA(Centred, FusedAttention, StackedLayer):
     def _projected(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `StackedLayer._projected`, with views; the scores' bias is added by the product."""
         weights = [self._w(layer, name) for name in ("q_w", "k_w", "v_w", "s2_w")]
-        weight = self.merged[layer].of(_side_by_side, *weights)
+        weight = self.merged.of(_side_by_side, *weights)
         s_b = self._w(layer, "s2_b").flatten()
         bias = nn.functional.pad(s_b, (weight.shape[1] - s_b.shape[0], 0))
         product = torch.addmm(bias, x.reshape(-1, self.d_in), weight)

@@ -167,6 +167,30 @@ def test_copies_and_autocast(name: str) -> None:
     assert torch.equal(module(x, mask), wanted)
 
 
+@pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", FAST)
+def test_steps_that_torch_does_not_count_are_seen(name: str, mode: bool) -> None:
+    """An optimiser with ``fused=True`` writes weights in place and says so to nobody."""
+    module, (x, mask) = build(name).eval(), batch((7, 4))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, fused=True)
+
+    def told() -> torch.Tensor:
+        with torch.no_grad():
+            return module(x, mask).clone()
+
+    before = told()
+    for _ in range(2):
+        module.train(mode)
+        module(x, mask).sum().backward()
+        optimizer.step()
+        if mode:
+            module.eval()
+    twin = build(name).eval()
+    twin.load_state_dict(module.state_dict())
+    assert error(told(), before) > 1e-4
+    assert error(told(), twin(x, mask).detach()) < 1e-12
+
+
 @pytest.mark.parametrize("scale", [5.0, 400.0])
 def test_disa_is_finite_at_any_tanh_scale(scale: float) -> None:
     # Scores up to +-400: their exponentials exceed float32.
