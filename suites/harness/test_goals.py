@@ -38,6 +38,7 @@ from suites.goals.plan import Planned
 from suites.goals.readings import Readings
 from suites.harness import test_roofline
 from suites.harness.sessions import FINGERPRINT, HERE, INSTEAD
+from suites.harness.support import ROOT, between_marks
 from suites.harness.test_roofline import operations, torchs_count
 
 KNOWN = plan.registry()
@@ -995,3 +996,22 @@ def test_the_file_is_plain_toml_and_every_shown_entry_has_row_zero() -> None:
     shown = [e for e in raw["goal"] if "at_most" not in e and "at_least" not in e]
     assert {e["row"] for e in shown if e["kind"] != "fits"} == {0}
     assert isinstance(load(), Goals)
+
+
+# --- what is published
+
+
+def test_the_readme_shows_the_published_records() -> None:
+    published = "reports/published/cpu/goals"
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        f"<!-- goals: python -m suites.goals --from {published} --markdown -->",
+        "<!-- end of goals -->",
+    )
+    plans = plan.planned(load().chosen(), load().measuring, KNOWN)
+    held, warnings = store.read_folder(ROOT / published, plans)
+    assert warnings == []
+    results = store.judge_all(plans, held, KNOWN.mechanisms)
+    here = [result for result in results if result.goal.device == "cpu"]
+    assert {result.verdict for result in here} <= {MET, MISSED, UNDECIDED}
+    assert shown == table.markdown(results, held)
