@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reports.claims import audit_counts, audit_tests, measured, recorded, trained
+from reports.claims import audit_counts, audit_tests, looked, measured, recorded, trained
 from reports.claims.measured import Measured
 from reports.claims.published import Tables, published
 from reports.claims.record import Claim, load_claims
@@ -44,6 +44,7 @@ QUERIES: Mapping[str, Query] = {
     "accuracy_difference": trained.accuracy_difference,
     "epoch_ratio": trained.epoch_ratio,
     "selected_shares": trained.selected_shares,
+    "content_over_stop_words": looked.content_over_stop_words,
     "exact": recorded.exact,
 }
 """Queries of exact and measured claims, over the records of one device."""

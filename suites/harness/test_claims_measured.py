@@ -293,3 +293,43 @@ def test_devices_are_never_mixed() -> None:
         ("fast", "reproduced"), ("slow", "not reproduced"), ("none", "not testable here"),
     ]  # fmt: skip
     assert not set(found[0].keys) & set(found[1].keys)
+
+
+def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> dict[str, Any]:
+    spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
+    return {
+        "kind": "attention", "status": "ok", "key": f"{model} {at}", "case": f"{model} trec seed 0",
+        "model": model, "task": "trec", "seed": 0, "at": at, "code": "c", "fingerprint": "d",
+        "contrast": {"source2token_scores": spread},
+    }  # fmt: skip
+
+
+CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
+
+
+@pytest.mark.parametrize(
+    ("mean", "sentences", "answer"),
+    [
+        (0.1, 100, "reproduced"), (-0.1, 100, "not reproduced"), (0.01, 100, "undecided"),
+        (0.1, 1, "undecided"),
+    ],
+)  # fmt: skip
+def test_scores_of_content_words_are_over_sentences(
+    mean: float, sentences: int, answer: str
+) -> None:
+    records = [looked("disa.plain", 9.0, 50), looked(OURS, mean, sentences)]
+    v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
+    assert v.verdict == answer, v.reason
+    assert v.value == mean
+    assert v.keys == (f"{OURS} 2026-01-01",)
+    if sentences > 1:  # 1.984 is the t quantile of 99 degrees of freedom
+        assert v.high - v.value == pytest.approx(1.984 * 0.2 / 10, rel=1e-3)
+
+
+def test_the_newest_look_counts_and_none_says_how() -> None:
+    records = [looked(OURS, -1.0, 100), looked(OURS, 1.0, 100, at="2026-01-02")]
+    v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
+    assert v.value == 1.0
+    v = judged("content_over_stop_words", times(1.0), {"positive": True}, **CONTRAST)
+    assert v.verdict == "not testable here"
+    assert "attnbench train mtsa --task trec --look" in v.reason
