@@ -19,7 +19,7 @@ from harness.records import journal
 from harness.train.run import count_parameters
 from harness.train.task import task
 from suites.harness.made_up_data import write_data_directory
-from suites.harness.support import attnbench, environment
+from suites.harness.support import attnbench, environment, verified_before
 
 QUICK = (
     "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
@@ -139,6 +139,7 @@ def test_nothing_is_trained_twice(compared: tuple, data: Path) -> None:
 
 
 def test_seeds_added_after_looking_are_told(compared: tuple, data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     folder, _ = compared
     copy = tmp_path / "results"
     copy.mkdir()
@@ -155,6 +156,7 @@ def test_seeds_added_after_looking_are_told(compared: tuple, data: Path, tmp_pat
 
 
 def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(*COMPARE, "--data", str(data), "--seeds", "3,8", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "too few seeds to conclude" in done.stdout
@@ -162,6 +164,7 @@ def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
 
 
 def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     command = [sys.executable, "-m", "harness", *COMPARE, "--data", str(data), "--jobs", "2"]
     driver = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,
@@ -204,6 +207,7 @@ def test_what_depends_on_the_moment_is_tried_again(
 
 
 def test_equal_parameters(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         *COMPARE[:5], *QUICK, "--recipe", "width=60", "--data", str(data), "--seeds", "2",
         "--match", "parameters", "--json", "out.json", cwd=tmp_path,
@@ -242,6 +246,7 @@ def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
 
 
 def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         *COMPARE, "--data", str(data), "--seeds", "2", "--recipe", "mtsa:rate=1e30",
         "--recipe", "mtsa:clip=0", "--recipe", "mtsa:tuning_trials=4", cwd=tmp_path,
@@ -255,6 +260,7 @@ def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
 
 
 def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         *COMPARE, "--data", str(data), "--seeds", "2", "--choose", "best-on-test", cwd=tmp_path
     )
@@ -264,6 +270,7 @@ def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
 
 
 def test_relatedness(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         "compare", "mtsa", "multi_head", "--task", "sick_relatedness", *QUICK, "--data", str(data),
         "--seeds", "2", "--json", "out.json", cwd=tmp_path,
@@ -274,6 +281,7 @@ def test_relatedness(data: Path, tmp_path: Path) -> None:
 
 
 def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     (tmp_path / "mine.txt").write_text("what 1 0 0\nthe 0 1 0\nis 0 0.5 1\n")
     done = attnbench(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--vectors", "mine.txt",
@@ -292,6 +300,7 @@ def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
 
 
 def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     (tmp_path / "more.txt").write_text("Where is the river ?\n\n")
     done = attnbench(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
@@ -328,6 +337,7 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
 
 
 def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     arguments = ("train", "multi_head", "--task", "trec", "--seed", "4", *QUICK)
     done = attnbench(*arguments, "--data", str(data), "--json", "run.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -341,6 +351,7 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
 
 def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
     """A package without an __init__, and a module that uses its neighbour."""
+    verified_before(tmp_path / "results")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "attention.py").write_text(OWN)
     (tmp_path / "alone.py").write_text(OWN + "from neighbour import SIZE\n")
@@ -370,6 +381,7 @@ def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path)
 
 
 def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     other = "mtsa.fused[scale_t=identity]"
     done = attnbench(
         "compare", "mtsa", "mtsa[scale_t=identity]", "--task", "trec", *QUICK, "--data", str(data),
@@ -382,6 +394,7 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_pa
 
 
 def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     single = attnbench(
         "train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path
     )

@@ -23,6 +23,7 @@ from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.records import journal, schema
 from harness.registry import Registry
 from suites.harness.made_up_data import write_data_directory
+from suites.harness.support import verified_before
 from suites.harness.test_compare import QUICK
 from suites.harness.test_conclusion import RECIPE, run
 
@@ -369,6 +370,7 @@ def compared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 
 def many(data: Path, folder: Path, *more: str, code: int = 0) -> str:
+    verified_before(folder / "results")
     out = io.StringIO()
     arguments = [
         "compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", "--task",
@@ -458,6 +460,7 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(comparing, "Registry", Few)
+    verified_before(tmp_path / "j")
     arguments = ["compare", "--all", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
                  "--recipe", "width=14", "--seeds", "1",
                  "--journal", str(tmp_path / "j")]  # fmt: skip
@@ -477,6 +480,7 @@ def test_margins_are_of_a_task(data: Path, tmp_path: Path) -> None:
 
 
 def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path)
     arguments = ["compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", *QUICK,
                  "--recipe", "width=60", "--data", str(data), "--seeds", "1", "--match",
                  "parameters", "--journal", str(tmp_path)]  # fmt: skip

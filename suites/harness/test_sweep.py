@@ -31,7 +31,7 @@ from harness.registry import Registry
 from harness.train.objective import encoder
 from harness.train.task import Task, task
 from suites.harness.made_up_data import write_data_directory
-from suites.harness.support import ROOT, attnbench, environment
+from suites.harness.support import ROOT, attnbench, environment, verified_before
 
 QUICK = (
     "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
@@ -276,6 +276,7 @@ def swept(
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A finished sweep with five seeds."""
     folder = tmp_path_factory.mktemp("swept")
+    verified_before(folder / "results")
     done = attnbench(*SWEEP, "--data", str(data), "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done
@@ -402,6 +403,7 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
 
 
 def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         "sweep", "--models", "mtsa,multi_head", "--tasks", "trec", "--seeds", "2", *QUICK,
         "--recipe", "mtsa:rate=1e30", "--recipe", "mtsa:clip=0", "--data", str(data),
@@ -425,6 +427,7 @@ def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) ->
 
 
 def test_a_sweep_without_data(tmp_path: Path) -> None:
+    verified_before(tmp_path / "results")
     done = attnbench(
         "sweep", "--models", "none,multi_head", "--tasks", "mirrored_summation", "--seeds", "1",
         *QUICK, "--recipe", "epochs=1", "--recipe", "batch=1000", cwd=tmp_path, ATTNBENCH_DATA="",
