@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
+from harness.registry import Registry
+from harness.train.task import tasks
 from reports.claims import Claim, ledger, load_claims, score
 from reports.claims.judging import AUDITS, PAGES, QUERIES
-from reports.claims.names import first_fitting, parse
+from reports.claims.names import alternatives, first_fitting, parse
 from reports.claims.published import published
 from reports.claims.verdict import Region, region
 from reports.printed import PAPERS, load_all
@@ -30,6 +32,25 @@ def test_every_published_item_has_its_claims() -> None:
     assert len(CLAIMS) > 150
     assert len({c.id for c in CLAIMS}) == len(CLAIMS)
     assert {c.kind for c in CLAIMS} == {"exact", "audit", "measured", "not testable"}
+
+
+def test_commands_that_make_records_name_what_there_is() -> None:
+    """The implementations, options and tasks of what a claim says to run."""
+    known = Registry()
+    asked = 0
+    for claim in CLAIMS:
+        if claim.kind != "measured":
+            continue
+        for side in ("first", "second"):
+            for text in alternatives(claim.parameters.get(side, ())):
+                name, _, options = text.partition("@")[0].partition("[")
+                mechanism, _ = known.find(name)
+                for option in filter(None, options.rstrip("]").split(",")):
+                    assert option.partition("=")[0] in mechanism.options | {"preset": ""}, text
+                asked += 1
+        if "task" in claim.parameters:
+            assert claim.parameters["task"] in tasks(), claim.id
+    assert asked > 150
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
