@@ -1,7 +1,8 @@
-"""Run the command line in a process of its own."""
+"""Run the command line in a process of its own, and begin journals for it."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -9,6 +10,13 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+
+from rich.console import Console
+
+from harness.cli.running import verified_or_refused
+from harness.experiments.design import Surroundings
+from harness.registry import Registry
+from suites.bench.setup import device_fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,11 +50,9 @@ def _verified() -> Path:
     """A journal in which what most tests train is verified; made once in each process."""
     folder = Path(tempfile.mkdtemp(prefix="attnbench-verified-"))
     names = ("mtsa.fused", "multi_head.sdpa", "bi_lstm.packed", "none.fused")
-    done = attnbench(
-        "verify", *names, "--dtypes", "f32", "--device", "cpu", "--journal", "results", cwd=folder
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "results"
+    around = Surroundings(Registry(), device_fingerprint("cpu"))
+    verified_or_refused(names, [()] * len(names), around, folder, Console(file=io.StringIO()))
+    return folder
 
 
 def verified_before(journal: Path) -> None:

@@ -46,7 +46,7 @@ def test_commands_that_make_records_name_what_there_is() -> None:
                 name, _, options = text.partition("@")[0].partition("[")
                 mechanism, _ = known.find(name)
                 for option in filter(None, options.rstrip("]").split(",")):
-                    assert option.partition("=")[0] in mechanism.options | {"preset": ""}, text
+                    assert option.partition("=")[0] in {*mechanism.options, "preset"}, text
                 asked += 1
         if "task" in claim.parameters:
             assert claim.parameters["task"] in tasks(), claim.id
