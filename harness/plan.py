@@ -93,12 +93,16 @@ def _expand(
 
 
 def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | None]]:
-    """Implementations asked for with their heads; ``--with`` alone asks for what it gives."""
+    """Implementations asked for with their heads; ``--with`` alone asks for what it gives.
+
+    Options stay behind the name: ``disa.chunked[direction=forward]``.
+    """
     asked = [_split(text) for text in selection.names or registry.given_names]
+    bare = [(split_name(name)[0], name, heads) for name, heads in asked]
     return [
-        (f"{mechanism.name}.{implementation.name}", heads)
-        for name, heads in asked
-        for mechanism, implementation in registry.select([name])
+        (f"{mechanism.name}.{implementation.name}{name.removeprefix(known)}", heads)
+        for known, name, heads in bare
+        for mechanism, implementation in registry.select([known])
     ]
 
 

@@ -116,6 +116,18 @@ def test_bad_selections_say_what_was_expected(selection: Selection, message: str
         make_plan("quick", "cpu", Registry(), selection)
 
 
+def test_a_selection_may_have_options() -> None:
+    names = ("resa[policy=iterative]", "resa.gathered", "mtsa.fused[scale_t=identity]@2")
+    plan = make_plan("quick", "cpu", Registry(), Selection(names=names, lengths=(8,), batch=2))
+    found = {(c.name, c.options, c.problem.heads) for c in plan.cases if not c.is_control}
+    iterative = {n for n, options, _ in found if options == (("policy", "iterative"),)}
+    assert iterative == {"resa.plain", "resa.masked", "resa.gathered"}
+    assert ("resa.gathered", (), 0) in found
+    assert ("mtsa.fused", (("scale_t", "identity"),), 2) in found
+    with pytest.raises(UsageError, match=r"expected e.g. mtsa.plain\[scale_t=identity\]"):
+        make_plan("quick", "cpu", Registry(), Selection(names=("resa[policy",)))
+
+
 def test_unknown_profile_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"unknown profile 'slow'; use one of quick, full, paper"):
         make_plan("slow", "cpu", Registry())
