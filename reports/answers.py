@@ -96,10 +96,15 @@ class Answer:
 
 
 def answers(here: Sequence[Row], measured: Measured, size: Size) -> list[Answer]:
-    """Every implementation measured at one problem, the one asked about first."""
+    """Every implementation measured at one problem, the one asked about first.
+
+    Configurations with options of their own (ablations, say) are left to the page of all cases,
+    unless one is asked about.
+    """
     by: dict[str, dict[str, Row]] = {}
     for row in here:
-        if row.verdict != "baseline":
+        name = str(row.columns["name"])
+        if row.verdict != "baseline" and ("[" not in name or name == size.mechanism):
             by.setdefault(label_of(row), {})[str(row.columns["phase"])] = row
     reach = longest(measured.device.records, size)
     trained = differences(measured.device.records, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from matplotlib.patches import Rectangle
 from harness.errors import UsageError
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
+from reports.answers import answers
 from reports.drawn import data_of
 from reports.frontier_figures import frontier as draw_frontier
 from reports.measured import Measured
@@ -96,6 +98,21 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
     assert "N = 2,048 (N = 2,176: oom)" in shown.plain
 
 
+def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
+    device = next(d for d in find(str(folder)).devices if d.has("time"))
+    measured = Measured(device)
+    asked = like.of_profile(measured.profile)
+    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    mine = next(r for r in here if r.columns["name"] == MINE)
+    name = f"{MINE}[scale_t=identity]"
+    here.append(replace(mine, columns={**mine.columns, "name": name, "case": name}))
+    labels = [a.label for a in answers(here, measured, asked)]
+    assert f"{MINE} 8h" in labels
+    assert not any("[" in label for label in labels)
+    labels = [a.label for a in answers(here, measured, replace(asked, mechanism=name))]
+    assert f"{name} 8h" in labels
+
+
 def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_path: Path) -> None:
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
     page.answer()
@@ -115,7 +132,7 @@ def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
     text = page.answer().plain
     assert "was not measured here" in text
     assert "batch 4, N = 256, 300 wide" in text
-    assert f"attnbench bench --only {MINE} --batch 4 --lengths 300 --width 300x600" in text
+    assert "attnbench bench --only mtsa.fused --batch 4 --lengths 300 --width 300x600" in text
     assert "trec" not in text.partition("Accuracy of")[2].partition("\n")[0]
     file.write_text("batch = 4\nlength = 256\n")
     page = size.begin(journal=str(folder), like=str(file), out="", page="size")
