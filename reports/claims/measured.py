@@ -136,9 +136,12 @@ def _pairs(claim: Claim, device: Measured) -> Iterator[tuple[str, pd.DataFrame, 
     p = claim.parameters
     where = _where(p)
     firsts, seconds = (device.cases(p[side], where) for side in ("first", "second"))
+    ours = {parse(name).mechanism for name in alternatives(p["first"])}
     for one in firsts:
         for other in seconds:
-            if one != other:
+            mine, theirs = (str(device.by_case[c]["mechanism"].iloc[0]) for c in (one, other))
+            # An ablation is compared with the form it is of, not with another of the same name.
+            if one != other and not (theirs in ours and theirs != mine):
                 yield one, device.by_case[one], other, device.by_case[other]
 
 
@@ -217,7 +220,10 @@ def memory_ratio(claim: Claim, device: Measured) -> Finding:
 
     With several readings the interval is over them; one reading repeats within about a per cent.
     """
+    failed = ""
     for first_id, first, second_id, second in _pairs(claim, device):
+        if failed := _failed(first, second):
+            continue
         peaks = []
         for case in (first_id, second_id):
             frame = device.memory[device.memory["case"] == case]
@@ -230,12 +236,21 @@ def memory_ratio(claim: Claim, device: Measured) -> Finding:
         value = interval.ratio
         low, high = (interval.low, interval.high) if interval.known else (value, value)
         sizes = " and ".join(f"{p[blocks[0]] / 2**20:,.0f} MiB" for p in peaks)
+        unverified = [c for c in (first_id, second_id) if c not in device.verified]
+        if unverified:
+            return Finding(
+                value, low, high,
+                f"{_label(first)} over {_label(second)}: {unverified[0]} is not verified at this "
+                "shape.", device.keys(first_id, second_id, kinds=("memory",)), answer="undecided",
+            )  # fmt: skip
         return Finding(
             value, low, high,
             f"{_label(first)} over {_label(second)}: {size_text(value)}x ({sizes}; "
             f"{len(blocks)} reading{'s' * (len(blocks) > 1)}).",
             device.keys(first_id, second_id, kinds=("memory",)),
         )  # fmt: skip
+    if failed:
+        return Finding(reason=f"{failed}: no ratio.", answer="undecided")
     return _absent(claim)
 
 
@@ -251,9 +266,11 @@ def slope(claim: Claim, device: Measured) -> Finding:
         return _no_sweep(claim)
     frame = pd.concat([device.by_case[case] for case in cases])
     best: tuple[int, pd.DataFrame] | None = None
-    for _, group in frame[frame["status"] == "ok"].groupby(["name", "heads", "batch", "d_in"]):
+    sweeps = frame[frame["status"] == "ok"].groupby(["name", "heads", "batch", "d_in"], sort=False)
+    for _, group in sweeps:  # the preferred name first
         reached = int(group["length"].max())
-        if group["length"].nunique() > 1 and (best is None or reached > best[0]):
+        far_enough = best is not None and best[0] >= p["reach"]
+        if group["length"].nunique() > 1 and not far_enough and (best is None or reached > best[0]):
             best = (reached, group)
     if best is None:
         return _no_sweep(claim)

@@ -13,7 +13,7 @@ from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
 from reports.claims.measured import Measured, Record, not_measured
-from reports.claims.names import alternatives, first_fitting
+from reports.claims.names import alternatives, first_fitting, parse
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Finding
 
@@ -85,10 +85,21 @@ def _metric(claim: Claim) -> str:
 def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
     recorded = [str(r["model"]) for r in runs]
     p = claim.parameters
+    seconds = first_fitting(p["second"], recorded)
     for first in first_fitting(p["first"], recorded):
-        for second in first_fitting(p["second"], recorded):
-            if first != second:
+        for second in seconds:
+            if first != second and not _another_program(first, second, p["first"]):
                 yield first, second
+
+
+def _another_program(first: str, second: str, asked: Any) -> bool:
+    """Whether the second is a variant of another form of the mechanism asked about.
+
+    An ablation of the paper's form is compared with that form, not with the released one.
+    """
+    ours = {parse(name).mechanism for name in alternatives(asked)}
+    other = parse(second).mechanism
+    return other in ours and other != parse(first).mechanism
 
 
 def concluded(pairs: Pairs, task: str, metric: str, records: Sequence[Record]) -> Comparison:
