@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from reference_impls.kernels import choice, exact
 from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.repair import repaired, replaced
 from reference_impls.mechanism import BadOption, Unsupported
 
 MODULES: Mapping[str, str] = {
@@ -57,7 +57,8 @@ def attend(
     Tensor, shape [H, B, N, d_v]
         In the dtype of q, a view of [B, N, H, d_v]; 0 for padded queries and those without an open
         key. Queries whose denominators underflow are computed again, exactly, which costs a
-        decision of the host: in torch.compile and in CUDA graph capture they are NaN instead.
+        decision of the host: in torch.compile inside an operator of its own, while in CUDA graph
+        capture, where there is none, they are NaN instead.
 
     Raises
     ------
@@ -103,22 +104,16 @@ def _attend(
     a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, keep)
     _ran = backend
     if not host_can_decide(q):
-        return a.masked_fill(flagged[..., None], math.nan).to(q.dtype)
+        g = geometry
+        return repaired(
+            a, flagged, q_, k_, v_, s_, g.lo, g.hi, g.hole, g.slope, mask, scale_t,
+            0 if keep is None else keep.seed, -1.0 if keep is None else keep.probability,
+        ).to(q.dtype)  # fmt: skip
     if not bool(flagged.any()):
         return a.to(q.dtype)
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
     again = exact.recomputed(where, q_, k_, v_, s_, geometry, mask, scale_t, keep)  # [R, d_v]
-    return _replaced(a, where, again).to(q.dtype)
-
-
-def _replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
-    """`a` [H, B, N, d] with the rows `where` (flat in [H, B, N]) replaced; its layout is kept."""
-    heads, batch, n, _ = a.shape
-    head, sample, query = where // (batch * n), where // n % batch, where % n
-    rows = a.permute(1, 2, 0, 3).flatten(0, 2)  # [B*N*H, d]
-    # index_copy sends no gradient to what it overwrites.
-    rows = rows.index_copy(0, (sample * n + query) * heads + head, values.to(a.dtype))
-    return rows.unflatten(0, (batch, n, heads)).permute(2, 0, 1, 3)
+    return replaced(a, where, again).to(q.dtype)
 
 
 @constant

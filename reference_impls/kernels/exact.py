@@ -43,34 +43,22 @@ def recomputed(
     """
     heads, batch, n, _ = v.shape
     dtype = core_dtype(q.dtype)
-    sequence, query = where // n, where % n
-    head, sample = sequence // batch, sequence % batch
-    lo, hi = (t.expand(heads, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
-    hole, slope = geometry.hole[head, None], geometry.slope[head, None].to(dtype)
+    (head, sample), query = places(where, batch, n)
     hashes = None
     if keep is not None:
         hashes = keep.rows(heads, batch, n, v.device).flatten()[where]  # [R]
-    j = torch.arange(n, device=v.device)
 
     def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
         here = head[part], sample[part]
         queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
         r = torch.bmm(k[here].to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
-        apart = query[part, None] - j  # [C, N]
-        open_pairs = (apart >= lo[part]) & (apart <= hi[part]) & ~(hole[part] & (apart == 0))
-        if mask is not None:
-            open_pairs = open_pairs & mask[sample[part]]
-        scores = logsigmoid(r) if scale_t == "log_sigmoid" else r
-        scores = (scores - slope[part] * apart.abs())[..., None]  # [C, N, 1]
-        if s is not None:
-            scores = scores + s[here].to(dtype)  # [C, N, d_v or 1]
-        p = masked_softmax(scores, open_pairs[..., None], dim=1)
+        found, open_pairs = scores(r, here, query[part], s, geometry, mask, scale_t, batch)
+        p = masked_softmax(found, open_pairs[..., None], dim=1)
         if keep is not None and hashes is not None:
             p = p * keep.of(hashes[part], 0, n)[..., None]
         return (p * v[here].to(dtype)).sum(1)  # [C, d_v]
 
-    # Per query: the gathered k, s and v, and about six tensors of N x d_v inside the softmax.
-    step = max(1, CHUNK_BYTES // (n * (k.shape[-1] + 8 * v.shape[-1]) * dtype.itemsize))
+    step = chunk(k, v, dtype)
     training = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (q, k, v, s)
     )
@@ -84,3 +72,53 @@ def recomputed(
         else:
             found.append(some(*arguments))
     return torch.cat(found)
+
+
+def chunk(k: Tensor, v: Tensor, dtype: torch.dtype) -> int:
+    """How many queries at a time.
+
+    Per query: the gathered k, s and v, and about six tensors of N x d_v inside the softmax.
+    """
+    n = v.shape[2]
+    return max(1, CHUNK_BYTES // (n * (k.shape[-1] + 8 * v.shape[-1]) * dtype.itemsize))
+
+
+def places(where: Tensor, batch: int, n: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Head and sample, and query, of flat positions in [H, B, N]."""
+    sequence = where // n
+    return (sequence // batch, sequence % batch), where % n
+
+
+def scores(
+    r: Tensor,
+    here: tuple[Tensor, Tensor],
+    query: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    batch: int,
+) -> tuple[Tensor, Tensor]:
+    """What the softmax of C queries is taken of, [C, N, d_v or 1], and their open keys [C, N].
+
+    Parameters
+    ----------
+    r : Tensor, shape [C, N]
+        Products of the queries with all keys.
+    here : pair of Tensor, shape [C]
+        Heads and samples.
+    query : Tensor, shape [C]
+        Positions.
+    """
+    (head, sample), dtype = here, r.dtype
+    lo, hi = (t.expand(-1, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
+    hole, slope = geometry.hole[head, None], geometry.slope[head, None].to(dtype)
+    apart = query[:, None] - torch.arange(r.shape[1], device=r.device)  # [C, N]
+    open_pairs = (apart >= lo) & (apart <= hi) & ~(hole & (apart == 0))
+    if mask is not None:
+        open_pairs = open_pairs & mask[sample]
+    found = logsigmoid(r) if scale_t == "log_sigmoid" else r
+    found = (found - slope * apart.abs())[..., None]  # [C, N, 1]
+    if s is not None:
+        found = found + s[here].to(dtype)  # [C, N, d_v or 1]
+    return found, open_pairs

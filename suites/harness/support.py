@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
@@ -11,11 +10,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
-
-from harness.cli.running import verified_or_refused
-from harness.experiments.design import Surroundings
+from harness.measure import device
 from harness.registry import Registry
+from harness.verify.run import jobs, verify, workers_for
 from suites.bench.setup import device_fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +47,13 @@ def _verified() -> Path:
     """A journal in which what most tests train is verified; made once in each process."""
     folder = Path(tempfile.mkdtemp(prefix="attnbench-verified-"))
     names = ("mtsa.fused", "multi_head.sdpa", "bi_lstm.packed", "none.fused")
-    around = Surroundings(Registry(), device_fingerprint("cpu"))
-    verified_or_refused(names, [()] * len(names), around, folder, Console(file=io.StringIO()))
+    known, fingerprint = Registry(), device_fingerprint("cpu")
+    todo = jobs([(name, "f32", ()) for name in names], known, fingerprint)
+    session = {"environment": device.environment(), "purpose": "verify"}
+    rows = verify(
+        todo, known, fingerprint, lambda _: None, folder, session, workers_for(fingerprint)
+    )
+    assert [row["verdict"] for row in rows] == ["ok"] * len(names), rows
     return folder
 
 

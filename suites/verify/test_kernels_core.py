@@ -16,6 +16,7 @@ from harness.measure.dispatch import dispatched
 from reference_impls.kernels import choice, core, exact, tiled
 from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import of_masks
+from reference_impls.kernels.repair import repaired
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import BadOption, Unsupported
 from suites.verify.kernels import Problem, dense, gradients, problem, random_geometry
@@ -81,16 +82,53 @@ def test_nothing_is_computed_again_that_need_not(monkeypatch: pytest.MonkeyPatch
     assert core.attend(*p.arguments(), backend="tiled").isfinite().all()
 
 
-def test_where_the_host_can_not_decide_they_are_not_numbers(
-    monkeypatch: pytest.MonkeyPatch,
+def repair_arguments(p: Problem, flagged: torch.Tensor) -> tuple[Any, ...]:
+    """Of the operator: what a backend left at the flagged queries is nothing like a result."""
+    a = torch.full((*p.v.shape[1:3], p.v.shape[0], p.v.shape[3]), 9.0, dtype=p.v.dtype)
+    a, g = a.permute(2, 0, 1, 3).requires_grad_(), p.geometry
+    return (
+        a, flagged, p.q, p.k, p.v, p.s, g.lo, g.hi, g.hole, g.slope, p.mask, p.scale_t,
+        0 if p.keep is None else p.keep.seed, -1.0 if p.keep is None else p.keep.probability,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("columns", [None, 1, 7])
+@pytest.mark.parametrize("d_i", [0, 5])
+@pytest.mark.parametrize("chunk", [1, 64 * 2**20])
+def test_the_operator_of_compiled_calls_is_the_definition(
+    d_i: int, columns: int | None, scale_t: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    p = outshone()
-    _, flagged = tiled.attend(*p.arguments())
-    monkeypatch.setattr(core, "host_can_decide", lambda _: False)
-    a = core.attend(*p.arguments(), backend="tiled")
-    assert torch.equal(a.isnan().all(-1), flagged)
-    assert torch.equal(a.isnan().any(-1), flagged)
-    assert all(t.isfinite().all() for t in gradients(a, p.tensors))
+    monkeypatch.setattr(exact, "CHUNK_BYTES", chunk)
+    torch.manual_seed(0)
+    geometry = random_geometry(3, 2, 9, sloped=True)
+    dropout = 0.3 * (chunk == 1)
+    p = problem(3, 2, 9, d_i, 7, columns, geometry, (9, 6), scale_t, dropout=dropout)
+    wanted = dense(p)
+    flagged = (wanted != 0).any(-1) & (torch.rand(3, 2, 9) < 0.6)
+    assert flagged.sum() > 10
+    arguments = repair_arguments(p, flagged)
+    a = repaired(*arguments)
+    assert a.permute(1, 2, 0, 3).is_contiguous()
+    assert bool((a[~flagged] == 9).all())
+    assert error(a[flagged], wanted[flagged]) < 1e-13
+    found = torch.autograd.grad(a.sin().sum(), [arguments[0], *p.tensors])
+    left = torch.full_like(a, math.cos(9.0)).masked_fill(flagged[..., None], 0)
+    assert error(found[0], left) < 1e-15
+    of_wanted = torch.autograd.grad(wanted[flagged].sin().sum(), p.tensors)
+    for name, got, want in zip("qkvs", found[1:], of_wanted, strict=False):
+        assert not got.numel() or error(got, want) < 1e-13, name
+
+
+def test_the_operator_passes_torchs_own_check() -> None:
+    p = problem(2, 2, 6, scale_t="identity", lengths=(6, 4))
+    flagged = torch.zeros(2, 2, 6, dtype=torch.bool)
+    for flags in (flagged, flagged.index_fill(2, torch.tensor([1]), True)):
+        arguments = repair_arguments(p, flags)
+        torch.library.opcheck(torch.ops.attnbench.repaired.default, arguments)
+        same = torch.ones(arguments[0].shape, dtype=torch.float64)
+        given = (same, *(t.detach() if isinstance(t, torch.Tensor) else t for t in arguments[1:]))
+        torch.library.opcheck(torch.ops.attnbench.repaired_backward.default, given)
 
 
 @pytest.mark.parametrize("name", ["native", "tiled"])
@@ -242,10 +280,28 @@ def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
     a, wanted = compiled(*p.arguments()), core.attend(*p.arguments())
     assert core.ran() == "tiled"
     assert error(a, wanted) < 1e-6
-    lost = outshone()
-    b = compiled(*lost.arguments())
-    assert torch.equal(b.isnan().all(-1), tiled.attend(*lost.arguments())[1])
-    assert math.isnan(b.sum().item())
+
+
+@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("backend", ["native", "tiled"])
+def test_compiled_underflowing_queries_are_computed_again(
+    backend: str, dropout: float, scale_t: str
+) -> None:
+    if not choice.available(backend):
+        pytest.skip(f"{backend} can't be had here")
+    p = outshone(dropout=dropout, scale_t=scale_t)
+    assert bool(tiled.attend(*p.arguments())[1].any())
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(core.attend, fullgraph=True, backend="aot_eager")
+    a = compiled(*p.arguments(), backend=backend)
+    double = p.to(torch.float64)
+    wanted = dense(double)
+    assert error(a, wanted) < 2e-5
+    for name, got, want in zip(
+        "qkvs", gradients(a, p.tensors), gradients(wanted, double.tensors), strict=True
+    ):
+        assert error(got, want) < 2e-5, name
 
 
 def test_the_mark_for_the_compiler_is_torchs_own_and_costs_no_import() -> None:
