@@ -22,6 +22,9 @@ LENGTHS = (16, 64, 256, 1024, 4096)
 FEW_SEQUENCES = 32
 """Heads times samples up to which the first row of a cell holds, beyond it the second."""
 
+WIDEST = {"triton": 256, "flex": 128}
+"""What the backends of CUDA take: `tiles.WIDEST`, `flex.WIDEST`; a test holds them together."""
+
 Table = Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]
 
 FASTEST: Table = {
@@ -34,8 +37,9 @@ FASTEST: Table = {
 
 
 def choose(
-    device: str, dtype: torch.dtype, sequences: int, length: int, training: bool, dropping: bool
-) -> str:
+    device: str, dtype: torch.dtype, sequences: int, length: int, training: bool, dropping: bool,
+    width: int = 0,
+) -> str:  # fmt: skip
     """Name of the backend for a call.
 
     Parameters
@@ -49,12 +53,14 @@ def choose(
         Whether a backward pass is to follow.
     dropping : bool
         Whether pairs are dropped.
+    width : int
+        Of a head, the widest of its keys and values.
     """
     if device == "cuda" and dtype != torch.float64:
-        if available("triton"):
+        if width <= WIDEST["triton"] and available("triton"):
             return "triton"
         # It has one normaliser for all of a softmax: nothing can be dropped above it alone.
-        return "flex" if available("flex") and not dropping else "tiled"
+        return "flex" if width <= WIDEST["flex"] and not dropping and available("flex") else "tiled"
     row = FASTEST.get((_name(dtype), "training" if training else "forward"))
     if device != "cpu" or row is None:
         return "tiled"
@@ -86,9 +92,9 @@ def _available(backend: str) -> bool:
 
     if importlib.util.find_spec(MODULES[backend]) is None:
         return False
-    if backend == "triton" and importlib.util.find_spec("triton") is None:
-        return False
-    if backend in ("triton", "flex"):
+    if backend == "triton":
+        return not importlib.import_module(MODULES[backend]).usable()
+    if backend == "flex":
         return torch.cuda.is_available()
     if backend == "native":
         try:

@@ -99,7 +99,10 @@ def _attend(
             t is not None and t.requires_grad for t in (q, k, v, s)
         )
         heads, batch, n, _ = v.shape
-        backend = choice.choose(q.device.type, wanted, heads * batch, n, training, keep is not None)
+        backend = choice.choose(
+            q.device.type, wanted, heads * batch, n, training, keep is not None,
+            max(q.shape[3], v.shape[3]),
+        )  # fmt: skip
     load(backend)
     a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, keep)
     _ran = backend

@@ -28,6 +28,8 @@ from reference_impls.mtsa.optimized import least_denominator
 
 BLOCK = 128
 """Of FlexAttention's lists of blocks."""
+MOST_SHAPES = 256
+"""Compiled forms of one process: beyond them it is an error, not the uncompiled form."""
 WIDEST = 128
 """Values of double width fit into shared memory up to here."""
 NARROWEST = 16
@@ -63,8 +65,12 @@ def attend(
     if not q.is_cuda:
         raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
     refuse(q, v, keep)
-    run: Any = flex_attention if torch.compiler.is_compiling() else _compiled()
-    return quotient(run, q, k, v, s, geometry, mask, scale_t)
+    if torch.compiler.is_compiling():
+        return quotient(flex_attention, q, k, v, s, geometry, mask, scale_t)
+    # Never on with the uncompiled form, which holds all scores, once there are many shapes.
+    limits = {"fail_on_recompile_limit_hit": True, "recompile_limit": MOST_SHAPES}
+    with torch._dynamo.config.patch(limits):
+        return quotient(_compiled(), q, k, v, s, geometry, mask, scale_t)
 
 
 def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
@@ -86,7 +92,7 @@ def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    return torch.compile(flex_attention)
+    return torch.compile(flex_attention, dynamic=False)
 
 
 def quotient(

@@ -17,6 +17,9 @@ from reference_impls.kernels import cutting, sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 
+WIDEST_KEPT = 4
+"""Times as wide as its cut an edge may be whose bias is kept for other cuts."""
+
 
 def into(out: Tensor, operation: Callable[..., Tensor], *operands: Tensor) -> None:
     """Write the result of an elementwise operation to a view, in one pass where torch can."""
@@ -189,7 +192,9 @@ class Sequences:
         """What is added to the scores at the edge, with log-sigmoid its exponential; None: 0."""
         if edge.stop <= edge.start:
             return None
-        if torch.compiler.is_compiling():
+        # A wide edge (a slope's is every key) kept for each cut would be a matrix of N x N.
+        wide = edge.stop - edge.start > WIDEST_KEPT * (rows.stop - rows.start)
+        if torch.compiler.is_compiling() or self.group.sloped or wide:
             return self._made_bias(rows, edge)
         # It depends on i - j: the same for cuts equally far from the diagonal.
         key = (

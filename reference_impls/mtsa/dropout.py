@@ -17,7 +17,7 @@ from torch import Tensor
 
 from reference_impls.kernels import keeping
 from reference_impls.kernels.keeping import Keep
-from reference_impls.mechanism import BadOption
+from reference_impls.mechanism import BadOption, Unsupported
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,11 @@ def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, Keep]:
     Keep
         Of the factors E^R.
     """
+    if v.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise Unsupported(
+            "attention_dropout draws a seed on the host, which a CUDA graph would replay for ever: "
+            "capture with attention_dropout=0, or take eager"
+        )
     share = 1 - dropout
     probability = math.sqrt(share)
     kept = torch.empty(v.shape, dtype=torch.bool, device=v.device).bernoulli_(probability)

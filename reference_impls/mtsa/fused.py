@@ -46,12 +46,15 @@ class FusedAttention(TensorizedLayer, MergingModule):
         if torch.compiler.is_compiling():
             return of_masks(self.masks, length, x.device)
         key = (length, x.device)
-        if key not in self._geometries:
+        found = self._geometries.get(key)
+        if found is None:
             if len(self._geometries) >= LENGTHS_KEPT:
                 self._geometries.clear()
             with torch.inference_mode(False):  # it may serve training later
-                self._geometries[key] = of_masks(self.masks, length, x.device)
-        return self._geometries[key]
+                found = of_masks(self.masks, length, x.device)
+            if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
+                self._geometries[key] = found
+        return found
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None

@@ -31,7 +31,10 @@ class FusedCore(CoreLayer):
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
         place = (q.shape[2], q.device)
-        if place not in self._geometries:
-            self._geometries[place] = of_masks(self.masks, *place)
-        geometry = self._geometries[place]
+        geometry = self._geometries.get(place)
+        if geometry is None:
+            with torch.inference_mode(False):  # it may serve training later
+                geometry = of_masks(self.masks, *place)
+            if type(geometry.lo) is Tensor:  # not what a mode made that only plays a call through
+                self._geometries[place] = geometry
         return core.attend(q, k, v, s, geometry, mask, self.scale_t, None, backend=self.backend)

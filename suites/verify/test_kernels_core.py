@@ -209,6 +209,31 @@ def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     have(("native", "flex"), monkeypatch)
     assert choice.choose(cuda, half, 8, 100, False, False) == "flex"
     assert choice.choose(cuda, half, 8, 100, False, True) == "tiled"
+    assert choice.choose(cuda, half, 8, 100, False, False, 128) == "flex"
+    assert choice.choose(cuda, half, 8, 100, False, False, 129) == "tiled"
+    have(("native", "flex", "triton"), monkeypatch)
+    assert choice.choose(cuda, half, 8, 100, False, False, 256) == "triton"
+    # Table 1's own MTSA: two heads of 300.
+    assert choice.choose(cuda, half, 2, 100, False, False, 300) == "tiled"
+
+
+def test_auto_knows_how_wide_heads_may_be() -> None:
+    from reference_impls.kernels import flex, tiles
+
+    assert choice.WIDEST == {"triton": tiles.WIDEST, "flex": flex.WIDEST}
+
+
+def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def chosen(*arguments: Any) -> str:
+        seen.append(arguments[-1])
+        return "tiled"
+
+    monkeypatch.setattr(choice, "choose", chosen)
+    core.attend(*problem(2, 1, 4, d_i=5, d_v=7).arguments())
+    core.attend(*problem(2, 1, 4, d_i=9, d_v=7).arguments())
+    assert seen == [7, 9]
 
 
 def test_auto_reads_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.autograd import gradcheck
 
 from reference_impls.checks import least_denominator
@@ -281,3 +283,25 @@ def test_samples_with_ranges_of_their_own_are_cut_by_the_widest() -> None:
     [group] = cutting.groups(geometry, 40)
     assert group.keys(slice(10, 20), 40) == slice(1, 29)
     assert group.edge(slice(10, 12), slice(1, 29)) == slice(1, 29)
+
+
+def test_a_slopes_biases_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each cut would be a matrix of N x N; beside one another few are alive."""
+    made: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+    original = cutting.bias
+
+    def spy(*arguments: Any) -> Tensor:
+        alive.append(sum(ref() is not None for ref in made))
+        found = original(*arguments)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(cutting, "bias", spy)
+    masks = parse_all(["distance:0.1", "distance:0.3"], 2)
+    geometry = of_masks(masks, 1500, torch.device("cpu"))
+    p = problem(2, 1, 1500, geometry=geometry).to(torch.float32)
+    a, _ = tiled.attend(*p.arguments())
+    a.sum().backward()
+    assert len(made) >= 8
+    assert max(alive) <= 3
