@@ -22,6 +22,8 @@ from suites.goals.plan import TIMED, Planned
 from suites.goals.readings import Readings
 
 MET, MISSED, UNDECIDED, SHOWN = "met", "missed", "undecided", "shown"
+CANNOT = ("oom", "unsupported")
+"""What a baseline can't do at a size: then the others decide."""
 HARDEST = (MISSED, UNDECIDED, MET, SHOWN)
 """Each baseline must be beaten: one miss is a miss, and one doubt leaves it undecided."""
 NOT_HERE, MISSING, UNMEASURED = "not here", "missing", "not measured"
@@ -165,13 +167,14 @@ def _growth(plan: Planned, readings: Readings, found: Result) -> Result:
 def _compared(plan: Planned, readings: Readings, found: Result) -> Result:
     """Times or peaks beside those of every baseline that could be measured."""
     [mine] = plan.measured
-    against, failed = [], []
+    against, failed, lost = [], [], False
     for base in plan.baselines:
         status, detail = readings.status(base)
         one = _beside(plan.goal, mine, base, readings) if status == "ok" else None
         if one is None:
             what = "not measured side by side" if status == "ok" else status
             failed.append(": ".join(filter(None, (base.name, what, detail))))
+            lost = lost or status not in CANNOT
         else:
             against.append(one)
     if not against:
@@ -184,6 +187,8 @@ def _compared(plan: Planned, readings: Readings, found: Result) -> Result:
         says, detail = WITHHELD, impossible
     elif says == MET and math.isnan(found.margin):
         says, detail = UNDECIDED, "within the bound, but its error was not verified at this size"
+    elif says == MET and lost:  # who knows what that baseline would have taken
+        says = UNDECIDED
     return replace(found, verdict=says, detail=detail, against=tuple(against))
 
 
@@ -244,6 +249,8 @@ def judge_accuracy(goal: Goal, missing: str, record: Mapping[str, Any] | None) -
     finite = math.isfinite(largest) and isinstance(slope, float) and math.isfinite(slope)
     says = said(goal, value, 1.0) if finite else MISSED
     detail = f"largest at scores times {scale:g}"
+    if says == MET and not (isinstance(margin, float) and margin >= 1):
+        says, detail = MISSED, f"{detail}; output or a gradient is over its error budget"
     if not finite:
         detail = f"not finite at scores times {scale:g}, or a gradient is not"
     return Result(

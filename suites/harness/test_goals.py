@@ -106,6 +106,15 @@ def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() ->
     assert {(g.kind, g.at_most, g.dtype) for g in ninth} == {("accuracy", 2e-5, "f32")}
     assert all(min(g.score_scales) == 1 and max(g.score_scales) == 100 for g in ninth)
     assert {g.device for g in ninth} == {"cpu", "cuda"}
+    fast = {
+        f"{name}.{i.name}": i.devices
+        for name in ("mtsa", "mtsa_released", "mtsa_nmt", "msmsa")
+        for i in builtins()[name].implementations
+        if i.name.startswith(("fused", "windowed"))
+    }
+    for device in ("cpu", "cuda"):
+        wanted = {name for name, devices in fast.items() if device in devices}
+        assert {g.measured for g in ninth if g.device == device} == wanted
 
 
 def test_widths_heads_and_baselines_are_those_of_the_table() -> None:
@@ -308,6 +317,20 @@ def test_a_baseline_that_runs_out_of_memory_does_not_decide_and_is_named() -> No
     assert judged(one, nothing).verdict == judge.UNMEASURED
 
 
+@pytest.mark.parametrize("status", ["wrong", "crash", "timeout"])
+def test_a_baseline_that_could_have_won_leaves_it_open(status: str) -> None:
+    one = planned(baselines=BOTH)
+    lost = one.baselines[1]
+    records = [
+        r | {"status": status} if parse(r["case"]) == lost else r for r in timed(one, (1.1, 0.1))
+    ]
+    assert judged(one, [*records, *verified(one)]).verdict == UNDECIDED
+    missed = [
+        r | {"status": status} if parse(r["case"]) == lost else r for r in timed(one, (1.5, 0.1))
+    ]
+    assert judged(one, [*missed, *verified(one)]).verdict == MISSED
+
+
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [((120, 120, 120), MET), ((125, 125, 125), MET), ((126, 126, 126), MISSED),
@@ -393,6 +416,8 @@ def test_what_is_faster_than_the_machine_is_withheld() -> None:
     [
         ({"by_scale": [[1, 1e-7], [100, 1.9e-5]], "gradient_error": 1e-5, "margin": 2.0}, MET),
         ({"by_scale": [[1, 2e-5], [100, 1e-6]], "gradient_error": 1e-5, "margin": 2.0}, MET),
+        ({"by_scale": [[1, 1e-7]], "gradient_error": 0.5, "margin": 0.99}, MISSED),
+        ({"by_scale": [[1, 1e-7]], "gradient_error": 1e-5}, MISSED),
         ({"by_scale": [[1, 1e-7], [100, 2.1e-5]], "gradient_error": 1e-5}, MISSED),
         ({"by_scale": [[1, 1e-7], [100, math.inf]], "gradient_error": 1e-5}, MISSED),
         ({"by_scale": [[1, 1e-7], [100, math.nan]], "gradient_error": 1e-5}, MISSED),
