@@ -108,9 +108,21 @@ class Sized:
             )
         asked = {"batch": problem[0], "length": problem[1], "heads": size.heads,
                  "settings": problem[4], "dtype": problem[3]}  # fmt: skip
-        subject = size.mechanism if any(r.columns["name"] == size.mechanism for r in here) else ""
-        if subject:
-            pieces.append(says(closing(measured.rows, subject, measured.baseline, asked)))
+        mine = [r for r in here if r.columns["name"] == size.mechanism]
+        heads = sorted({int(str(r.columns["heads"])) for r in mine})
+        outs = sorted({int(str(r.columns["d_out"])) for r in mine})
+        if mine and not {0, size.heads} & set(heads):
+            pieces.append(warns([
+                f"{size.mechanism} was measured here with {' and '.join(map(str, heads))} heads, "
+                f"not with {size.heads}: {size.command}"
+            ]))  # fmt: skip
+        elif mine and size.width[1] not in outs:
+            pieces.append(warns([
+                f"{size.mechanism} was measured here to {' and '.join(map(str, outs))} wide, not "
+                f"to {size.width[1]}: {size.command}"
+            ]))  # fmt: skip
+        elif mine:
+            pieces.append(says(closing(measured.rows, size.mechanism, measured.baseline, asked)))
         else:
             pieces.append(says([f"{size.mechanism} was not measured at this size."]))
         pieces.append(self._figure(found, measured, here, device))

@@ -55,17 +55,24 @@ def surroundings(
     if task.files:
         from harness.experiments.data_identity import data_digest
         from harness.train.data import hub
+        from harness.train.data.corpus import NO_VECTORS
         from harness.train.data.directory import data_directory
+        from harness.train.data.vectors import canonical
 
+        vectors = values["vectors"] or task.vectors
         if hub.asked(values["data"]):
+            if vectors != NO_VECTORS and not Path(vectors).is_file():
+                raise UsageError(
+                    f"--data hub: the word vectors {vectors!r} are a table of a data directory, "
+                    "which the hub has not; give --vectors FILE (GloVe's format) or --vectors none"
+                )
             folder = hub.directory(task.name, task.files)
         else:
             folder = data_directory(values["data"])
         directory = str(folder.resolve())
-        vectors = values["vectors"] or task.vectors
         data = data_digest(task, folder, vectors)
-        if Path(vectors).is_file():
-            vectors = str(Path(vectors).resolve())
+        if vectors != NO_VECTORS:
+            vectors = canonical(vectors, folder)
     else:
         for option in ("data", "vectors"):
             if values[option] is not None:

@@ -57,7 +57,7 @@ class Overall:
         Whether any model differs; None for two models.
     rows : tuple of OverallRow
     tasks, left_out : tuple of str
-        Tasks that count, and those that don't, because a model has no finished pair there.
+        Tasks that count, and those that don't, because runs of a model are missing there.
     why : tuple of str
         Which tests, and why these; one sentence each.
     """
@@ -71,7 +71,7 @@ class Overall:
 
 def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
     """Test models over tasks; None where fewer than two tasks have pairs of every model."""
-    by = {(c.first, c.task): c.difference for c in judged}
+    by = {(c.first, c.task): None if c.verdict == "unfinished" else c.difference for c in judged}
     models = list(dict.fromkeys(c.first for c in judged))
     named = list(dict.fromkeys(c.task for c in judged))
     tasks = [t for t in named if all(by.get((m, t)) is not None for m in models)]

@@ -10,9 +10,10 @@ from harness.experiments.design import Run
 from harness.experiments.reservations import Reservations
 from harness.records.follow import Follower
 
-SETTLED = ("ok", "diverged", "unsupported", "timeout")
+SETTLED = ("ok", "diverged", "unsupported")
 """Statuses that are results. A crash is tried again by the next command, and so is oom: how much
-memory a run may take depends on what is free, and on how many run at a time."""
+memory a run may take depends on what is free, and on how many run at a time. One whose time was up
+goes on from its checkpoint."""
 
 
 class Others:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LEAST_MODELS = 3
 """Of two models the ranks say no more than the signs."""
 LEAST_TASKS = 2
+SAME = 1e-12
+"""Means that differ by less, relative to the larger, are the same: the rest is rounding."""
 DRAWS = 20_000
 SEED = 0
 
@@ -92,10 +94,13 @@ def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
             "with as many tasks each, two or more"
         )
     table = np.array(list(scores.values()), dtype=float).T  # [tasks, models]
-    ranks = rankdata(-table, axis=1)
+    # Means of the same counts may differ in the last bit: those tie.
+    largest = np.abs(table).max(axis=1, keepdims=True)
+    steps = np.round(table / np.where(largest > 0, largest, 1) / SAME)
+    ranks = rankdata(-steps, axis=1)
     statistic, chi_squared_p = 0.0, 1.0
     if (ranks != ranks[:, :1]).any():  # else all tie everywhere: nothing to divide by
-        found = friedmanchisquare(*table.T)
+        found = friedmanchisquare(*steps.T)
         statistic, chi_squared_p = float(found.statistic), float(found.pvalue)
     return Friedman(
         ranks=dict(zip(scores, ranks.mean(axis=0).tolist(), strict=True)),
@@ -142,7 +147,7 @@ def over_tasks(
     if model.keys() != baseline.keys():
         raise ValueError(f"given tasks {list(model)} and {list(baseline)}; expected the same")
     gains = [
-        (model[t] - baseline[t]) * (1 if higher_is_better[t] else -1)
+        _apart(model[t], baseline[t]) * (1 if higher_is_better[t] else -1)
         for t in model
     ]  # fmt: skip
     alike = sharing(list(model), metrics)
@@ -157,6 +162,12 @@ def over_tasks(
         losses=sum(g < 0 for g in gains),
         sign_p=sign_test(gains) if gains else math.nan,
     )
+
+
+def _apart(first: float, second: float) -> float:
+    """The difference; 0 where it is no more than rounding."""
+    difference = first - second
+    return difference if abs(difference) > SAME * max(abs(first), abs(second)) else 0.0
 
 
 def sharing(tasks: Sequence[str], metrics: Mapping[str, str]) -> list[str]:

@@ -53,5 +53,8 @@ class Spent:
             peak, method = torch.cuda.max_memory_allocated(), "cuda caching allocator"
         else:
             peak, method = high_water.read(), "VmHWM after clear_refs"
+        if self._earlier["peak_bytes"] is None:
+            why = f"an earlier piece of the run could not: {self._earlier['memory_method']}"
+            return {"seconds": seconds, "peak_bytes": None, "memory_method": why}
         most = max(peak - self._before, self._earlier["peak_bytes"])
         return {"seconds": seconds, "peak_bytes": most, "memory_method": method}

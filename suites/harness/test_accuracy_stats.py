@@ -600,6 +600,14 @@ def test_friedman_by_enumeration() -> None:
     ]
     exact = sum(s >= observed for s in spreads) / len(spreads)
     assert friedman(scores).p == pytest.approx(exact, abs=0.01)
+    # The mean of .1 and .2 is .15, as that of .15 and .15, but for its last bit.
+    mean = (0.1 + 0.2) / 2
+    assert mean != 0.15
+    near = friedman({"a": [mean, mean], "b": [0.15, 0.15], "c": [0.1, 0.1]})
+    assert near.ranks == {"a": 1.5, "b": 1.5, "c": 3.0}
+    tied = over_tasks({"x": mean}, {"x": 0.15}, {"x": "accuracy"}, {"x": True})
+    assert (tied.wins, tied.losses) == (0, 0)
+    assert math.isnan(tied.sign_p) or tied.sign_p == 1.0
     ties = friedman({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]})
     assert (ties.statistic, ties.chi_squared_p, ties.p) == (0.0, 1.0, 1.0)
 

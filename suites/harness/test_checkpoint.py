@@ -167,6 +167,22 @@ def test_time_and_memory_of_all_pieces_count(data: Path, tmp_path: Path) -> None
     assert record["epochs"][1]["seconds"] > 500 > record["epochs"][2]["seconds"]
 
 
+def test_a_peak_that_an_earlier_piece_could_not_measure_is_not_known(
+    data: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.pt"
+    with pytest.MonkeyPatch.context() as patch:
+        killed_after(patch, Trainer, STEPS + 1)
+        with pytest.raises(Killed):
+            train(data, file)
+    kept = torch.load(file, weights_only=True)
+    kept["state"]["spent"] |= {"peak_bytes": None, "memory_method": "no clear_refs here"}
+    torch.save(kept, file)
+    record = train(data, file)
+    assert record["peak_bytes"] is None
+    assert "an earlier piece of the run could not: no clear_refs here" in record["memory_method"]
+
+
 def test_it_is_written_now_and_then(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "folder" / "run.pt"
     train(data, file, seconds=3600.0)

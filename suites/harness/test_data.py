@@ -22,11 +22,13 @@ from harness.train.data.vectors import (
     SPECIAL,
     UNKNOWN,
     Vectors,
+    canonical,
     coverage,
     embedding_table,
     read_vectors,
 )
 from suites.harness.made_up_data import write_data_directory, write_table
+from suites.harness.support import attnbench
 
 CLASSES = {"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"}
 
@@ -651,3 +653,24 @@ def test_rare_words_share_the_row_of_unknown_ones() -> None:
     assert words.encode(["rare", "new"]) == [UNKNOWN, UNKNOWN]
     assert words.embedding.shape == (SPECIAL + 1, 3)
     assert words.coverage is None
+
+
+def test_one_table_has_one_name(tmp_path: Path) -> None:
+    folder = tmp_path / "glove"
+    folder.mkdir()
+    (folder / "small_2d.tsv").write_text("word\tv\na\t1 2\n")
+    other = tmp_path / "mine.txt"
+    other.write_text("a 1 2\n")
+    assert canonical("small", tmp_path) == canonical("small_2d", tmp_path) == "small_2d"
+    assert canonical(str(folder / "small_2d.tsv"), tmp_path) == "small_2d"
+    there = tmp_path / "glove" / ".." / "mine.txt"
+    assert canonical(str(there), tmp_path) == canonical(str(other), None) == str(other.resolve())
+    with pytest.raises(UsageError, match="no word vectors 'large'"):
+        canonical("large", tmp_path)
+
+
+def test_the_hub_has_no_tables_of_vectors(tmp_path: Path) -> None:
+    done = attnbench("train", "mtsa", "--task", "trec", "--data", "hub", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'top10k_100d_int8' are a table of a data directory" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -223,6 +223,11 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     partly = conclude_many(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+    # One seed of many is no mean of a task.
+    records += [*runs(BASE, "mr", [0.8]), *runs("disa.plain", "mr", [0.9])]
+    partly = conclude_many(record, records).overall
+    assert partly is not None
+    assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
 
 # Folds

@@ -346,3 +346,8 @@ def test_budgets_are_equal_or_said(data: Path) -> None:
         assert len(set(record.tuned.values())) <= 1, record.name
         assert isinstance(record.recipe, Recipe)
         assert record.recipe_for("no such mechanism").tuning_trials == 0
+    # A recipe that was tuned on one task is no less tuned on another.
+    for name in ("trec", "sst5", "sst5_phrases", "cr", "mpqa", "subj", "mr", "snli"):
+        assert task(name).tuned == {"mtsa": 5, "multi_head": 5}, name
+    for name in ("sick_relatedness", "sick_entailment"):
+        assert task(name).tuned == {"mtsa": 9, "multi_head": 9}, name

@@ -113,6 +113,24 @@ def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
     assert f"{name} 8h" in labels
 
 
+def test_other_heads_or_another_width_are_told(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    size_here = f'batch = 64\nlength = 64\nmechanism = "{MINE}"\n'
+    for more, says in (
+        ("heads = 16\n", "was measured here with 8 heads, not with 16"),
+        ("width = [300, 1200]\n", "was measured here to 600 wide, not to 1200"),
+    ):
+        file.write_text(size_here + more)
+        text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
+        assert says in text
+        assert "attnbench bench --only" in text
+        assert f"{MINE} (8 heads) takes" not in text
+    file.write_text(size_here)
+    text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
+    assert "was measured here" not in text
+    assert f"{MINE} (8 heads) takes" in text
+
+
 def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_path: Path) -> None:
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
     page.answer()

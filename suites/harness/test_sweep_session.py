@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.experiments.executors import Job
+from harness.experiments.executors import Job, local
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
 from harness.experiments.prediction import Durations, wall_seconds
@@ -112,6 +112,21 @@ def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> 
         checkpoint_of(place, crashed).unlink()
         assert list(session.run([])) == []
     assert not place.exists()
+
+
+def test_a_run_whose_time_was_up_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, run = tmp_path / "results" / "checkpoints", fake_run(tmp_path, 0, "5")
+    place.mkdir(parents=True)
+    checkpoint_of(place, run).touch()
+    monkeypatch.setattr(local, "LIMIT_SECONDS", 0.5)
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(
+            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
+        )
+        assert [r["status"] for r in session.run([run])] == ["timeout"]
+    assert checkpoint_of(place, run).exists(), "what it had done is lost"
+    assert run.key not in finished(tmp_path / "results")
 
 
 def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path) -> None:

@@ -104,6 +104,13 @@ def vectors_digest(given: str, directory: Path | None = None) -> str:
     return digest_of([_located(given, directory)])
 
 
+def canonical(given: str, directory: Path | None = None) -> str:
+    """One name for one table: its full name, or the whole path of another file."""
+    path = _located(given, directory).resolve()
+    inside = directory is not None and path.parent == (directory / "glove").resolve()
+    return _name(path) if inside else str(path)
+
+
 def _name(path: Path) -> str:
     name = path.name.removesuffix(".gz")
     return name.removesuffix(Path(name).suffix) if name.endswith((".tsv", ".txt", ".vec")) else name

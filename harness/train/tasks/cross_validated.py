@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.train.recipe import Recipe
-from harness.train.recipes import PAPER, SENTENCES, lasting
+from harness.train.recipes import PAPER, SENTENCES, TUNED, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("0", "1")
@@ -72,6 +72,7 @@ def _task(
         options={"corpus": name},
         files=(f"{name}/all.tsv",),
         vectors="top10k_100d_int8",
+        tuned=TUNED,
         folds=FOLDS,
     )
 

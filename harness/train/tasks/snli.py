@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipes import PAPER, SENTENCES, lasting
+from harness.train.recipes import PAPER, SENTENCES, TUNED, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -52,6 +52,7 @@ TASKS = (
         files=("snli/train.tsv", "snli/dev.tsv", "snli/test.tsv"),
         supplied={"snli/train.tsv": HOW},
         vectors="top10k_100d_int8",
+        tuned=TUNED,
         one_test_set=True,
     ),
 )

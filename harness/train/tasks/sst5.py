@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipes import PAPER, SENTENCES, lasting
+from harness.train.recipes import PAPER, SENTENCES, TUNED, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("0", "1", "2", "3", "4")
@@ -53,6 +53,7 @@ TASKS = (
         options={"phrases": False},
         files=("sst5/train.tsv", "sst5/dev.tsv", "sst5/test.tsv"),
         vectors="top10k_100d_int8",
+        tuned=TUNED,
         one_test_set=True,
     ),
     Task(
@@ -69,6 +70,7 @@ TASKS = (
         options={"phrases": True},
         files=("sst5/train_phrases.tsv", "sst5/dev.tsv", "sst5/test.tsv"),
         vectors="top10k_100d_int8",
+        tuned=TUNED,
         one_test_set=True,
     ),
 )
