@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,12 @@ def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
     return best
 
 
+def _compare(names: Sequence[str], task: str, recipe: Sequence[str] = ()) -> str:
+    """The command that trains both; what the papers' presets need goes into the recipe."""
+    words = [*map(shlex.quote, names), "--task", task]
+    return " ".join(["attnbench compare", *words, *(f"--recipe {value}" for value in recipe)])
+
+
 def _metric(claim: Claim) -> str:
     return str(claim.parameters.get("metric", "accuracy"))
 
@@ -122,7 +129,8 @@ def concluded(pairs: Pairs, task: str, metric: str, records: Sequence[Record]) -
 def accuracy_difference(claim: Claim, device: Measured) -> Finding:
     """Test metric of the first minus the second, paired by seed (or fold); positive: first better.
 
-    Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``.
+    Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``; ``recipe``
+    is what the command that trains them adds.
     """
     p = claim.parameters
     task, metric = p["task"], _metric(claim)
@@ -130,7 +138,7 @@ def accuracy_difference(claim: Claim, device: Measured) -> Finding:
     if pairs is None:
         names = [alternatives(p[side])[0] for side in ("first", "second")]
         what = f"no {names[0]} beside {names[1]} on {task}"
-        return not_measured(what, f"attnbench compare {' '.join(names)} --task {task}")
+        return not_measured(what, _compare(names, task, p.get("recipe", ())))
     comparison = concluded(pairs, task, metric, device.records)
     d = comparison.difference
     if d is None:
@@ -166,7 +174,7 @@ def epoch_ratio(claim: Claim, device: Measured) -> Finding:
     if pairs is None:
         names = [alternatives(p[side])[0] for side in ("first", "second")]
         what = f"no {names[0]} beside {names[1]} on {p['task']}"
-        return not_measured(what, f"attnbench compare {' '.join(names)} --task {p['task']}")
+        return not_measured(what, _compare(names, p["task"]))
     ratios = [_epoch(a) / _epoch(b) for a, b in pairs.runs.values()]
     interval = ratio_interval(ratios)
     said = f"{pairs.first} over {pairs.second}: {interval} in seconds per epoch on {p['task']}"

@@ -50,6 +50,9 @@ def test_commands_that_make_records_name_what_there_is() -> None:
                 asked += 1
         if "task" in claim.parameters:
             assert claim.parameters["task"] in tasks(), claim.id
+            metrics = tasks()[claim.parameters["task"]].metrics
+            if claim.query in ("accuracy_difference", "epoch_ratio"):
+                assert claim.parameters.get("metric", "accuracy") in metrics, claim.id
     assert asked > 150
 
 
