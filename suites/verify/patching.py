@@ -106,3 +106,7 @@ def patched(patch: Patch) -> Iterator[None]:
         for name in _ours():
             del sys.modules[name]
         sys.modules.update(before)
+        for name, module in before.items():
+            # A package holds its modules too, the patched ones until now.
+            package, _, own = name.rpartition(".")
+            setattr(sys.modules[package], own, module)

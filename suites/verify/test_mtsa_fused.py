@@ -209,7 +209,7 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
             seen.append(func.overloadpacket.__name__)
             return func(*args, **(kwargs or {}))
 
-    module = made(FusedMTSA)
+    module = made(FusedMTSA).eval()
     x, _ = batch((6, 6))
     with torch.no_grad():
         module(x)

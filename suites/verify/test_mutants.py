@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -116,3 +118,12 @@ def test_every_package_has_three_mutants() -> None:
     )
     assert {m.folder for m in builtins().values() if found[m.folder] < 3} == set()
     assert sum(found.values()) >= 40
+
+
+def test_afterwards_packages_hold_the_modules_of_before() -> None:
+    before = importlib.import_module("reference_impls.kernels.core")
+    with patched(PATCHES[0]):
+        assert importlib.import_module("reference_impls.kernels.core") is not before
+    package = importlib.import_module("reference_impls.kernels")
+    assert package.core is before
+    assert sys.modules["reference_impls.kernels.core"] is before
