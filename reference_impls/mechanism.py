@@ -136,6 +136,9 @@ class Mechanism:
         Whether d_out must equal d_in.
     score_weights : tuple of str
         Weights that, multiplied by s, multiply every score by s (for the stress test of scores).
+    presets : str
+        ``module:function`` that writes out options with ``preset``: returns those meant, and the
+        width of the output that they need. Empty: there are no presets.
     default : str
         The implementation meant where only the mechanism is named; empty: the last one.
     parameters, operations, transient_bytes : callable or None
@@ -167,6 +170,7 @@ class Mechanism:
     even_heads: bool = False
     keeps_width: bool = False
     score_weights: tuple[str, ...] = ()
+    presets: str = ""
     default: str = ""
     parameters: Callable[[Size], int] | None = None
     operations: Callable[[Size], float] | None = None

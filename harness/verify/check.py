@@ -84,6 +84,14 @@ def named_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
     return {name: numpy64(value) for name, value in module.state_dict().items()}
 
 
+def written_out(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """What options with a preset stand for, and the width it needs; 0 without one."""
+    if mechanism.presets and options.get("preset") is not None:
+        meant, width = resolve(mechanism.presets)(options)
+        return dict(meant), int(width)
+    return dict(options), 0
+
+
 def _widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
     d_out = D_OUT
     if size := options.get("kernel_sizes", mechanism.options.get("kernel_sizes")):
@@ -171,8 +179,13 @@ def check_trial(
 ) -> tuple[list[Finding], list[Finding]]:
     """Compare implementation, plain yardstick and oracle on one batch."""
     options = {**mechanism.options, **trial.options}
-    heads = options.pop("heads", HEADS) if mechanism.takes_heads else 0
+    # The oracle knows no presets: it gets what they stand for.
+    meant, width = written_out(mechanism, options)
+    heads = meant.pop("heads", HEADS) if mechanism.takes_heads else 0
+    if mechanism.takes_heads:
+        options.pop("heads", None)
     d_in, d_out = _widths(mechanism, options)
+    d_out = width or d_out
     torch_type = torch_dtype(dtype)
 
     def build(factory: str, extra: Mapping[str, Any]) -> torch.nn.Module:
@@ -202,7 +215,7 @@ def check_trial(
     plain = build(mechanism.plain, {})
     plain.load_state_dict(module.state_dict())
     yardstick = run_module(plain, x, mask, cotangent)
-    oracle_options = {**options, **({"heads": heads} if heads else {})}
+    oracle_options = {**meant, **({"heads": heads} if heads else {})}
     naive = resolve(mechanism.oracle)
     weights = named_weights(module)
     lengths, grad_out = trial.lengths, numpy64(cotangent)

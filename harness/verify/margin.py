@@ -20,7 +20,7 @@ from harness.build import (
 from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Finding, budget, error, worst
-from harness.verify.check import named_weights, numpy64
+from harness.verify.check import named_weights, numpy64, written_out
 from harness.verify.kinks import DRAWS, at_a_kink
 from harness.verify.oracle import Reference, reference
 from reference_impls.mechanism import Mechanism
@@ -91,7 +91,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         nothing = {"error": None, "budget": None, "margin": None, "what": ""}
         return {"verdict": "no oracle", **nothing}, False
     own = {key: literal(value) for key, value in parsed.options}
-    options = {**mechanism.options, **own}
+    options, _ = written_out(mechanism, {**mechanism.options, **own})
     if mechanism.takes_heads:
         options["heads"] = p.heads
     small = x.detach()[samples]

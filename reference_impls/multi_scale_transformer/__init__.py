@@ -112,6 +112,7 @@ MECHANISMS = (
         },
         output="sentence",
         takes_heads=True,
+        presets="reference_impls.multi_scale_transformer.presets:written_out",
         # No score_weights: scores of 100 in two layers on end multiply rounding errors beyond any
         # budget for gradients, plain's own too. One layer is stressed as msmsa_layer.
         default="windowed",

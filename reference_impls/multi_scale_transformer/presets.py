@@ -160,6 +160,25 @@ def settle(
     return settled
 
 
+def written_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Options for the oracle, a preset's own in its place; and the width that it needs.
+
+    Not the width of a head, which the oracle reads off the weights.
+
+    Raises
+    ------
+    BadOption
+        If there is no such preset.
+    """
+    meant = dict(options)
+    name = meant.pop("preset")
+    if name not in PRESETS:
+        raise BadOption(f"preset={name!r}; expected {', '.join(PRESETS)}")
+    meant |= PRESETS[name].options
+    meant.pop("head_dim", None)
+    return meant, PRESETS[name].d_out
+
+
 def _plain(value: Any) -> Any:
     """Lists and tuples are the same to an option."""
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from harness.registry import builtins
+from harness.verify.check import Trial, check_trial
 from reference_impls.encoders import (
     Embedding,
     Encoder,
@@ -16,6 +18,7 @@ from reference_impls.encoders import (
     degree_distribution,
     expected_degree,
 )
+from reference_impls.mechanism import BadOption
 
 IDS = torch.tensor([[3, 1, 2, 0], [2, 0, 0, 0], [1, 1, 3, 2]])
 OTHER = torch.tensor([[2, 2, 0, 0], [1, 3, 1, 2], [3, 0, 0, 0]])
@@ -138,3 +141,23 @@ def test_the_distribution_of_a_degree(degree: float, expected: list[float]) -> N
 def test_the_expected_degree() -> None:
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.3, 0.4, 1e-30], [0.5, 1e-30, 1e-30, 1e-30, 0.5]]))
     assert expected_degree(logits).tolist() == pytest.approx([0.1 + 0.4 + 0.9 + 1.6, 3.0], rel=1e-5)
+
+
+PRESET_TRIALS = [
+    ("multi_scale_transformer", preset) for preset in
+    ("mirrored_hier_s", "mirrored_deephier_s", "mirrored_flex", "sst", "ptb_pos")
+] + [("transformer", preset) for preset in ("mirrored_transformer", "sst_transformer")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESET_TRIALS)
+def test_a_preset_is_verified_as_what_it_stands_for(name: str, preset: str) -> None:
+    """Its heads and its width, which no trial of another configuration has."""
+    mechanism = builtins()[name]
+    implementation = mechanism.implementation(mechanism.default)
+    trial = Trial(preset, {"preset": preset}, (7, 4))
+    values, gradients = check_trial(mechanism, implementation, trial, "f64", "cpu")
+    assert all(finding.ok for finding in (*values, *gradients))
+    assert len(gradients) > 5
+    unknown = Trial("nonsense", {"preset": "nonsense"}, (3,))
+    with pytest.raises(BadOption, match="preset='nonsense'"):
+        check_trial(mechanism, implementation, unknown, "f64", "cpu")
