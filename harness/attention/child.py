@@ -87,6 +87,8 @@ def look(
     ).to(place)  # fmt: skip
     kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
     trainer = kind(record, module, data, settings, seed, place, Spent(place, began), progress)
+    if sentences:  # what has nothing to look at is known before minutes of training
+        _sentence(module, trainer, data, sentences[0], place)
     trainer.train()
     module.load_state_dict(trainer.best_state)
     out = {**trainer.test(), "chosen_epoch": trainer.best_epoch}

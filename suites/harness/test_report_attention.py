@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.attention import reduce
+from harness.attention import child, reduce
 from harness.attention.geometry import allowed
+from harness.errors import UsageError
 from harness.records import journal
 from harness.registry import Registry
+from harness.train.task import task
 from reference_impls import masks
 from reference_impls.mechanism import BadOption
 from suites.harness.made_up_data import write_data_directory
@@ -110,6 +113,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 QUICK = ("--recipe", "epochs=1", "--recipe", "width=24", "--recipe", "heads=2", "--device", "cpu")
+
+
+def test_what_offers_no_scores_is_known_before_it_is_trained(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(_: Any) -> None:
+        raise AssertionError("it was trained first")
+
+    monkeypatch.setattr(child.Trainer, "train", trained)
+    recipe = replace(task("trec").recipe, epochs=1, width=24, heads=2).as_dict()
+    with pytest.raises(UsageError, match="offers no scores to look at"):
+        child.look("bi_lstm.packed", "trec", recipe, 0, ["What is the fog ?"],
+                   directory=str(data), vectors="none")  # fmt: skip
 
 
 @pytest.mark.slow
