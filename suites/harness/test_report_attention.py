@@ -124,7 +124,7 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
     monkeypatch.setattr(child.Trainer, "train", trained)
     recipe = replace(task("trec").recipe, epochs=1, width=24, heads=2).as_dict()
     with pytest.raises(UsageError, match="offers no scores to look at"):
-        child.look("bi_lstm.packed", "trec", recipe, 0, ["What is the fog ?"],
+        child.look("transformer.sdpa", "trec", recipe, 0, ["What is the fog ?"],
                    directory=str(data), vectors="none")  # fmt: skip
 
 
