@@ -61,6 +61,7 @@ def surroundings(
 
         vectors = values["vectors"] or task.vectors
         if hub.asked(values["data"]):
+            hub.given_by(task.name, task.files)
             if vectors != NO_VECTORS and not Path(vectors).is_file():
                 raise UsageError(
                     f"--data hub: the word vectors {vectors!r} are a table of a data directory, "

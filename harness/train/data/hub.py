@@ -57,6 +57,21 @@ def directory(task: str, files: Sequence[str], folder: Path | None = None) -> Pa
         or what comes is not the corpus.
     """
     folder = folder or cache_folder()
+    for corpus in given_by(task, files):
+        if any(found_in(folder, file).status != "right" for file in corpus.files):
+            fetch(corpus, folder)
+    return folder
+
+
+def given_by(task: str, files: Sequence[str]) -> list[KnownCorpus]:
+    """The corpora of these files, if the hub has them all; nothing is fetched.
+
+    Raises
+    ------
+    UsageError
+        If it has not.
+    """
+    found = []
     for name in dict.fromkeys(file.partition("/")[0] for file in files):
         corpus = corpora().get(name)
         if corpus is None or corpus.hub is None:
@@ -65,9 +80,8 @@ def directory(task: str, files: Sequence[str], folder: Path | None = None) -> Pa
                 f"--data hub: no data set of the hub gives the rows of {name} (task {task}); give "
                 f"a folder (the hub has {have})"
             )
-        if any(found_in(folder, file).status != "right" for file in corpus.files):
-            fetch(corpus, folder)
-    return folder
+        found.append(corpus)
+    return found
 
 
 def fetch(corpus: KnownCorpus, folder: Path) -> None:
