@@ -15,7 +15,7 @@ from harness.profile import load_profile
 from harness.ratios import PROBLEM, block_ratios
 from harness.records import table
 from harness.stats import Interval, noise_floor, ratio_interval
-from reports.claims.names import alternatives, parse
+from reports.claims.names import alternatives, parse, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import NOT_MEASURED, Finding, size_text
 from reports.slopes import fit_slope, longest
@@ -136,12 +136,10 @@ def _pairs(claim: Claim, device: Measured) -> Iterator[tuple[str, pd.DataFrame, 
     p = claim.parameters
     where = _where(p)
     firsts, seconds = (device.cases(p[side], where) for side in ("first", "second"))
-    ours = {parse(name).mechanism for name in alternatives(p["first"])}
     for one in firsts:
         for other in seconds:
-            mine, theirs = (str(device.by_case[c]["mechanism"].iloc[0]) for c in (one, other))
-            # An ablation is compared with the form it is of, not with another of the same name.
-            if one != other and not (theirs in ours and theirs != mine):
+            mine, theirs = (str(device.by_case[c]["name"].iloc[0]) for c in (one, other))
+            if one != other and same_form(mine, theirs, p["first"]):
                 yield one, device.by_case[one], other, device.by_case[other]
 
 

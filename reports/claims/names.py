@@ -56,6 +56,17 @@ def alternatives(given: str | Sequence[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
+def same_form(first: str, second: str, asked: str | Sequence[str]) -> bool:
+    """Whether the second may stand beside the first, by what the first's side asks for.
+
+    Not where it is another form of the mechanism: an ablation of the paper's form is compared with
+    that form, not with the released one.
+    """
+    other = parse(second).mechanism
+    forms = {parse(name).mechanism for name in alternatives(asked)}
+    return other not in forms or other == parse(first).mechanism
+
+
 def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[str]:
     """Recorded names that a claim's names stand for, the preferred ones first."""
     known = list(dict.fromkeys(recorded))

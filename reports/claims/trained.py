@@ -14,7 +14,7 @@ from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
 from reports.claims.measured import Measured, Record, not_measured
-from reports.claims.names import alternatives, first_fitting, parse
+from reports.claims.names import alternatives, first_fitting, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Finding
 
@@ -95,18 +95,8 @@ def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
     seconds = first_fitting(p["second"], recorded)
     for first in first_fitting(p["first"], recorded):
         for second in seconds:
-            if first != second and not _another_program(first, second, p["first"]):
+            if first != second and same_form(first, second, p["first"]):
                 yield first, second
-
-
-def _another_program(first: str, second: str, asked: Any) -> bool:
-    """Whether the second is a variant of another form of the mechanism asked about.
-
-    An ablation of the paper's form is compared with that form, not with the released one.
-    """
-    ours = {parse(name).mechanism for name in alternatives(asked)}
-    other = parse(second).mechanism
-    return other in ours and other != parse(first).mechanism
 
 
 def concluded(pairs: Pairs, task: str, metric: str, records: Sequence[Record]) -> Comparison:

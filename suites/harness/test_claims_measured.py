@@ -295,6 +295,23 @@ def test_devices_are_never_mixed() -> None:
     assert not set(found[0].keys) & set(found[1].keys)
 
 
+def test_an_ablation_is_compared_with_the_form_it_is_of() -> None:
+    level = {"mtsa_released.fused": 0.2, "mtsa.fused": 0.1, "mtsa.fused[masks=none]": 0.0}
+    records = [r for m, more in level.items() for r in trained(m, [v + more for v in SEEDS])]
+    v = judged(
+        "accuracy_difference", records, {"positive": True}, task="trec",
+        first=["mtsa_released", "mtsa"], second=["mtsa_released[masks=none]", "mtsa[masks=none]"],
+    )  # fmt: skip
+    assert v.value == pytest.approx(10), "in points; 20 would be masks and another program"
+    cost = {case("mtsa_released.fused", 64): 9.0, case("mtsa.fused", 64): 2.0,
+            case("mtsa.fused[masks=none]", 64): 1.0, case(BASE, 64): 1.0}  # fmt: skip
+    v = judged(
+        "time_ratio", timed(cost), {"at_most": 3.0}, **SIZE,
+        first=["mtsa_released", "mtsa"], second=["mtsa[masks=none]"],
+    )  # fmt: skip
+    assert v.value == pytest.approx(2.0, rel=0.01)
+
+
 def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> dict[str, Any]:
     spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
     return {
