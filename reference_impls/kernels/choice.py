@@ -15,15 +15,13 @@ from itertools import pairwise
 import torch
 
 from reference_impls.kernels.constant import constant
+from reference_impls.kernels.sizes import WIDEST
 from reference_impls.mechanism import Unsupported
 
 LENGTHS = (16, 64, 256, 1024, 4096)
 """What was measured; a length in between is as the nearest one, by its logarithm."""
 FEW_SEQUENCES = 32
 """Heads times samples up to which the first row of a cell holds, beyond it the second."""
-
-WIDEST = {"triton": 256, "flex": 128}
-"""What the backends of CUDA take: `tiles.WIDEST`, `flex.WIDEST`; a test holds them together."""
 
 Table = Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]
 

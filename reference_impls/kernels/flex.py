@@ -13,14 +13,16 @@ The ranges become lists of blocks of keys; blocks wholly inside a range are not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad, softplus
 
+from reference_impls.compiled_flex import fused
+from reference_impls.kernels import sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 from reference_impls.mechanism import Unsupported
@@ -28,9 +30,7 @@ from reference_impls.mtsa.optimized import least_denominator
 
 BLOCK = 128
 """Of FlexAttention's lists of blocks."""
-MOST_SHAPES = 256
-"""Compiled forms of one process: beyond them it is an error, not the uncompiled form."""
-WIDEST = 128
+WIDEST = sizes.WIDEST["flex"]
 """Values of double width fit into shared memory up to here."""
 NARROWEST = 16
 """What FlexAttention's products need at least."""
@@ -65,12 +65,7 @@ def attend(
     if not q.is_cuda:
         raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
     refuse(q, v, keep)
-    if torch.compiler.is_compiling():
-        return quotient(flex_attention, q, k, v, s, geometry, mask, scale_t)
-    # Never on with the uncompiled form, which holds all scores, once there are many shapes.
-    limits = {"fail_on_recompile_limit_hit": True, "recompile_limit": MOST_SHAPES}
-    with torch._dynamo.config.patch(limits):
-        return quotient(_compiled(), q, k, v, s, geometry, mask, scale_t)
+    return quotient(fused, q, k, v, s, geometry, mask, scale_t)
 
 
 def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
@@ -88,11 +83,6 @@ def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
             f"flex: heads are {widest} wide; expected at most {WIDEST}, as values have twice that: "
             "take more heads, or another implementation"
         )
-
-
-@cache
-def _compiled() -> Callable[..., Any]:
-    return torch.compile(flex_attention, dynamic=False)
 
 
 def quotient(

@@ -1,7 +1,12 @@
-"""How much `tiled` takes at once; without torch, because formulas for its memory read it."""
+"""How much `tiled` takes at once, and how wide heads may be for others.
+
+Without torch, because formulas for memory read it, and the choice of a backend loads none.
+"""
 
 from __future__ import annotations
 
+WIDEST = {"triton": 256, "flex": 128}
+"""The widest keys and values of a head that the backends of CUDA take."""
 SHORT = 256
 """Up to this length a sequence is not cut: all its scores are one product."""
 LEAST_QUERIES = 64

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from reference_impls.kernels import sizes
+
 Kind = Literal["forward", "query_gradient", "key_gradient"]
 Numbers = Literal["half", "single"]
 """What the products of weights are made of: bfloat16, or float32 (for float16 inputs too)."""
@@ -83,7 +85,7 @@ TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
         },
     },
 }
-WIDEST = 256
+WIDEST = sizes.WIDEST["triton"]
 """Wider heads would need their features in several programs."""
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad
 
+from reference_impls.compiled_flex import fused
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.layer import MultiHeadLayer
 from reference_impls.multi_head.optimized import visible_keys
@@ -21,8 +20,6 @@ BLOCK = 128
 LEAST_WIDTH = 16
 """Of a head; narrower ones get columns of zeros, which change no product."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_SHAPES = 256
-"""For which kernels are compiled in one process; beyond it torch would go on uncompiled."""
 
 
 def real_keys_only(visible: Tensor) -> BlockMask:
@@ -54,21 +51,6 @@ def real_keys_only(visible: Tensor) -> BlockMask:
     )  # fmt: skip
 
 
-@cache
-def _compiled() -> Callable[..., Tensor]:
-    # Made on first use: nothing is compiled for who only lists mechanisms.
-    return torch.compile(flex_attention, dynamic=False)
-
-
-def _fused(*arguments: Any, **options: Any) -> Tensor:
-    """`flex_attention`, compiled; never the uncompiled form, which holds all scores."""
-    if torch.compiler.is_compiling():
-        return flex_attention(*arguments, **options)
-    limits = {"fail_on_recompile_limit_hit": True, "recompile_limit": MOST_SHAPES}
-    with torch._dynamo.config.patch(limits):
-        return _compiled()(*arguments, **options)
-
-
 class FlexMultiHead(MultiHeadLayer):
     """`torch.nn.attention.flex_attention`, forward and backward.
 
@@ -86,7 +68,7 @@ class FlexMultiHead(MultiHeadLayer):
         if q.dtype not in DTYPES:
             name = str(q.dtype).removeprefix("torch.")
             raise Unsupported(f"flex takes float32, bfloat16 and float16, not {name}; take sdpa")
-        return flexed(q, k, v, mask, 1 / math.sqrt(self.head_dim), _fused)
+        return flexed(q, k, v, mask, 1 / math.sqrt(self.head_dim), fused)
 
 
 def flexed(

@@ -217,12 +217,6 @@ def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.choose(cuda, half, 2, 100, False, False, 300) == "tiled"
 
 
-def test_auto_knows_how_wide_heads_may_be() -> None:
-    from reference_impls.kernels import flex, tiles
-
-    assert choice.WIDEST == {"triton": tiles.WIDEST, "flex": flex.WIDEST}
-
-
 def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
