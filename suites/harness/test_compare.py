@@ -355,14 +355,15 @@ def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> N
     (tmp_path / "mine" / "attention.py").write_text(OWN)
     (tmp_path / "alone.py").write_text(OWN + "from neighbour import SIZE\n")
     (tmp_path / "neighbour.py").write_text("SIZE = 1\n")
-    for count, (given, edited) in enumerate(
-        [("mine.attention:Mean", "mine/attention.py"), ("alone:Mean", "neighbour.py")], start=1
+    for count, given, edited, expected in (
+        (1, "mine.attention:Mean", "mine/attention.py", (1, 1, 2)),
+        (2, "alone:Mean", "neighbour.py", (1, 2)),
     ):
         command = (
             "train", "Mean", "--with", given, "--task", "trec", *QUICK, "--data", str(data),
             "--journal", str(count),
         )  # fmt: skip
-        for trained in (1, 1, 2):
+        for trained in expected:
             if trained == 2:
                 path = tmp_path / edited
                 path.write_text(path.read_text() + "# edited\n")

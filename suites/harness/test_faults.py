@@ -405,8 +405,8 @@ def test_a_crash_never_hides_a_result(tmp_path: Path, crash_last: bool) -> None:
     assert record["status"] == "oom"
 
 
-def test_a_hundred_thousand_records_are_summed_up_in_three_seconds(tmp_path: Path) -> None:
-    """Of a year of code versions one is today's; seconds of this process, not of the machine."""
+def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_path: Path) -> None:
+    """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
     session = made_up(tmp_path, count=15, lengths=20)
     writer = journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)})
     writer.close()
@@ -418,14 +418,16 @@ def test_a_hundred_thousand_records_are_summed_up_in_three_seconds(tmp_path: Pat
     rest = json.dumps(shared).removeprefix("{")
     plan = [task for tasks in session.tasks() for task in tasks]
     with writer.path.open("a") as file:
-        for version in range(100_000 // len(plan) + 1):
+        for version in range(40_000 // len(plan) + 1):
             for t in plan:
                 key = f"{t.key}{version or ''}"
                 own = {"kind": t.kind, "key": key, "case": t.case.id, "block": t.block}
                 file.write(f"{json.dumps(own).removesuffix('}')}, {rest}\n")
     assert len(session.rows()) == 40
     assert session.missing() == 0
-    assert min(_seconds(session.rows) for _ in range(2)) < 3
+    lines = writer.path.read_text().splitlines()
+    alone = min(_seconds(lambda: [json.loads(line) for line in lines]) for _ in range(3))
+    assert min(_seconds(session.rows) for _ in range(3)) < 3 * alone
 
 
 def _seconds(step: Callable[[], object]) -> float:
