@@ -14,6 +14,9 @@ from torch import Tensor
 
 from reference_impls.masks import HeadMask
 
+LENGTHS_KEPT = 64
+"""Geometries are small, but lengths may be many."""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -65,6 +68,28 @@ class Geometry:
             here = mask.long().expand(shape)
         inside = (self.lo <= 0) & (self.hi >= 0) & self.hole[:, None]  # [H, B or 1]
         return count - here * inside[..., None].long()
+
+
+class GeometryByLength:
+    """The geometry of a layer's masks, made once for each length: on a GPU it has to be copied."""
+
+    def __init__(self, masks: Sequence[HeadMask]) -> None:
+        self.masks = masks
+        self._kept: dict[tuple[int, torch.device], Geometry] = {}
+
+    def of(self, length: int, device: torch.device) -> Geometry:
+        """Of this length on this device."""
+        if torch.compiler.is_compiling():
+            return of_masks(self.masks, length, device)
+        found = self._kept.get((length, device))
+        if found is None:
+            if len(self._kept) >= LENGTHS_KEPT:
+                self._kept.clear()
+            with torch.inference_mode(False):  # it may serve training later
+                found = of_masks(self.masks, length, device)
+            if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
+                self._kept[length, device] = found
+        return found
 
 
 def of_masks(masks: Sequence[HeadMask], length: int, device: torch.device) -> Geometry:

@@ -15,16 +15,13 @@ from torch import Tensor
 
 from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
 from reference_impls.kernels import core
-from reference_impls.kernels.geometry import Geometry, of_masks
+from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.merged import MergingModule
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
 from reference_impls.mtsa.released import ReleasedLayer
 from reference_impls.mtsa.softmax import scaled
-
-LENGTHS_KEPT = 64
-"""Geometries are small, but lengths may be many."""
 
 
 class FusedAttention(TensorizedLayer, MergingModule):
@@ -39,22 +36,7 @@ class FusedAttention(TensorizedLayer, MergingModule):
     def __init__(self, d_in: int, d_out: int, *, backend: str = "auto", **options: Any) -> None:
         super().__init__(d_in, d_out, **options)
         self.backend = one_of("backend", backend, core.BACKENDS)
-        self._geometries: dict[tuple[int, torch.device], Geometry] = {}
-
-    def geometry(self, length: int, x: Tensor) -> Geometry:
-        """The masks' geometry, made once for each length: on a GPU it has to be copied there."""
-        if torch.compiler.is_compiling():
-            return of_masks(self.masks, length, x.device)
-        key = (length, x.device)
-        found = self._geometries.get(key)
-        if found is None:
-            if len(self._geometries) >= LENGTHS_KEPT:
-                self._geometries.clear()
-            with torch.inference_mode(False):  # it may serve training later
-                found = of_masks(self.masks, length, x.device)
-            if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
-                self._geometries[key] = found
-        return found
+        self._geometries = GeometryByLength(self.masks)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
@@ -63,7 +45,7 @@ class FusedAttention(TensorizedLayer, MergingModule):
         keep = None
         if self.training and self.attention_dropout:
             v, keep = dropout.draw_linear(v, self.attention_dropout)
-        geometry = self.geometry(q.shape[2], q)
+        geometry = self._geometries.of(q.shape[2], q.device)
         # Autocast and sums in float32 leave them wider: a kernel takes one dtype.
         v, s = v.to(q.dtype), s.to(q.dtype)
         scores = s if self.source2token else None

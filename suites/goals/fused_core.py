@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from reference_impls.kernels import core
-from reference_impls.kernels.geometry import Geometry, of_masks
+from reference_impls.kernels.geometry import GeometryByLength
 from suites.goals.cores import CoreLayer
 
 
@@ -24,17 +23,11 @@ class FusedCore(CoreLayer):
     def __init__(self, d_in: int, d_out: int, *, backend: str = "auto", **options: Any) -> None:
         super().__init__(d_in, d_out, **options)
         self.backend = backend
-        self._geometries: dict[tuple[int, torch.device], Geometry] = {}
+        self._geometries = GeometryByLength(self.masks)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
-        place = (q.shape[2], q.device)
-        geometry = self._geometries.get(place)
-        if geometry is None:
-            with torch.inference_mode(False):  # it may serve training later
-                geometry = of_masks(self.masks, *place)
-            if type(geometry.lo) is Tensor:  # not what a mode made that only plays a call through
-                self._geometries[place] = geometry
+        geometry = self._geometries.of(q.shape[2], q.device)
         return core.attend(q, k, v, s, geometry, mask, self.scale_t, None, backend=self.backend)

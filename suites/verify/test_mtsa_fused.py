@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import choice, core, cutting, exact, keeping, tiled
+from reference_impls.kernels import choice, core, cutting, exact, geometry, keeping, tiled
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout, fused
@@ -265,14 +265,14 @@ def test_a_second_derivative_is_refused() -> None:
 
 def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[int] = []
-    original = fused.of_masks
+    original = geometry.of_masks
 
     def spy(masks: Any, length: int, *rest: Any) -> Any:
         lengths.append(length)
         return original(masks, length, *rest)
 
-    monkeypatch.setattr(fused, "of_masks", spy)
-    monkeypatch.setattr(fused, "LENGTHS_KEPT", 2)
+    monkeypatch.setattr(geometry, "of_masks", spy)
+    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
     module = made(FusedMTSA)
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
