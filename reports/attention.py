@@ -12,9 +12,10 @@ from harness.errors import UsageError
 from harness.stats import CONFIDENCE
 from reports import attention_figures as figures
 from reports.names import file_name
+from reports.opening import opened
 from reports.parameters import opens
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts, find
+from reports.source import Device, Source, facts
 from reports.style import mechanism_of
 
 KINDS = ("attention",)
@@ -49,10 +50,8 @@ def begin(journal: str, device: str, look: str, out: str, page: str) -> Attended
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    footer = chosen.footer(*KINDS) if chosen else ""
-    return Attended(source, chosen, choose(chosen, str(look)), Place.of(out, page, footer))
+    source, chosen, place = opened(journal, device, out, page, KINDS)
+    return Attended(source, chosen, choose(chosen, str(look)), place)
 
 
 def newest(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

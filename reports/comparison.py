@@ -11,10 +11,11 @@ import pandas as pd
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, comparisons
 from reports import comparison_figures as figures
+from reports.opening import opened
 from reports.parameters import opens
 from reports.power_figures import curves, power, spread_of
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts, find
+from reports.source import Device, Source, facts
 
 KINDS = ("design",)
 NONE = "There is no comparison in this journal: attnbench compare mtsa multi_head makes one."
@@ -37,9 +38,7 @@ def begin(journal: str, device: str, design: str, out: str, page: str) -> Compar
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    place = Place.of(out, page, chosen.footer("run") if chosen else "")
+    source, chosen, place = opened(journal, device, out, page, KINDS, ("run",))
     return Compared(source, chosen, choose(chosen, str(design)), place)
 
 

@@ -21,9 +21,10 @@ from harness.experiments.many_wording import (
     task_rows,
 )
 from reports.comparison_figures import forest
+from reports.opening import opened
 from reports.parameters import opens
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts, find
+from reports.source import Device, Source, facts
 
 KINDS = ("family",)
 NONE = (
@@ -53,9 +54,7 @@ def begin(journal: str, device: str, family: str, out: str, page: str) -> Judged
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    place = Place.of(out, page, chosen.footer("run") if chosen else "")
+    source, chosen, place = opened(journal, device, out, page, KINDS, ("run",))
     return Judged(source, chosen, choose(chosen, str(family)), place)
 
 

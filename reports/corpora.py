@@ -15,10 +15,11 @@ from reports import corpora_figures as figures
 from reports.beside import TABLE5_MODELS, TABLE5_TASKS, table5
 from reports.forest import Line, forest
 from reports.names import file_name
+from reports.opening import opened
 from reports.parameters import opens
 from reports.scales import ALPHAS, alpha_of, heads_by_scale, k_of
 from reports.shown import Place, Shown, remark, says, together, warns
-from reports.source import Device, Source, find
+from reports.source import Device, Source
 from reports.style import mechanism_of
 from reports.texts import Best
 from reports.trained import Against, Task, Trained, against, judged, mean_interval, trained_tasks
@@ -54,10 +55,8 @@ def begin(journal: str, device: str, out: str, page: str) -> Corpora:
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    footer = chosen.footer(*KINDS) if chosen else ""
-    return Corpora(source, chosen, Place.of(out, page, footer))
+    source, chosen, place = opened(journal, device, out, page, KINDS)
+    return Corpora(source, chosen, place)
 
 
 class Corpora:

@@ -19,12 +19,13 @@ from reports.drifts import drift_sentences
 from reports.frontier_figures import frontier as draw_frontier
 from reports.measured import TIMED, Measured
 from reports.names import file_name
+from reports.opening import opened
 from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
 from reports.shown import Place, Shown, remark, says, together
 from reports.slopes import fit_slope, longest
-from reports.source import Device, Source, facts, find
+from reports.source import Device, Source, facts
 from reports.sweeps import Sweep, label_of
 
 KINDS = TIMED
@@ -49,10 +50,10 @@ def begin(journal: str, device: str, out: str, page: str) -> Scaling:
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS, *MORE)
-    footer = chosen.footer(*KINDS, "memory", *MORE) if chosen else ""
-    return Scaling(source, chosen, Place.of(out, page, footer))
+    source, chosen, place = opened(
+        journal, device, out, page, (*KINDS, *MORE), (*KINDS, "memory", *MORE)
+    )
+    return Scaling(source, chosen, place)
 
 
 class Scaling:

@@ -18,12 +18,7 @@ def lines(journal: str) -> tuple[list[str], list[str]]:
     """
     source = devices_of(journal)
     verdicts = ledger({device.key: device.records for device in source.devices})
-    titles = [d.title for d in source.devices]
-    found = {
-        # Devices may differ in what no title says, a driver or an allocator.
-        d.title if titles.count(d.title) == 1 else f"{d.title} [{d.key[:6]}]":
-        count(verdicts, d.key) for d in source.devices
-    } or {"": count(verdicts)}  # fmt: skip
+    found = {d.title: count(verdicts, d.key) for d in source.devices} or {"": count(verdicts)}
     said = [f"{who}: {s}" if len(found) > 1 else str(s) for who, s in found.items()]
     failed = [
         f"{claim} is an exact claim, and does not hold{f' on {who}' if who else ''}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,15 @@ class Device:
     records : tuple of mapping
     sessions : tuple of mapping
         First lines of its sessions, oldest first.
+    has_twin : bool
+        Whether another device of the report differs only in what no title says: a driver, say.
     """
 
     key: str
     fingerprint: Mapping[str, Any]
     records: tuple[Mapping[str, Any], ...]
     sessions: tuple[Mapping[str, Any], ...]
+    has_twin: bool = False
 
     @property
     def kind(self) -> str:
@@ -50,7 +53,7 @@ class Device:
         f = self.fingerprint
         return (
             f"{f.get('model')} ({f.get('device')}), torch {f.get('torch')}, "
-            f"{f.get('threads')} CPU threads"
+            f"{f.get('threads')} CPU threads{f' [{self.key[:6]}]' if self.has_twin else ''}"
         )
 
     @property
@@ -177,6 +180,8 @@ def _devices(folders: Sequence[Path], kinds: Sequence[str]) -> tuple[list[Device
         for key, some in records.items()
     ]
     found = [d for d in found if d.has(*kinds)]
+    titles = [d.title for d in found]
+    found = [replace(d, has_twin=titles.count(d.title) > 1) for d in found]
     return sorted(found, key=lambda d: d.newest, reverse=True), warnings
 
 

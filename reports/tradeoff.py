@@ -13,11 +13,12 @@ import pandas as pd
 
 from reports import tradeoff_figures as figures
 from reports.names import file_name
+from reports.opening import opened
 from reports.parameters import opens
 from reports.pareto import Candidate, Estimate, Standing, standings
 from reports.scaling_tables import bytes_text, time_text
 from reports.shown import Place, Shown, heading, remark, says, together
-from reports.source import Device, Source, find
+from reports.source import Device, Source
 from reports.trained import Task, Trained, mean_interval, per_unit, trained_tasks
 
 KINDS = ("run",)
@@ -42,10 +43,8 @@ def begin(journal: str, device: str, out: str, page: str) -> Tradeoff:
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    footer = chosen.footer(*KINDS) if chosen else ""
-    return Tradeoff(source, chosen, Place.of(out, page, footer))
+    source, chosen, place = opened(journal, device, out, page, KINDS)
+    return Tradeoff(source, chosen, place)
 
 
 @dataclass(frozen=True)

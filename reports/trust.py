@@ -14,9 +14,10 @@ from harness.stats import Interval, noise_floor, ratio_interval
 from reports import trust_figures as figures
 from reports.drifts import drift_sentences
 from reports.measured import Measured
+from reports.opening import opened
 from reports.parameters import opens
 from reports.shown import Place, Shown, remark, says, together, warns
-from reports.source import Device, Source, facts, find
+from reports.source import Device, Source, facts
 from reports.trust_figures import Control, Margin
 
 KINDS = ("time", "anchor", "margin")
@@ -38,10 +39,8 @@ def begin(journal: str, device: str, out: str, page: str) -> Trusted:
     page : str
         What their names begin with.
     """
-    source = find(str(journal))
-    chosen = source.device(str(device), *KINDS)
-    footer = chosen.footer(*KINDS) if chosen else ""
-    return Trusted(source, chosen, Place.of(out, page, footer))
+    source, chosen, place = opened(journal, device, out, page, KINDS)
+    return Trusted(source, chosen, place)
 
 
 class Trusted:

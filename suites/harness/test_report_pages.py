@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from harness.errors import UsageError
+from harness.records import journal
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
@@ -36,6 +37,8 @@ from suites.harness.report_records import (
     MINE,
     RATIOS,
     VARIANT,
+    fingerprint,
+    frontier,
     write_everything,
 )
 
@@ -542,3 +545,15 @@ def test_stress_lines_say_where_they_break(device: Device) -> None:
     lost = drawn[drawn["series"] == f"{BASE}: not finite"]
     assert lost["x"].tolist() == [10_000]
     assert set(drawn["panel"]) == {"f32", "f16"}
+
+
+def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path) -> None:
+    for driver in ("550", "560"):
+        writer = journal.Writer(
+            tmp_path, {"fingerprint": {**fingerprint("Twin"), "driver": driver}}
+        )
+        writer.append({**next(iter(frontier())), "key": driver})
+        writer.close()
+    titles = {d.title for d in find(str(tmp_path)).devices}
+    assert len(titles) == 2
+    assert all("Twin" in title and title.endswith("]") for title in titles)
