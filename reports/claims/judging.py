@@ -9,6 +9,7 @@ from reports.claims import audit_counts, audit_tests, looked, measured, recorded
 from reports.claims.measured import Measured
 from reports.claims.published import Tables, published
 from reports.claims.record import Claim, load_claims
+from reports.claims.together import corrected
 from reports.claims.verdict import Finding, Verdict, region
 from reports.printed import load_all
 
@@ -79,23 +80,30 @@ def ledger(
         File of the report for the name of a page and the key of a device (empty for none).
     """
     known = load_all() if tables is None else tables
-    devices = {key: Measured(records) for key, records in records_by_device.items()}
+    every = load_claims() if claims is None else claims
+    asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
+    findings = {
+        key: dict(zip((c.id for c in asked), _findings(asked, Measured(records)), strict=True))
+        for key, records in (records_by_device or {"": ()}).items()
+    }
     found: list[Verdict] = []
-    for claim in load_claims() if claims is None else claims:
+    for claim in every:
         if claim.kind == "not testable":
             found.append(_verdict(claim, Finding(reason=claim.why, answer="not testable here"),
                                   known, "", page_of))  # fmt: skip
         elif claim.kind == "audit":
             found.append(_verdict(claim, AUDITS[claim.query](claim, known), known, "", page_of))
-        elif not devices:
-            nothing = QUERIES[claim.query](claim, Measured(()))
-            found.append(_verdict(claim, nothing, known, "", page_of))
         else:
             found += [
-                _verdict(claim, QUERIES[claim.query](claim, device), known, key, page_of)
-                for key, device in devices.items()
+                _verdict(claim, finding[claim.id], known, key, page_of)
+                for key, finding in findings.items()
             ]
     return found
+
+
+def _findings(claims: Sequence[Claim], device: Measured) -> list[Finding]:
+    """Of one device, corrected for what is claimed together."""
+    return corrected(claims, [QUERIES[claim.query](claim, device) for claim in claims])
 
 
 def _verdict(

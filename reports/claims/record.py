@@ -54,6 +54,8 @@ class Claim:
         Why it is not testable.
     note : str
         What a reader must know beside the verdict.
+    family : int
+        Number of its ``[[family]]`` in the file: what the paper claims together.
     """
 
     id: str
@@ -71,9 +73,10 @@ class Claim:
     page: str = ""
     why: str = ""
     note: str = ""
+    family: int = 0
 
 
-_FIELDS = {f.name for f in fields(Claim)}
+_FIELDS = {f.name for f in fields(Claim)} - {"family"}
 _NEEDED = ("id", "item", "paper", "place", "line", "statement", "kind")
 
 
@@ -101,12 +104,12 @@ def load_claims(path: Path = FILE) -> tuple[Claim, ...]:
 
 def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
     names = data.get("names", {})
-    for family in data["family"]:
+    for number, family in enumerate(data["family"]):
         shared = {key: value for key, value in family.items() if key != "claims"}
         for own in family["claims"]:
             both = {**shared.get("parameters", {}), **own.get("parameters", {})}
             parameters = {key: _named(value, names, path) for key, value in both.items()}
-            yield _claim({**shared, **own, "parameters": parameters}, path)
+            yield _claim({**shared, **own, "parameters": parameters}, path, number)
 
 
 def _named(value: Any, names: Mapping[str, Any], path: Path) -> Any:
@@ -117,7 +120,7 @@ def _named(value: Any, names: Mapping[str, Any], path: Path) -> Any:
     return names[value[1:]]
 
 
-def _claim(values: Mapping[str, Any], path: Path) -> Claim:
+def _claim(values: Mapping[str, Any], path: Path, family: int) -> Claim:
     label = values.get("id", values.get("statement", "a claim"))
     if wrong := sorted(set(values) - _FIELDS):
         raise UsageError(f"{path.name}: {label} has unknown {', '.join(wrong)}")
@@ -129,4 +132,4 @@ def _claim(values: Mapping[str, Any], path: Path) -> Claim:
     if not values.get(needed):
         raise UsageError(f"{path.name}: {label} is {values['kind']} and needs a {needed}")
     full = f"{values['paper'].replace('_', '-')}-{values['item']}-{values['id']}"
-    return Claim(**{**values, "id": full})
+    return Claim(**{**values, "id": full, "family": family})

@@ -116,6 +116,8 @@ class Finding:
     answer : Answer or None
         Where the query itself decides (a test with a correction for several, say); None: the
         region of the claim does.
+    p : float
+        Of the test against no difference, where one counts among others (Holm); else nan.
     """
 
     value: float = math.nan
@@ -125,6 +127,7 @@ class Finding:
     keys: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     answer: Answer | None = None
+    p: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -350,3 +350,45 @@ def test_the_newest_look_counts_and_none_says_how() -> None:
     v = judged("content_over_stop_words", times(1.0), {"positive": True}, **CONTRAST)
     assert v.verdict == "not testable here"
     assert "attnbench train mtsa --task trec --look" in v.reason
+
+
+def claimed(task: str, family: int = 0, **tolerance: Any) -> Claim:
+    return Claim(
+        f"{task}-{family}", 1, "mtsa", "place", "line", "Statement.", "measured",
+        query="accuracy_difference", parameters={**ACCURACY, "task": task},
+        tolerance=tolerance or {"positive": True}, family=family,
+    )  # fmt: skip
+
+
+BARELY = 0.0025
+"""p = .038 over the six seeds: significant by itself, not of two (Holm 1979)."""
+
+
+@pytest.mark.parametrize("gain", [BARELY, -BARELY])
+def test_claims_that_a_paper_makes_together_are_tested_together(gain: float) -> None:
+    records = [*runs(gain), *runs(gain, task="sst5")]
+    (alone,) = ledger({"d": records}, claims=[claimed("trec")])
+    assert alone.verdict == ("reproduced" if gain > 0 else "not reproduced")
+    both = ledger({"d": records}, claims=[claimed("trec"), claimed("sst5")])
+    assert [v.verdict for v in both] == ["undecided"] * 2
+    assert "Holm over the 2 claims made together" in both[0].reason
+    assert "p = 0.076, no longer significant" in both[0].reason
+    assert (both[0].low, both[0].high) == (alone.low, alone.high)
+    # Not measured, or claimed elsewhere: each stands by itself.
+    apart = ledger({"d": records}, claims=[claimed("trec"), claimed("mpqa"), claimed("sst5", 1)])
+    assert [v.verdict for v in apart] == [alone.verdict, "not testable here", alone.verdict]
+
+
+def test_what_is_sure_stays_so_among_others() -> None:
+    records = [*runs(0.02), *runs(BARELY, task="sst5"), *runs(0.0002, task="mpqa")]
+    found = ledger({"d": records}, claims=[claimed(t) for t in ("trec", "sst5", "mpqa")])
+    assert [v.verdict for v in found] == ["reproduced", "undecided", "undecided"]
+    # An equality is no test against zero, and adds nothing to correct for.
+    both = [claimed("trec", margin=5.0), claimed("sst5")]
+    assert [v.verdict for v in ledger({"d": records}, claims=both)] == ["reproduced"] * 2
+
+
+def test_devices_are_not_tested_together() -> None:
+    records = runs(BARELY)
+    found = ledger({"d": records, "e": records}, claims=[claimed("trec")])
+    assert [v.verdict for v in found] == ["reproduced"] * 2
