@@ -30,6 +30,7 @@ KINDS_OF_NUMBERS = {
     "pooling_weights": "weight in the pooling",
     "selected_heads": "share selected as heads",
     "selected_dependents": "share selected as dependents",
+    "selected_neither": "share selected as neither",
 }
 
 

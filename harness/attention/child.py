@@ -65,8 +65,8 @@ def look(
     -------
     dict
         ``sentences`` (see `reduce.sentence_record`), ``checks``, ``distances`` by layer and head,
-        ``by_tag`` and ``contrast`` with ``tagged`` (how many sentences), ``test`` metrics,
-        ``chosen_epoch``, ``seconds``.
+        ``by_tag``, ``contrast`` and ``stop_words`` with ``tagged`` (how many sentences), ``test``
+        metrics, ``chosen_epoch``, ``seconds``.
 
     Raises
     ------
@@ -129,6 +129,7 @@ def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) 
         ],
         "by_tag": reduce.by_tag(numbers, tags),
         "contrast": reduce.contrast(numbers, tags),
+        "stop_words": reduce.of_stop_words(numbers, tags),
         "tagged": len(rows),
     }
 

@@ -16,6 +16,7 @@ Scores = Mapping[str, np.ndarray]
 """Of one sentence, by name: ``token2token_weights`` [H, n, n], ``source2token_scores`` [H, n, d],
 ``pooling_weights`` [n, d], ``selected_heads`` [n] ...; layers in front, as in ``l0_``."""
 TOKEN2TOKEN, SOURCE2TOKEN = "token2token_weights", "source2token_scores"
+HEADS, DEPENDENTS, NEITHER = "selected_heads", "selected_dependents", "selected_neither"
 DIGITS = 4
 CONTENT = ("NOUN", "PROPN", "VERB")
 STOP = ("ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ")
@@ -88,6 +89,8 @@ def importance(scores: Scores) -> dict[str, np.ndarray]:
             found[name] = value.mean(-1)
         elif name.startswith("selected_"):
             found[name] = value.astype(float)
+    if HEADS in found and DEPENDENTS in found:
+        found[NEITHER] = ((found[HEADS] == 0) & (found[DEPENDENTS] == 0)).astype(float)
     return {name: value for name, value in found.items() if np.isfinite(value).all()}
 
 
@@ -131,6 +134,19 @@ def contrast(
         if content.any() and stop.any():
             for kind, value in kinds.items():
                 found.setdefault(kind, []).append(float(value[content].mean() - value[stop].mean()))
+    return {kind: _spread(values) for kind, values in found.items()}
+
+
+def of_stop_words(
+    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float | int]]:
+    """The mean over the stop words of each sentence that has some, and its spread; by kind."""
+    found: dict[str, list[float]] = {}
+    for kinds, sentence in zip(numbers, tags, strict=True):
+        stop = np.isin(sentence, STOP)
+        if stop.any():
+            for kind, value in kinds.items():
+                found.setdefault(kind, []).append(float(value[stop].mean()))
     return {kind: _spread(values) for kind, values in found.items()}
 
 

@@ -46,6 +46,7 @@ QUERIES: Mapping[str, Query] = {
     "epoch_ratio": trained.epoch_ratio,
     "selected_shares": trained.selected_shares,
     "content_over_stop_words": looked.content_over_stop_words,
+    "share_of_stop_words": looked.share_of_stop_words,
     "exact": recorded.exact,
 }
 """Queries of exact and measured claims, over the records of one device."""

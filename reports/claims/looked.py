@@ -21,32 +21,44 @@ def content_over_stop_words(claim: Claim, device: Measured) -> Finding:
 
     Parameters: ``first`` (names), ``number`` (a kind of `harness.attention.reduce.importance`).
     """
+    return _of_newest(claim, device, "contrast", 1.0)
+
+
+def share_of_stop_words(claim: Claim, device: Measured) -> Finding:
+    """The share of stop words that are selected so, in percent, over the sentences that have some.
+
+    Interval and parameters as of `content_over_stop_words`.
+    """
+    return _of_newest(claim, device, "stop_words", 100.0)
+
+
+def _of_newest(claim: Claim, device: Measured, field: str, scale: float) -> Finding:
     p = claim.parameters
     looked = [
         r
         for r in device.records
-        if r["kind"] == "attention" and r["status"] == "ok" and p["number"] in (r["contrast"] or {})
+        if r["kind"] == "attention" and r["status"] == "ok" and p["number"] in (r.get(field) or {})
     ]
     models = first_fitting(p["first"], [str(r["model"]) for r in looked])
     if not models:
         name = alternatives(p["first"])[0]
         return not_measured(
             f"no trained {name} was looked at on sentences with parts of speech",
-            f"attnbench train {name} --task trec --look",
+            f"attnbench train {name} --task {p.get('task', 'trec')} --look",
         )
     mine = [r for r in looked if r["model"] == models[0]]
     newest = max(mine, key=lambda r: str(r.get("at")))
-    return _spread(newest, newest["contrast"][p["number"]])
+    return _spread(newest, newest[field][p["number"]], scale)
 
 
-def _spread(record: Mapping[str, Any], found: Mapping[str, Any]) -> Finding:
+def _spread(record: Mapping[str, Any], found: Mapping[str, Any], scale: float) -> Finding:
     from scipy.stats import t
 
-    mean, count = float(found["mean"]), int(found["sentences"])
+    mean, count = scale * float(found["mean"]), int(found["sentences"])
     key = (str(record["key"]),)
     said = f"{record['model']} on {record['task']}, seed {record['seed']}, {count} sentences"
     if count < 2:
         return Finding(mean, reason=f"{said}: too few to conclude.", keys=key, answer="undecided")
-    half = float(t.ppf((1 + LEVEL) / 2, count - 1)) * float(found["sd"]) / math.sqrt(count)
+    half = float(t.ppf((1 + LEVEL) / 2, count - 1)) * scale * float(found["sd"]) / math.sqrt(count)
     reason = f"{said}; the interval is over sentences, of this one model."
     return Finding(mean, mean - half, mean + half, reason, key)

@@ -318,6 +318,7 @@ def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> d
         "kind": "attention", "status": "ok", "key": f"{model} {at}", "case": f"{model} trec seed 0",
         "model": model, "task": "trec", "seed": 0, "at": at, "code": "c", "fingerprint": "d",
         "contrast": {"source2token_scores": spread},
+        "stop_words": {"selected_neither": spread},
     }  # fmt: skip
 
 
@@ -341,6 +342,21 @@ def test_scores_of_content_words_are_over_sentences(
     assert v.keys == (f"{OURS} 2026-01-01",)
     if sentences > 1:  # 1.984 is the t quantile of 99 degrees of freedom
         assert v.high - v.value == pytest.approx(1.984 * 0.2 / 10, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("share", "answer"), [(0.6, "reproduced"), (0.4, "not reproduced"), (0.51, "undecided")]
+)
+def test_most_stop_words_are_selected_as_neither(share: float, answer: str) -> None:
+    where: dict[str, Any] = {"first": ["resan", "resa"], "number": "selected_neither"}
+    records = [looked("resa.gathered", share, 100)]
+    v = judged("share_of_stop_words", records, {"at_least": 50}, **where)
+    assert v.verdict == answer, v.reason
+    assert v.value == pytest.approx(100 * share)
+    assert v.high - v.value == pytest.approx(100 * 1.984 * 0.2 / 10, rel=1e-3)
+    # What was looked at before such shares were recorded says nothing.
+    older = [{key: value for key, value in records[0].items() if key != "stop_words"}]
+    assert judged("share_of_stop_words", older, {"at_least": 50}, **where).wants_records
 
 
 def test_the_newest_look_counts_and_none_says_how() -> None:

@@ -80,6 +80,20 @@ def test_parts_of_speech_are_compared_inside_sentences() -> None:
     assert contrast["mean"] == pytest.approx((3.0 + 4.0) / 2)
     assert contrast["sentences"] == 2
     assert reduce.contrast([{"k": np.array([1.0])}], [["NOUN"]]) == {}
+    stop = reduce.of_stop_words(numbers, tags)["k"]
+    assert stop["mean"] == pytest.approx((1.0 + 10.0) / 2)
+    assert stop["sentences"] == 2
+    assert reduce.of_stop_words([{"k": np.array([1.0])}], [["NOUN"]]) == {}
+
+
+def test_what_is_selected_as_neither_is_counted() -> None:
+    scores = {
+        "selected_heads": np.array([True, False, False]),
+        "selected_dependents": np.array([True, True, False]),
+    }
+    assert reduce.importance(scores)["selected_neither"].tolist() == [0.0, 0.0, 1.0]
+    del scores["selected_heads"]
+    assert set(reduce.importance(scores)) == {"selected_dependents"}
 
 
 def test_a_record_holds_layers_in_order_and_short_numbers() -> None:
