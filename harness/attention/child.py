@@ -32,6 +32,7 @@ from reference_impls.encoders import Encoder
 TAGGED = "ud_ewt/test.tsv"
 """Sentences with universal part-of-speech tags, made by hand."""
 MOST_TOKENS = 40
+CLS = "[CLS]"
 FARTHEST = 15
 """Larger distances are counted together."""
 
@@ -153,19 +154,22 @@ def _sentence(
     if not own:
         raise UsageError("this model offers no scores to look at")
     fusion = next(m for m in module.modules() if isinstance(m, Encoder)).fusion
-    masks = {layer: masks_of(fusion, own, layer, len(tokens)) for layer in reduce.layers(own)}
+    masks = {layer: masks_of(fusion, own, layer) for layer in reduce.layers(own)}
+    lengths = {own[layer + reduce.TOKEN2TOKEN].shape[-1] for layer in reduce.layers(own)}
+    if lengths == {len(tokens) + 1}:  # the node of a sentence model stands before the tokens
+        tokens = [CLS, *tokens]
     return tokens, own, masks
 
 
-def masks_of(
-    fusion: nn.Module, found: Mapping[str, np.ndarray], layer: str, length: int
-) -> list[str]:
+def masks_of(fusion: nn.Module, found: Mapping[str, np.ndarray], layer: str) -> list[str]:
     """The masks of a layer's heads as texts: its own, or windows of its scales, or none."""
-    heads = found[layer + reduce.TOKEN2TOKEN].shape[0]
+    heads, length = found[layer + reduce.TOKEN2TOKEN].shape[:2]
     if masks := getattr(fusion, "masks", None):
         return [str(mask.text) for mask in masks]
     if scales := getattr(fusion, "scales", None):
-        return [f"window:{int(scale.half(length))}" for scale in scales]
+        # A sentence model has scales for every layer, l0_, l1_, ...
+        own = scales[int(layer[1:-1])] if layer else scales
+        return [f"window:{int(scale.half(length))}" for scale in own]
     return ["none"] * heads
 
 

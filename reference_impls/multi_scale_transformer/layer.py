@@ -18,7 +18,15 @@ from reference_impls.checks import (
     zero_bias,
 )
 from reference_impls.mechanism import BadOption
-from reference_impls.msmsa.layer import Heads, Mix, add_and_norm, not_negative, score_divisor
+from reference_impls.msmsa.layer import (
+    Heads,
+    Mix,
+    add_and_norm,
+    not_negative,
+    project,
+    score_divisor,
+    within_windows,
+)
 from reference_impls.msmsa.scales import (
     CANDIDATES,
     READINGS,
@@ -102,9 +110,9 @@ class MultiScaleLayers(SentenceModel):
             heads, layers, scales, candidates, alpha, readout, cls, head_dim = (
                 o[name] for name in given
             )
-        super().__init__(d_in, d_out, readout=readout, cls=cls)
+        super().__init__(d_in, d_out, depth=layers, readout=readout, cls=cls)
         heads = positive_int("heads", heads)
-        depth, d = positive_int("layers", layers), self.d_model
+        depth, d = self.depth, self.d_model
         if scales is None:
             scales = scales_of_layers(candidates, alpha, heads, depth)
         one_of("width_reading", width_reading, READINGS)
@@ -121,18 +129,23 @@ class MultiScaleLayers(SentenceModel):
             self.register_parameter(f"l{i}_ln_scale", nn.Parameter(torch.ones(d)))
             self.register_parameter(f"l{i}_ln_offset", zero_bias(d))
 
-    def layers(self, h: Tensor, mask: Tensor | None) -> Tensor:
-        """Eq. 10, layer by layer: [B, M, d_model] with mask [B, M] or None -> the same shape."""
-        for i, scales in enumerate(self.scales):
-            q_w, k_w, v_w, o_w, ln_scale, ln_offset = (
-                getattr(self, f"l{i}_{name}")
-                for name in ("q_w", "k_w", "v_w", "o_w", "ln_scale", "ln_offset")
-            )
-            heads = Heads(q_w, k_w, v_w, o_w, scales, self.divisor, self.merged)
-            mixed = self.mix(h, heads, mask, None)
-            # A padded state is ln_offset: the next layer wants zeros there.
-            h = zero_at_padding(add_and_norm(h, mixed, ln_scale, ln_offset, self.ln_epsilon), mask)
-        return h
+    def layer(self, i: int, h: Tensor, mask: Tensor | None) -> Tensor:
+        """Eq. 10."""
+        ln_scale, ln_offset = getattr(self, f"l{i}_ln_scale"), getattr(self, f"l{i}_ln_offset")
+        mixed = self.mix(h, self._heads(i), mask, None)
+        # A padded state is ln_offset: the next layer wants zeros there.
+        return zero_at_padding(add_and_norm(h, mixed, ln_scale, ln_offset, self.ln_epsilon), mask)
+
+    def scores(self, i: int, h: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Eq. 6-8 before the softmax, within each head's window."""
+        q, k, _ = project(h, self._heads(i))
+        return q @ k.mT, within_windows(self.scales[i], h.shape[1], mask, h.device)
+
+    def _heads(self, i: int) -> Heads:
+        q_w, k_w, v_w, o_w = (
+            getattr(self, f"l{i}_{name}") for name in ("q_w", "k_w", "v_w", "o_w")
+        )
+        return Heads(q_w, k_w, v_w, o_w, self.scales[i], self.divisor, self.merged)
 
 
 def _scales(

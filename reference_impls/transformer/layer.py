@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -84,8 +85,9 @@ class TransformerLayers(SentenceModel):
             given = {"heads": heads, "layers": layers, "readout": readout, "head_dim": head_dim}
             o = settle(preset, "transformer", given, d_out)
             heads, layers, readout, head_dim = (o[name] for name in given)
-        super().__init__(d_in, d_out, readout=one_of("readout", readout, READOUTS), cls=True)
-        self.depth, self.heads = positive_int("layers", layers), positive_int("heads", heads)
+        one_of("readout", readout, READOUTS)
+        super().__init__(d_in, d_out, depth=layers, readout=readout, cls=True)
+        self.heads = positive_int("heads", heads)
         d = self.d_model
         if head_dim is None:
             head_dim = width_per_part(d, self.heads, "heads")
@@ -105,26 +107,33 @@ class TransformerLayers(SentenceModel):
             for name, parameter in made.items():
                 self.register_parameter(f"l{i}_{name}", parameter)
 
-    def layers(self, h: Tensor, mask: Tensor | None) -> Tensor:
-        """Positions, then h = norm(h + MSA(h)), h = norm(h + FFN(h)) in every layer (eq. 4-5)."""
-        if self.positions is not None:
-            h = self.positions.added_to(h)
-        for i in range(self.depth):
-            h = self._norm(h + self._attention(h, mask, i), f"l{i}_ln1")
-            w, b = self._weight(i, "ff1_w"), self._weight(i, "ff1_b")
-            hidden = nn.functional.linear(h, w.T, b).relu_()  # the product adds the bias
-            narrow = self.merged.product(hidden, itself, self._weight(i, "ff2_w"))
-            h = self._norm((h + narrow).add_(self._weight(i, "ff2_b")), f"l{i}_ln2")
-        return h
+    def begun(self, h: Tensor) -> Tensor:
+        """With positions, where there are any."""
+        return h if self.positions is None else self.positions.added_to(h)
 
-    def _attention(self, h: Tensor, mask: Tensor | None, i: int) -> Tensor:
-        """Eq. 1-3: [B, M, d_model] -> the same."""
+    def layer(self, i: int, h: Tensor, mask: Tensor | None) -> Tensor:
+        """H = norm(h + MSA(h)), h = norm(h + FFN(h)) (eq. 4-5)."""
+        attended = self.attend(*self._projected(i, h), mask)  # eq. 1-3
+        mixed = self.dense(attended.transpose(1, 2).flatten(2), self._weight(i, "o_w"))
+        h = self._norm(h + mixed, f"l{i}_ln1")
+        w, b = self._weight(i, "ff1_w"), self._weight(i, "ff1_b")
+        hidden = nn.functional.linear(h, w.T, b).relu_()  # the product adds the bias
+        narrow = self.merged.product(hidden, itself, self._weight(i, "ff2_w"))
+        return self._norm((h + narrow).add_(self._weight(i, "ff2_b")), f"l{i}_ln2")
+
+    def scores(self, i: int, h: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Eq. 2: q k^T / sqrt(d_h), over all real keys."""
+        q, k, _ = self._projected(i, h)
+        real = torch.ones(h.shape[:2], dtype=torch.bool, device=h.device) if mask is None else mask
+        return q @ k.mT / math.sqrt(self.head_dim), real[:, None, None, :]
+
+    def _projected(self, i: int, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of layer i, [B, H, M, d_h] each."""
         weights = [self._weight(i, name) for name in ("q_w", "k_w", "v_w")]
         qkv = self.merged.product(h, side_by_side, *weights)  # [B, M, 3 * H * d_h]
         qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, M, d_h]
-        attended = self.attend(q, k, v, mask)
-        return self.dense(attended.transpose(1, 2).flatten(2), self._weight(i, "o_w"))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
 
     def _norm(self, h: Tensor, name: str) -> Tensor:
         scale, offset = getattr(self, f"{name}_scale"), getattr(self, f"{name}_offset")

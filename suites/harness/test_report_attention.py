@@ -138,7 +138,7 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
     monkeypatch.setattr(child.Trainer, "train", trained)
     recipe = replace(task("trec").recipe, epochs=1, width=24, heads=2).as_dict()
     with pytest.raises(UsageError, match="offers no scores to look at"):
-        child.look("transformer.sdpa", "trec", recipe, 0, ["What is the fog ?"],
+        child.look("kim_cnn", "trec", recipe, 0, ["What is the fog ?"],
                    directory=str(data), vectors="none")  # fmt: skip
 
 
@@ -223,8 +223,9 @@ def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> No
         for layer in reduce.layers(found):
             looked.add(name)
             checks = reduce.checked(
-                found[layer + reduce.TOKEN2TOKEN], masks_of(module, found, layer, 6)
+                found[layer + reduce.TOKEN2TOKEN], masks_of(module, found, layer)
             )
             assert checks["row_error"] < 1e-5, name
             assert checks["forbidden"] == 0, name
     assert {"mtsa", "mtsa_released", "multi_head", "msmsa"} <= looked
+    assert {"transformer", "multi_scale_transformer"} <= looked

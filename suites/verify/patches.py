@@ -208,7 +208,7 @@ PATCHES = (
     ),
     Patch(
         "no positions", "transformer.sdpa", "transformer/layer.py",
-        "h = self.positions.added_to(h)", "pass",
+        "self.positions.added_to(h)", "h",
     ),
     Patch(
         "feed-forward block without residual", "transformer.sdpa", "transformer/layer.py",

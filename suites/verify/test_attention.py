@@ -7,7 +7,9 @@ import torch
 
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from reference_impls.multi_head.plain import PlainMultiHead
+from reference_impls.multi_scale_transformer.optimized import WindowedMultiScaleTransformer
 from reference_impls.source2token.plain import PlainSource2Token
+from reference_impls.transformer.optimized import SdpaTransformer
 
 B, N, D = 3, 6, 8
 LENGTHS = (6, 4, 1)
@@ -81,3 +83,57 @@ def test_source2token(batch: tuple) -> None:
     assert (weights[~mask] == 0).all()
     out = (weights * x.masked_fill(~mask[..., None], 0)).sum(1)
     torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
+
+
+def values_of(module: torch.nn.Module, h: torch.Tensor, layer: int) -> torch.Tensor:
+    """[B, M, d] -> [H, B, M, d_h]."""
+    return torch.stack([h @ w for w in getattr(module, f"l{layer}_v_w")])
+
+
+def begun(module: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """[CLS] and the tokens."""
+    clean = x.masked_fill(~mask[..., None], 0)
+    return torch.cat([module.cls.expand(B, 1, -1), clean], dim=1)  # type: ignore[operator]
+
+
+def norm(h: torch.Tensor) -> torch.Tensor:
+    """As initialised: scale one, offset zero."""
+    return (h - h.mean(-1, keepdim=True)) / (h.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+
+
+def test_a_transformer_attends_by_what_it_shows(batch: tuple) -> None:
+    """Eq. 1-5 from the shown weights alone, layer by layer."""
+    x, mask = batch
+    module = SdpaTransformer(D, D, heads=2, layers=2, readout="sum", positions=False).double()
+    found = module.attention(x, mask)
+    assert found["l1_token2token_weights"].shape == (2, B, N + 1, N + 1)
+    h = begun(module, x, mask)
+    for i in range(2):
+        mixed = torch.cat(list(found[f"l{i}_token2token_weights"] @ values_of(module, h, i)), -1)
+        h = norm(h + mixed @ getattr(module, f"l{i}_o_w"))
+        hidden = (h @ getattr(module, f"l{i}_ff1_w")).relu()
+        h = norm(h + hidden @ getattr(module, f"l{i}_ff2_w"))
+    tokens = h[:, 1:].masked_fill(~mask[..., None], -torch.inf)
+    torch.testing.assert_close(h[:, 0] + tokens.amax(1), module(x, mask), rtol=0, atol=1e-12)
+
+
+def test_a_multi_scale_transformer_attends_by_what_it_shows(batch: tuple) -> None:
+    """Eq. 6-10 from the shown weights alone; nothing outside of a window."""
+    x, mask = batch
+    scales = [[1, 3], [3, 5]]
+    module = WindowedMultiScaleTransformer(D, D, heads=2, readout="sum", scales=scales).double()
+    found = module.attention(x, mask)
+    real = torch.nn.functional.pad(mask, (1, 0), value=True)
+    h = begun(module, x, mask)
+    far = (torch.arange(N + 1)[:, None] - torch.arange(N + 1)).abs()
+    for i, widths in enumerate(scales):
+        weights = found[f"l{i}_token2token_weights"]
+        for head, width in enumerate(widths):
+            assert (weights[head][:, far > width // 2] == 0).all()
+        sums = weights.sum(-1)
+        assert torch.allclose(sums, real.double().expand_as(sums), atol=1e-12)
+        mixed = torch.cat(list(weights @ values_of(module, h, i)), -1)
+        h = norm(h + (mixed @ getattr(module, f"l{i}_o_w")).relu())
+        h = h.masked_fill(~real[..., None], 0)
+    tokens = h[:, 1:].masked_fill(~mask[..., None], -torch.inf)
+    torch.testing.assert_close(h[:, 0] + tokens.amax(1), module(x, mask), rtol=0, atol=1e-12)
