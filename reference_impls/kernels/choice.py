@@ -62,7 +62,9 @@ def choose(
     row = FASTEST.get((_name(dtype), "training" if training else "forward"))
     if device != "cpu" or row is None:
         return "tiled"
-    fastest = row[sequences > FEW_SEQUENCES][nearest(length)]
+    # No index by a comparison: torch.compile with dynamic shapes knows no number of it.
+    few, many = row
+    fastest = (few if sequences <= FEW_SEQUENCES else many)[nearest(length)]
     return fastest if fastest == "tiled" or available(fastest) else "tiled"
 
 

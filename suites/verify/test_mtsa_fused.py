@@ -135,6 +135,21 @@ def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
         assert error(compiled(x, None), module(x, None)) < 1e-12
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["mtsa.fused", "mtsa_released.fused", "msmsa.fused", "msmsa.windowed", "multi_head.sdpa"],
+)
+def test_one_graph_serves_all_lengths(name: str) -> None:
+    """With dynamic shapes: a length, and a number of sequences, that no earlier call had."""
+    module = build(name)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
+    for lengths in ((5, 3, 0), (17, 4)):
+        x, mask = batch(lengths)
+        found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
+        assert_same(found, run(module, x, mask), 1e-11)
+
+
 @pytest.mark.parametrize(("name", "variant"), with_variants(TILED))
 def test_gradients_are_finite_differences(name: str, variant: str) -> None:
     torch.manual_seed(0)
