@@ -334,6 +334,10 @@ def train(
             metavar="FILE", help="Scores of the given sentences, .npz; a bare name: by the journal."
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Train even what the journal holds; its record stays."),
+    ] = False,
     look: Annotated[
         bool,
         typer.Option("--look", help="Train, and record what the model attends to, for the report."),
@@ -356,7 +360,7 @@ def train(
     values = {
         "name": name, "task": task, "seed": seed, "fold": fold, "journal": journal, "data": data,
         "vectors": vectors, "device": device, "given": given or [], "recipe": recipe or [],
-        "choose": choose, "save_attention": save_attention, "look": look,
+        "choose": choose, "save_attention": save_attention, "look": look, "again": again,
         "sentence": sentence or [], "sentences": sentences,
     }  # fmt: skip
     raise typer.Exit(run_train(values, json_file))

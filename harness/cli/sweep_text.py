@@ -14,6 +14,7 @@ from rich.table import Table
 
 from harness.cli.running import duration
 from harness.experiments.prediction import Durations, wall_seconds
+from harness.experiments.queue import SETTLED
 from harness.experiments.sweep import Entry, Sweep
 
 DEFAULT_JOURNAL = "results"
@@ -129,14 +130,20 @@ def failures(
                     "run": entry.run.case,
                     "status": str(record["status"]),
                     "detail": str(record.get("detail") or "no reason given"),
-                    "command": command(entry, values),
+                    "command": command(entry, values, again=record["status"] in SETTLED),
                 }
             )
     return found
 
 
-def command(entry: Entry, values: Mapping[str, Any]) -> str:
-    """The ``attnbench train`` that does one run of a sweep, for a shell."""
+def command(entry: Entry, values: Mapping[str, Any], *, again: bool) -> str:
+    """The ``attnbench train`` that does one run of a sweep, for a shell.
+
+    Parameters
+    ----------
+    again : bool
+        Whether the journal holds a result, which would only be shown.
+    """
     run = entry.run
     words = ["attnbench", "train", str(run.model), "--task", run.task, "--seed", str(run.seed)]
     if run.fold is not None:
@@ -153,6 +160,8 @@ def command(entry: Entry, values: Mapping[str, Any]) -> str:
             words += [option, str(value)]
     for dotted in run.arguments["given"]:
         words += ["--with", dotted]
+    if again:
+        words.append("--again")
     return shlex.join(words)
 
 

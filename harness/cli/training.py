@@ -105,7 +105,9 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
         run = replace(run, arguments={**run.arguments, "attention": attention})
         if known is not None:
             out.print("this run is in the journal; trained again for its scores", markup=False)
-    if known is None or attention is not None:
+    elif known is not None and values["again"]:
+        out.print("this run is in the journal; trained again, its record stays", markup=False)
+    if known is None or attention is not None or values["again"]:
         record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
     else:
         record = known

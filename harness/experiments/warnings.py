@@ -13,6 +13,8 @@ from harness.experiments.replicates import Pair, Values
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
 
+CORRELATIONS = ("pearson", "spearman")
+
 Pairs = Sequence[Pair]
 
 
@@ -40,6 +42,7 @@ def warnings_of(
     """
     return (
         *_missing(design, pairs),
+        *_constant(design, pairs),
         *_folds(design, values),
         *_parameters(design, pairs),
         *_recipes(design),
@@ -71,6 +74,22 @@ def _missing(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     if good < len(pairs):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
     return out
+
+
+def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+    """Models that say the same of all test examples; only they have a correlation of exactly 0."""
+    if design["metric"] not in CORRELATIONS:
+        return []
+    counts: Counter[str] = Counter()
+    for pair in pairs:
+        for model, run in zip(design["models"], pair, strict=True):
+            if run is not None and run.get("test", {}).get(design["metric"]) == 0.0:
+                counts[model] += 1
+    return [
+        f"{count} of {len(pairs)} runs of {model} predict one value for all test examples: their "
+        f"{design['metric']} is not defined and counts as 0"
+        for model, count in counts.items()
+    ]
 
 
 def _folds(design: Mapping[str, Any], values: Values) -> list[str]:

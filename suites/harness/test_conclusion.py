@@ -134,6 +134,17 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     assert "best over time on the test set accuracy" in found.sentence
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "pearson", "spearman"])
+def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
+    records = [run(A, i, v) for i, v in enumerate(HIGH)]
+    records += [run(B, i, v) for i, v in enumerate([0.0, 0.0, *LOW[2:]])]
+    for record in records:
+        record["test"] = {metric: record["test"]["accuracy"]}
+    found = conclude(design(5, metric=metric, metrics=[metric]), records)
+    told = f"2 of 5 runs of {B} predict one value for all test examples: their {metric}"
+    assert warned(told, found) is (metric != "accuracy")
+
+
 @pytest.mark.parametrize(("other", "told"), [(100, False), (101, False), (102, True), (50, True)])
 def test_unequal_parameters(other: int, told: bool) -> None:
     records = [run(A, i, v) for i, v in enumerate(HIGH)]
