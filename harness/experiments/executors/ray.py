@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ a cluster that grows sees what is wanted."""
 REACH_SECONDS = 10.0
 COUNT_SECONDS = 5.0
 """How often the nodes are counted."""
+DESERTED_SECONDS = 600.0
+"""A cluster may be without a node for so long, while one is replaced, say."""
 
 
 def import_ray() -> ModuleType:
@@ -70,6 +73,7 @@ class RayExecutor:
     ) -> None:  # fmt: skip
         self._kind = {name: fingerprint[name] for name in KIND}
         self._address, self._cpus, self._gpus, self._retries = address, cpus, gpus, retries
+        self._workers, self._counted, self._peopled = 0, -math.inf, time.monotonic()
 
     def __enter__(self) -> Self:
         self._ray = import_ray()
@@ -101,12 +105,17 @@ class RayExecutor:
     @property
     def workers(self) -> int:
         """Jobs that the living nodes can do at a time; 1 while there are none."""
-        if time.monotonic() - self._counted >= COUNT_SECONDS:
-            self._count()
+        self._recount()
         return max(1, self._workers)
 
     def run(self, jobs: Jobs, on_tick: OnTick) -> Iterator[tuple[Job, Outcome]]:
-        """Do all jobs; see `harness.experiments.executors.Executor`."""
+        """Do all jobs; see `harness.experiments.executors.Executor`.
+
+        Raises
+        ------
+        UsageError
+            If no node is left, and none comes for `DESERTED_SECONDS`.
+        """
         under_way: dict[Any, Job] = {}
         more = True
         while more or under_way:
@@ -127,13 +136,29 @@ class RayExecutor:
                     time.sleep(POLL_SECONDS)
             for reference in done:
                 yield under_way.pop(reference), self._outcome(reference)
+            self._refuse_desert()
             # How far a run is stands in a file of its node, which the driver does not see.
             on_tick({})
 
     def _count(self) -> int:
         self._workers = sum(self._room(node) for node in self._nodes())
         self._counted = time.monotonic()
+        if self._workers:
+            self._peopled = self._counted
         return self._workers
+
+    def _recount(self) -> None:
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            self._count()
+
+    def _refuse_desert(self) -> None:
+        # Ray would wait for ever, and nobody would know for what.
+        self._recount()
+        if not self._workers and time.monotonic() - self._peopled > DESERTED_SECONDS:
+            raise UsageError(
+                f"the cluster {self._address} has had no node for {DESERTED_SECONDS / 60:.0f} min; "
+                "finished runs are kept: start nodes, and the same command goes on"
+            )
 
     def _submit(self, job: Job) -> Any:
         call = {"call": job.call, "arguments": dict(job.arguments), "code": job.code}
