@@ -17,7 +17,7 @@ from reports.forest import Line, forest
 from reports.names import file_name
 from reports.opening import opened
 from reports.parameters import opens
-from reports.scales import ALPHAS, alpha_of, heads_by_scale, k_of
+from reports.scales import ALPHAS, USUAL, alpha_of, heads_by_scale, k_of, layers_of, scale_of
 from reports.shown import Place, Shown, remark, says, together, warns
 from reports.source import Device, Source
 from reports.style import mechanism_of
@@ -35,6 +35,8 @@ MISSING = {
     "'mtsa[source2token=false]' mtsa --task trec --seeds 5 trains one of Table 3's ablations.",
     "mirrored": "Mirrored summation was trained at fewer than two K: attnbench compare mtsa "
     "multi_head --task 'mirrored_summation[k=10]' --seeds 5 is one of them.",
+    "single": "No Multi-Scale Transformer of one scale was trained beside one of several: "
+    "attnbench compare 'multi_scale_transformer[candidates=3;]' multi_scale_transformer --task trec.",
     "alpha": "No Multi-Scale Transformer was trained at two alphas: attnbench compare "
     "'multi_scale_transformer[alpha=0.5]' 'multi_scale_transformer[alpha=-0.5]' --task trec.",
 }
@@ -237,6 +239,7 @@ class Corpora:
             ),
             self.place.table("heads", pd.DataFrame(flat), columns, rows, ()),
             self._by_alpha(),
+            self._single_scales(),
         ]  # fmt: skip
         return together(*pieces)
 
@@ -255,6 +258,25 @@ class Corpora:
                 caption = f"{task.name}: accuracy by alpha, with 95 % t-intervals over seeds."
                 pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
         return together(*pieces, grid=True) if pieces else remark(MISSING["alpha"])
+
+    def _single_scales(self) -> Shown:
+        """Heads of one scale against heads of several, in as many layers (Table 6, F-I and B)."""
+        found = []
+        for task in self.corpora:
+            several = {layers_of(m.model): m for m in task.models if alpha_of(m.model) == USUAL}
+            for one in task.models:
+                other = several.get(layers_of(one.model)) if scale_of(one.model) else None
+                if other is not None and (row := against(one, other)):
+                    found.append(row)
+        if not found:
+            return remark(MISSING["single"])
+        rows = judged(found)
+        pieces = []
+        for task in self.corpora:
+            mine = [one for one in rows if one.model.task == task.name]
+            if mine:
+                pieces.append(self._forest(f"single-{file_name(task.name)}", task.name, mine))
+        return together(together(*pieces, grid=True), self._table("single", rows))
 
     def _best(self) -> dict[str, Trained]:
         """By task the best model, where it is shown to be better than the runner-up."""

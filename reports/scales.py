@@ -10,6 +10,8 @@ from reference_impls.multi_scale_transformer.presets import DEFAULTS, PRESETS
 
 ALPHAS = (1.0, 0.5, 0.0, -0.5, -1.0)
 """Of Table 6, A to E."""
+USUAL = 0.5
+"""Of the paper's own models."""
 HEADS, LAYERS = 10, 3
 """Of the example below equation 12."""
 MODEL = "multi_scale_transformer"
@@ -32,11 +34,11 @@ def options_of(name: str) -> dict[str, str]:
 
 
 def alpha_of(model: str) -> float | None:
-    """Alpha of a Multi-Scale Transformer; None of others, and where single scales are given."""
+    """Alpha of a Multi-Scale Transformer; None of others, and where it decides nothing."""
     if not model.startswith(f"{MODEL}."):
         return None
     options = options_of(model)
-    if "scales" in options:
+    if "scales" in options or scale_of(model) is not None:
         return None
     preset = PRESETS.get(options.get("preset", ""))
     if preset is not None:
@@ -47,6 +49,19 @@ def alpha_of(model: str) -> float | None:
         return float(options.get("alpha", DEFAULTS["alpha"]))
     except ValueError:  # from a record that no model of ours has made
         return None
+
+
+def scale_of(model: str) -> str | None:
+    """The one scale of a Multi-Scale Transformer all of whose heads have it: ``n/16``."""
+    if not model.startswith(f"{MODEL}."):
+        return None
+    candidates = [c for c in options_of(model).get("candidates", "").split(";") if c]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def layers_of(model: str) -> str:
+    """How many layers its name says, empty for the usual number."""
+    return options_of(model).get("layers", "")
 
 
 def k_of(task: str) -> int | None:

@@ -123,6 +123,9 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
         for s in range(3):
             yield run(f"multi_scale_transformer.windowed[alpha={alpha}]", "trec", s,
                       {"accuracy": 0.85 + 0.02 * alpha + 0.001 * s})  # fmt: skip
+    for s in range(3):
+        yield run("multi_scale_transformer.windowed[candidates=3;]", "trec", s,
+                  {"accuracy": 0.83 + 0.001 * s + 0.0001 * (s % 2)})  # fmt: skip
 
 
 def design() -> dict[str, Any]:

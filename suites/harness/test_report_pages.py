@@ -354,7 +354,10 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
     means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
     assert means["x"].tolist() == [-0.5, 0.5]
-    assert means["y"].tolist() == pytest.approx([84.1, 86.1])
+    assert means["y"].tolist() == pytest.approx([84.1, 86.1])  # one scale is at no alpha
+    single = pd.read_csv(tmp_path / "tables" / "p-single.csv").iloc[0]
+    assert single["other"] == "multi_scale_transformer.windowed[alpha=0.5]"
+    assert single["difference"] == pytest.approx(-0.03, abs=1e-4)
     printed = pd.read_csv(tmp_path / "tables" / "p-printed.csv") if page.beside() else None
     assert printed is not None
     row = printed.query("task == 'trec' and model == @MINE").iloc[0]
