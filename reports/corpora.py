@@ -36,7 +36,8 @@ MISSING = {
     "mirrored": "Mirrored summation was trained at fewer than two K: attnbench compare mtsa "
     "multi_head --task 'mirrored_summation[k=10]' --seeds 5 is one of them.",
     "single": "No Multi-Scale Transformer of one scale was trained beside one of several: "
-    "attnbench compare 'multi_scale_transformer[candidates=3;]' multi_scale_transformer --task trec.",
+    "attnbench compare 'multi_scale_transformer[candidates=3;]' multi_scale_transformer "
+    "--task trec.",
     "alpha": "No Multi-Scale Transformer was trained at two alphas: attnbench compare "
     "'multi_scale_transformer[alpha=0.5]' 'multi_scale_transformer[alpha=-0.5]' --task trec.",
 }
