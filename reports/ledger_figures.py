@@ -28,6 +28,11 @@ LONGEST = 66
 TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
 
 
+def ratio_label(ratio: float) -> str:
+    """``4x`` or, short enough for many octaves side by side, ``1/4x``."""
+    return f"{ratio:g}x" if ratio >= 1 else f"1/{1 / ratio:.0f}x"
+
+
 def label_of(verdict: Verdict) -> str:
     """The claim's statement, without how it was obtained, and not too long for an axis."""
     text = verdict.claim.statement.rstrip(".")
@@ -65,8 +70,9 @@ def intervals(
     if ratios:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(TICKS))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}x"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: ratio_label(x)))
         axes.xaxis.set_minor_locator(NullLocator())
+        axes.tick_params(axis="x", labelsize=7.5)
     axes.set_xlabel(unit, fontsize=8.5, color=SOFT)
     titled(axes, title, under)
     return figure

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +219,21 @@ def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path])
     assert axes.get_xscale() == "log"
     report.ratios()
     assert (out / "figures" / "claims-ratios.svg").is_file()
+
+
+def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
+    from reports.ledger_figures import intervals
+
+    some = next(v for v in page[0].verdicts if v.id == "mtsa-3-epoch-multi-head")
+    wide = [replace(some, value=v, low=v, high=v) for v in (1 / 20, 1 / 3, 1.0, 20.0)]
+    figure = intervals(wide, "t", "u", "x", ratios=True)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    shown = [t for t in axes.get_xticklabels() if low <= t.get_position()[0] <= high]
+    assert [t.get_text() for t in shown][:2] == ["1/16x", "1/8x"]
+    boxes = [t.get_window_extent() for t in shown]
+    assert all(a.x1 + 2 < b.x0 for a, b in pairwise(boxes))
 
 
 def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
