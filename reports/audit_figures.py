@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.axes import bare
+from reports.drawn import INTERVAL
 from reports.printed import Contrast, Fold, Implied
 from reports.scaling_figures import titled
 from reports.style import NOT_SHOWN, SOFT, colour
@@ -30,10 +31,13 @@ def row_axes(count: int, left: float, right: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def draw_interval(axes: Axes, y: float, low: float, middle: float, high: float, ink: str) -> None:
-    """A horizontal interval with its middle."""
-    axes.plot([low, high], [y, y], color=ink, linewidth=2, solid_capstyle="butt")
-    axes.plot([middle], [y], "o", color=ink, markersize=6)
+def draw_interval(
+    axes: Axes, y: float, low: float, middle: float, high: float, ink: str, label: str
+) -> None:
+    """A horizontal interval with its middle; `label` names them in the figure's data."""
+    axes.plot([low, high], [y, y], color=ink, linewidth=2, solid_capstyle="butt",
+              label=label + INTERVAL)  # fmt: skip
+    axes.plot([middle], [y], "o", color=ink, markersize=6, label=label)
 
 
 def p_text(p: float) -> str:
@@ -48,7 +52,9 @@ def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
     figure, axes = row_axes(len(contrasts), 0.27, 0.74)
     for y, c in enumerate(contrasts):
         ink = colour("mtsa") if c.excludes_zero else NOT_SHOWN
-        draw_interval(axes, y, c.test.low, c.test.difference, c.test.high, ink)
+        draw_interval(
+            axes, y, c.test.low, c.test.difference, c.test.high, ink, f"{c.data}: MTSA − {c.other}"
+        )
         for x, text in ((1.06, p_text(c.test.p)), (1.28, p_text(c.adjusted_p))):
             axes.annotate(
                 text, (x, y), xycoords=axes.get_yaxis_transform(), fontsize=8.5, va="center",
@@ -59,7 +65,7 @@ def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
             text, (x, -0.7), xycoords=axes.get_yaxis_transform(), fontsize=8, color=SOFT,
             va="center", annotation_clip=False,
         )  # fmt: skip
-    labels = [f"{c.data} − {c.other}" for c in contrasts]
+    labels = [f"{c.data}: MTSA − {c.other}" for c in contrasts]
     axes.set_yticks(range(len(contrasts)), labels, fontsize=8.5)
     axes.set_xlabel("MTSA minus the other (points of accuracy)", fontsize=8.5)
     titled(axes, title, under)
@@ -71,7 +77,7 @@ def implied(readings: Sequence[Implied]) -> Figure:
     figure, axes = row_axes(len(readings), 0.46, 0.83)
     for y, r in enumerate(readings):
         ink = colour("mtsa") if r.low > 0 else NOT_SHOWN
-        draw_interval(axes, y, r.low, r.difference, r.high, ink)
+        draw_interval(axes, y, r.low, r.difference, r.high, ink, f"{r.setup}: {r.reading}")
         axes.annotate(
             f"[{r.low:+.2f}, {r.high:+.2f}]", (1.03, y), xycoords=axes.get_yaxis_transform(),
             fontsize=8, va="center", color=ink if r.low > 0 else "0.3", annotation_clip=False,
@@ -97,6 +103,7 @@ def deviations(folds: Sequence[Fold], implausible: Sequence[Fold]) -> Figure:
         axes.plot(
             [f.printed / f.expected], [y], shapes[f.data], color=shades[f.data], markersize=6,
             markerfacecolor=shades[f.data] if f in implausible else "white",
+            label=f"{f.data}: {f.model}",
         )  # fmt: skip
         if f in implausible or f.model == models[0]:
             text = (

@@ -187,6 +187,10 @@ def _row(v: Verdict, cells: Sequence[str]) -> str:
         more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""
         links.append(html.escape(f"records {named}{more}"))
     beside = f'<br><span class="soft">{", ".join(links)}</span>' if links else ""
+    # What was asked, and of what: a verdict means nothing without.
+    asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
+    if asked and not v.steps:
+        beside = f'<br><span class="soft">{html.escape(asked)}</span>{beside}'
     texts = (
         f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
         published, found, why + beside,

@@ -58,10 +58,12 @@ def intervals(
     for y, v in enumerate(drawn):
         ink = INKS[v.verdict]
         low, high = (v.low, v.high) if math.isfinite(v.low) else (v.value, v.value)
-        draw_interval(axes, y, low, v.value, high, ink)
+        draw_interval(axes, y, low, v.value, high, ink, v.id)
         if math.isfinite(v.published_value) and v.claim.kind != "audit":
-            axes.plot([v.published_value], [y], "D", markersize=6, markerfacecolor="none",
-                      markeredgecolor="black", markeredgewidth=1.1)  # fmt: skip
+            axes.plot(
+                [v.published_value], [y], "D", markersize=6, markerfacecolor="none",
+                markeredgecolor="black", markeredgewidth=1.1, label=f"{v.id}: published",
+            )  # fmt: skip
         axes.annotate(
             SIGNS[v.verdict], (1.03, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
             va="center", color=ink, annotation_clip=False,

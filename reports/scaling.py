@@ -251,7 +251,7 @@ class Scaling:
             self._ratio(sweep, phase)
             for sweep in self.sweeps[1:]
             for phase in PHASES
-            if sweep.lines(phase)
+            if sweep.ratios(phase) > 1
         ]
         if not pieces:
             return remark("No other batch, dtype or setting was measured at several lengths.")

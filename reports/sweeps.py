@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.ratios import Row
 
@@ -51,6 +51,10 @@ class Sweep:
         """All lengths that were tried."""
         return sorted({length_of(r) for r in self.rows})
 
+    def ratios(self, phase: str) -> int:
+        """At how many lengths there is a ratio to the baseline."""
+        return len({length_of(r) for r in self.rows if r.time and r.columns["phase"] == phase})
+
     def lines(self, phase: str) -> dict[str, list[Row]]:
         """Rows of a pass by label, sorted by length."""
         lines: dict[str, list[Row]] = {}
@@ -58,6 +62,21 @@ class Sweep:
             if r.columns["phase"] == phase:
                 lines.setdefault(label_of(r), []).append(r)
         return lines
+
+
+def _beside(rows: Sequence[Row]) -> list[Row]:
+    """The rows of a sweep as if all had run in the baseline's blocks: its time times their ratio.
+
+    Sessions of other days may hold some of the cases: a machine that was slower then would draw a
+    step into a line, and contradict the ratios, which are formed inside of blocks.
+    """
+    base = {r.case: r.seconds for r in rows if r.verdict == "baseline"}
+    return [
+        replace(r, seconds=base[r.baseline] * r.time.ratio)
+        if r.time is not None and r.baseline in base
+        else r
+        for r in rows
+    ]
 
 
 def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:
@@ -73,6 +92,6 @@ def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:
         c: Mapping[str, object] = r.columns
         key = (int(str(c["batch"])), int(str(c["d_in"])), str(c["dtype"]), str(c["settings"]))
         groups.setdefault(key, []).append(r)
-    found = [Sweep(*key, tuple(group)) for key, group in groups.items()]
+    found = [Sweep(*key, tuple(_beside(group))) for key, group in groups.items()]
     found = [s for s in found if len(s.lengths) >= least]
     return sorted(found, key=lambda s: (-len(s.lengths), -len(s.rows)))

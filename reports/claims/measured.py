@@ -263,16 +263,19 @@ def slope(claim: Claim, device: Measured) -> Finding:
     if not cases:
         return _no_sweep(claim)
     frame = pd.concat([device.by_case[case] for case in cases])
-    best: tuple[int, pd.DataFrame] | None = None
-    sweeps = frame[frame["status"] == "ok"].groupby(["name", "heads", "batch", "d_in"], sort=False)
-    for _, group in sweeps:  # the preferred name first
-        reached = int(group["length"].max())
-        far_enough = best is not None and best[0] >= p["reach"]
-        if group["length"].nunique() > 1 and not far_enough and (best is None or reached > best[0]):
-            best = (reached, group)
-    if best is None:
+    sweeps = [
+        (int(group["length"].max()), group)
+        for _, group in frame[frame["status"] == "ok"].groupby(
+            ["name", "heads", "batch", "d_in"], sort=False
+        )
+        if group["length"].nunique() > 1
+    ]
+    if not sweeps:
         return _no_sweep(claim)
-    reached, group = best
+    # Of the preferred name that goes far enough the longest sweep; of all, where none does.
+    enough = [group["name"].iloc[0] for reached, group in sweeps if reached >= p["reach"]]
+    own = [one for one in sweeps if not enough or one[1]["name"].iloc[0] == enough[0]]
+    reached, group = max(own, key=lambda one: one[0])
     cases = [str(c) for c in dict.fromkeys(group["case"])]
     blocks = _by_block(group if p["cost"] == "time" else _with_memory(group, device))
     fit = fit_slope(longest(blocks))
