@@ -18,6 +18,8 @@ from reports.scaling_figures import titled
 from reports.style import look
 
 COLUMNS = 4
+MOST_NAMED = 4
+"""Panels in a caption."""
 CELL_PAPER = "#fefefe"
 """Light on a dark page too: the weights are drawn dark on it."""
 CELL = 0.17
@@ -82,12 +84,17 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
 
 
 def strongest(sentence: Mapping[str, Any]) -> str:
-    """The largest weight of each panel, in words."""
+    """The largest weight of each panel, in words; of queries that have a choice of keys."""
     tokens, parts = sentence["tokens"], []
-    for name, weights, _ in grouped(sentence)[:4]:
-        i, j = np.unravel_index(np.argmax(weights), weights.shape)
+    for name, weights, mask in grouped(sentence)[:MOST_NAMED]:
+        free = allowed(mask, len(tokens)).sum(-1) > 1
+        if not free.any():
+            continue
+        i, j = np.unravel_index(np.argmax(weights * free[:, None]), weights.shape)
         parts.append(f"{name}: {tokens[i]} to {tokens[j]}, {weights[i, j]:.2f}")
-    return f"Largest weights: {'; '.join(parts)}."
+    if not parts:
+        return "No query has a choice of keys."
+    return f"Largest weights where there is a choice of keys: {'; '.join(parts)}."
 
 
 def highest(sentence: Mapping[str, Any]) -> str:

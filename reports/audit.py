@@ -104,7 +104,7 @@ class Audit:
             )
         figure = figures.forest(
             found, "Table 5: MTSA and the runner-up",
-            "printed means, 95 % Welch intervals; grey: includes zero",
+            "printed means, 95 % Welch intervals; grey: not shown after Holm",
         )  # fmt: skip
         return together(
             says([sentence], main=True),
@@ -130,7 +130,7 @@ class Audit:
             )
         figure = figures.forest(
             found, "Table 5: MTSA and multi-head attention",
-            "printed means, 95 % Welch intervals; grey: includes zero",
+            "printed means, 95 % Welch intervals; grey: not shown after Holm",
         )  # fmt: skip
         return together(
             says([sentence], main=True),

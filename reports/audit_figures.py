@@ -14,6 +14,7 @@ from reports.scaling_figures import titled
 from reports.style import NOT_SHOWN, SOFT, colour
 
 WIDTH = 6.0
+ALPHA = 0.05
 
 
 def row_axes(count: int, left: float, right: float) -> tuple[Figure, Axes]:
@@ -48,17 +49,17 @@ def p_text(p: float) -> str:
 
 
 def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
-    """Differences with 95 % Welch intervals; grey where the interval includes zero."""
+    """Differences with 95 % Welch intervals; grey where Holm leaves no significance."""
     figure, axes = row_axes(len(contrasts), 0.27, 0.74)
     for y, c in enumerate(contrasts):
-        ink = colour("mtsa") if c.excludes_zero else NOT_SHOWN
+        ink = colour("mtsa") if c.adjusted_p < ALPHA else NOT_SHOWN
         draw_interval(
             axes, y, c.test.low, c.test.difference, c.test.high, ink, f"{c.data}: MTSA − {c.other}"
         )
         for x, text in ((1.06, p_text(c.test.p)), (1.28, p_text(c.adjusted_p))):
             axes.annotate(
                 text, (x, y), xycoords=axes.get_yaxis_transform(), fontsize=8.5, va="center",
-                color=ink if c.excludes_zero else "0.3", annotation_clip=False,
+                color=ink if c.adjusted_p < ALPHA else "0.3", annotation_clip=False,
             )  # fmt: skip
     for x, text in ((1.06, "p"), (1.28, "p (Holm)")):
         axes.annotate(

@@ -13,6 +13,8 @@ from harness.errors import UsageError
 from harness.records import journal, schema
 
 PUBLISHED = Path(__file__).with_name("published")
+MOST_COMMITS = 4
+"""Named under a figure."""
 TIMED = ("time", "anchor")
 SHOWN = (
     *TIMED, "memory", "margin", "design", "family", "run", "frontier", "stress", "attention",
@@ -68,11 +70,17 @@ class Device:
         return tuple(s for s in self.sessions if s.get("session") in made)
 
     def footer(self, *kinds: str) -> str:
-        """For figures of records of some kinds: the device and the commit that measured it last."""
-        shown = [s for s in self.sessions_of(*kinds) if s.get("environment")]
-        commit = str((shown[-1]["environment"].get("commit") if shown else None) or "unknown")
-        dirty = " with local changes" if shown and shown[-1]["environment"].get("dirty") else ""
-        return f"{self.title}; commit {commit[:10]}{dirty}; {self.dates_of(*kinds)}"
+        """For figures of records of some kinds: the device and the commits that measured them."""
+        shown = [s["environment"] for s in self.sessions_of(*kinds) if s.get("environment")]
+        commits = [
+            str(e.get("commit") or "unknown")[:10] + ("+" if e.get("dirty") else "") for e in shown
+        ]
+        named = list(dict.fromkeys(reversed(commits)))  # the newest first
+        more = f" and {len(named) - MOST_COMMITS} more" if len(named) > MOST_COMMITS else ""
+        what = "commits" if len(named) > 1 else "commit"
+        changed = "; +: with local changes" if any(c.endswith("+") for c in named) else ""
+        said = ", ".join(named[:MOST_COMMITS]) or "unknown"
+        return f"{self.title}; {what} {said}{more}{changed}; {self.dates_of(*kinds)}"
 
     def dates_of(self, *kinds: str) -> str:
         """First and last day of its records of some kinds."""

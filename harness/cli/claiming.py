@@ -65,12 +65,14 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
     colour = COLOURS[v.verdict]
     text = f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}"
     out.print(text, highlight=False, soft_wrap=True)
-    where = f"on {titles[v.device]}" if v.device and len(titles) > 1 else ""
+    where = f"on {titles[v.device]}" if v.device else ""
     parts = (
         f"found {v.measured}" if v.measured else "",
         f"published {v.published}" if v.published else "",
         f"wanted {v.wanted}" if v.wanted and v.measured else "",
         where, v.reason, v.claim.note,
+        f"page {v.page} of the report" if v.page else "",
+        f"records {' '.join(v.keys)}" if v.keys else "",
     )  # fmt: skip
     said = "; ".join(part.rstrip(".") for part in parts if part)
     out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from reports.claims import Claim, Verdict, ledger
+from reports.claims import Claim, Verdict, ledger, load_claims
+from reports.claims.names import first_fitting
 from suites.harness.made_up_records import case, exact, peaks, timed, trained
+from suites.harness.support import ROOT
 
 OURS, BASE, OTHER = "mtsa.algorithm1", "multi_head.sdpa", "multi_cnn.conv"
 SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
@@ -163,6 +166,17 @@ def test_growth_of_memory() -> None:
     assert v.value == pytest.approx(1.0)
     assert v.verdict == "reproduced"
     assert judged("slope", records, {"plus_minus": 0.25}, 2.0, **where).verdict == "not reproduced"
+
+
+def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
+    """Batch 2 ends at 256 and grows little there; batch 4 goes to 1,024."""
+    short = timed({case(OURS, n, batch=2, heads=2): s for n, s in ((64, 1.0), (256, 1.1))})
+    long = timed({case(OURS, n, batch=4, heads=2): float(n) for n in (64, 256, 1024)})
+    other = timed({case(BASE, n, batch=4): 1.0 for n in (64, 256, 4096)})
+    where = {**SLOPE, "reach": 256, "first": [OURS, BASE]}
+    v = judged("slope", [*short, *long, *other], {"plus_minus": 0.1}, 1.0, **where)
+    assert v.verdict == "reproduced", v.reason
+    assert "N = 256 to 1024" in v.reason
 
 
 SEEDS = (0.80, 0.82, 0.79, 0.85, 0.81, 0.83)
@@ -402,6 +416,17 @@ def test_what_is_sure_stays_so_among_others() -> None:
     # An equality is no test against zero, and adds nothing to correct for.
     both = [claimed("trec", margin=5.0), claimed("sst5")]
     assert [v.verdict for v in ledger({"d": records}, claims=both)] == ["reproduced"] * 2
+
+
+def test_what_the_plan_trains_settles_the_claims_on_scales() -> None:
+    """Table 6 of the Multi-Scale paper: the plan's models are those that the claims ask for."""
+    plan = tomllib.loads((ROOT / "plans" / "cpu.toml").read_text())
+    trained_there = [m for part in plan["part"] for m in part.get("models", [])]
+    asked = [c for c in load_claims() if c.id.startswith("multi-scale-18-trec-")]
+    assert len(asked) == 5
+    for claim in asked:
+        for side in ("first", "second"):
+            assert first_fitting(claim.parameters[side], trained_there), (claim.id, side)
 
 
 def test_devices_are_not_tested_together() -> None:

@@ -218,6 +218,13 @@ def test_text_from_records_is_escaped(site: Path) -> None:
     assert not list(site.parent.rglob("executed"))
 
 
+def test_every_figure_has_its_data(site: Path) -> None:
+    drawn = sorted(site.glob("figures/*.svg"))
+    assert len(drawn) > 20
+    empty = [p.name for p in drawn if pd.read_csv(p.with_suffix(".csv")).empty]
+    assert empty == []
+
+
 def test_devices_are_never_mixed(site: Path) -> None:
     tables = {p.name: pd.read_csv(p) for p in site.glob("tables/scaling-*-cases.csv")}
     assert len(tables) == 2
