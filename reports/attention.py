@@ -161,10 +161,11 @@ class Attended:
             return says([])
         pieces = []
         for number, sentence in enumerate(self.record["sentences"]):
-            numbers = sentence["numbers"]
+            numbers = figures.by_mask(sentence)
             if numbers:
                 figure = figures.per_token(sentence["tokens"], numbers, self.mechanism)
-                caption = f"“{' '.join(sentence['tokens'])}”: {figures.highest(sentence)}."
+                said = figures.highest(sentence["tokens"], numbers)
+                caption = f"“{' '.join(sentence['tokens'])}”: {said}."
                 pieces.append(self.place.figure(f"tokens{number}", figure, caption))
         if not pieces:
             return remark("This model gives its tokens no scores of their own.")

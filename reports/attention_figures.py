@@ -18,6 +18,7 @@ from reports.scaling_figures import titled
 from reports.style import look
 
 COLUMNS = 4
+SOURCE2TOKEN = "source2token_scores"
 MOST_NAMED = 4
 """Panels in a caption."""
 CELL_PAPER = "#fefefe"
@@ -97,12 +98,31 @@ def strongest(sentence: Mapping[str, Any]) -> str:
     return f"Largest weights where there is a choice of keys: {'; '.join(parts)}."
 
 
-def highest(sentence: Mapping[str, Any]) -> str:
+def by_mask(sentence: Mapping[str, Any]) -> dict[str, Sequence[float]]:
+    """Numbers per token; source2token scores apart for the heads of each mask, where they differ.
+
+    MTSA's figure 3 shows those of a forward and of a backward head.
+    """
+    found: dict[str, Sequence[float]] = {}
+    for kind, values in sentence["numbers"].items():
+        layer = kind.removesuffix(SOURCE2TOKEN)
+        number = int(layer[1:-1]) if layer.startswith("l") and kind.endswith(SOURCE2TOKEN) else 0
+        masks = sentence["layers"][number]["masks"] if kind.endswith(SOURCE2TOKEN) else []
+        if len(set(masks)) < 2:
+            found[kind] = values
+            continue
+        scores = np.array(sentence["layers"][number]["source2token"])  # [H, n]
+        for mask in dict.fromkeys(masks):
+            heads = [h for h, other in enumerate(masks) if other == mask]
+            found[f"{kind}, {mask}"] = scores[heads].mean(0).tolist()
+    return found
+
+
+def highest(tokens: Sequence[str], numbers: Mapping[str, Sequence[float]]) -> str:
     """The token with the largest number of each kind."""
-    tokens = sentence["tokens"]
     return "; ".join(
         f"{kind.replace('_', ' ')} highest at {tokens[int(np.argmax(values))]}"
-        for kind, values in sentence["numbers"].items()
+        for kind, values in numbers.items()
     )
 
 

@@ -24,6 +24,12 @@ TABLE5_MODELS: Mapping[str, str] = {
     "bi_lstm": "Bi-LSTM",
 }  # fmt: skip
 """Row of it by mechanism."""
+RELATEDNESS = "sick_relatedness"
+TABLE3_MODELS: Mapping[str, str] = {
+    "resan": "ReSAN", "resa": "ReSAN", "disan": "DiSAN", "disa": "DiSAN",
+    "multi_head": "Multi-head", "multi_head_released": "Multi-head", "bi_lstm": "Bi-LSTM",
+}  # fmt: skip
+"""Row of ReSAN's Table 3 by mechanism."""
 TABLE1_MODELS: Mapping[str, str] = {
     **TABLE5_MODELS, "bi_gru": "Bi-GRU", "bi_gru_released": "Bi-GRU", "multi_cnn": "Multi-CNN",
     "hrchy_cnn": "Hrchy-CNN", "hrchy_cnn_released": "Hrchy-CNN",
@@ -38,9 +44,41 @@ COSTS = (
 """What is compared, its column in Table 1, and the pass that was measured."""
 
 
-def table5() -> dict[str, dict[str, Summary]]:
-    """MTSA's Table 5, by column and row."""
-    return summaries(load("mtsa")["table5"])
+def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy | None:
+    """What a paper prints for a mechanism on a task; None where no paper does.
+
+    MTSA's Table 5 has accuracies in percent, ReSAN's Table 3 what SICK is judged by.
+    """
+    if task == RELATEDNESS:
+        found = summaries(load("resan")["table3"]).get(metric, {})
+        one = found.get(TABLE3_MODELS.get(mechanism, ""))
+        return None if one is None else PrintedAccuracy("ReSAN, Table 3", one, 4)
+    found = summaries(load("mtsa")["table5"]).get(TABLE5_TASKS.get(task, ""), {})
+    one = found.get(TABLE5_MODELS.get(mechanism, ""))
+    return None if one is None else PrintedAccuracy("MTSA, Table 5", one, 1)
+
+
+@dataclass(frozen=True)
+class PrintedAccuracy:
+    """A printed mean and where it stands.
+
+    Attributes
+    ----------
+    place : str
+    summary : Summary
+        In the paper's unit.
+    digits : int
+        As many as the paper prints.
+    """
+
+    place: str
+    summary: Summary
+    digits: int
+
+    @property
+    def text(self) -> str:
+        """``95.3 (0.3)``."""
+        return f"{self.summary.mean:.{self.digits}f} ({self.summary.sd:.{self.digits}f})"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -154,6 +155,18 @@ class Ledger:
         frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
         return self.place.table("all", frame, ["", *ANSWERS], rows)
 
+    @cached_property
+    def _records(self) -> str:
+        """All records behind any claim, one file beside the page."""
+        wanted = {key for v in self.verdicts for key in v.keys}
+        found = {
+            str(r["key"]): r
+            for d in self.source.devices
+            for r in d.records
+            if r.get("key") in wanted
+        }
+        return self.place.lines("records", (json.dumps(r) for r in found.values()))
+
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
         shown = [_cells(v, self.titles if several else {}) for v in verdicts]
@@ -161,7 +174,7 @@ class Ledger:
         saved = self.place.table(name, frame, list(COLUMNS), shown, WORDS)
         head = _line("th", COLUMNS)
         body = "\n".join(
-            _row(v, cells) for v, cells in zip(verdicts, shown, strict=True)
+            _row(v, cells, self._records) for v, cells in zip(verdicts, shown, strict=True)
         )  # fmt: skip
         links = saved.html.rpartition("</div>")[2]  # to the files, which `Place` has written
         table = f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
@@ -175,13 +188,15 @@ def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
     return [v.verdict, claim, v.published, v.measured, why]
 
 
-def _row(v: Verdict, cells: Sequence[str]) -> str:
+def _row(v: Verdict, cells: Sequence[str], records: str) -> str:
     verdict, claim, published, found, why = map(html.escape, cells)
     links = []
     if v.steps:
         links.append(f'<a href="#{html.escape(v.id)}">arithmetic</a>')
     elif v.page and v.verdict != "not testable here":
         links.append(f'<a href="{html.escape(v.page)}">page</a>')
+    if v.keys and records:
+        links.append(f'<a href="{html.escape(records)}">records</a>')
     if v.keys:
         named = " ".join(v.keys[:SHOWN_KEYS])
         more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""

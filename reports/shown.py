@@ -183,6 +183,15 @@ class Place:
         )
         return Shown(body, caption, marks)
 
+    def lines(self, name: str, lines: Iterable[str]) -> str:
+        """Save lines of JSON; the link to them from a page, empty if nothing is written."""
+        path = self._path("tables", name)
+        if path is None:
+            return ""
+        file = path.with_name(f"{path.name}.jsonl")
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return f"tables/{file.name}"
+
     def table(
         self,
         name: str,

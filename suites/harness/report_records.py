@@ -189,7 +189,7 @@ def attention() -> dict[str, Any]:
             "layers": [{
                 "masks": ["forward", "backward"],
                 "token2token": [np.round(w, 4).tolist() for w in weights],
-                "source2token": [[0.1, 0.9, 0.2, 0.0], [0.1, 0.9, 0.2, 0.0]],
+                "source2token": [[0.1, 0.8, 0.3, 0.0], [0.1, 1.0, 0.1, 0.0]],
             }],
         }],
         "checks": {"row_error": 2e-7, "forbidden": 0.0, "rows": 8, "cells": 20},

@@ -76,7 +76,7 @@ ANSWERED = {
         "mtsa-10-products", "mtsa-13-accuracies", "multi-scale-16-path",
         "multi-scale-19-average-bilstm", "multi-scale-19-average-slstm",
         "multi-scale-19-mtl-slstm-all", "disan-21-fewer-multi-head", "disan-21-faster-multi-head",
-        "resan-22-share", "resan-25-time-multi-head", "resan-25-time-disan",
+        "resan-25-time-multi-head", "resan-25-time-disan",
         "resan-25-fewer-intra", "resan-25-fewer-multi-head", "resan-25-fewer-disan",
         "resan-25-inference-multi-head",
     ],
@@ -86,7 +86,7 @@ ANSWERED = {
         "mtsa-12-srl-wsj", "multi-scale-18-alpha-1", "multi-scale-19-mtl-slstm",
         "multi-scale-19-sst", "disan-21-snli-directions", "disan-21-sst-directions",
         "resan-22-disan", "resan-22-best", "resan-22-hard", "resan-23-pairs-disan",
-        "resan-23-tree-mse", "resan-25-memory",
+        "resan-22-share", "resan-23-tree-mse", "resan-25-memory",
     ],
 }  # fmt: skip
 

@@ -192,6 +192,17 @@ def test_the_score_goes_to_the_index(page: tuple[Ledger, Path]) -> None:
     assert any(m["sentence"].startswith(f"Of {TOTAL} published claims") for m in shown.marks)
 
 
+def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Path]) -> None:
+    report, out = page
+    shown = report.papers().html
+    assert '<a href="tables/claims-records.jsonl">records</a>' in shown
+    lines = (out / "tables" / "claims-records.jsonl").read_text().splitlines()
+    kept = {json.loads(line)["key"] for line in lines}
+    named = {key for v in report.verdicts for key in v.keys}
+    assert named
+    assert kept == named
+
+
 def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
     report, _ = page
     pieces = (

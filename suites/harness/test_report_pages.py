@@ -18,6 +18,7 @@ from harness.records import journal
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
+from reports.beside import printed_accuracy
 from reports.drawn import data_of
 from reports.frontier_figures import frontier as draw_frontier
 from reports.measured import Measured
@@ -452,7 +453,11 @@ def test_attention_is_checked_and_drawn(folder: Path, device: Device, tmp_path: 
     assert forward.groupby("y")["value"].sum().tolist()[1:] == pytest.approx([1, 1, 1], abs=1e-3)
     page.tokens()
     bars = pd.read_csv(tmp_path / "figures" / "p-tokens0.csv")
-    assert bars[bars["series"] == "source2token scores"]["y"].tolist() == [0.1, 0.9, 0.2, 0.0]
+    scores = {name: bars[bars["series"] == name]["y"].tolist() for name in bars["series"].unique()}
+    assert scores["source2token scores, forward"] == [0.1, 0.8, 0.3, 0.0]
+    assert scores["source2token scores, backward"] == [0.1, 1.0, 0.1, 0.0]
+    assert "source2token scores" not in scores
+    assert scores["pooling weights"] == [0.2, 0.5, 0.2, 0.1]
     said = page.speech().plain
     assert "nouns and verbs less stop words +0.09" in said
     assert ": higher." in said
@@ -560,3 +565,14 @@ def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path)
     titles = {d.title for d in find(str(tmp_path)).devices}
     assert len(titles) == 2
     assert all("Twin" in title and title.endswith("]") for title in titles)
+
+
+def test_relatedness_stands_beside_what_resan_prints() -> None:
+    one = printed_accuracy("sick_relatedness", "pearson", "disa")
+    assert one is not None
+    assert (one.place, one.text) == ("ReSAN, Table 3", "0.8695 (0.0012)")
+    found = printed_accuracy("trec", "accuracy", "multi_head")
+    assert found is not None
+    assert found.text == "93.4 (0.4)"
+    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
+    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None

@@ -368,6 +368,8 @@ def test_probabilities_sum_to_one(name: str, variant: str) -> None:
     x, mask = batch((7, 4, 1, 0), padding=math.nan)
     found = module.attention(x, mask)
     pairs = [w for what, w in found.items() if what.endswith("token2token_weights")]
+    if pairs and pairs[0].shape[-1] == mask.shape[1] + 1:  # [CLS], which is real in every sample
+        mask = torch.nn.functional.pad(mask, (1, 0), value=True)
     for weights in pairs:  # [H, B, N, N]
         assert not (weights < 0).any()
         assert not weights[:, ~mask].any()
