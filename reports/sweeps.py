@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from harness.ratios import Row
 
+OTHER_SESSION = 1.25
+"""A time so far from baseline and ratio is of another session, or of a machine that moved."""
+
 
 def length_of(row: Row) -> int:
     """Sequence length of a row."""
@@ -65,18 +68,21 @@ class Sweep:
 
 
 def _beside(rows: Sequence[Row]) -> list[Row]:
-    """The rows of a sweep as if all had run in the baseline's blocks: its time times their ratio.
+    """Rows whose time contradicts their ratio, as if they had run in the baseline's blocks.
 
     Sessions of other days may hold some of the cases: a machine that was slower then would draw a
-    step into a line, and contradict the ratios, which are formed inside of blocks.
+    step into a line. Ratios are formed inside of blocks; medians of one session agree with them.
     """
     base = {r.case: r.seconds for r in rows if r.verdict == "baseline"}
-    return [
-        replace(r, seconds=base[r.baseline] * r.time.ratio)
-        if r.time is not None and r.baseline in base
-        else r
-        for r in rows
-    ]
+    found = []
+    for r in rows:
+        beside = base.get(r.baseline or "", 0.0)
+        if r.time is not None and beside > 0:
+            fair = beside * r.time.ratio
+            if not 1 / OTHER_SESSION < r.seconds / fair < OTHER_SESSION:
+                r = replace(r, seconds=fair)
+        found.append(r)
+    return found
 
 
 def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:

@@ -27,6 +27,7 @@ from reports.pareto import Candidate, Estimate, standings
 from reports.power_figures import COUNTS, curves, power
 from reports.shown import Shown
 from reports.source import Device, Source, find
+from reports.sweeps import sweeps
 from reports.trained import against, trained_tasks
 from suites.harness.report_records import (
     BASE,
@@ -576,3 +577,17 @@ def test_relatedness_stands_beside_what_resan_prints() -> None:
     assert found.text == "93.4 (0.4)"
     assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
     assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
+
+
+def test_times_of_a_slower_session_are_drawn_beside_the_baseline(device: Device) -> None:
+    rows = Measured(device).rows
+    swept = sweeps(rows)[0].rows
+    one = next(r for r in swept if r.columns["name"] == MINE and r.time is not None)
+    base = next(r for r in rows if r.case == one.baseline)
+    slow = [replace(r, seconds=3 * r.seconds) if r.case == one.case else r for r in rows]
+    drawn = {r.case: r for sweep in sweeps(slow) for r in sweep.rows}
+    assert one.time is not None
+    assert drawn[one.case].seconds == pytest.approx(base.seconds * one.time.ratio)
+    others = [r for r in rows if r.case != one.case and r.case in drawn]
+    as_measured = [drawn[r.case].seconds == r.seconds for r in others]
+    assert sum(as_measured) > len(others) / 2, "what agrees with its ratio is left alone"
