@@ -12,19 +12,27 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from harness.attention.geometry import allowed
+from harness.attention.reduce import SOURCE2TOKEN
 from reports.axes import bare
 from reports.drawn import INTERVAL
 from reports.scaling_figures import titled
 from reports.style import look
 
 COLUMNS = 4
-SOURCE2TOKEN = "source2token_scores"
 MOST_NAMED = 4
 """Panels in a caption."""
 CELL_PAPER = "#fefefe"
 """Light on a dark page too: the weights are drawn dark on it."""
 CELL = 0.17
 """Inches of a token in a heat map."""
+
+
+def heads_by_mask(masks: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of the heads that share a mask, in the order of the first of them."""
+    found: dict[str, list[int]] = {}
+    for head, mask in enumerate(masks):
+        found.setdefault(mask, []).append(head)
+    return found
 
 
 def grouped(sentence: Mapping[str, Any]) -> list[tuple[str, np.ndarray, str]]:
@@ -34,8 +42,7 @@ def grouped(sentence: Mapping[str, Any]) -> list[tuple[str, np.ndarray, str]]:
     for number, layer in enumerate(sentence["layers"]):
         weights = np.array(layer["token2token"])
         masks = layer["masks"]
-        for mask in dict.fromkeys(masks):
-            heads = [h for h, other in enumerate(masks) if other == mask]
+        for mask, heads in heads_by_mask(masks).items():
             count = "1 head" if len(heads) == 1 else f"mean of {len(heads)} heads"
             where = f"layer {number}, " if several else ""
             found.append((f"{where}{mask} ({count})", weights[heads].mean(0), mask))
@@ -112,8 +119,7 @@ def by_mask(sentence: Mapping[str, Any]) -> dict[str, Sequence[float]]:
             found[kind] = values
             continue
         scores = np.array(sentence["layers"][number]["source2token"])  # [H, n]
-        for mask in dict.fromkeys(masks):
-            heads = [h for h, other in enumerate(masks) if other == mask]
+        for mask, heads in heads_by_mask(masks).items():
             found[f"{kind}, {mask}"] = scores[heads].mean(0).tolist()
     return found
 

@@ -144,15 +144,9 @@ class Corpora:
                 f"No model shares seeds with {self.baseline} on any corpus: attnbench compare "
                 f"--all {self.baseline} trains them so."
             )
-        pieces = []
-        for task in self.corpora:
-            mine = [one for one in self.differences if one.model.task == task.name]
-            if mine:
-                pieces.append(self._forest(f"differences-{file_name(task.name)}", task.name, mine))
         return together(
             says([self._sentence()], main=True),
-            together(*pieces, grid=True),
-            self._table("differences", self.differences),
+            self._judged_by_task("differences", self.differences),
         )
 
     def beside(self) -> Shown:
@@ -194,13 +188,7 @@ class Corpora:
                     found.append(row)
         if not found:
             return remark(MISSING["variants"])
-        rows = judged(found)
-        pieces = []
-        for task in self.corpora:
-            mine = [one for one in rows if one.model.task == task.name]
-            if mine:
-                pieces.append(self._forest(f"ablations-{file_name(task.name)}", task.name, mine))
-        return together(together(*pieces, grid=True), self._table("ablations", rows))
+        return self._judged_by_task("ablations", judged(found))
 
     def mirrored(self) -> Shown:
         """Error over K, relative to the target's variance."""
@@ -269,13 +257,7 @@ class Corpora:
                     found.append(row)
         if not found:
             return remark(MISSING["single"])
-        rows = judged(found)
-        pieces = []
-        for task in self.corpora:
-            mine = [one for one in rows if one.model.task == task.name]
-            if mine:
-                pieces.append(self._forest(f"single-{file_name(task.name)}", task.name, mine))
-        return together(together(*pieces, grid=True), self._table("single", rows))
+        return self._judged_by_task("single", judged(found))
 
     def _best(self) -> dict[str, Trained]:
         """By task the best model, where it is shown to be better than the runner-up."""
@@ -309,6 +291,15 @@ class Corpora:
             for task in self.corpora
             for m in task.models
         )  # fmt: skip
+
+    def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
+        """A forest plot per task, then the numbers."""
+        pieces = []
+        for task in self.corpora:
+            mine = [one for one in rows if one.model.task == task.name]
+            if mine:
+                pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
+        return together(together(*pieces, grid=True), self._table(name, rows))
 
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit
