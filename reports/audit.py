@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from harness.stats import holm
+from harness.stats import ALPHA, holm
 from reports import audit_figures as figures
 from reports.audit_figures import p_text
 from reports.audit_others import Others
@@ -27,7 +27,6 @@ from reports.printed import (
 )  # fmt: skip
 from reports.shown import Place, Shown, remark, says, together
 
-ALPHA = 0.05
 SUBJECT, BASELINE = "MTSA", "Multi-head"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from harness.stats import ALPHA
 from reports.axes import bare
 from reports.drawn import INTERVAL
 from reports.printed import Contrast, Fold, Implied
@@ -14,7 +15,6 @@ from reports.scaling_figures import titled
 from reports.style import NOT_SHOWN, SOFT, colour
 
 WIDTH = 6.0
-ALPHA = 0.05
 
 
 def row_axes(count: int, left: float, right: float) -> tuple[Figure, Axes]:

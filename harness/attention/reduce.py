@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,25 +128,28 @@ def contrast(
     numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float | int]]:
     """Nouns and verbs less stop words, inside each sentence that has both; by kind."""
-    found: dict[str, list[float]] = {}
-    for kinds, sentence in zip(numbers, tags, strict=True):
-        content, stop = (np.isin(sentence, group) for group in (CONTENT, STOP))
-        if content.any() and stop.any():
-            for kind, value in kinds.items():
-                found.setdefault(kind, []).append(float(value[content].mean() - value[stop].mean()))
-    return {kind: _spread(values) for kind, values in found.items()}
+    return _over_sentences(numbers, tags, (CONTENT, STOP), lambda content, stop: content - stop)
 
 
 def of_stop_words(
     numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float | int]]:
     """The mean over the stop words of each sentence that has some, and its spread; by kind."""
+    return _over_sentences(numbers, tags, (STOP,), lambda stop: stop)
+
+
+def _over_sentences(
+    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]],
+    groups: Sequence[Sequence[str]], combined: Callable[..., float],
+) -> dict[str, dict[str, float | int]]:  # fmt: skip
+    """What is made of the means of groups of tags, in each sentence that has them all; by kind."""
     found: dict[str, list[float]] = {}
     for kinds, sentence in zip(numbers, tags, strict=True):
-        stop = np.isin(sentence, STOP)
-        if stop.any():
+        places = [np.isin(sentence, group) for group in groups]
+        if all(place.any() for place in places):
             for kind, value in kinds.items():
-                found.setdefault(kind, []).append(float(value[stop].mean()))
+                means = [float(value[place].mean()) for place in places]
+                found.setdefault(kind, []).append(combined(*means))
     return {kind: _spread(values) for kind, values in found.items()}
 
 

@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.stats import holm
+from harness.stats import ALPHA, holm
 from reports.claims.record import Claim
 from reports.claims.verdict import Finding
-
-LEVEL = 0.05
 
 
 def corrected(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Finding]:
@@ -33,7 +31,7 @@ def corrected(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Find
         if len(places) < 2:
             continue
         for i, p in zip(places, holm([findings[i].p for i in places]), strict=True):
-            lost = findings[i].p < LEVEL <= p
+            lost = findings[i].p < ALPHA <= p
             said = (
                 f"Holm over the {len(places)} claims made together that are measured: p = {p:.2g}"
             )
