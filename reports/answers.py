@@ -65,13 +65,11 @@ class Answer:
 
     @property
     def memory_text(self) -> str:
-        """``1.31x``, with an interval where several blocks differ."""
+        """``1.31x [1.31, 1.32]``, an interval over processes; or that there was one reading."""
         m = self.memory
         if m is None:
             return ""
-        if not m.known or m.high - m.low < 0.005:
-            return f"{m.ratio:.2f}x"
-        return str(m)
+        return str(m) if m.known else f"{m.ratio:.2f}x, one reading"
 
     @property
     def numbers(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from reports.printed import (
     load,
     runners_up,
 )  # fmt: skip
-from reports.shown import Place, Shown, remark, says, together
+from reports.shown import Place, Shown, heading, remark, says, together
 
 SUBJECT, BASELINE = "MTSA", "Multi-head"
 
@@ -82,6 +82,13 @@ class Audit:
             "larger. The folds of two models could be paired; the table does not say, and prints "
             "no differences by fold, so Welch's t-test is what its numbers allow."
         )
+
+    def pictures(self) -> Shown:
+        """Both families: the runner-up, and multi-head attention."""
+        return together(
+            heading("Against the runner-up", 2), self.best(),
+            heading("Against multi-head attention", 2), self.baseline(),
+        )  # fmt: skip
 
     def best(self) -> Shown:
         """MTSA against the runner-up."""
@@ -189,6 +196,14 @@ class Audit:
             ),
             self._fold_table(found, adjusted),
         )
+
+    def translations(self) -> Shown:
+        """Table 6, and what follows from it."""
+        why = "A t-test's p-value, the difference and the number of runs fix the interval."
+        return together(
+            self.translation_table(), heading("What its p-values imply", 2), remark(why),
+            self.translation_intervals(),
+        )  # fmt: skip
 
     def translation_table(self) -> Shown:
         """Table 6 as printed, and where it contradicts its caption."""

@@ -14,7 +14,7 @@ from reports import ledger_figures as figures
 from reports.claims import ANSWERS, Verdict, ledger
 from reports.printed import at, load, number
 from reports.scaling_figures import titled
-from reports.shown import Place, Shown, says, together
+from reports.shown import Place, Shown, heading, says, together
 
 
 class Others:
@@ -30,6 +30,13 @@ class Others:
 
     def _by(self, *queries: str) -> list[Verdict]:
         return [v for v in self.audits if v.claim.query in queries]
+
+    def accuracies(self) -> Shown:
+        """Single accuracies, averages over data sets, relatedness."""
+        return together(
+            self.shares(), heading("Multi-Scale Transformer: sixteen data sets", 2),
+            self.data_sets(), heading("ReSAN: relatedness on SICK", 2), self.relatedness(),
+        )  # fmt: skip
 
     def shares(self) -> Shown:
         """Accuracies on one test set as shares of its examples: what two proportions allow."""

@@ -255,7 +255,7 @@ def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
 
 def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
     others = Others(Place(tmp_path, "audit"))
-    shown = [others.shares(), others.data_sets(), others.relatedness(), others.costs(),
+    shown = [others.accuracies(), others.costs(),
              others.counting()]  # fmt: skip
     plain = "\n".join(piece.plain for piece in shown)
     assert "84.245; printed is 84.01" in plain

@@ -106,8 +106,8 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
     said = " ".join(
         piece.plain
         for piece in (
-            audit.assumptions(), audit.best(), audit.baseline(), audit.deviations(),
-            audit.translation_table(), audit.translation_intervals(), audit.parameters(),
+            audit.assumptions(), audit.pictures(), audit.deviations(),
+            audit.translations(), audit.parameters(),
         )
     )  # fmt: skip
     assert "not shown by the printed numbers on CR, MPQA and SST-5" in said

@@ -14,7 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from harness.errors import UsageError
+from harness.profile import load_profile, load_profiles
 from harness.records import journal
+from harness.stats import ratio_interval
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
@@ -116,6 +118,25 @@ def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
     assert not any("[" in label for label in labels)
     labels = [a.label for a in answers(here, measured, replace(asked, mechanism=name))]
     assert f"{name} 8h" in labels
+
+
+def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
+    device = next(d for d in find(str(folder)).devices if d.has("time"))
+    measured = Measured(device)
+    asked = like.of_profile(measured.profile)
+    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    mine = answers(here, measured, asked)[0]
+    assert replace(mine, memory=ratio_interval([1.2, 1.21, 1.22])).memory_text == (
+        "1.21x [1.19, 1.24]"
+    )
+    assert replace(mine, memory=ratio_interval([1.2])).memory_text == "1.20x, one reading"
+    assert replace(mine, memory=None).memory_text == ""
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_every_profile_reads_memory_in_several_processes(kind: str) -> None:
+    for name in load_profiles():
+        assert load_profile(name, kind).memory_blocks >= 3, name
 
 
 def test_other_heads_or_another_width_are_told(folder: Path, tmp_path: Path) -> None:
