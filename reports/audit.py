@@ -43,7 +43,7 @@ def begin(journal: str, out: str, page: str) -> Audit:
     page : str
         What their names begin with.
     """
-    return Audit(Place.of(out, page))
+    return Audit(Place.of(out, page, "From the papers' printed numbers; nothing was measured."))
 
 
 class Audit:

@@ -6,6 +6,7 @@ import html
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import pandas as pd
@@ -113,7 +114,9 @@ class Ledger:
                     "interval, noise floor included, lies within the tolerance."
                 )
                 name = "ratios" if len(self.titles) == 1 else f"ratios-{key[:6]}"
-                pieces.append(self.place.figure(name, figure, caption, main=not pieces))
+                device = next(d for d in self.source.devices if d.key == key)
+                place = replace(self.place, footer=device.footer("time", "memory", "run"))
+                pieces.append(place.figure(name, figure, caption, main=not pieces))
         if not pieces:
             return remark(
                 "No published cost ratio was measured: attnbench bench --profile paper does that."

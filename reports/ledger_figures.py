@@ -18,11 +18,6 @@ INKS: dict[Answer, str] = {
     "not testable here": "#BBBBBB",
 }  # fmt: skip
 """Green, vermilion and greys of Okabe and Ito; the words stand beside them."""
-SIGNS: dict[Answer, str] = {
-    "reproduced": "yes", "not reproduced": "no", "undecided": "?", "not testable here": "-",
-}  # fmt: skip
-
-
 LONGEST = 66
 """Characters of a label."""
 TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64)
@@ -52,7 +47,7 @@ def intervals(
         On a logarithmic axis around 1; otherwise differences around 0.
     """
     drawn = [v for v in verdicts if math.isfinite(v.value)]
-    figure, axes = row_axes(len(drawn), 0.5, 0.93)
+    figure, axes = row_axes(len(drawn), 0.47, 0.85)
     neutral = 1.0 if ratios else 0.0
     axes.lines[0].set_xdata([neutral, neutral])
     for y, v in enumerate(drawn):
@@ -65,7 +60,7 @@ def intervals(
                 markeredgecolor="black", markeredgewidth=1.1, label=f"{v.id}: published",
             )  # fmt: skip
         axes.annotate(
-            SIGNS[v.verdict], (1.03, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
+            v.verdict, (1.02, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
             va="center", color=ink, annotation_clip=False,
         )  # fmt: skip
     axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)

@@ -251,7 +251,7 @@ def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]])
     sessions : sequence of mapping
         Those in which the records that are shown were made.
     """
-    shown = {str(k): str(v) for k, v in fingerprint.items() if v is not None}
+    shown = {str(k): _said(v) for k, v in fingerprint.items() if v not in (None, {})}
     if sessions:
         newest = max(sessions, key=lambda s: (bool(s.get("environment")), str(s.get("at"))))
         environment = newest.get("environment") or {}
@@ -262,3 +262,10 @@ def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]])
         shown["packages"] = ", ".join(f"{k} {v}" for k, v in packages.items())
         shown["sessions"] = f"{len(sessions)}, the last at {newest.get('at')}"
     return shown
+
+
+def _said(value: Any) -> str:
+    """A value of a fingerprint as words: ``M_MMAP_MAX = 0, M_TRIM_THRESHOLD = -1``."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {one}" for name, one in value.items())
+    return str(value)

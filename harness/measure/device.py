@@ -19,7 +19,7 @@ PACKAGES = (
 
 VARIABLES = (
     "PYTORCH_", "TORCH", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_PRELOAD", "ATEN_", "CUDA_",
-    "NVIDIA_TF32", "MALLOC_", "CUBLAS_",
+    "NVIDIA_TF32", "MALLOC_", "CUBLAS_", "ONEDNN_", "DNNL_",
 )  # fmt: skip
 """Environment variables (by their beginning) that can change a measurement."""
 
@@ -35,21 +35,32 @@ MEMORY_ALLOCATOR = {"M_MMAP_THRESHOLD": 64 * 1024, "M_TRIM_THRESHOLD": 64 * 1024
 """mallopt settings under which the high-water mark of memory can be trusted."""
 
 
+CPUINFO = Path("/proc/cpuinfo")
+
+
 def cpu_model() -> str:
-    """Name of the processor."""
+    """Name of the processor; with the numbers of its generation where they are told.
+
+    Virtual machines shorten the name (``AMD EPYC`` is any of five generations).
+    """
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
+        lines = []  # not Linux
+    found: dict[str, str] = {}
+    for line in lines:
+        what, _, value = line.partition(":")
+        found.setdefault(what.strip(), value.strip())
+    name = found.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in found and "model" in found:
+        name += f" family {found['cpu family']} model {found['model']}"
+    return name
 
 
 def cpu_clock_mhz() -> list[float] | None:
     """Current clock of each core, where it is readable."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = CPUINFO.read_text()
     except OSError:
         return None
     values = [float(s.partition(":")[2]) for s in text.splitlines() if s.startswith("cpu MHz")]
@@ -139,8 +150,9 @@ def fingerprint(device: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``device``, ``model``, ``driver``, ``cuda``, ``torch``, ``python``, ``threads``,
-        ``allocator``, ``variables`` (of the environment).
+        ``device``, ``model``, ``vectors`` (the instructions that torch uses: the same processor
+        may offer fewer inside a virtual machine), ``driver``, ``cuda``, ``torch``, ``python``,
+        ``threads``, ``allocator``, ``variables`` (of the environment).
 
     Raises
     ------
@@ -172,6 +184,7 @@ def fingerprint(device: str) -> dict[str, Any]:
     return {
         "device": device,
         "model": model,
+        "vectors": torch.backends.cpu.get_cpu_capability() if device == "cpu" else None,
         "driver": driver,
         "cuda": torch.version.cuda if device == "cuda" else None,
         "torch": torch.__version__,

@@ -28,7 +28,7 @@ from reports.pages import NOTEBOOKS, Asked
 from reports.pareto import Candidate, Estimate, standings
 from reports.power_figures import COUNTS, curves, power
 from reports.shown import Shown
-from reports.source import Device, Source, find
+from reports.source import Device, Source, facts, find
 from reports.sweeps import sweeps
 from reports.trained import against, trained_tasks
 from suites.harness.report_records import (
@@ -612,3 +612,10 @@ def test_times_of_a_slower_session_are_drawn_beside_the_baseline(device: Device)
     others = [r for r in rows if r.case != one.case and r.case in drawn]
     as_measured = [drawn[r.case].seconds == r.seconds for r in others]
     assert sum(as_measured) > len(others) / 2, "what agrees with its ratio is left alone"
+
+
+def test_facts_of_a_machine_are_words() -> None:
+    shown = facts(
+        {"allocator": {"M_TOP_PAD": 1, "M_MMAP_MAX": 0}, "variables": {}, "cuda": None}, []
+    )
+    assert shown == {"allocator": "M_TOP_PAD = 1, M_MMAP_MAX = 0"}

@@ -17,6 +17,7 @@ from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness import isolate
+from harness.build import torch_dtype
 from harness.case import parse
 from harness.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
 from harness.measure import roofline
@@ -332,9 +333,9 @@ def test_the_best_sample_of_the_best_product_counts(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(roofline, "SIZES", {"cpu": (4, 8)})
     monkeypatch.setattr(roofline, "sample", Told(lambda i: 2e-6 if i == 3 else 1e-3))
     rates = roofline.gemm_rates("f32", "cpu")
-    assert [(r["product"], r["size"]) for r in rates] == [
-        ("mm", 4), ("mm", 8), ("linear", 4), ("linear", 8),
-    ]  # fmt: skip
+    products = roofline.products("f32", "cpu")
+    assert products[:2] == ["mm", "linear"]
+    assert [(r["product"], r["size"]) for r in rates] == [(p, n) for p in products for n in (4, 8)]
     assert max(r["operations_per_second"] for r in rates) == pytest.approx(2 * 4**3 / 2e-6)
 
 
@@ -343,9 +344,27 @@ def test_products_that_would_take_too_long_are_left_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.1 * roofline.LONGEST_CALL))
     sizes = [r["size"] for r in roofline.gemm_rates("f32", "cpu")]
     # eight times 0.1 is allowed; sixty-four times is not, but the measured rate says otherwise
-    assert sizes == [4, 8, 16, 4, 8, 16]
+    count = len(roofline.products("f32", "cpu"))
+    assert sizes == [4, 8, 16] * count
     monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.2 * roofline.LONGEST_CALL))
-    assert [r["size"] for r in roofline.gemm_rates("f32", "cpu")] == [4, 4]
+    assert [r["size"] for r in roofline.gemm_rates("f32", "cpu")] == [4] * count
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_every_way_to_a_product_makes_the_same_product(dtype: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    a, b = (torch.randn(64, 64, generator=generator).to(torch_dtype(dtype)) for _ in range(2))
+    found = {name: roofline.PRODUCTS[name](a, b)() for name in roofline.products(dtype, "cpu")}
+    assert ("onednn" in found) == torch.backends.mkldnn.is_available()
+    assert found.pop("mm").float().allclose(a.float() @ b.float(), rtol=0.02, atol=0.1)
+    for product in found.values():
+        assert product.to_dense().dtype == a.dtype
+        assert product.to_dense().float().allclose(a.float() @ b.float().T, rtol=0.02, atol=0.1)
+
+
+def test_onednn_is_not_asked_for_what_it_may_not_have() -> None:
+    assert "onednn" not in roofline.products("f64", "cpu")
+    assert "onednn" not in roofline.products("bf16", "cuda")
 
 
 def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
