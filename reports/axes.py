@@ -33,6 +33,14 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
+def below(places: Sequence[float], top: float, apart: float) -> list[float]:
+    """Places, sorted, moved down so that none lies above `top`, where a title stands."""
+    moved: list[float] = []
+    for place in reversed(places):
+        moved.append(min(place, moved[-1] - apart if moved else top))
+    return moved[::-1]
+
+
 def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
     """Write each line's name at its right end, moved apart where two would overlap.
 
@@ -48,7 +56,8 @@ def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
             for at, y, text, ink in ends
             if at == x
         )
-        places = spread([points for points, *_ in column], 1.3 * size)
+        top = float(axes.transAxes.transform((0, 1))[1]) * scale
+        places = below(spread([points for points, *_ in column], 1.3 * size), top, 1.3 * size)
         for place, (points, y, text, ink) in zip(places, column, strict=True):
             axes.annotate(
                 text, (x, y), xytext=(8, place - points), textcoords="offset points", color=ink,

@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from harness.ratios import WITHHELD, Row
+from reports.scaling_tables import known, time_text
 from reports.shown import svg
 
 STYLE = """
@@ -80,7 +81,7 @@ def _rows(rows: Sequence[Row]) -> str:
         margin = _number(r.margin, ".3g", "x") if r.verified else "not verified"
         why = f": {r.detail}" if r.verdict == WITHHELD else ""
         cells = [
-            _number(r.seconds * 1e3, ".4g", " ms") + ("*" if r.near_floor else ""),
+            known(r.seconds, time_text) + ("*" if r.near_floor else ""),
             html.escape(str(r.time)) if r.time else "",
             f'<span class="{html.escape(r.verdict)}">{html.escape(r.verdict + why)}</span>',
             _number(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"),

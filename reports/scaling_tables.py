@@ -60,7 +60,7 @@ def cells(row: Row) -> list[str]:
         return "" if math.isnan(value) else f"{value:{form}}{unit}"
 
     return [
-        number(row.seconds * 1e3, ".4g", " ms"),
+        known(row.seconds, time_text),
         str(row.time) if row.time else "",
         row.verdict,
         number(row.peak_bytes / 2**20, ".1f", " MiB"),

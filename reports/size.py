@@ -9,7 +9,14 @@ import pandas as pd
 from harness.ratios import Row
 from harness.records.schema import digest
 from reports import like
-from reports.answers import Answer, accuracy_sentence, answers, differences, frontier_sentence
+from reports.answers import (
+    Answer,
+    accuracy_sentence,
+    answers,
+    differences,
+    frontier_sentence,
+    trained_as,
+)
 from reports.like import Size
 from reports.measured import Measured
 from reports.parameters import opens
@@ -86,7 +93,8 @@ class Sized:
         else:
             pieces += self._costs(measured, size, problem, device)
         said = [frontier_sentence(device.records, size), accuracy_sentence(trained, size)]
-        pieces.append(says(said))
+        how = trained_as(device.records, trained)
+        pieces.append(says([*said, *([how] if how else [])]))
         return together(*pieces)
 
     def _costs(

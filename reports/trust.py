@@ -11,6 +11,7 @@ from harness.ceilings import impossible
 from harness.ratios import PROBLEM, block_ratios
 from harness.records import table as frames
 from harness.stats import Interval, noise_floor, ratio_interval
+from harness.stats.drift import LEAST_BLOCKS
 from reports import trust_figures as figures
 from reports.drifts import drift_sentences
 from reports.measured import Measured
@@ -21,6 +22,7 @@ from reports.source import Device, Source, facts
 from reports.trust_figures import Control, Margin
 
 KINDS = ("time", "anchor", "margin")
+STILL = "No movement of the machine is shown, and no ratio that moved."
 NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 
 
@@ -122,7 +124,7 @@ class Trusted:
             return remark(NONE)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
         figure = figures.drift(self.measured.times, self.measured.baseline)
-        pieces = [says(told or ["No movement of the machine is shown, and no ratio that moved."])]
+        pieces = [says([*(told or [STILL]), *self._too_few()])]
         if figure is not None:
             caption = (
                 "Time of the baseline, block after block, over its own median: what moves all "
@@ -130,6 +132,20 @@ class Trusted:
             )
             pieces.append(self.place.figure("drift", figure, caption))
         return together(*pieces)
+
+    def _too_few(self) -> list[str]:
+        """How many problems had too few blocks for a movement to be told."""
+        assert self.measured is not None
+        times = self.measured.times
+        base = times[(times["status"] == "ok") & (times["name"] == self.measured.baseline)]
+        blocks = base.groupby(PROBLEM)["block"].nunique()
+        few = int((blocks < LEAST_BLOCKS).sum())
+        if not few:
+            return []
+        return [
+            f"{few} of {len(blocks)} problems were measured in fewer than {LEAST_BLOCKS} blocks: "
+            "too few to tell."
+        ]
 
     def errors(self) -> Shown:
         """How far inside their budgets the errors are."""

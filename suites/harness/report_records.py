@@ -89,8 +89,8 @@ def run(
     place = f"{model}-{task}-{seed}-{fold}"
     return {
         "kind": "run", "key": place, "model": model, "task": task, "seed": seed, "fold": fold,
-        "recipe": {"width": 300, "tuning_trials": len(model)}, "vectors": "v", "status": "ok",
-        "test": test, "workers": 2, "seconds": 3 * seconds, "parameters": 1000,
+        "recipe": {"width": 300, "heads": 6, "tuning_trials": len(model)}, "vectors": "v",
+        "status": "ok", "test": test, "workers": 2, "seconds": 3 * seconds, "parameters": 1000,
         "parameters_with_words": 2000, "peak_bytes": peak_mib * 2**20, "chosen_epoch": 2,
         "epochs": [
             {"epoch": e, "loss": 1 / e, "dev": {k: v - 0.01 / e for k, v in test.items()},

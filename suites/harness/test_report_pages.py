@@ -98,6 +98,7 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
         assert mine["training_time_ratio_low"] < 1.3 < mine["training_time_ratio_high"]
         assert mine["memory_ratio"] == pytest.approx(1.2)
         assert mine["training_verdict"] == "slower"
+    assert "Accuracies are of the mechanism, trained 300 wide with 6 heads." in shown.plain
     told = [t for table in tables for t in table["accuracy"].dropna()]
     assert len(told) == 1
     assert told[0].startswith("trec +1.9")
@@ -619,3 +620,14 @@ def test_facts_of_a_machine_are_words() -> None:
         {"allocator": {"M_TOP_PAD": 1, "M_MMAP_MAX": 0}, "variables": {}, "cuda": None}, []
     )
     assert shown == {"allocator": "M_TOP_PAD = 1, M_MMAP_MAX = 0"}
+
+
+def test_the_page_of_trust_tells_what_was_measured_too_rarely(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page: Any = open_page(trust, folder, tmp_path, device)
+    assert "too few" not in page.drift().plain
+    rare = journal.read(folder).records
+    kept = tuple(r for r in rare if r["kind"] != "time" or r["block"] < 2)
+    short = trust.Trusted(page.source, replace(device, records=kept), page.place)
+    assert "were measured in fewer than 4 blocks: too few to tell" in short.drift().plain

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.registry import builtins
+from reports.axes import below
 from reports.dark import INK, PAPER, changes, on_dark, rules, with_dark
 from reports.drawn import INTERVAL, data_of
 from reports.names import file_name
@@ -167,3 +168,9 @@ def test_names_from_records_stay_in_their_folder(text: str) -> None:
 def test_different_texts_have_different_names() -> None:
     texts = ["a/b", "a-b", "a b", "A-B", "a_b"]
     assert len({file_name(t) for t in texts}) == len(texts)
+
+
+def test_labels_stay_under_the_title_and_apart() -> None:
+    assert below([1.0, 5.0, 9.0], 6.0, 2.0) == [1.0, 4.0, 6.0]
+    assert below([1.0, 3.0], 6.0, 2.0) == [1.0, 3.0]
+    assert below([], 6.0, 2.0) == []
