@@ -53,6 +53,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     """Weights over keys for every query, a panel per mask; forbidden cells are hatched."""
     panels, tokens = grouped(sentence), sentence["tokens"]
     n = len(tokens)
+    darkest = max(0.3, *(float(weights.max()) for _, weights, _ in panels))
     columns = min(COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     side = max(1.7, CELL * n)
@@ -69,8 +70,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         inside = allowed(mask, n)
         axes.set_facecolor(CELL_PAPER)
         axes.imshow(
-            np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=max(0.3, weights.max()),
-            label=name,
+            np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=darkest, label=name,
         )  # fmt: skip
         for i, j in zip(*np.nonzero(~inside), strict=True):
             axes.add_patch(
@@ -86,8 +86,9 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     grid[0][0].set_ylabel("query", fontsize=8)
     figure.text(0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold",
                 va="top")  # fmt: skip
-    figure.text(0.01, 0.985 - 0.2 / height, "darker: larger; columns: keys", fontsize=8,
-                color="0.45", va="top")  # fmt: skip
+    scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
+    figure.text(0.01, 0.985 - 0.2 / height, scale, fontsize=8, color="0.45",
+                va="top")  # fmt: skip
     return figure
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import pandas as pd
 
 from reports import ledger_figures as figures
-from reports.claims import ANSWERS, Verdict, ledger, score
+from reports.claims import ANSWERS, Verdict, ledger, score, told
 from reports.claims.sources import devices_of
 from reports.parameters import opens
 from reports.printed import load_all
@@ -64,6 +64,11 @@ class Ledger:
         """All of them, in the order of the claims."""
         records = {d.key: d.records for d in self.source.devices}
         return ledger(records, self.tables, page_of=files(self.source))
+
+    @cached_property
+    def told(self) -> list[Verdict]:
+        """Those that stand in the tables."""
+        return told(self.verdicts)
 
     def about(self) -> Shown:
         """Which records these are."""
@@ -127,7 +132,7 @@ class Ledger:
         """A table of claims for every paper."""
         pieces = []
         for paper, table in self.tables.items():
-            mine = [v for v in self.verdicts if v.claim.paper == paper]
+            mine = [v for v in self.told if v.claim.paper == paper]
             head = table["paper"]
             pieces += [
                 heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
@@ -152,11 +157,14 @@ class Ledger:
         """Verdicts by paper, and everything as one CSV file."""
         rows = []
         for paper, table in self.tables.items():
-            mine = [v for v in self.verdicts if v.claim.paper == paper]
+            mine = [v for v in self.told if v.claim.paper == paper]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             rows.append([table["paper"]["short"], *counts])
         frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
-        return self.place.table("all", frame, ["", *ANSWERS], rows)
+        shown = self.place.table("all", frame, ["", *ANSWERS], rows)
+        if len(self.titles) < 2:
+            return shown
+        return together(shown, remark("A claim counts once for each device that measured it."))
 
     @cached_property
     def _records(self) -> str:

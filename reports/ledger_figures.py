@@ -47,7 +47,7 @@ def intervals(
         On a logarithmic axis around 1; otherwise differences around 0.
     """
     drawn = [v for v in verdicts if math.isfinite(v.value)]
-    figure, axes = row_axes(len(drawn), 0.47, 0.85)
+    figure, axes = row_axes(len(drawn), 0.455, 0.9)
     neutral = 1.0 if ratios else 0.0
     axes.lines[0].set_xdata([neutral, neutral])
     for y, v in enumerate(drawn):
@@ -60,7 +60,7 @@ def intervals(
                 markeredgecolor="black", markeredgewidth=1.1, label=f"{v.id}: published",
             )  # fmt: skip
         axes.annotate(
-            v.verdict, (1.02, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
+            v.verdict, (1.01, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
             va="center", color=ink, annotation_clip=False,
         )  # fmt: skip
     axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)

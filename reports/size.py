@@ -168,4 +168,7 @@ class Sized:
                          a.crossover, a.frontier])  # fmt: skip
         frame = pd.DataFrame([a.numbers for a in found])
         name = f"answers-{digest(dict(device.fingerprint))[:6]}"
-        return self.place.table(name, frame, columns, rows, (0, 4, 5, 6))
+        shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+        words = [shown.index(i) for i in (0, 4, 5, 6) if i in shown]
+        kept = [[row[i] for i in shown] for row in rows]
+        return self.place.table(name, frame, [columns[i] for i in shown], kept, words)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.cli.output import check_json, console, write_json
-from reports.claims import Verdict, ledger, score
+from reports.claims import Verdict, ledger, score, told
 from reports.claims.sources import devices_of
 from reports.printed import load_all
 
@@ -33,7 +33,7 @@ def show_claims(journal: str, json_file: str | None) -> int:
     for warning in source.warnings:
         out.print(f"journal: {warning}", highlight=False, markup=False, soft_wrap=True)
     for paper, table in tables.items():
-        mine = [v for v in verdicts if v.claim.paper == paper]
+        mine = [v for v in told(verdicts) if v.claim.paper == paper]
         out.print()
         out.print(f"[bold]{escape(table['paper']['short'])}[/], {escape(table['paper']['venue'])}")
         for v in mine:

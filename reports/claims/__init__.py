@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from reports.claims.judging import ledger
 from reports.claims.record import Claim, load_claims
-from reports.claims.scoring import Score, score
+from reports.claims.scoring import Score, score, told
 from reports.claims.verdict import ANSWERS, Answer, Verdict
 
-__all__ = ["ANSWERS", "Answer", "Claim", "Score", "Verdict", "ledger", "load_claims", "score"]
+__all__ = [
+    "ANSWERS",
+    "Answer",
+    "Claim",
+    "Score",
+    "Verdict",
+    "ledger",
+    "load_claims",
+    "score",
+    "told",
+]

@@ -60,3 +60,18 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> Score:
         sum(v.wants_records for v in mine),
         tuple(v.id for v in mine if v.failed_exactly),
     )
+
+
+def told(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Verdicts worth a line: a device that lacks the records is silent where another has them.
+
+    A claim that no device has measured keeps one line, of the first device.
+    """
+    settled = {v.id for v in verdicts if not v.wants_records}
+    found: dict[tuple[str, str], Verdict] = {}
+    for v in verdicts:
+        if not v.wants_records:
+            found[v.id, v.device] = v
+        elif v.id not in settled:
+            found.setdefault((v.id, ""), v)
+    return list(found.values())

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import Claim, ledger, load_claims, score
+from reports.claims import Claim, ledger, load_claims, score, told
 from reports.claims.judging import AUDITS, PAGES, QUERIES
 from reports.claims.names import alternatives, first_fitting, parse
 from reports.claims.published import published
@@ -239,6 +239,18 @@ def test_the_score_is_by_device() -> None:
     assert (good.counts["reproduced"], bad.counts["reproduced"]) == (3, 1)
     assert (good.failed, bad.failed) == ((), ("two",))
     assert bad.unmeasured == 3
+
+
+def test_a_device_without_the_records_is_silent_where_another_has_them() -> None:
+    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
+    lines = told(verdicts)
+    assert len({v.id for v in lines}) == len(SOME)
+    for claim in SOME:
+        mine = [v for v in verdicts if v.id == claim.id]
+        kept = [v for v in lines if v.id == claim.id]
+        measured = [v for v in mine if not v.wants_records]
+        assert kept == (measured or mine[:1])
+    assert len(lines) < len(verdicts)
 
 
 def test_without_records_audits_are_settled_all_the_same() -> None:

@@ -20,6 +20,7 @@ from harness.stats import ratio_interval
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
+from reports.attention_figures import heat_maps
 from reports.beside import printed_accuracy
 from reports.drawn import data_of
 from reports.frontier_figures import frontier as draw_frontier
@@ -631,3 +632,11 @@ def test_the_page_of_trust_tells_what_was_measured_too_rarely(
     kept = tuple(r for r in rare if r["kind"] != "time" or r["block"] < 2)
     short = trust.Trusted(page.source, replace(device, records=kept), page.place)
     assert "were measured in fewer than 4 blocks: too few to tell" in short.drift().plain
+
+
+def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
+    strong, weak = np.tril(np.full((3, 3), 0.75), -1), np.triu(np.full((3, 3), 0.2), 1)
+    layer = {"token2token": [strong.tolist(), weak.tolist()], "masks": ["forward", "backward"]}
+    drawn = heat_maps({"tokens": ["a", "b", "c"], "layers": [layer]}, "mtsa.fused")
+    assert [axes.images[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
+    assert any("black: 0.75" in text.get_text() for text in drawn.texts)
