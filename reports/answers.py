@@ -132,15 +132,22 @@ def _is(model: str, mechanism: str) -> bool:
 
 
 def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Comparison]:
-    """The newest comparison of each model with the baseline's mechanism, by task."""
+    """The comparison of each model with the baseline's mechanism, by task.
+
+    One of many seeds stands before one of few, then the newer one; whatever computes a mechanism.
+    """
     baseline = mechanism_of(size.baseline)
     together = [c for family in families(records) for c in family.comparisons]
-    newest: dict[tuple[str, str], Comparison] = {}
+    kept: dict[tuple[str, str], Comparison] = {}
     for c in [*together, *comparisons(records)]:
         fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
-        if fits and c.difference is not None:
-            newest[c.first, c.task] = c
-    return list(newest.values())
+        if not fits or c.difference is None:
+            continue
+        model = c.first if "[" in c.first else mechanism_of(c.first)
+        before = kept.get((model, c.task))
+        if before is None or len(c.values) >= len(before.values):
+            kept[model, c.task] = c
+    return list(kept.values())
 
 
 def _accuracy(found: Sequence[Comparison], size: Size) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+import reports.answers
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
 from harness.records import journal
@@ -640,3 +642,18 @@ def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
     drawn = heat_maps({"tokens": ["a", "b", "c"], "layers": [layer]}, "mtsa.fused")
     assert [axes.images[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
     assert any("black: 0.75" in text.get_text() for text in drawn.texts)
+
+
+def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(first: str, seeds: int, task: str = "trec") -> SimpleNamespace:
+        return SimpleNamespace(first=first, second="multi_head.sdpa", task=task, difference=1.0,
+                               values=[0] * seeds)  # fmt: skip
+
+    long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
+    other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
+    monkeypatch.setattr(reports.answers, "families", lambda _: [])
+    size_asked = like.of_profile(load_profile("quick", "cpu"))
+    for order in ([long, short, other, variant], [variant, other, short, long]):
+        monkeypatch.setattr(reports.answers, "comparisons", lambda _, found=order: found)
+        kept = reports.answers.differences([], size_asked)
+        assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
