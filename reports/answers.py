@@ -179,7 +179,9 @@ def accuracy_sentence(found: Sequence[Comparison], size: Size) -> str:
 def trained_as(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:
     """How the compared models were made, which is not how costs were measured; or empty."""
     models = {name for c in found for name in (c.first, c.second)}
-    recipes = [r["recipe"] for r in records if r["kind"] == "run" and r["model"] in models]
+    recipes = [
+        r.get("recipe") or {} for r in records if r["kind"] == "run" and r["model"] in models
+    ]
     sizes = {(r["width"], r["heads"]) for r in recipes if "heads" in r and "width" in r}
     said = " or ".join(f"{width} wide with {heads} heads" for width, heads in sorted(sizes))
     return f"Accuracies are of the mechanism, trained {said}." if said else ""
