@@ -101,25 +101,25 @@ class Ledger:
     def ratios(self) -> Shown:
         """Measured ratios beside published ones, device by device."""
         pieces: list[Shown] = []
-        for key, title in self.titles.items():
+        for device in self.source.devices:
             mine = [
                 v
                 for v in self.verdicts
-                if v.device == key and v.claim.query in RATIOS
+                if v.device == device.key and v.claim.query in RATIOS
                 and math.isfinite(v.value) and math.isfinite(v.published_value)
             ]  # fmt: skip
             if mine:
                 right = sum(v.verdict == "reproduced" for v in mine)
                 figure = figures.intervals(
-                    mine, "Cost ratios: found and published", f"{title}; diamond: published",
+                    mine, "Cost ratios: found and published", f"{device.title}; diamond: published",
                     "first over second", ratios=True,
                 )  # fmt: skip
                 caption = (
-                    f"{right} of {len(mine)} published cost ratios are reproduced on {title}: the "
-                    "interval, noise floor included, lies within the tolerance."
+                    f"{right} of {len(mine)} published cost ratios are reproduced on "
+                    f"{device.title}: the interval, noise floor included, lies within the "
+                    "tolerance."
                 )
-                name = "ratios" if len(self.titles) == 1 else f"ratios-{key[:6]}"
-                device = next(d for d in self.source.devices if d.key == key)
+                name = "ratios" if len(self.titles) == 1 else f"ratios-{device.key[:6]}"
                 place = replace(self.place, footer=device.footer("time", "memory", "run"))
                 pieces.append(place.figure(name, figure, caption, main=not pieces))
         if not pieces:

@@ -56,15 +56,19 @@ class Trusted:
         """Costs of this device."""
         return Measured(self.device) if self.device else None
 
+    @staticmethod
+    def _baseline(measured: Measured) -> pd.DataFrame:
+        """Times of the baseline and its control."""
+        times = measured.times
+        return times[(times["status"] == "ok") & (times["name"] == measured.baseline)]
+
     @cached_property
     def controls(self) -> list[Control]:
         """The A/A control of every problem: its ratio to the baseline, which should be 1."""
         if self.measured is None:
             return []
         found = []
-        times = self.measured.times
-        good = times[(times["status"] == "ok") & (times["name"] == self.measured.baseline)]
-        for values, group in good.groupby(PROBLEM, sort=False):
+        for values, group in self._baseline(self.measured).groupby(PROBLEM, sort=False):
             ratios = block_ratios(group[group["control"]], group[~group["control"]])
             if ratios:
                 problem = dict(zip(PROBLEM, values, strict=True))
@@ -124,7 +128,7 @@ class Trusted:
             return remark(NONE)
         told = drift_sentences(self.measured.drifts, self.measured.rows, self.measured.baseline)
         figure = figures.drift(self.measured.times, self.measured.baseline)
-        pieces = [says([*(told or [STILL]), *self._too_few()])]
+        pieces = [says([*(told or [STILL]), *self._too_few(self.measured)])]
         if figure is not None:
             caption = (
                 "Time of the baseline, block after block, over its own median: what moves all "
@@ -133,12 +137,9 @@ class Trusted:
             pieces.append(self.place.figure("drift", figure, caption))
         return together(*pieces)
 
-    def _too_few(self) -> list[str]:
+    def _too_few(self, measured: Measured) -> list[str]:
         """How many problems had too few blocks for a movement to be told."""
-        assert self.measured is not None
-        times = self.measured.times
-        base = times[(times["status"] == "ok") & (times["name"] == self.measured.baseline)]
-        blocks = base.groupby(PROBLEM)["block"].nunique()
+        blocks = self._baseline(measured).groupby(PROBLEM)["block"].nunique()
         few = int((blocks < LEAST_BLOCKS).sum())
         if not few:
             return []
