@@ -157,13 +157,62 @@ def _accuracy(found: Sequence[Comparison], size: Size) -> str:
 
 def difference_text(c: Comparison) -> str:
     """One comparison in short."""
+    of = c.unit.of_differences or f" {c.metric}"
+    return f"{c.task} {_interval_text(c)}{of}, {c.verdict}"
+
+
+def _interval_text(c: Comparison) -> str:
     d, unit = c.difference, c.unit
     assert d is not None
-    interval = (
-        "" if math.isnan(d.low) else f" [{unit.difference(d.low)}, {unit.difference(d.high)}]"
-    )
-    of = unit.of_differences or f" {c.metric}"
-    return f"{c.task} {unit.difference(d.difference)}{interval}{of}, {c.verdict}"
+    if math.isnan(d.low):
+        return unit.difference(d.difference)
+    return f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+
+
+def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
+    """Tasks with their unit, and a row per model with its difference to the baseline's.
+
+    The mechanism asked about is the first row; variants (ablations, say) are left to the page of
+    corpora, unless one is asked about.
+    """
+    by = {(_short(c.first), c.task): c for c in found if _is_own(c.first, size)}
+    tasks = {c.task: _unit_text(c) for c in by.values()}
+    mine = _short(size.mechanism)
+    models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
+    rows = [[model, *(_cell(by.get((model, task))) for task in sorted(tasks))] for model in models]
+    return [f"{task} ({tasks[task]})" for task in sorted(tasks)], rows
+
+
+def _is_own(model: str, size: Size) -> bool:
+    return "[" not in model or model == size.mechanism
+
+
+def _short(model: str) -> str:
+    """A mechanism for its own configuration: whatever computes it has its accuracy."""
+    return model if "[" in model else mechanism_of(model)
+
+
+def _unit_text(c: Comparison) -> str:
+    unit, better = c.unit.of_differences.strip(), "" if c.higher_is_better else "lower is better"
+    return ", ".join(part for part in (c.metric, unit, better) if part)
+
+
+def _cell(c: Comparison | None) -> str:
+    return "" if c is None else f"{_interval_text(c)}, {c.verdict}"
+
+
+def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """All of them, for the CSV."""
+    rows = []
+    for c in found:
+        d = c.difference
+        assert d is not None
+        rows.append({
+            "task": c.task, "metric": c.metric, "model": c.first, "baseline": c.second,
+            "difference": d.difference, "low": d.low, "high": d.high,
+            "replicates": len(c.values), "verdict": c.verdict,
+        })  # fmt: skip
+    return rows
 
 
 def accuracy_sentence(found: Sequence[Comparison], size: Size) -> str:

@@ -17,12 +17,30 @@ from reports.forest import Line, forest
 from reports.names import file_name
 from reports.opening import opened
 from reports.parameters import opens
-from reports.scales import ALPHAS, USUAL, alpha_of, heads_by_scale, k_of, layers_of, scale_of
+from reports.scales import (
+    ALPHAS,
+    USUAL,
+    alpha_of,
+    heads_by_scale,
+    k_of,
+    layers_of,
+    of_scales,
+    scale_of,
+)
 from reports.shown import Place, Shown, remark, says, together, warns
 from reports.source import Device, Source
 from reports.style import mechanism_of
 from reports.texts import Best
-from reports.trained import Against, Task, Trained, against, judged, mean_interval, trained_tasks
+from reports.trained import (
+    Against,
+    Task,
+    Trained,
+    against,
+    judged,
+    mean_interval,
+    tasks_by_recipe,
+    trained_tasks,
+)
 
 KINDS = ("run",)
 NONE = (
@@ -77,6 +95,19 @@ class Corpora:
     def corpora(self) -> list[Task]:
         """Without the made-up task, which has a section of its own."""
         return [task for task in self.tasks if not task.name.startswith(MIRRORED)]
+
+    @cached_property
+    def scaled(self) -> list[Task]:
+        """By corpus the recipe that most Multi-Scale Transformers with scales of their own have.
+
+        Table 6 has a recipe of its own: five heads, as many as it has scales.
+        """
+        found = []
+        for recipes in tasks_by_recipe(self.device.records) if self.device else []:
+            counts = [sum(map(of_scales, (m.model for m in t.models))) for t in recipes]
+            if not recipes[0].name.startswith(MIRRORED) and max(counts):
+                found.append(recipes[counts.index(max(counts))])
+        return found
 
     @cached_property
     def baseline(self) -> str:
@@ -232,7 +263,7 @@ class Corpora:
 
     def _by_alpha(self) -> Shown:
         pieces = []
-        for task in self.corpora:
+        for task in self.scaled:
             lines = figures.by_setting(
                 [(a, m) for m in task.models if (a := alpha_of(m.model)) is not None],
                 task.models[0].metric,
@@ -242,14 +273,18 @@ class Corpora:
                     lines, "alpha", f"test {task.models[0].metric}", f"{task.name}: alpha",
                     "bars: 95 % t-intervals over seeds", log=False, level=None,
                 )  # fmt: skip
-                caption = f"{task.name}: accuracy by alpha, with 95 % t-intervals over seeds."
+                heads = task.models[0].runs[0].get("recipe", {}).get("heads", "?")
+                caption = (
+                    f"{task.name}: {task.models[0].metric} by alpha, {heads} heads, with 95 % "
+                    "t-intervals over seeds."
+                )
                 pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
         return together(*pieces, grid=True) if pieces else remark(MISSING["alpha"])
 
     def _single_scales(self) -> Shown:
         """Heads of one scale against heads of several, in as many layers (Table 6, F-I and B)."""
         found = []
-        for task in self.corpora:
+        for task in self.scaled:
             several = {layers_of(m.model): m for m in task.models if alpha_of(m.model) == USUAL}
             for one in task.models:
                 other = several.get(layers_of(one.model)) if scale_of(one.model) else None

@@ -58,7 +58,9 @@ def rules(inside: str = "") -> str:
     inside : str
         What the elements stand in, with a blank behind it; empty in the SVG's own style.
     """
-    lines = [f"{inside}text:not([style*='fill']) {{ fill: {INK}; }}"]
+    # What matplotlib fills with black has no fill at all: SVG's own is black.
+    black = ("text", "use", "g > path")
+    lines = [f"{inside}{one}:not([style*='fill']) {{ fill: {INK}; }}" for one in black]
     for light, dark in changes().items():
         for what in ("fill", "stroke"):
             lines.append(f"{inside}[style*='{what}: {light}'] {{ {what}: {dark} !important; }}")

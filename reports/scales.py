@@ -59,6 +59,11 @@ def scale_of(model: str) -> str | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
+def of_scales(model: str) -> bool:
+    """Whether its scales are what a model is about: at an alpha, or all heads of one."""
+    return alpha_of(model) is not None or scale_of(model) is not None
+
+
 def layers_of(model: str) -> str:
     """How many layers its name says, empty for the usual number."""
     return options_of(model).get("layers", "")

@@ -6,12 +6,15 @@ from typing import Any
 
 import pandas as pd
 
+from harness.experiments.conclusion import Comparison
 from harness.ratios import Row
 from harness.records.schema import digest
 from reports import like
 from reports.answers import (
     Answer,
+    accuracy_numbers,
     accuracy_sentence,
+    accuracy_table,
     answers,
     differences,
     frontier_sentence,
@@ -24,6 +27,7 @@ from reports.sentences import closing
 from reports.shown import Place, Shown, heading, remark, says, together, warns
 from reports.size_figures import glance
 from reports.source import Device, Source, find
+from reports.style import mechanism_of
 
 KINDS = ("time", "anchor", "frontier", "design", "family", "run")
 NONE = "Nothing was measured yet: attnbench bench measures, attnbench compare trains."
@@ -95,6 +99,8 @@ class Sized:
         said = [frontier_sentence(device.records, size), accuracy_sentence(trained, size)]
         how = trained_as(device.records, trained)
         pieces.append(says([*said, *([how] if how else [])]))
+        if trained:
+            pieces.append(self._accuracies(trained, size, device))
         return together(*pieces)
 
     def _costs(
@@ -156,19 +162,23 @@ class Sized:
     def _table(self, found: list[Answer], device: Device) -> Shown:
         columns = [
             "against the baseline", "time, training", "time, forward", "memory, training",
-            "accuracy", "faster in training", "longest sequence",
+            "faster in training", "longest sequence",
         ]  # fmt: skip
-        told: set[str] = set()
-        rows = []
-        for a in found:
-            # It is the mechanism's, whatever computes it: said once.
-            accuracy = "" if a.mechanism in told else a.accuracy
-            told.add(a.mechanism)
-            rows.append([a.label, a.text("training"), a.text("forward"), a.memory_text, accuracy,
-                         a.crossover, a.frontier])  # fmt: skip
+        rows = [
+            [a.label, a.text("training"), a.text("forward"), a.memory_text, a.crossover, a.frontier]
+            for a in found
+        ]
         frame = pd.DataFrame([a.numbers for a in found])
         name = f"answers-{digest(dict(device.fingerprint))[:6]}"
         shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-        words = [shown.index(i) for i in (0, 4, 5, 6) if i in shown]
+        words = [shown.index(i) for i in (0, 4, 5) if i in shown]
         kept = [[row[i] for i in shown] for row in rows]
         return self.place.table(name, frame, [columns[i] for i in shown], kept, words)
+
+    def _accuracies(self, trained: list[Comparison], size: Size, device: Device) -> Shown:
+        tasks, rows = accuracy_table(trained, size)
+        name = f"accuracies-{digest(dict(device.fingerprint))[:6]}"
+        columns = [f"less {mechanism_of(size.baseline)}", *tasks]
+        frame = pd.DataFrame(accuracy_numbers(trained))
+        shown = self.place.table(name, frame, columns, rows, range(len(columns)))
+        return together(heading("Accuracy", 4), shown)

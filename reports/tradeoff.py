@@ -22,6 +22,8 @@ from reports.source import Device, Source
 from reports.trained import Task, Trained, mean_interval, per_unit, trained_tasks
 
 KINDS = ("run",)
+VARIANT = "variant, not ranked"
+"""Standing of an ablation, say, of a mechanism that is ranked itself."""
 NONE = (
     "Nothing was trained yet, so there is no accuracy to weigh costs against: attnbench compare "
     "--all multi_head --task trec --seeds 5"
@@ -114,9 +116,16 @@ class Tradeoff:
         """Every model's costs, by task."""
         return {task.name: [costs_of(m) for m in task.models] for task in self.tasks}
 
+    def ranked(self, task: str) -> list[Costs]:
+        """Without variants of a mechanism that is there itself: they would hide the others."""
+        whole = {c.model.mechanism for c in self.costs[task] if not c.model.variant}
+        return [
+            c for c in self.costs[task] if not c.model.variant or c.model.mechanism not in whole
+        ]
+
     def standings(self, task: str) -> dict[str, Standing]:
         """Who is on the front of memory, time and metric."""
-        found = self.costs[task]
+        found = self.ranked(task)
         sign = 1.0 if found[0].model.higher_is_better else -1.0
 
         def turned(e: Estimate) -> Estimate:
@@ -138,7 +147,7 @@ class Tradeoff:
         """Per task: accuracy against time and against memory, and who is on the front."""
         pieces = []
         for task in self.tasks:
-            found, stand = self.costs[task.name], self.standings(task.name)
+            found, stand = self.ranked(task.name), self.standings(task.name)
             pieces.append(heading(task.name))
             pieces.append(says([self._sentence(task, stand)], main=True))
             if any(not math.isnan(c.seconds.mean) for c in found):
@@ -158,7 +167,7 @@ class Tradeoff:
                 rows.append([
                     f"{task.name}: {m.model}", m.text, _estimate(c.seconds, time_text),
                     _estimate(c.peak_bytes, bytes_text), f"{c.parameters:,}", m.counted,
-                    stand[m.model],
+                    stand.get(m.model, VARIANT),
                 ])  # fmt: skip
                 flat.append({
                     "task": task.name, "model": m.model, "metric": m.metric,
@@ -167,7 +176,8 @@ class Tradeoff:
                     "epoch_seconds_high": c.seconds.high, "peak_memory_bytes": c.peak_bytes.mean,
                     "peak_memory_bytes_low": c.peak_bytes.low,
                     "peak_memory_bytes_high": c.peak_bytes.high, "parameters": c.parameters,
-                    "runs_at_a_time": " ".join(map(str, c.workers)), "standing": stand[m.model],
+                    "runs_at_a_time": " ".join(map(str, c.workers)),
+                    "standing": stand.get(m.model, VARIANT),
                 })  # fmt: skip
         if not rows:
             return remark(NONE)

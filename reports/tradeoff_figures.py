@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from reports.axes import bare
+from reports.axes import Box, bare, label_points, span
 from reports.pareto import Estimate
 from reports.scaling_figures import titled
 from reports.style import look, text_colour
@@ -60,20 +60,30 @@ def _panel(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     bare(axes)
-    left, right = (math.log(edge) for edge in axes.get_xlim())
-    for c in shown:
-        place = (math.log(cost(c).mean / unit) - left) / (right - left)
-        side = "right" if place > 0.62 else "left"
-        axes.annotate(
-            c.model.model, (cost(c).mean / unit, c.metric.mean),
-            xytext=(-6 if side == "right" else 6, 6), textcoords="offset points", fontsize=7.5,
-            ha=side,
-            color=text_colour(look(c.model.mechanism).colour), annotation_clip=False,
-            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.3},
-        )  # fmt: skip
+    label_points(
+        axes,
+        [
+            (cost(c).mean / unit, c.metric.mean, c.model.model,
+             text_colour(look(c.model.mechanism).colour))
+            for c in shown
+        ],
+        [box for c in shown for box in _bars(axes, cost(c), c.metric, unit)],
+    )  # fmt: skip
     if not shown:
         axes.annotate("not measured on this platform", (0.5, 0.5), xycoords="axes fraction",
                       ha="center", fontsize=9, color="0.45")  # fmt: skip
+
+
+def _bars(axes: Axes, x: Estimate, y: Estimate, unit: float) -> list[Box]:
+    """Both intervals of a point, as boxes that labels should not cover."""
+    at = x.mean / unit, y.mean
+    found = []
+    if not math.isnan(x.low):
+        ends = (max(x.low / unit, axes.get_xlim()[0]), x.high / unit)
+        found.append(span(axes, ends, (at[1], at[1])))
+    if not math.isnan(y.low):
+        found.append(span(axes, (at[0], at[0]), (y.low, y.high)))
+    return found
 
 
 def _reach(e: Estimate, unit: float) -> list[list[float]] | None:

@@ -160,18 +160,24 @@ def recipe_of(run: Mapping[str, Any]) -> str:
 
 def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:
     """All tasks that models were trained on, each by the recipe that most models have."""
+    return [recipes[0] for recipes in tasks_by_recipe(records)]
+
+
+def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
+    """The same by every recipe: for each task, the one that most models have first."""
     by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for r in records:
         if r["kind"] == "run" and isinstance(r.get("task"), str):
             by_task.setdefault(r["task"], {}).setdefault(recipe_of(r), []).append(r)
-    tasks = []
-    for name, recipes in by_task.items():
-        models = {key: _models(name, runs) for key, runs in recipes.items()}
-        best = max(models, key=lambda key: (len(models[key]), len(recipes[key])))
-        others = sum(len(runs) for key, runs in recipes.items() if key != best)
-        if models[best]:
-            tasks.append(Task(name, tuple(models[best]), others))
-    return sorted(tasks, key=lambda task: task.name)
+    found = []
+    for name, recipes in sorted(by_task.items()):
+        runs = sum(len(some) for some in recipes.values())
+        tasks = [(Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
+                 for some in recipes.values()]  # fmt: skip
+        ranked = sorted(tasks, key=lambda t: (len(t[0].models), t[1]), reverse=True)
+        if kept := [task for task, _ in ranked if task.models]:
+            found.append(kept)
+    return found
 
 
 def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:

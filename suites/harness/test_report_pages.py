@@ -107,6 +107,15 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
     assert told[0].startswith("trec +1.9")
     assert told[0].endswith("points, better")
     assert "N = 2,048 (N = 2,176: oom)" in shown.plain
+    (gains,) = tmp_path.glob("tables/size-accuracies-*.csv")
+    gained = pd.read_csv(gains).iloc[0]
+    assert (gained["task"], gained["model"], gained["baseline"]) == ("trec", MINE, BASE)
+    assert gained["low"] < gained["difference"] < gained["high"]
+    (text,) = tmp_path.glob("tables/size-accuracies-*.md")
+    head, _, row = text.read_text().splitlines()
+    assert head == "| less multi_head | trec (accuracy, points) |"
+    assert row.startswith("| mtsa | +1.9")
+    assert row.endswith("], better |")
 
 
 def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
@@ -391,6 +400,27 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     assert (row["printed_mean"], row["printed_sd"]) == (95.3, 0.3)
 
 
+def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    """Table 6 has five heads, which the other models were not trained with."""
+    kept = tuple(
+        {**r, "recipe": {**r["recipe"], "heads": 5}}
+        if r["kind"] == "run" and str(r["model"]).startswith("multi_scale_transformer")
+        else r
+        for r in device.records
+    )
+    page: Any = open_page(corpora, folder, tmp_path, device)
+    other = corpora.Corpora(page.source, replace(device, records=kept), page.place)
+    said = other.scales().plain
+    assert "trec: accuracy by alpha, 5 heads" in said
+    alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
+    means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
+    assert means["y"].tolist() == pytest.approx([84.1, 86.1])
+    assert len(pd.read_csv(tmp_path / "tables" / "p-single.csv")) == 1
+    assert "multi_scale_transformer" not in other.table().plain
+
+
 def test_a_forest_draws_every_replicate_zero_and_interval(device: Device) -> None:
     from reports.corpora import line_of
     from reports.forest import forest
@@ -424,6 +454,23 @@ def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path)
     time = by(data[data["x_axis"].str.startswith("time")], "series")[MINE]
     assert time["x"] == pytest.approx(2.4)
     assert time["low"] < time["y"] < time["high"]
+
+
+def test_a_variant_stands_in_the_table_of_costs_but_hides_nothing(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page: Any = open_page(tradeoffs, folder, tmp_path, device)
+    page.fronts()
+    page.table()
+    drawn = set(pd.read_csv(tmp_path / "figures" / "p-front-trec.csv")["series"])
+    assert MINE in drawn
+    assert VARIANT not in drawn
+    table = pd.read_csv(tmp_path / "tables" / "p-costs.csv").query("task == 'trec'")
+    standing = table.set_index("model")["standing"]
+    assert standing[VARIANT] == "variant, not ranked"
+    assert standing[MINE] == "on the front"
+    # A mechanism that was trained in variants alone is ranked with them.
+    assert sum("multi_scale_transformer" in name for name in drawn) > 1
 
 
 def test_beaten_is_only_said_where_no_interval_meets() -> None:
@@ -535,7 +582,7 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     for one in (scaled, over, weighed, looked, page(trust)):
         for name in dir(one):
             if not name.startswith("_") and callable(method := getattr(one, name)):
-                if name in ("standings",):
+                if name in ("standings", "ranked"):
                     continue
                 assert isinstance(method(), Shown), name
 

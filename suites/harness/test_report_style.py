@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
-from reports.axes import below
+from reports.axes import Box, below, label_points, span
 from reports.dark import INK, PAPER, changes, on_dark, rules, with_dark
 from reports.drawn import INTERVAL, data_of
 from reports.names import file_name
@@ -174,3 +176,42 @@ def test_labels_stay_under_the_title_and_apart() -> None:
     assert below([1.0, 5.0, 9.0], 6.0, 2.0) == [1.0, 4.0, 6.0]
     assert below([1.0, 3.0], 6.0, 2.0) == [1.0, 3.0]
     assert below([], 6.0, 2.0) == []
+
+
+def test_what_matplotlib_fills_with_black_is_ink_on_a_dark_page() -> None:
+    """It writes no fill for black, so that no rule about a colour would find it."""
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([1, 2], [1, 2], "X", color="#000000")
+    axes.bar([1], [1], color="#000000")
+    drawn = svg(figure)
+    uses = re.findall(r"<use [^>]*style=\"([^\"]*)\"", drawn)
+    assert any("fill" not in style for style in uses)
+    for one in ("text", "use", "g > path"):
+        assert f"{one}:not([style*='fill']) {{ fill: {INK}; }}" in rules()
+
+
+def test_names_of_points_cover_neither_each_other_nor_a_marker() -> None:
+    figure = Figure(figsize=(5, 4))
+    axes = figure.subplots()
+    near = [(1 + 0.02 * i, 1 + 0.015 * (i % 3)) for i in range(6)]
+    axes.plot(*zip(*near, strict=True), "o")
+    axes.set_xlim(0, 2)
+    axes.set_ylim(0, 2)
+    bar = span(axes, (0.5, 1.8), (1.05, 1.05))
+    names = [f"mechanism_{i}.fused" for i in range(6)]
+    label_points(
+        axes, [(x, y, name, "#000000") for (x, y), name in zip(near, names, strict=True)], [bar]
+    )
+    figure.draw_without_rendering()
+    scale = 72 / figure.dpi
+    found = {t.get_text(): Text.get_window_extent(t).extents for t in axes.texts}
+    assert list(found) == names
+    boxes = [Box(*(scale * float(end) for end in extents)) for extents in found.values()]
+    markers = [span(axes, (x, x), (y, y), 3) for x, y in near]
+    for i, box in enumerate(boxes):
+        others = [*boxes[:i], *boxes[i + 1 :], *markers]
+        assert max(box.shared(other) for other in others) < 0.05 * box.area, names[i]
+    # A name that had to stand further away has a line to its marker.
+    lines = [isinstance(t, Annotation) and t.arrow_patch is not None for t in axes.texts]
+    assert set(lines) == {True, False}
