@@ -1,4 +1,4 @@
-"""The README's figures and its score line, made from the published records.
+"""What the README shows of the published records: figures, score line, trained models.
 
 ``python -m reports.readme`` writes them; ``python -m reports.readme --check`` says what is stale.
 """
@@ -9,27 +9,30 @@ import hashlib
 import io
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from reports import like, score
-from reports.answers import answers
+from reports.answers import accuracy_table, answers, differences
 from reports.corpora import Corpora, line_of
 from reports.dark import with_dark
 from reports.drawn import data_of
-from reports.forest import forest
+from reports.forest import Panel, forests
 from reports.measured import Measured
 from reports.scaling_figures import ratio
 from reports.shown import Place, svg
 from reports.size_figures import glance
 from reports.source import Device, Source, find
+from reports.texts import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 FOLDER = Path(__file__).with_name("readme_figures")
 BEGIN, END = "<!-- made by python -m reports.readme: begin -->", "<!-- end -->"
+MODELS = "<!-- models, made by python -m reports.readme: begin -->"
 Made = Mapping[str, tuple[Figure, str]]
 """Figure and what it says, by name."""
 
@@ -76,20 +79,42 @@ def _costs(device: Device) -> Made:
 
 
 def _accuracies(source: Source, device: Device) -> Made:
+    """A panel per corpus, a row per mechanism."""
     page = Corpora(source, device, Place(None, "readme"))
-    shares = [d for d in page.differences if d.model.metric == "accuracy"]
-    if not shares:
+    panels = []
+    for task in page.corpora:
+        mine = [d for d in page.differences if d.model.task == task.name]
+        if mine:
+            unit = mine[0].model.unit.of_differences.strip()
+            xlabel = f"{mine[0].model.metric}, {unit}" if unit else mine[0].model.metric
+            lines = {
+                d.model.mechanism: replace(line_of(d), label=f"{task.name}: {d.model.mechanism}")
+                for d in mine
+            }
+            panels.append(Panel(task.name, xlabel, lines))
+    if not panels:
         return {}
-    from dataclasses import replace
-
-    lines = [replace(line_of(d), label=f"{d.model.task}: {d.model.mechanism}") for d in shares]
-    figure = forest(
-        lines, f"Accuracy less that of {page.baseline}",
-        "right of zero: better; bars: 95 % t-intervals; grey: not shown after Holm",
-        "test accuracy, difference in points",
-    )  # fmt: skip
-    said = f"Test accuracy less that of {page.baseline}, every seed or fold and 95 % t-intervals."
+    figure = forests(
+        panels,
+        f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
+        "after Holm",
+    )
+    said = (
+        f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
+        "and 95 % t-intervals."
+    )
     return {"accuracy": (_footer(figure, device, "run"), said)}
+
+
+def models_table(source: Source) -> str:
+    """Every model against the baseline on every task, as declared and judged together."""
+    device = source.device("", "run")
+    if device is None:
+        return "Nothing was trained."
+    measured = Measured(device)
+    size = like.of_profile(measured.profile)
+    columns, rows = accuracy_table(differences(device.records, size), size)
+    return markdown(["model", *columns], rows, range(len(columns) + 1)).rstrip("\n")
 
 
 def data(figure: Figure) -> str:
@@ -114,18 +139,24 @@ def block(source: Source, made: Made) -> str:
     return "\n\n".join([*images, *said, *failed])
 
 
-def marked(text: str, inside: str) -> str:
-    """The README with something else between its markers.
+def marked(text: str, inside: str, begin: str = BEGIN) -> str:
+    """The README with something else between a pair of its markers.
 
     Raises
     ------
     UsageError
         If they are not there, once each.
     """
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UsageError(f"README.md has no place for the figures; put in: {BEGIN} {END}")
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{inside}\n\n{END}{rest.partition(END)[2]}"
+    before, found, rest = text.partition(begin)
+    _, end, after = rest.partition(END)
+    if not found or begin in rest or not end:
+        raise UsageError(f"README.md has no place for what is generated; put in: {begin} {END}")
+    return f"{before}{begin}\n\n{inside}\n\n{END}{after}"
+
+
+def generated(text: str, source: Source, made: Made) -> str:
+    """The README with all that is made from the records."""
+    return marked(marked(text, block(source, made)), models_table(source), MODELS)
 
 
 def stale(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[str]:
@@ -144,7 +175,7 @@ def stale(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[
             found.append(drawn.name)
     found += [p.name for p in sorted(folder.glob("*")) if p.stem not in made]
     text = readme.read_text(encoding="utf-8")
-    if marked(text, block(source, made)) != text:
+    if generated(text, source, made) != text:
         found.append(readme.name)
     return found
 
@@ -152,7 +183,7 @@ def stale(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[
 def write(source: Source, folder: Path = FOLDER, readme: Path = README) -> list[Path]:
     """Write figures, their data, and the README's part; returns what was written."""
     made = figures(source)
-    text = marked(readme.read_text(encoding="utf-8"), block(source, made))
+    text = generated(readme.read_text(encoding="utf-8"), source, made)
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*"):
         if path.suffix in (".svg", ".csv"):

@@ -15,7 +15,8 @@ from suites.harness.report_records import MINE, write_everything
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
     text = tmp_path / "README.md"
-    text.write_text(f"# before\n\n{readme.BEGIN}\noutdated\n{readme.END}\n\nafter\n")
+    marks = [f"{begin}\noutdated\n{readme.END}" for begin in (readme.BEGIN, readme.MODELS)]
+    text.write_text("\n\n".join(["# before", *marks, "after\n"]))
     return tmp_path / "figures", text
 
 
@@ -37,6 +38,11 @@ def test_what_was_written_is_current_and_anything_else_is_stale(
     assert "outdated" not in body
     assert "published claims" in body
     assert body.count("![") == 3
+    models = body.partition(readme.MODELS)[2].partition(readme.END)[0]
+    assert "| mtsa | +1.9" in models
+    assert "], better |" in models
+    text.write_text(body.replace("], better |", "], worse |"))
+    assert readme.stale(source, folder, text) == ["README.md"]
     (folder / "glance.csv").write_text("x\n1\n")
     (folder / "gone.svg").write_text("<svg></svg>")
     text.write_text(body.replace("published claims", "claims"))
@@ -59,10 +65,12 @@ def test_other_records_make_it_stale(tmp_path: Path, places: tuple[Path, Path]) 
 
 
 def test_a_readme_without_a_place_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no place for the figures"):
+    with pytest.raises(UsageError, match="no place for what is generated"):
         readme.marked("# nothing\n", "x")
-    with pytest.raises(UsageError, match="no place for the figures"):
+    with pytest.raises(UsageError, match="no place for what is generated"):
         readme.marked(f"{readme.END}{readme.BEGIN}", "x")
+    with pytest.raises(UsageError, match="no place for what is generated"):
+        readme.marked(f"{readme.BEGIN}{readme.BEGIN}{readme.END}", "x")
 
 
 def test_figures_say_device_and_commit(tmp_path: Path, places: tuple[Path, Path]) -> None:
