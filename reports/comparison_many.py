@@ -94,7 +94,8 @@ class Judged:
             says([
                 f"{self.source.says} Trained {self.device.dates} on {self.device.title}.",
                 f"{', '.join(m.models)}: each against {m.baseline}, on {', '.join(m.tasks)}. "
-                f"{len(m.comparisons)} comparisons, declared before their first run.",
+                f"{len(m.comparisons)} comparisons, declared and judged together; what had been "
+                "trained before, and not by a sweep that asked for it, stands under the verdicts.",
             ]),
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from reports.parameters import opens
 from reports.scaling_tables import Fit
 from reports.sentences import closing
 from reports.shown import Place, Shown, remark, says, together
-from reports.slopes import fit_slope, longest
+from reports.slopes import by_block, fit_slope, longest
 from reports.source import Device, Source, facts
 from reports.sweeps import Sweep, label_of
 
@@ -328,10 +328,7 @@ class Scaling:
         found = []
         for label, line in self.sweeps[0].lines(phase).items():
             own = frame[frame["case"].isin([r.case for r in line])]
-            blocks: Sequence[Mapping[int, float]] = [
-                {int(str(n)): float(v) for n, v in block.groupby("length")[value].median().items()}
-                for _, block in own.groupby("block")
-            ]
+            blocks = by_block(own, value, cost == "time")
             whole = fit_slope(blocks)
             if whole is not None:
                 end = fit_slope(longest(blocks))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from harness.stats import CONFIDENCE
 
 LONGEST_FACTOR = 4
@@ -56,15 +58,16 @@ def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
     Parameters
     ----------
     blocks : sequence of mapping
-        Cost by length, one mapping per block. A block that lacks a length is left out.
+        Cost by length, one mapping per block. What is fitted are the lengths of the block that
+        has most of them (of equals, the one that goes furthest); one that lacks any is left out.
 
     Returns
     -------
     Slope or None
         None with fewer than two lengths.
     """
-    lengths = sorted({n for block in blocks for n in block})
-    whole = [block for block in blocks if len(block) == len(lengths)]
+    lengths = max((sorted(block) for block in blocks), key=lambda n: (len(n), n), default=[])
+    whole = [block for block in blocks if set(lengths) <= set(block)]
     if len(lengths) < 2 or not whole:
         return None
     x = [math.log(n) for n in lengths]
@@ -79,6 +82,24 @@ def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
         half /= math.sqrt(len(slopes))
         low, high = mean - half, mean + half
     return Slope(mean, low, high, len(slopes), tuple(lengths))
+
+
+def by_block(frame: pd.DataFrame, value: str, timed: bool) -> list[dict[int, float]]:
+    """Cost by length, one mapping per block.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With ``session``, ``block``, ``length`` and the cost.
+    timed : bool
+        Times of two sessions never meet in a block: a machine that was slower that day would pass
+        for growth. Bytes do.
+    """
+    keys = ["session", "block"] if timed else ["block"]
+    return [
+        {int(str(n)): float(v) for n, v in block.groupby("length")[value].median().items()}
+        for _, block in frame.groupby(keys, dropna=False)
+    ]
 
 
 def longest(blocks: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.stats.power import ALPHA
 from harness.stats.verdicts import holm
 
 LEAST_BLOCKS = 4
 """With fewer a line through the blocks leaves less than two degrees of freedom."""
 LEAST_CHANGE = 1.05
 """Smaller movements are not worth a warning, however certain."""
-ALPHA = 0.05
-"""Chance of a false alarm in a whole family of readings (Holm)."""
 
 
 @dataclass(frozen=True)

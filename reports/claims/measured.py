@@ -18,7 +18,7 @@ from harness.stats import Interval, noise_floor, ratio_interval
 from reports.claims.names import alternatives, parse, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import NOT_MEASURED, Finding, size_text
-from reports.slopes import fit_slope, longest
+from reports.slopes import by_block, fit_slope, longest
 
 PHASES = {"training": "forward and backward", "forward": "forward"}
 Record = Mapping[str, Any]
@@ -277,7 +277,8 @@ def slope(claim: Claim, device: Measured) -> Finding:
     own = [one for one in sweeps if not enough or one[1]["name"].iloc[0] == enough[0]]
     reached, group = max(own, key=lambda one: one[0])
     cases = [str(c) for c in dict.fromkeys(group["case"])]
-    blocks = _by_block(group if p["cost"] == "time" else _with_memory(group, device))
+    timed = p["cost"] == "time"
+    blocks = by_block(group if timed else _with_memory(group, device), "seconds", timed)
     fit = fit_slope(longest(blocks))
     if fit is None:
         return _no_sweep(claim)
@@ -288,6 +289,9 @@ def slope(claim: Claim, device: Measured) -> Finding:
     if reached < p["reach"]:
         reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
         return Finding(fit.slope, low, high, reason, keys, answer="undecided")
+    if timed and math.isnan(fit.low):
+        reason = f"{what}; one block holds all lengths: a machine that moved would look the same."
+        return Finding(fit.slope, low, high, reason, keys, answer="undecided")
     return Finding(fit.slope, low, high, f"{what}.", keys)
 
 
@@ -296,13 +300,6 @@ def _no_sweep(claim: Claim) -> Finding:
     name, reach = alternatives(p["first"])[0], p["reach"]
     lengths = [reach // 4, reach // 2, reach]
     return not_measured(f"no {p['cost']} of {name} over lengths", _bench([name], 4, lengths))
-
-
-def _by_block(frame: pd.DataFrame) -> list[dict[int, float]]:
-    found: dict[int, dict[int, float]] = {}
-    for block, length, value in zip(frame["block"], frame["length"], frame["seconds"], strict=True):
-        found.setdefault(int(block), {})[int(length)] = float(value)
-    return list(found.values())
 
 
 def _with_memory(frame: pd.DataFrame, device: Measured) -> pd.DataFrame:

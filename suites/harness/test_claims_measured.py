@@ -154,6 +154,10 @@ def test_growth_is_judged_where_the_leading_term_shows() -> None:
     short = judged("slope", sweep(1.0, (64, 256)), {"plus_minus": 0.25}, 2.0, **SLOPE)
     assert short.verdict == "undecided"
     assert "ends before N = 1024" in short.reason
+    once = [r for r in sweep(2.0, lengths) if r.get("block", 0) == 0]
+    single = judged("slope", once, {"plus_minus": 0.25}, 2.0, **SLOPE)
+    assert single.verdict == "undecided"
+    assert "one block holds all lengths" in single.reason
     assert judged("slope", times(1.0), {"plus_minus": 0.25}, 2.0, **SLOPE).wants_records
 
 

@@ -28,7 +28,7 @@ from reports import comparison_figures, scaling_figures
 from reports.axes import spread
 from reports.pages import NOTEBOOKS, Asked, Notebook, Page
 from reports.parameters import unknown
-from reports.slopes import fit_slope, longest
+from reports.slopes import by_block, fit_slope, longest
 from reports.source import find
 from suites.harness.support import ROOT, attnbench, environment
 
@@ -505,6 +505,24 @@ def test_slopes_without_enough_are_none_or_without_interval() -> None:
     lacking = fit_slope([{16: 1.0, 32: 2.0}, {16: 1.0}])
     assert lacking is not None
     assert lacking.blocks == 1
+
+
+def test_times_of_two_sessions_never_meet_in_a_block() -> None:
+    """A slower day must not pass for growth: up to 64 all ran ten times slower than the rest."""
+    rows = [
+        {"session": session, "block": block, "length": n, "seconds": factor * n, "bytes": n}
+        for session, factor, lengths in (("a", 10.0, (16, 32, 64)), ("b", 1.0, (64, 128, 256, 512)))
+        for block in (0, 1)
+        for n in lengths
+    ]
+    frame = pd.DataFrame(rows)
+    timed = fit_slope(by_block(frame, "seconds", timed=True))
+    assert timed is not None
+    assert timed.slope == pytest.approx(1.0)
+    assert (timed.lengths, timed.blocks) == ((64, 128, 256, 512), 2)
+    held = fit_slope(by_block(frame, "bytes", timed=False))
+    assert held is not None
+    assert (held.lengths, held.blocks) == ((16, 32, 64, 128, 256, 512), 2)
 
 
 def test_older_code_of_a_case_is_another_subject() -> None:
