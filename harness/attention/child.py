@@ -112,9 +112,9 @@ def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) 
     for _, found, masks in everything:
         for layer in reduce.layers(found):
             weights = found[layer + reduce.TOKEN2TOKEN]
-            checks.append(reduce.checked(weights, masks[layer]))
+            checks.append(reduce.checked(weights, masks[layer], found))
             # A window that grows with the sentence is one head all the same.
-            for head, far in enumerate(reduce.distances(weights, masks[layer])):
+            for head, far in enumerate(reduce.distances(weights, masks[layer], found)):
                 name = masks[layer][head].partition(":")[0]
                 clipped = counts.setdefault((layer, head, name), Counter())
                 for distance, times in far.items():

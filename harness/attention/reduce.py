@@ -28,13 +28,26 @@ def layers(scores: Scores) -> list[str]:
     return [name.removesuffix(TOKEN2TOKEN) for name in scores if name.endswith(TOKEN2TOKEN)]
 
 
-def checked(weights: np.ndarray, masks: Sequence[str]) -> dict[str, float | int]:
+def pairs(masks: Sequence[str], length: int, scores: Scores) -> np.ndarray:
+    """Which query may attend to which key, [H, n, n]: by the mask, and where both are selected."""
+    inside = np.stack([allowed(mask, length) for mask in masks])
+    for name, place in ((HEADS, np.s_[:, None]), (DEPENDENTS, np.s_[None, :])):
+        if name in scores:
+            inside = inside & scores[name].astype(bool)[place]
+    return inside
+
+
+def checked(
+    weights: np.ndarray, masks: Sequence[str], scores: Scores | None = None
+) -> dict[str, float | int]:
     """What the weights of one layer and sentence must be: rows that sum to 1, and zeros.
 
     Parameters
     ----------
     weights : ndarray, shape [H, n, n]
     masks : sequence of H str
+    scores : mapping
+        What was selected, where a policy selects.
 
     Returns
     -------
@@ -43,8 +56,7 @@ def checked(weights: np.ndarray, masks: Sequence[str]) -> dict[str, float | int]
         allowed); ``forbidden``, the largest weight at a forbidden cell; ``rows`` and ``cells``, how
         many were looked at.
     """
-    n = weights.shape[-1]
-    inside = np.stack([allowed(mask, n) for mask in masks])  # [H, n, n]
+    inside = pairs(masks, weights.shape[-1], scores or {})
     wanted = inside.any(-1).astype(float)
     outside = weights[~inside]
     return {
@@ -66,15 +78,16 @@ def worst(found: Sequence[Mapping[str, float | int]]) -> dict[str, float | int]:
     return out
 
 
-def distances(weights: np.ndarray, masks: Sequence[str]) -> list[Counter[int]]:
+def distances(
+    weights: np.ndarray, masks: Sequence[str], scores: Scores | None = None
+) -> list[Counter[int]]:
     """How far from the query the key with the largest weight is, j - i, for each head.
 
     Queries without an allowed key are left out.
     """
-    n = weights.shape[-1]
     found = []
-    for head, mask in zip(weights, masks, strict=True):
-        rows = np.flatnonzero(allowed(mask, n).any(-1))
+    for head, inside in zip(weights, pairs(masks, weights.shape[-1], scores or {}), strict=True):
+        rows = np.flatnonzero(inside.any(-1))
         found.append(Counter((head[rows].argmax(-1) - rows).tolist()))
     return found
 

@@ -12,13 +12,14 @@ from reference_impls.checks import (
     activation_by_name,
     check_input,
     glorot,
+    masked_softmax,
     one_of,
     refuse_unknown,
     width_per_part,
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.masks import HeadMask, parse
+from reference_impls.masks import HeadMask, allowed, parse
 from reference_impls.mechanism import BadOption
 
 DIRECTIONS = ("both", "forward", "backward", "diagonal")
@@ -138,3 +139,36 @@ class DisaLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
         return self.fuse(x, mask)
+
+    @property
+    def masks(self) -> tuple[HeadMask, ...]:
+        """Of the blocks, in the order of `attention`."""
+        return tuple(direction for _, direction in self.blocks)
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Weights, for looking at: memory B * N * N * d.
+
+        Returns
+        -------
+        dict
+            ``token2token_weights`` [blocks, B, N, N]: the softmax of eq. 6, queries before keys,
+            its mean over the features; 0 where a query has no allowed key.
+        """
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return {"token2token_weights": self.shown(x, real, real)}
+
+    def shown(self, x: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """Weights of some queries on some keys, [B, N] each: [blocks, B, N, N]."""
+        found = []
+        for prefix, direction in self.blocks:
+            h = self.activation(x @ self._weight(prefix, "map_w") + self._weight(prefix, "map_b"))
+            key = h @ self._weight(prefix, "dep_w")
+            query = h @ self._weight(prefix, "head_w") + self._weight(prefix, "f_b")
+            sums = key[:, None] + query[:, :, None]  # [B, N, N, d]
+            e = self.tanh_scale * torch.tanh(sums / self.tanh_scale)
+            pairs = allowed((direction,), x.shape[1], x.device)[0]
+            pairs = pairs & queries[:, :, None] & keys[:, None]
+            found.append(masked_softmax(e, pairs[..., None], dim=2).mean(-1))
+        return torch.stack(found)

@@ -191,3 +191,15 @@ class ResaLayer(DisaLayer, Selecting):
             Takes the place of the policies' own; see `given`.
         """
         return self.fuse(x, mask, None, selection)
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Weights of selected queries on selected keys, for looking at; see `DisaLayer.attention`.
+
+        The rows of queries that are not selected are 0: they get a mean, without weights. Where
+        selections are drawn, these are a draw of their own.
+        """
+        check_input(x, mask, self.d_in)
+        x, real = zero_at_padding(x, mask), real_tokens(x, mask)
+        selection = self._select(x, real)
+        heads, dependents = selection.heads & real, selection.dependents & real
+        return {"token2token_weights": self.shown(x, heads, dependents)}

@@ -68,6 +68,24 @@ def test_distances_count_the_strongest_key_of_every_query_that_has_one() -> None
     assert counts == {-1: 2, -2: 1}
 
 
+def test_unselected_queries_and_keys_have_no_weights() -> None:
+    weights = np.zeros((1, 3, 3))
+    weights[0, 1, 0] = weights[0, 2, 0] = 1
+    chosen = {
+        "selected_heads": np.array([True, True, False]),
+        "selected_dependents": np.array([True, True, True]),
+    }
+    assert reduce.checked(weights, ["forward"])["forbidden"] == 0
+    assert reduce.checked(weights, ["forward"], chosen)["forbidden"] == 1
+    weights[0, 2] = 0
+    found = reduce.checked(weights, ["forward"], chosen)
+    assert (found["row_error"], found["forbidden"]) == (0, 0)
+    assert reduce.checked(weights, ["forward"])["row_error"] == 1
+    assert reduce.distances(weights, ["forward"], chosen) == [{-1: 1}]
+    chosen["selected_dependents"][0] = False
+    assert reduce.checked(weights, ["forward"], chosen)["forbidden"] == 1
+
+
 def test_parts_of_speech_are_compared_inside_sentences() -> None:
     numbers = [{"k": np.array([1.0, 3.0, 5.0])}, {"k": np.array([10.0, 14.0])}]
     tags = [["DET", "NOUN", "NOUN"], ["DET", "VERB"]]
@@ -186,6 +204,11 @@ def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> Non
     numbers = record["sentences"][0]["numbers"]
     assert set(numbers["selected_heads"]) <= {0.0, 1.0}
     assert len(numbers["selected_dependents"]) == 5
+    assert record["checks"]["row_error"] < 1e-5
+    assert record["checks"]["forbidden"] == 0
+    assert record["checks"]["rows"] > 0
+    (layer,) = record["sentences"][0]["layers"]
+    assert layer["masks"] == ["forward", "backward"]
 
 
 def test_a_task_without_sentences_can_not_be_looked_at(tmp_path: Path) -> None:
@@ -214,6 +237,8 @@ def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> No
         shown: Any = getattr(module, "attention", None)
         if not callable(shown):
             continue
+        if hasattr(module, "selection"):  # a policy's is checked above
+            setattr(module, "selection", "all")  # noqa: B010 - mypy takes it for a tensor
         x = torch.randn(1, 6, d_in)
         found = {
             key: value[:, 0].detach().numpy()
@@ -222,10 +247,9 @@ def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> No
         }
         for layer in reduce.layers(found):
             looked.add(name)
-            checks = reduce.checked(
-                found[layer + reduce.TOKEN2TOKEN], masks_of(module, found, layer)
-            )
+            weights = found[layer + reduce.TOKEN2TOKEN]
+            checks = reduce.checked(weights, masks_of(module, found, layer))
             assert checks["row_error"] < 1e-5, name
             assert checks["forbidden"] == 0, name
-    assert {"mtsa", "mtsa_released", "multi_head", "msmsa"} <= looked
+    assert {"mtsa", "mtsa_released", "multi_head", "msmsa", "disa", "resa", "resan"} <= looked
     assert {"transformer", "multi_scale_transformer"} <= looked

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from reference_impls.disa.plain import PlainDisa
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from reference_impls.multi_head.plain import PlainMultiHead
 from reference_impls.multi_scale_transformer.optimized import WindowedMultiScaleTransformer
+from reference_impls.resa.plain import PlainResa
+from reference_impls.resa.selecting import given
 from reference_impls.source2token.plain import PlainSource2Token
 from reference_impls.transformer.optimized import SdpaTransformer
 
@@ -83,6 +86,54 @@ def test_source2token(batch: tuple) -> None:
     assert (weights[~mask] == 0).all()
     out = (weights * x.masked_fill(~mask[..., None], 0)).sum(1)
     torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
+
+
+def by_direction(module: torch.nn.Module, x: torch.Tensor, prefix: str) -> torch.Tensor:
+    """Tokens of one block: h of eq. 4, [B, N, 1]."""
+    w, b = (module.get_parameter(f"{prefix}map_{kind}") for kind in "wb")
+    return torch.nn.functional.elu(x @ w + b)
+
+
+def gated(module: torch.nn.Module, h: torch.Tensor, a: torch.Tensor, prefix: str) -> torch.Tensor:
+    """The fusion gate of eq. 7-8, its biases zero as initialised."""
+    fi, fa = (module.get_parameter(f"{prefix}{name}_w") for name in ("fi", "fa"))
+    gate = torch.sigmoid(h @ fi + a @ fa)
+    return gate * h + (1 - gate) * a
+
+
+@pytest.mark.parametrize("direction", ["both", "diagonal"])
+def test_disa_with_one_feature_per_block(batch: tuple, direction: str) -> None:
+    x, mask = batch
+    clean = x.masked_fill(~mask[..., None], 0)
+    prefixes = ("fw_", "bw_") if direction == "both" else ("",)
+    module = PlainDisa(D, len(prefixes), direction=direction).double()
+    weights = module.attention(x, mask)["token2token_weights"]
+    assert weights.shape == (len(prefixes), B, N, N)
+    parts = []
+    for prefix, own in zip(prefixes, weights, strict=True):
+        h = by_direction(module, clean, prefix)
+        parts.append(gated(module, h, own @ h, prefix))
+    out = torch.cat(parts, -1).masked_fill(~mask[..., None], 0)
+    torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
+
+
+def test_resa_shows_selected_pairs_only(batch: tuple) -> None:
+    x, mask = batch
+    clean = x.masked_fill(~mask[..., None], 0)
+    module = PlainResa(D, 2).double()
+    heads = torch.rand(B, N) < 0.6
+    dependents = torch.rand(B, N) < 0.6
+    module._select = lambda *_: given(heads, dependents, mask)  # type: ignore[method-assign]
+    weights = module.attention(x, mask)["token2token_weights"]
+    chosen = (heads & mask)[:, :, None] & (dependents & mask)[:, None]
+    assert (weights[:, ~chosen] == 0).all()
+    assert (weights.sum(-1).sub(1).abs() < 1e-12).any()
+    out = module(x, mask, selection=given(heads, dependents, mask))
+    for prefix, own, got in zip(("fw_", "bw_"), weights, out.split(1, -1), strict=True):
+        h = by_direction(module, clean, prefix)
+        wanted = gated(module, h, own @ h, prefix)
+        selected = heads & mask
+        torch.testing.assert_close(got[selected], wanted[selected], rtol=0, atol=1e-12)
 
 
 def values_of(module: torch.nn.Module, h: torch.Tensor, layer: int) -> torch.Tensor:

@@ -33,6 +33,7 @@ from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTS
 from reference_impls.mtsa_stack.plain import PlainStackedMTSA
 from reference_impls.multi_head.optimized import SdpaMultiHead
 from reference_impls.multi_head.plain import PlainMultiHead
+from reference_impls.resa.plain import PlainResa
 from reference_impls.source2token.plain import PlainSource2Token
 from suites.verify.modules import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, build, error, run
 
@@ -44,6 +45,8 @@ LOOKED_AT = [
     (Algorithm1MTSA, {"heads": 2}),
     (Algorithm1ReleasedMTSA, {"heads": 2}),
     (PlainSource2Token, {}),
+    (PlainDisa, {}),
+    (PlainResa, {}),
 ]
 
 
