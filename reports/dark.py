@@ -50,20 +50,19 @@ def changes() -> dict[str, str]:
 
 
 @cache
-def rules(inside: str = "") -> str:
+def rules() -> str:
     """CSS under a media query: what an SVG of ours changes on a dark page.
 
-    Parameters
-    ----------
-    inside : str
-        What the elements stand in, with a blank behind it; empty in the SVG's own style.
+    No rule says what an element stands in: a marker is a ``use``, whose copy of the path stands in
+    a tree of its own, which no selector reaches from outside.
     """
     # What matplotlib fills with black has no fill at all: SVG's own is black.
-    black = ("text", "use", "g > path")
-    lines = [f"{inside}{one}:not([style*='fill']) {{ fill: {INK}; }}" for one in black]
+    lines = [
+        f"{one}:not([style*='fill']) {{ fill: {INK}; }}" for one in ("text", "use", "g > path")
+    ]
     for light, dark in changes().items():
         for what in ("fill", "stroke"):
-            lines.append(f"{inside}[style*='{what}: {light}'] {{ {what}: {dark} !important; }}")
+            lines.append(f"[style*='{what}: {light}'] {{ {what}: {dark} !important; }}")
     return "@media (prefers-color-scheme: dark) {\n" + "\n".join(lines) + "\n}"
 
 

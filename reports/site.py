@@ -49,7 +49,7 @@ def document(title: str, body: str, links: Iterable[tuple[str, str]]) -> str:
     links : iterable of (file name, text)
         The navigation.
     """
-    style = f"{STYLE}{rules('.figure svg ')}"
+    style = f"{STYLE}{rules()}"
     items = "".join(f'<a href="{html.escape(to)}">{html.escape(text)}</a>' for to, text in links)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">{_MARK}<title>{html.escape(title)}</title>

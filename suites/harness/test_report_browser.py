@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from reports.build import build
+from reports.shown import Place
+from reports.site import document
 from reports.source import find
 from suites.harness import browser
 from suites.harness.report_records import write_everything
@@ -56,3 +60,25 @@ def test_the_browser_itself_notices(tmp_path: Path) -> None:
     assert [Path(url).name for url in seen.broken] == ["gone.png"]
     assert any(url.startswith("http://127.0.0.1:9") for url in seen.requests)
     assert seen.wider
+
+
+def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
+    """Its outline is drawn through a ``use``, which rules with a parent do not reach."""
+    figure = Figure(figsize=(2, 2))
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
+    page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
+    shown = Place(None, "x").figure("marker", figure, "caption")
+    alone = "<style>figcaption, nav { display: none }</style>"
+    page.write_text(document("x", alone + shown.html, []))
+    seen = {}
+    for dark in (False, True):
+        browser.look([page], dark=dark, shots=[shot])
+        seen[dark] = imread(shot)[..., :3].mean(-1)
+    assert seen[False].min() < 0.1
+    ground = seen[True][-1, -1]
+    assert ground < 0.2
+    assert seen[True].max() > 0.8
+    # Nothing is darker than the paper: that would be ink that was left as it is.
+    assert seen[True].min() > ground - 0.02
