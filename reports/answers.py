@@ -117,7 +117,7 @@ def answers(here: Sequence[Row], measured: Measured, size: Size) -> list[Answer]
             Answer(
                 label, mechanism, rows, measured.memory_ratio(row),
                 _accuracy([c for c in trained if _is(c.first, mechanism)], size),
-                short_crossover(measured.rows, label, "training"),
+                short_crossover(measured.rows, rows["training"]) if "training" in rows else "",
                 line.span if line else "",
             )
         )  # fmt: skip
@@ -134,20 +134,25 @@ def _is(model: str, mechanism: str) -> bool:
 def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Comparison]:
     """The comparison of each model with the baseline's mechanism, by task.
 
-    One of many seeds stands before one of few, then the newer one; whatever computes a mechanism.
+    Those declared together stand before single ones: they share the baseline's runs. Then one of
+    many seeds stands before one of few, then the newer one; whatever computes a mechanism.
     """
     baseline = mechanism_of(size.baseline)
     together = [c for family in families(records) for c in family.comparisons]
     kept: dict[tuple[str, str], Comparison] = {}
-    for c in [*together, *comparisons(records)]:
+    for c in [*comparisons(records), *together]:
         fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
         if not fits or c.difference is None:
             continue
         model = c.first if "[" in c.first else mechanism_of(c.first)
         before = kept.get((model, c.task))
-        if before is None or len(c.values) >= len(before.values):
+        if before is None or _weight(c) >= _weight(before):
             kept[model, c.task] = c
     return list(kept.values())
+
+
+def _weight(c: Comparison) -> tuple[bool, int]:
+    return c.together > 1, len(c.values)
 
 
 def _accuracy(found: Sequence[Comparison], size: Size) -> str:
@@ -176,11 +181,20 @@ def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], 
     corpora, unless one is asked about.
     """
     by = {(_short(c.first), c.task): c for c in found if _is_own(c.first, size)}
-    tasks = {c.task: _unit_text(c) for c in by.values()}
+    tasks = {
+        c.task: f"{_unit_text(c)}; {_counted([o for o in by.values() if o.task == c.task])}"
+        for c in by.values()
+    }
     mine = _short(size.mechanism)
     models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
     rows = [[model, *(_cell(by.get((model, task))) for task in sorted(tasks))] for model in models]
     return [f"{task} ({tasks[task]})" for task in sorted(tasks)], rows
+
+
+def _counted(found: Sequence[Comparison]) -> str:
+    """``5 seeds``, ``5 or 10 seeds``."""
+    counts = sorted({len(c.values) for c in found})
+    return f"{' or '.join(map(str, counts))} {found[0].replicate}s"
 
 
 def _is_own(model: str, size: Size) -> bool:
@@ -190,6 +204,14 @@ def _is_own(model: str, size: Size) -> bool:
 def _short(model: str) -> str:
     """A mechanism for its own configuration: whatever computes it has its accuracy."""
     return model if "[" in model else mechanism_of(model)
+
+
+def accuracy_note(found: Sequence[Comparison]) -> str:
+    """How the table must be read."""
+    counted = sorted({c.together for c in found if c.together > 1})
+    said = " and ".join(map(str, counted))
+    holm = f"; verdicts allow for {said} comparisons (Holm), intervals do not" if counted else ""
+    return f"Differences with 95 % t-intervals over seeds or folds{holm}."
 
 
 def _unit_text(c: Comparison) -> str:
@@ -265,5 +287,5 @@ def frontier_sentence(records: Sequence[Mapping[str, Any]], size: Size) -> str:
     return (
         f"Longest sequence for a training step within {r.memory_limit_bytes / 2**30:.3g} GiB and "
         f"{r.seconds_limit:g} s (batch {r.batch}, {r.d_in} to {r.d_out}, {r.dtype}): "
-        f"{'; '.join(said)}. These ends are found by bisection to within 5 %."
+        f"{'; '.join(said)}. An end lies between the two lengths."
     )

@@ -245,7 +245,11 @@ class Compared:
             }
             for model, k in c.costs.items()
         )  # fmt: skip
-        return self.place.table("costs", frame, columns, rows)
+        how = (
+            "Medians over the runs of each model; peak memory is that of the whole training run "
+            "beyond data, libraries and weights, on the code and machine of those runs."
+        )
+        return together(self.place.table("costs", frame, columns, rows), remark(how))
 
     def runs(self) -> Shown:
         """Every run, those that failed too."""

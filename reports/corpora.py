@@ -351,7 +351,12 @@ class Corpora:
             None if margin is None else unit.scale * margin,
         )  # fmt: skip
         said = "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in decided)
-        caption = f"{task}, difference to {other}: {said or 'no difference is shown'}."
+        apart = sum(not d.low <= 0 <= d.high for d in (one.difference for one in found))
+        none = (
+            f"no difference is shown after Holm; {apart} of {len(found)} intervals, each by "
+            "itself, exclude zero"
+        )
+        caption = f"{task}, difference to {other}: {said or none}."
         return self.place.figure(name, figure, caption, main=name.startswith("differences"))
 
     def _table(self, name: str, found: Sequence[Against]) -> Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -46,31 +46,65 @@ def crossovers(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def crossover_sentence(rows: Sequence[Row], name: str, baseline: str) -> str:
-    """Say it of the subject's longest sweep, for both passes."""
+def _like(rows: Sequence[Row], size: Mapping[str, Any]) -> list[Row]:
+    """The longest sweep of the dtype, setting and heads asked for, of equals the nearest batch.
+
+    Of any others, if there is none: what is said of it names dtype and setting.
+    """
+    lines = list(_sweeps(rows).values())
+    fitting = [
+        line
+        for line in lines
+        if line[0].columns["dtype"] == size.get("dtype", "f32")
+        and line[0].columns["settings"] == size.get("settings", "eager")
+        and line[0].columns["heads"] in (0, size["heads"])
+    ]
+
+    def rank(line: list[Row]) -> tuple[int, float]:
+        batch = int(str(line[0].columns["batch"]))
+        return len(line), -abs(math.log(batch / size["batch"]))
+
+    return max(fitting or lines, key=rank, default=[])
+
+
+def crossover_sentence(
+    rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any]
+) -> str:
+    """Say it of the subject's longest sweep that is like a size, for both passes.
+
+    Parameters
+    ----------
+    size : mapping
+        As for `reports.sentences.closing`.
+    """
     parts = []
-    batch: object = None
+    where = ""
     for phase in ("forward", "training"):
         mine = [r for r in rows if r.columns["name"] == name and r.columns["phase"] == phase]
-        line = max(_sweeps(mine).values(), key=len, default=[])
-        if line:
-            batch = line[0].columns["batch"]
+        if line := _like(mine, size):
+            c = line[0].columns
+            where = f"batch {c['batch']}, {c['dtype']}, {c['settings']}"
             parts.append(f"in {phase} {_says(line)}")
     if not parts:
         return f"No crossover to report: {name} was measured at one length only."
-    return f"Against {baseline}, over lengths at batch {batch}, it is " + "; ".join(parts) + "."
+    return f"Against {baseline}, over lengths at {where}, it is " + "; ".join(parts) + "."
 
 
-def short_crossover(rows: Sequence[Row], label: str, phase: str) -> str:
+def short_crossover(rows: Sequence[Row], like: Row) -> str:
     """In short, for a table: ``from N = 172 [168, 177]``; empty without two lengths.
 
     Parameters
     ----------
-    label : str
-        As `reports.sweeps.label_of` writes it.
+    like : Row
+        Whose implementation, heads, pass, dtype, setting and, if it has a sweep, batch are meant.
     """
-    mine = [r for r in rows if label_of(r) == label and r.columns["phase"] == phase]
-    line = max(_sweeps(mine).values(), key=len, default=[])
+    keys = ("heads", "dtype", "settings", "batch")
+    shared = ("phase", "dtype", "settings")
+    same = [
+        r for r in rows
+        if label_of(r) == label_of(like) and all(r.columns[k] == like.columns[k] for k in shared)
+    ]  # fmt: skip
+    line = _like(same, {key: like.columns[key] for key in keys})
     return (
         f"{_says(line).removeprefix('faster ')} (batch {line[0].columns['batch']})" if line else ""
     )

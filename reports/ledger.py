@@ -12,7 +12,7 @@ from functools import cached_property
 import pandas as pd
 
 from reports import ledger_figures as figures
-from reports.claims import ANSWERS, Verdict, ledger, score, told
+from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score, told
 from reports.claims.sources import devices_of
 from reports.parameters import opens
 from reports.printed import load_all
@@ -21,7 +21,6 @@ from reports.source import Source
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
-RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
 WORDS = (0, 1, 4)
 COLUMNS = ("verdict", "claim", "published", "found", "why")
 
@@ -95,7 +94,8 @@ class Ledger:
             "record); not reproduced: it lies outside; undecided: it reaches both, or a test after "
             "Holm's correction leaves it open. Not testable here: why, and which command would "
             "change that. An audit asks the papers' printed numbers alone; its arithmetic stands "
-            "below. Not shown does not mean false."
+            "below. An interval of a time ratio is at least as wide as the noise floor. Ours: a "
+            "check that no paper states, and that is not counted. Not shown does not mean false."
         )
 
     def ratios(self) -> Shown:
@@ -195,7 +195,7 @@ class Ledger:
 def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
-    claim = f"{v.claim.statement} ({v.claim.place})"
+    claim = f"{'Ours: ' if v.claim.ours else ''}{v.claim.statement} ({v.claim.place})"
     return [v.verdict, claim, v.published, v.measured, why]
 
 

@@ -190,7 +190,10 @@ class Scaling:
         pieces = []
         for number, group in enumerate(frontiers.groups(found)):
             said = "; ".join(f"{r.label} {r.span}" for r in group)
-            caption = f"Longest sequence within the limits, by bisection to within 5 %: {said}."
+            caption = (
+                "Longest sequence within the limits, by bisection; an end lies between the two "
+                f"lengths: {said}."
+            )
             pieces.append(self.place.figure(f"frontier{number}", draw_frontier(group), caption))
         columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
         rows = [

@@ -48,7 +48,7 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
     c = known[0].columns
     parts = []
     for r in known:
-        says = {"same": "no difference", "undecided": "undecided: too noisy"}.get(
+        says = {"same": "no difference", "undecided": f"undecided: {_why(r)}"}.get(
             r.verdict, r.verdict
         )
         parts.append(f"{r.time} ({r.columns['phase']}, {says})")
@@ -58,6 +58,17 @@ def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
         f"at N = {c['length']}, batch {c['batch']}, {c['d_in']} to {c['d_out']}, {c['dtype']}, "
         f"{c['device']}, {c['settings']}."
     )
+
+
+def _why(row: Row) -> str:
+    """Why a time ratio decides nothing."""
+    if row.time is None or not row.time.known:
+        return "one block"
+    if math.isinf(row.floor):
+        return "no A/A control"
+    if 1 / row.floor <= row.time.ratio <= row.floor:
+        return f"within the noise floor of {100 * (row.floor - 1):.1f} %"
+    return "too noisy"
 
 
 def _memory(rows: Sequence[Row], baseline: str) -> str:
@@ -107,7 +118,7 @@ def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, An
     here = _at(rows, name, size) or _nearest(rows, name)
     return [
         _cost(here, name, baseline),
-        crossover_sentence(rows, name, baseline),
+        crossover_sentence(rows, name, baseline, size),
         _memory(here, baseline),
         _correct(here),
     ]

@@ -12,6 +12,7 @@ from harness.records.schema import digest
 from reports import like
 from reports.answers import (
     Answer,
+    accuracy_note,
     accuracy_numbers,
     accuracy_sentence,
     accuracy_table,
@@ -181,4 +182,4 @@ class Sized:
         columns = [f"less {mechanism_of(size.baseline)}", *tasks]
         frame = pd.DataFrame(accuracy_numbers(trained))
         shown = self.place.table(name, frame, columns, rows, range(len(columns)))
-        return together(heading("Accuracy", 4), shown)
+        return together(heading("Accuracy", 4), shown, remark(accuracy_note(trained)))

@@ -70,7 +70,7 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
         f"found {v.measured}" if v.measured else "",
         f"published {v.published}" if v.published else "",
         f"wanted {v.wanted}" if v.wanted and v.measured else "",
-        where, v.reason, v.claim.note,
+        where, v.reason, v.claim.note, "ours: no paper states it" if v.claim.ours else "",
         f"page {v.page} of the report" if v.page else "",
         f"records {' '.join(v.keys)}" if v.keys else "",
     )  # fmt: skip

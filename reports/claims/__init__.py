@@ -5,10 +5,11 @@ from __future__ import annotations
 from reports.claims.judging import ledger
 from reports.claims.record import Claim, load_claims
 from reports.claims.scoring import Score, score, told
-from reports.claims.verdict import ANSWERS, Answer, Verdict
+from reports.claims.verdict import ANSWERS, RATIOS, Answer, Verdict
 
 __all__ = [
     "ANSWERS",
+    "RATIOS",
     "Answer",
     "Claim",
     "Score",

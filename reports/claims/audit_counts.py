@@ -260,7 +260,7 @@ def not_printed(claim: Claim, tables: Tables) -> Finding:
     places = ", ".join(found) or "no table"
     tables_of = [t for t in paper.values() if isinstance(t, Mapping) and "columns" in t]
     return Finding(
-        float(len(found)), reason=f"{column} is printed in {places} of the paper.",
+        reason=f"{column} is printed in {places} of the paper.",
         steps=(f"{len(found)} of {len(tables_of)} tables have a column of {column}",),
-        answer="undecided" if not found else None,
+        answer="not testable here" if not found else None,
     )  # fmt: skip

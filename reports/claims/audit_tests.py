@@ -66,6 +66,8 @@ def welch_test(claim: Claim, tables: Tables) -> Finding:
     said = f"p = {p_words(test.p)}"
     if len(tests) > 1:
         said += f", {p_words(adjusted[column])} after Holm over {len(tests)}"
+    if sign * test.difference < 0:
+        said += f"; {p['first']} is the worse one"
     return Finding(
         test.difference, test.low, test.high,
         f"{p['first']} against {family[column]} on {column}: {said} (Welch).",
@@ -111,6 +113,8 @@ def proportions(claim: Claim, tables: Tables) -> Finding:
         listed = ", ".join(f"{n} {p_words(t)}" for n, t in zip(others, tests, strict=True))
         steps.append(f"Holm over {len(tests)} ({listed}): p = {p_words(adjusted[0])}")
         said += f", {p_words(adjusted[0])} after Holm over {len(tests)}"
+    if difference < 0:
+        said += f"; {p['first']} is the worse one"
     return Finding(
         difference, difference - half, difference + half,
         f"{p['first']} against {p['second']} on {count:,} test examples: {said} (two proportions).",

@@ -54,6 +54,8 @@ class Claim:
         Why it is not testable.
     note : str
         What a reader must know beside the verdict.
+    ours : bool
+        Whether no paper states it: a check of ours, which is not counted as a published claim.
     family : int
         Number of its ``[[family]]`` in the file: what the paper claims together.
     """
@@ -73,6 +75,7 @@ class Claim:
     page: str = ""
     why: str = ""
     note: str = ""
+    ours: bool = False
     family: int = 0
 
 

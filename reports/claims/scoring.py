@@ -11,7 +11,7 @@ from reports.claims.verdict import ANSWERS, Answer, Verdict
 
 @dataclass(frozen=True)
 class Score:
-    """How many claims have which verdict, on one device.
+    """How many published claims have which verdict, on one device.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class Score:
     unmeasured : int
         Of those not testable here: how many a command could settle.
     failed : tuple of str
-        Exact claims that do not hold.
+        Exact claims that do not hold, checks of ours among them.
     """
 
     counts: Mapping[Answer, int]
@@ -46,7 +46,7 @@ class Score:
 
 
 def score(verdicts: Sequence[Verdict], device: str = "") -> Score:
-    """Count the verdicts of one device, with those that need none.
+    """Count the verdicts of one device, with those that need none; checks of ours are no claims.
 
     Parameters
     ----------
@@ -54,10 +54,11 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> Score:
         Its key; empty where no device has records.
     """
     mine = [v for v in verdicts if v.device in ("", device)]
-    counts = Counter(v.verdict for v in mine)
+    published = [v for v in mine if not v.claim.ours]
+    counts = Counter(v.verdict for v in published)
     return Score(
         {answer: counts[answer] for answer in ANSWERS},
-        sum(v.wants_records for v in mine),
+        sum(v.wants_records for v in published),
         tuple(v.id for v in mine if v.failed_exactly),
     )
 

@@ -64,7 +64,7 @@ def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
 
 
 def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
-    """The pair of models with most draws in common; of as many, the preferred one."""
+    """The preferred pair of models with enough draws in common, or the one with most."""
     task, metric = claim.parameters["task"], _metric(claim)
     runs = [r for r in device.runs if r.get("task") == task and metric in r["test"]]
     best: Pairs | None = None
@@ -77,6 +77,9 @@ def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
             if best is None or len(some) > len(best.runs):
                 ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
                 best = Pairs(first, second, {draw: some[draw] for draw in ordered})
+        # Claims that are judged together are to be about one model.
+        if best is not None and len(best.runs) >= LEAST_SEEDS:
+            return best
     return best
 
 

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from harness.experiments.wording import unit_of
 from reports.claims.record import Claim
 
 Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here"]
 ANSWERS: tuple[Answer, ...] = ("reproduced", "not reproduced", "undecided", "not testable here")
 ROUNDING = 1e-9
+RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
+"""Queries whose answer is a ratio of costs."""
 NOT_MEASURED = "not measured yet"
 """How the reason of a verdict begins that a command could change."""
 
@@ -191,9 +194,19 @@ class Verdict:
         if math.isnan(self.value):
             return ""
         text = size_text(self.value)
-        if math.isnan(self.low) or self.low == self.high:
-            return text
-        return f"{text} [{size_text(self.low)}, {size_text(self.high)}]"
+        if not (math.isnan(self.low) or self.low == self.high):
+            text += f" [{size_text(self.low)}, {size_text(self.high)}]"
+        return text + self.unit
+
+    @property
+    def unit(self) -> str:
+        """What stands behind a measured value: ``x`` of a ratio, `` points`` of accuracies."""
+        if self.claim.query in RATIOS:
+            return "x"
+        if self.claim.query == "accuracy_difference":
+            metric = str(self.claim.parameters.get("metric", "accuracy"))
+            return unit_of(metric).of_differences or f" {metric}"
+        return ""
 
     def as_json(self) -> dict[str, Any]:
         """All of it, the claim's fields first."""
@@ -203,7 +216,8 @@ class Verdict:
             "statement": c.statement, "kind": c.kind, "setup": c.setup,
             "published": self.published, "published_value": self.published_value,
             "wanted": self.wanted, "verdict": self.verdict, "reason": self.reason,
-            "value": self.value, "low": self.low, "high": self.high, "device": self.device,
+            "ours": c.ours, "value": self.value, "unit": self.unit.strip(), "low": self.low,
+            "high": self.high, "device": self.device,
             "page": self.page, "records": list(self.keys), "arithmetic": list(self.steps),
             "note": c.note,
         }  # fmt: skip

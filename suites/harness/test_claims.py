@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,20 @@ def test_the_score_line_counts_every_claim_once() -> None:
     ]  # fmt: skip
 
 
+def test_a_check_of_ours_is_told_and_not_counted() -> None:
+    own = [replace(claim, ours=claim.id in ("two", "four")) for claim in SOME]
+    seconds = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+    verdicts = ledger({"d": [exact("a"), exact("b", "wrong"), *timed(seconds)]}, claims=own)
+    assert len(verdicts) == len(SOME)
+    found = score(verdicts, "d")
+    assert found.total == 4
+    assert str(found).startswith("Of 4 published claims 2 are reproduced, 0 are not")
+    assert found.failed == ("two",)  # an exact check that fails, fails
+    assert verdicts[1].as_json()["ours"]
+    assert verdicts[3].measured.endswith("]x")
+    assert verdicts[3].unit == "x"
+
+
 def test_the_score_is_by_device() -> None:
     verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
     assert len(verdicts) == 2 * 4 + 2
@@ -258,7 +273,7 @@ def test_without_records_audits_are_settled_all_the_same() -> None:
     assert len(verdicts) == len(CLAIMS)
     assert not any(v.failed_exactly for v in verdicts)
     found = score(verdicts)
-    assert found.total == len(CLAIMS)
+    assert found.total == sum(not claim.ours for claim in CLAIMS)
     kinds = {v.claim.kind for v in verdicts if v.wants_records}
     assert kinds == {"exact", "measured"}
     assert found.unmeasured == sum(c.kind in kinds for c in CLAIMS)

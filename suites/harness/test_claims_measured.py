@@ -213,6 +213,18 @@ def test_an_accuracy_is_judged_paired_by_seed(gain: float, answer: str) -> None:
     assert "6 paired seeds" in v.reason
 
 
+def test_the_preferred_form_stands_before_one_with_more_seeds() -> None:
+    """Claims that are judged together are to be about one model."""
+    many = runs(-0.02)
+    wanted = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:5]])
+    v = judged("accuracy_difference", [*many, *wanted], {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(2.0)
+    assert "5 paired seeds" in v.reason
+    few = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:4]])
+    v = judged("accuracy_difference", [*many, *few], {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(-2.0)
+
+
 def test_few_seeds_conclude_nothing() -> None:
     v = judged("accuracy_difference", runs(0.05, count=4), {"positive": True}, **ACCURACY)
     assert v.verdict == "undecided"

@@ -25,6 +25,7 @@ from suites.harness.made_up_records import case, exact, peaks, timed, trained
 EVIL = '<script>alert("$x_1$")</script>'
 OURS, BASE = case("mtsa.algorithm1", 64, heads=2), case("multi_head.sdpa", 64)
 TOTAL = len(load_claims())
+PUBLISHED = sum(not claim.ours for claim in load_claims())
 
 
 def write(folder: Path, records: list[dict[str, Any]], model: str = "Fast") -> Path:
@@ -63,7 +64,7 @@ def test_claims_are_printed_with_their_score(
     assert code == 0
     assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
     line = next(line for line in out.splitlines() if line.startswith("Of "))
-    assert line.startswith(f"Of {TOTAL} published claims ")
+    assert line.startswith(f"Of {PUBLISHED} published claims ")
     by_id = {c["id"]: c for c in told_json["claims"]}
     assert len(by_id) == TOTAL
     assert by_id["mtsa-1-output"]["verdict"] == "reproduced"
@@ -76,9 +77,11 @@ def test_claims_are_printed_with_their_score(
     assert by_id["mtsa-8-best-cr"]["arithmetic"]
     (score,) = told_json["score"].values()
     answers = ("reproduced", "not reproduced", "undecided", "not testable here")
-    assert sum(score[a] for a in answers) == score["total"] == TOTAL
+    assert sum(score[a] for a in answers) == score["total"] == PUBLISHED < TOTAL
     for answer in answers:
-        assert score[answer] == sum(c["verdict"] == answer for c in by_id.values())
+        assert score[answer] == sum(
+            c["verdict"] == answer and not c["ours"] for c in by_id.values()
+        )
     assert str(score["reproduced"]) in line
 
 
@@ -144,7 +147,7 @@ def test_two_devices_have_a_score_each(tmp_path: Path, capsys: pytest.CaptureFix
     code, out, told_json = told(tmp_path, capsys)
     assert code == 1
     assert len(told_json["score"]) == 2
-    lines = [line for line in out.splitlines() if f"Of {TOTAL} published claims" in line]
+    lines = [line for line in out.splitlines() if f"Of {PUBLISHED} published claims" in line]
     assert sorted(line.split()[0] for line in lines) == ["Fast", "Slow"]
 
 
@@ -189,7 +192,7 @@ def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
 
 def test_the_score_goes_to_the_index(page: tuple[Ledger, Path]) -> None:
     shown = page[0].score()
-    assert any(m["sentence"].startswith(f"Of {TOTAL} published claims") for m in shown.marks)
+    assert any(m["sentence"].startswith(f"Of {PUBLISHED} published claims") for m in shown.marks)
 
 
 def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Path]) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from harness.stats import Crossover, crossover
-from reports.crossovers import crossover_sentence, crossovers
-from suites.harness.test_ratios import BASE, MINE, rows_of, sweep_records
+from reports.crossovers import crossover_sentence, crossovers, short_crossover
+from suites.harness.test_ratios import BASE, MINE, SIZE, rows_of, sweep_records
 
 LENGTHS = (16, 64, 256, 1024)
 
@@ -119,7 +120,7 @@ def test_a_block_that_lacks_a_length_is_left_out() -> None:
 
 
 def say(ratio_at: dict[int, float]) -> str:
-    return crossover_sentence(rows_of(sweep_records(ratio_at)), MINE, BASE)
+    return crossover_sentence(rows_of(sweep_records(ratio_at)), MINE, BASE, SIZE)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +145,21 @@ def test_every_sweep_stands_in_the_json() -> None:
         ("training", "from", 7),
     }
     assert all(16 < c["low"] < c["at"] < c["high"] < 64 for c in mine)
+
+
+def test_of_two_dtypes_that_of_the_size_is_told() -> None:
+    """In bfloat16 it is faster from 16 on, in float32 from 256: a page on float32 says 256."""
+    early = rows_of(sweep_records({16: 0.9, 64: 0.7, 256: 0.5, 1024: 0.4}))
+    late = rows_of(sweep_records({16: 1.5, 64: 1.2, 256: 0.5}))
+    other = [replace(r, columns={**r.columns, "dtype": "bf16"}) for r in early]
+    for rows in ([*other, *late], [*late, *other]):
+        said = crossover_sentence(rows, MINE, BASE, SIZE)
+        assert "N = 16 to 1,024" not in said
+        assert ", f32, " in said
+        assert "in forward faster from N = 8" in said  # between 64 and 256
+        mine = next(r for r in late if r.columns["name"] == MINE)
+        assert short_crossover(rows, mine).startswith("from N = 8")
+        theirs = next(r for r in other if r.columns["name"] == MINE)
+        assert "every length" in short_crossover(rows, theirs)
+    # Where only the other was measured, it is told with its name.
+    assert ", bf16, " in crossover_sentence(other, MINE, BASE, SIZE)

@@ -207,7 +207,7 @@ def test_sentences_and_tables_claim_nothing_nearer_than_the_control_reaches(
     assert all(r.time is not None and 1 not in (r.time.low, r.time.high) for r in mine_rows)
     assert {r.verdict for r in mine_rows} == {"undecided"}
     says = closing(rows, MINE, BASE, SIZE)
-    assert "(forward, undecided: too noisy)" in says[0]
+    assert "(forward, undecided: within the noise floor of 8.8 %)" in says[0]
     assert "shown faster at no length" in says[1]
     assert {cells(r)[2] for r in mine_rows} == {"undecided"}
     assert {numbers(r)["verdict"] for r in mine_rows} == {"undecided"}

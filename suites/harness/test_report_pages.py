@@ -113,7 +113,7 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
     assert gained["low"] < gained["difference"] < gained["high"]
     (text,) = tmp_path.glob("tables/size-accuracies-*.md")
     head, _, row = text.read_text().splitlines()
-    assert head == "| less multi_head | trec (accuracy, points) |"
+    assert head == "| less multi_head | trec (accuracy, points; 6 seeds) |"
     assert row.startswith("| mtsa | +1.9")
     assert row.endswith("], better |")
 
@@ -692,9 +692,9 @@ def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
 
 
 def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compared(first: str, seeds: int, task: str = "trec") -> SimpleNamespace:
+    def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> SimpleNamespace:
         return SimpleNamespace(first=first, second="multi_head.sdpa", task=task, difference=1.0,
-                               values=[0] * seeds)  # fmt: skip
+                               values=[0] * seeds, together=together)  # fmt: skip
 
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
@@ -704,3 +704,10 @@ def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.Mon
         monkeypatch.setattr(reports.answers, "comparisons", lambda _, found=order: found)
         kept = reports.answers.differences([], size_asked)
         assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
+    # Those declared together share the baseline's runs: one row is not to stand out of them.
+    joint = compared("mtsa.fused", 5, together=7)
+    monkeypatch.setattr(
+        reports.answers, "families", lambda _: [SimpleNamespace(comparisons=[joint])]
+    )
+    kept = reports.answers.differences([], size_asked)
+    assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}
