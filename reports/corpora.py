@@ -188,7 +188,7 @@ class Corpora:
                 printed = printed_accuracy(task.name, one.metric, one.mechanism)
                 if one.variant or printed is None:
                     continue
-                rows.append([f"{task.name}: {one.model}", printed.place, printed.text, one.text,
+                rows.append([f"{self._head(task)}: {one.model}", printed.place, printed.text, one.text,
                              one.counted])  # fmt: skip
                 flat.append({
                     "task": task.name, "model": one.model, "paper": printed.place,

@@ -158,14 +158,14 @@ class Tradeoff:
 
     def table(self) -> Shown:
         """All numbers."""
-        columns = ["", "metric", "an epoch", "peak memory", "parameters", "over", "standing"]
+        columns = ["", "metric (sd)", "an epoch", "peak memory", "parameters", "over", "standing"]
         rows, flat = [], []
         for task in self.tasks:
             stand = self.standings(task.name)
             for c in self.costs[task.name]:
                 m = c.model
                 rows.append([
-                    f"{task.name}: {m.model}", m.text, _estimate(c.seconds, time_text),
+                    f"{task.name}: {m.model}", f"{m.text}{m.unit.of_values}", _estimate(c.seconds, time_text),
                     _estimate(c.peak_bytes, bytes_text), f"{c.parameters:,}", m.counted,
                     stand.get(m.model, VARIANT),
                 ])  # fmt: skip
