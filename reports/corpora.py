@@ -188,8 +188,8 @@ class Corpora:
                 printed = printed_accuracy(task.name, one.metric, one.mechanism)
                 if one.variant or printed is None:
                     continue
-                rows.append([f"{self._head(task)}: {one.model}", printed.place, printed.text, one.text,
-                             one.counted])  # fmt: skip
+                name = f"{self._head(task)}: {one.model}"
+                rows.append([name, printed.place, printed.text, one.text, one.counted])
                 flat.append({
                     "task": task.name, "model": one.model, "paper": printed.place,
                     "printed_mean": printed.summary.mean, "printed_sd": printed.summary.sd,

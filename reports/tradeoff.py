@@ -165,9 +165,9 @@ class Tradeoff:
             for c in self.costs[task.name]:
                 m = c.model
                 rows.append([
-                    f"{task.name}: {m.model}", f"{m.text}{m.unit.of_values}", _estimate(c.seconds, time_text),
-                    _estimate(c.peak_bytes, bytes_text), f"{c.parameters:,}", m.counted,
-                    stand.get(m.model, VARIANT),
+                    f"{task.name}: {m.model}", f"{m.text}{m.unit.of_values}",
+                    _estimate(c.seconds, time_text), _estimate(c.peak_bytes, bytes_text),
+                    f"{c.parameters:,}", m.counted, stand.get(m.model, VARIANT),
                 ])  # fmt: skip
                 flat.append({
                     "task": task.name, "model": m.model, "metric": m.metric,
