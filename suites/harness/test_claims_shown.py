@@ -128,9 +128,11 @@ def test_without_a_journal_the_published_records_count(
     assert told_json["published"]
     assert "Built from the records published with attnbench" in out
     assert told_json["devices"]
-    verdicts = {c["id"]: c["verdict"] for c in told_json["claims"]}
-    assert verdicts["mtsa-1-output"] == "reproduced"
-    assert verdicts["mtsa-2-multi-head"] != "not testable here"
+    verdicts: dict[str, set[str]] = {}
+    for one in told_json["claims"]:
+        verdicts.setdefault(one["id"], set()).add(one["verdict"])
+    assert verdicts["mtsa-1-output"] == {"reproduced"}
+    assert verdicts["mtsa-2-multi-head"] - {"not testable here"}
 
 
 def test_a_file_is_no_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
