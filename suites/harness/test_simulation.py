@@ -23,6 +23,7 @@ from suites.calibration.statistics.__main__ import app
 from suites.calibration.statistics.conditions import Condition, conditions
 from suites.calibration.statistics.run import Chunk, chunks, count, done, run
 from suites.calibration.statistics.score import Row, markdown, score
+from suites.harness.support import ROOT, between_marks
 
 DRAWS = 2000
 BY_NAME = {c.says: c for c in conditions()}
@@ -204,3 +205,20 @@ def test_the_readmes_table() -> None:
     lines = text.splitlines()
     assert lines[2].startswith(f"| {SHORT[0].says} | 5.00% | 5.00% (")
     assert "not drawn" in lines[3]
+
+
+def test_the_readme_shows_the_published_draws() -> None:
+    """By whichever code they were drawn: whoever changes the statistics draws them again."""
+    published = "reports/published/cpu/calibration-statistics"
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        "<!-- statistics: python -m suites.calibration.statistics --draws 20000 "
+        f"--journal {published} --markdown -->",
+        "<!-- end of statistics -->",
+    )
+    records = {(r["condition"], r["chunk"]): r for r in done(ROOT / published).values()}
+    wanted = chunks(conditions(), 20_000)
+    rows = score(wanted, {c.key: records[c.condition.id, c.number] for c in wanted})
+    assert len(rows) == len(conditions())
+    assert all(row.met for row in rows)
+    assert shown == markdown(rows)
