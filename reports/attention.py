@@ -15,7 +15,7 @@ from reports.names import file_name
 from reports.opening import opened
 from reports.parameters import opens
 from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts
+from reports.source import Device, Source, facts, find
 from reports.style import mechanism_of
 
 KINDS = ("attention",)
@@ -43,7 +43,7 @@ def begin(journal: str, device: str, look: str, out: str, page: str) -> Attended
     journal : str
         Folder of the records; the published ones if it is empty or holds none.
     device : str
-        Key of a fingerprint; the newest that has such a record if empty.
+        Key of a fingerprint; that of the look, or the newest that has such a record, if empty.
     look : str
         Key of the record; the newest if empty.
     out : str
@@ -51,8 +51,17 @@ def begin(journal: str, device: str, look: str, out: str, page: str) -> Attended
     page : str
         What their names begin with.
     """
+    device = str(device) or device_of(find(str(journal)), str(look))
     source, chosen, place = opened(journal, device, out, page, KINDS)
     return Attended(source, chosen, choose(chosen, str(look)), place)
+
+
+def device_of(source: Source, look: str) -> str:
+    """Key of the device that has a look; empty where none has it."""
+    for device in source.devices:
+        if any(r["kind"] == "attention" and r["key"] == look for r in device.records):
+            return device.key
+    return ""
 
 
 def newest(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -26,6 +26,9 @@ CELL_PAPER = "#fefefe"
 CELL = 0.17
 """Inches of a token in a heat map."""
 
+SELECTED = "selected_"
+"""How kinds begin that say what a policy selects: 0 or 1 for a token."""
+
 
 def heads_by_mask(masks: Sequence[str]) -> dict[str, list[int]]:
     """Numbers of the heads that share a mask, in the order of the first of them."""
@@ -126,11 +129,17 @@ def by_mask(sentence: Mapping[str, Any]) -> dict[str, Sequence[float]]:
 
 
 def highest(tokens: Sequence[str], numbers: Mapping[str, Sequence[float]]) -> str:
-    """The token with the largest number of each kind."""
+    """The token with the largest number of each kind; of selections how many there are."""
     return "; ".join(
-        f"{kind.replace('_', ' ')} highest at {tokens[int(np.argmax(values))]}"
+        f"{_count(values)} of {len(tokens)} tokens {kind.replace('_', ' as ')}"
+        if kind.startswith(SELECTED)
+        else f"{kind.replace('_', ' ')} highest at {tokens[int(np.argmax(values))]}"
         for kind, values in numbers.items()
     )
+
+
+def _count(values: Sequence[float]) -> int:
+    return int(np.count_nonzero(np.asarray(values) > 0.5))
 
 
 def per_token(
@@ -146,6 +155,8 @@ def per_token(
     for axes, (kind, values) in zip(panels, numbers.items(), strict=True):
         axes.bar(range(len(tokens)), values, color=ink, width=0.7, label=kind.replace("_", " "))
         axes.axhline(0, color="0.4", linewidth=0.8)
+        if kind.startswith(SELECTED):
+            axes.set_ylim(0, 1.05)
         axes.set_title(kind.replace("_", " "), fontsize=8.5, loc="left")
         axes.tick_params(axis="y", labelsize=7)
         bare(axes)

@@ -22,7 +22,7 @@ from harness.stats import ratio_interval
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
-from reports.attention_figures import heat_maps
+from reports.attention_figures import heat_maps, highest, per_token
 from reports.beside import printed_accuracy
 from reports.drawn import data_of
 from reports.frontier_figures import frontier as draw_frontier
@@ -544,6 +544,19 @@ def test_attention_is_checked_and_drawn(folder: Path, device: Device, tmp_path: 
     assert "This is no attention" in bad.checks().plain
 
 
+def test_a_look_is_found_on_whichever_device_it_was_recorded(folder: Path) -> None:
+    """Two devices have records; that of the look is not the newest."""
+    first = attention.begin(journal=str(folder), device="", look="a0", out="", page="p")
+    assert first.record is not None
+    assert first.device is not None
+    assert first.record["key"] == "a0"
+    other = next(d for d in find(str(folder)).devices if d.key != first.device.key)
+    with pytest.raises(UsageError, match="given look 'a0'; the records have none"):
+        attention.begin(journal=str(folder), device=other.key, look="a0", out="", page="p")
+    with pytest.raises(UsageError, match="given look 'nothing'"):
+        attention.begin(journal=str(folder), device="", look="nothing", out="", page="p")
+
+
 def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     from harness.records import journal
     from suites.harness.report_records import run, session
@@ -689,6 +702,15 @@ def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
     drawn = heat_maps({"tokens": ["a", "b", "c"], "layers": [layer]}, "mtsa.fused")
     assert [axes.images[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
     assert any("black: 0.75" in text.get_text() for text in drawn.texts)
+
+
+def test_selections_are_counted_not_ranked() -> None:
+    numbers = {"selected_heads": [1.0, 0.0, 1.0], "pooling_weights": [0.1, 0.7, 0.2]}
+    said = highest(["a", "b", "c"], numbers)
+    assert said == "2 of 3 tokens selected as heads; pooling weights highest at b"
+    heads, weights = per_token(["a", "b", "c"], numbers, "resan").axes
+    assert heads.get_ylim() == (0, 1.05)
+    assert weights.get_ylim() != heads.get_ylim()
 
 
 def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
