@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from harness.experiments.conclusion import Comparison, conclude, sentence
@@ -149,7 +150,8 @@ def _common(judged: Sequence[Comparison]) -> tuple[str, ...]:
     sizes: dict[str, int] = {}
     for c in judged:
         sizes[c.task] = sizes.get(c.task, 0) + 1
-    out = []
+    out: list[str] = []
+    alone: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for warning, where in places.items():
         of_task: dict[str, list[Comparison]] = {}
         for c in where:
@@ -160,10 +162,26 @@ def _common(judged: Sequence[Comparison]) -> tuple[str, ...]:
             continue
         if whole:
             out.append(f"{', '.join(whole)}: {warning}")
-        out += [
-            f"{c.first} on {task}: {warning}"
-            for task, some in of_task.items()
-            if task not in whole
-            for c in some
-        ]
+        head, _, body = warning.partition(": ")
+        for task, some in of_task.items():
+            if task not in whole:
+                alone.setdefault((task, head), []).extend((c.first, body) for c in some)
+    for (task, head), found in alone.items():
+        bodies = dict.fromkeys(body for _, body in found)
+        if len(bodies) == 1:  # of one, or the same of several
+            names = ", ".join(name for name, _ in found)
+            body = next(iter(bodies))
+            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
+        else:
+            out.append(f"{task}: {head}: {_joined(list(bodies))}")
     return tuple(out)
+
+
+def _joined(bodies: Sequence[str]) -> str:
+    """Texts behind each other, what all of them end with said once."""
+    backwards = zip(*(reversed(body) for body in bodies), strict=False)
+    alike = takewhile(lambda letters: len(set(letters)) == 1, backwards)
+    ending = "".join(letters[0] for letters in alike)[::-1]
+    cuts = [i for i in (ending.find(", "), ending.find("; ")) if i >= 0]
+    shared = ending[min(cuts) :] if cuts else ""
+    return "; ".join(body.removesuffix(shared) for body in bodies) + shared
