@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from reports.axes import bare
 from reports.drawn import INTERVAL
@@ -133,4 +134,5 @@ def _dress(axes: Axes, names: Sequence[str], xlabel: str) -> None:
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
     axes.set_xlabel(xlabel, fontsize=8.5)

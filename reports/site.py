@@ -32,7 +32,7 @@ table strong { color: var(--ink); border-bottom: 2px solid var(--link); }
 .say { font-size: 1.05rem; } .soft { color: var(--soft); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
 th { font-weight: 600; color: var(--soft); } th, td { text-align: right; padding: 3px 12px 3px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th.words, td.words { text-align: left; } td.words + td.words, td + td.words { white-space: normal; min-width: 6.5rem; }
+th.words, td.words { text-align: left; } th.words + th.words, td.words + td.words, td + td.words { white-space: normal; min-width: 6.5rem; }
 ul.warnings { border-left: 3px solid var(--warn); padding: .2rem 0 .2rem 1.6rem; margin: 1rem 0; } ul.warnings li { margin: .25rem 0; }
 .failed { color: var(--warn); font-weight: 600; }
 .jp-RenderedHTMLCommon, .cell { margin: 0; } a.anchor-link { display: none; }
