@@ -262,5 +262,5 @@ def not_printed(claim: Claim, tables: Tables) -> Finding:
     return Finding(
         reason=f"{column} is printed in {places} of the paper.",
         steps=(f"{len(found)} of {len(tables_of)} tables have a column of {column}",),
-        answer="not testable here" if not found else None,
+        answer="undecided" if not found else None,
     )  # fmt: skip
