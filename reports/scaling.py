@@ -110,7 +110,10 @@ class Scaling:
             return says([])
         profile = self.measured.profile
         size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
-        return says(closing(self.rows, self.measured.subject, self._base, size), main=True)
+        said = closing(
+            self.rows, self.measured.subject, self._base, size, self.measured.memory_ratio
+        )
+        return says(said, main=True)
 
     def time(self) -> Shown:
         """Time against length, both passes."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.ratios import WITHHELD, Row
+from harness.stats import Interval
 from reports.crossovers import crossover_sentence
+
+MemoryRatio = Callable[[Row], Interval | None]
 
 
 def _at(rows: Sequence[Row], name: str, size: Mapping[str, Any]) -> list[Row]:
@@ -71,12 +74,17 @@ def _why(row: Row) -> str:
     return "too noisy"
 
 
-def _memory(rows: Sequence[Row], baseline: str) -> str:
-    parts = [
-        f"{r.memory_ratio:.2f}x in {r.columns['phase']}"
-        for r in rows
-        if not math.isnan(r.memory_ratio)
-    ]
+def _memory(rows: Sequence[Row], baseline: str, memory: MemoryRatio | None) -> str:
+    parts = []
+    for r in rows:
+        found = memory(r) if memory else None
+        if found is not None:
+            text = str(found) if found.known else f"{found.ratio:.2f}x (one reading)"
+        elif math.isnan(r.memory_ratio):
+            continue
+        else:
+            text = f"{r.memory_ratio:.2f}x"
+        parts.append(f"{text} in {r.columns['phase']}")
     if not parts:
         return "Memory was not measured here."
     return f"Its peak memory (weights and input included) is {' and '.join(parts)} of {baseline}'s."
@@ -103,7 +111,10 @@ def _correct(rows: Sequence[Row]) -> str:
     )
 
 
-def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any]) -> list[str]:
+def closing(
+    rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any],
+    memory: MemoryRatio | None = None,
+) -> list[str]:  # fmt: skip
     """The four sentences about one implementation.
 
     Parameters
@@ -114,11 +125,13 @@ def closing(rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, An
     size : mapping
         batch, length and heads of the profile's reference size, and ``settings``; ``dtype`` unless
         it is f32.
+    memory : callable, optional
+        Gives the interval of a row's memory ratio.
     """
     here = _at(rows, name, size) or _nearest(rows, name)
     return [
         _cost(here, name, baseline),
         crossover_sentence(rows, name, baseline, size),
-        _memory(here, baseline),
+        _memory(here, baseline, memory),
         _correct(here),
     ]

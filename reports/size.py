@@ -137,7 +137,10 @@ class Sized:
                 f"to {size.width[1]}: {size.command}"
             ]))  # fmt: skip
         elif mine:
-            pieces.append(says(closing(measured.rows, size.mechanism, measured.baseline, asked)))
+            said = closing(
+                measured.rows, size.mechanism, measured.baseline, asked, measured.memory_ratio
+            )
+            pieces.append(says(said))
         else:
             pieces.append(says([f"{size.mechanism} was not measured at this size."]))
         pieces.append(self._figure(found, measured, here, device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,7 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
     assert told[0].startswith("trec +1.9")
     assert told[0].endswith("points, better")
     assert "N = 2,048 (N = 2,176: oom)" in shown.plain
+    assert re.search(r"Its peak memory .* is 1\.20x (\[|\(one reading\))", shown.plain)
     (gains,) = tmp_path.glob("tables/size-accuracies-*.csv")
     gained = pd.read_csv(gains).iloc[0]
     assert (gained["task"], gained["model"], gained["baseline"]) == ("trec", MINE, BASE)
