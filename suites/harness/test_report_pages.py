@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from reports.measured import Measured
 from reports.pages import NOTEBOOKS, Asked
 from reports.pareto import Candidate, Estimate, standings
 from reports.power_figures import COUNTS, curves, power
+from reports.sentences import closing
 from reports.shown import Shown
 from reports.source import Device, Source, facts, find
 from reports.sweeps import sweeps
@@ -108,7 +108,6 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
     assert told[0].startswith("trec +1.9")
     assert told[0].endswith("points, better")
     assert "N = 2,048 (N = 2,176: oom)" in shown.plain
-    assert re.search(r"Its peak memory .* is 1\.20x (\[|\(one reading\))", shown.plain)
     (gains,) = tmp_path.glob("tables/size-accuracies-*.csv")
     gained = pd.read_csv(gains).iloc[0]
     assert (gained["task"], gained["model"], gained["baseline"]) == ("trec", MINE, BASE)
@@ -180,6 +179,22 @@ def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_
     # 1.3 (N / 64)^-0.4 = 1 at N = 123.
     assert text.startswith("from N = 12")
     assert text.endswith("(batch 4)")
+
+
+def test_the_sentence_on_memory_has_its_interval_or_says_that_there_was_one_reading(
+    device: Device,
+) -> None:
+    measured = Measured(device)
+    size_of = {**measured.profile.reference, "settings": measured.profile.setting}
+
+    def said(found: Measured) -> str:
+        return closing(found.rows, MINE, BASE, size_of, found.memory_ratio)[2]
+
+    assert "is 1.20x [1.20, 1.20] in forward" in said(measured)
+    once = [r for r in device.records if r["kind"] != "memory" or r["block"] == 0]
+    assert "is 1.20x (one reading) in forward" in said(
+        Measured(replace(device, records=tuple(once)))
+    )
 
 
 def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
