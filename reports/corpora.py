@@ -270,7 +270,7 @@ class Corpora:
             )
             if any(len(points) > 1 for points in lines.values()):
                 figure = figures.against_setting(
-                    lines, "alpha", f"test {task.models[0].metric}", f"{task.name}: alpha",
+                    lines, "alpha", _with_unit(task), f"{task.name}: alpha",
                     "bars: 95 % t-intervals over seeds", log=False, level=None,
                 )  # fmt: skip
                 heads = task.models[0].runs[0].get("recipe", {}).get("heads", "?")
@@ -403,6 +403,12 @@ class Corpora:
             for m in task.models
             if m.failed
         ]
+
+
+def _with_unit(task: Task) -> str:
+    own = task.models[0]
+    of = own.unit.of_values.strip()
+    return f"test {own.metric} ({of})" if of else f"test {own.metric}"
 
 
 def line_of(one: Against) -> Line:

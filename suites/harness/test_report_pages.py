@@ -407,6 +407,7 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
     means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
     assert means["x"].tolist() == [-0.5, 0.5]
+    assert set(means["y_axis"]) == {"test accuracy (%)"}
     assert means["y"].tolist() == pytest.approx([84.1, 86.1])  # one scale is at no alpha
     single = pd.read_csv(tmp_path / "tables" / "p-single.csv").iloc[0]
     assert single["other"] == "multi_scale_transformer.windowed[alpha=0.5]"
