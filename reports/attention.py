@@ -51,7 +51,8 @@ def begin(journal: str, device: str, look: str, out: str, page: str) -> Attended
     page : str
         What their names begin with.
     """
-    device = str(device) or device_of(find(str(journal)), str(look))
+    if look and not device:
+        device = device_of(find(str(journal)), str(look))
     source, chosen, place = opened(journal, device, out, page, KINDS)
     return Attended(source, chosen, choose(chosen, str(look)), place)
 

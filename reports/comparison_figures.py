@@ -21,10 +21,8 @@ from reports.style import SOFT, mechanism_of, pair
 
 
 def _axis_text(comparison: Comparison) -> str:
-    unit = comparison.unit
     better = "higher" if comparison.higher_is_better else "lower"
-    of = f" ({unit.of_values.strip()})" if unit.of_values else ""
-    return f"test {comparison.metric}{of}, {better} is better"
+    return f"test {comparison.unit.named(comparison.metric)}, {better} is better"
 
 
 def _winner(comparison: Comparison, first: float, second: float) -> str:

@@ -39,7 +39,6 @@ from reports.trained import (
     judged,
     mean_interval,
     tasks_by_recipe,
-    trained_tasks,
 )
 
 KINDS = ("run",)
@@ -87,9 +86,14 @@ class Corpora:
         self.source, self.device, self.place = source, device, place
 
     @cached_property
+    def recipes(self) -> list[list[Task]]:
+        """Everything that was trained: of each task the recipe that most models have first."""
+        return tasks_by_recipe(self.device.records) if self.device else []
+
+    @cached_property
     def tasks(self) -> list[Task]:
-        """Everything that was trained."""
-        return trained_tasks(self.device.records) if self.device else []
+        """By the recipe that most models have."""
+        return [recipes[0] for recipes in self.recipes]
 
     @cached_property
     def corpora(self) -> list[Task]:
@@ -103,7 +107,7 @@ class Corpora:
         Table 6 has a recipe of its own: five heads, as many as it has scales.
         """
         found = []
-        for recipes in tasks_by_recipe(self.device.records) if self.device else []:
+        for recipes in self.recipes:
             counts = [sum(map(of_scales, (m.model for m in t.models))) for t in recipes]
             if not recipes[0].name.startswith(MIRRORED) and max(counts):
                 found.append(recipes[counts.index(max(counts))])
@@ -264,18 +268,19 @@ class Corpora:
     def _by_alpha(self) -> Shown:
         pieces = []
         for task in self.scaled:
+            own = task.models[0]
             lines = figures.by_setting(
                 [(a, m) for m in task.models if (a := alpha_of(m.model)) is not None],
-                task.models[0].metric,
+                own.metric,
             )
             if any(len(points) > 1 for points in lines.values()):
                 figure = figures.against_setting(
-                    lines, "alpha", _with_unit(task), f"{task.name}: alpha",
+                    lines, "alpha", f"test {own.unit.named(own.metric)}", f"{task.name}: alpha",
                     "bars: 95 % t-intervals over seeds", log=False, level=None,
                 )  # fmt: skip
-                heads = task.models[0].runs[0].get("recipe", {}).get("heads", "?")
+                heads = own.runs[0].get("recipe", {}).get("heads", "?")
                 caption = (
-                    f"{task.name}: {task.models[0].metric} by alpha, {heads} heads, with 95 % "
+                    f"{task.name}: {own.metric} by alpha, {heads} heads, with 95 % "
                     "t-intervals over seeds."
                 )
                 pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
@@ -403,12 +408,6 @@ class Corpora:
             for m in task.models
             if m.failed
         ]
-
-
-def _with_unit(task: Task) -> str:
-    own = task.models[0]
-    of = own.unit.of_values.strip()
-    return f"test {own.metric} ({of})" if of else f"test {own.metric}"
 
 
 def line_of(one: Against) -> Line:

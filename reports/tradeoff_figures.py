@@ -29,9 +29,8 @@ def front(task: str, found: Sequence[Costs], standing: Mapping[str, str]) -> Fig
     _panel(time, found, standing, lambda c: c.seconds, 1.0)
     _panel(memory, found, standing, lambda c: c.peak_bytes, 2.0**20)
     first = found[0].model
-    of = f" ({first.unit.of_values.strip()})" if first.unit.of_values else ""
     better = "higher" if first.higher_is_better else "lower"
-    time.set_ylabel(f"test {first.metric}{of}, {better} is better", fontsize=8.5)
+    time.set_ylabel(f"test {first.unit.named(first.metric)}, {better} is better", fontsize=8.5)
     time.set_xlabel("time of a training epoch (s)", fontsize=8.5)
     memory.set_xlabel("peak memory of training (MiB)", fontsize=8.5)
     titled(time, f"{task}: {first.metric}, time", "filled: on the Pareto front of all three")

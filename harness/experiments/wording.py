@@ -39,6 +39,10 @@ class Unit:
         """A positive difference, such as a margin: ``0.40 points``."""
         return f"{self.scale * value:.{self.digits}f}{self.of_differences}"
 
+    def named(self, metric: str) -> str:
+        """``accuracy (%)`` or ``pearson``: for an axis."""
+        return f"{metric} ({self.of_values.strip()})" if self.of_values else metric
+
 
 _SHARE = Unit(100.0, 2, " %", " points")
 _PLAIN = Unit(1.0, 4)
