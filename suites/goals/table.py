@@ -31,7 +31,7 @@ HEADS = (
     "goal", "what", "measured : against", "bound", "found", "verdict", "off", "ops", "of peak",
     "memory", "margin", "prototype",
 )  # fmt: skip
-_COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", NOT_HERE: "dim", SHOWN: "cyan"}
+_COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
 
 
 def number_text(goal: Goal, value: float) -> str:
@@ -95,9 +95,14 @@ def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
-    """One line for each goal, by its worst baseline; of what is only shown one for each."""
+    """One line for each goal, by its worst baseline; of what is only shown one for each.
+
+    None for goals of a device that is not here: `sentences` names them.
+    """
     lines = []
     for result in results:
+        if result.verdict == NOT_HERE:
+            continue
         shown: Sequence[Against | None] = result.against if result.verdict == SHOWN else ()
         for i, one in enumerate(shown or (result.worst,)):
             lines.append(_cells(result, one, i == 0))
@@ -105,8 +110,11 @@ def rows(results: Sequence[Result]) -> list[list[str]]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """Below the table: what bounds a goal that was not met, and why something is not there."""
-    lines = []
+    """Below the table: what bounds a goal that was not met, and why something is not there.
+
+    Goals of which the same is said share a line.
+    """
+    lines: dict[str, list[str]] = {}
     for result in results:
         says = [result.detail] if result.detail else []
         if result.verdict in (MISSED, UNDECIDED) and (bound := bounded_by(result)):
@@ -117,15 +125,20 @@ def remarks(results: Sequence[Result]) -> list[str]:
         elif result.verdict == UNDECIDED and one is not None and one.floor > 1:
             floor = f"{100 * (one.floor - 1):.1f} %" if math.isfinite(one.floor) else "not known"
             says.append(f"noise floor {floor}")
-        if says and result.verdict not in (NOT_HERE,):
-            lines.append(f"{result.goal.id}: {result.verdict}: {'; '.join(says)}")
-    return lines
+        if says and result.verdict != NOT_HERE:
+            lines.setdefault(f"{result.verdict}: {'; '.join(says)}", []).append(result.goal.id)
+    return [f"{', '.join(ids)}: {said}" for said, ids in lines.items()]
 
 
 def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
-    """How many goals ended how, and where they were measured."""
+    """How many goals ended how, which wait for another device, and where they were measured."""
     counts = Counter(result.verdict for result in results)
     said = [", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) + "."]
+    elsewhere: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict == NOT_HERE:
+            elsewhere.setdefault(result.detail, []).append(result.goal.id)
+    said += [f"Not here ({why}): {', '.join(ids)}." for why, ids in elsewhere.items()]
     for device, one in held.items():
         f = one.fingerprint
         threads = ", one thread" if device == "cpu" else ""

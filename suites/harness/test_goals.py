@@ -489,6 +489,16 @@ def test_the_tables_hold_the_whole_row() -> None:
     assert told["goals"][0]["distance"] == pytest.approx(found.distance)
 
 
+def test_goals_of_a_device_that_is_not_here_share_a_sentence_and_have_no_row() -> None:
+    here = judged(planned(), [])
+    waiting = [judge.not_here(goal_of(id=name, device="cuda")) for name in ("far", "farther")]
+    assert len(table.rows([here, *waiting])) == 1
+    assert "Not here (needs CUDA): far, farther." in table.sentences([here, *waiting], {})
+    assert not any("far" in line for line in table.remarks(waiting))
+    both = [replace(here, goal=goal_of(id=name), detail="the same") for name in ("one", "two")]
+    assert table.remarks(both) == [f"one, two: {here.verdict}: the same"]
+
+
 # --- what the file may say
 
 ENTRY = """
