@@ -120,7 +120,8 @@ class Judged:
                     "verdict": c.verdict, "p_holm": c.adjusted_p, "margin": c.margin,
                     "equivalence_p_holm": c.adjusted_equivalence_p,
                     **({} if c.difference is None else
-                       {k: v for k, v in asdict(c.difference).items() if k in SAVED}),
+                       {k: v for k, v in asdict(c.difference).items() if k in SAVED}
+                       | {"detectable_together": c.difference.detectable_among(c.together)}),
                 }
                 for c in some
             ])  # fmt: skip

@@ -377,7 +377,7 @@ class Corpora:
                 "other": one.other.model, "difference": one.difference.difference,
                 "low": one.difference.low, "high": one.difference.high, "p": one.difference.p,
                 "p_holm": one.adjusted_p, "hedges_g": one.difference.hedges_g,
-                "minimum_detectable_effect": one.difference.detectable,
+                "minimum_detectable_effect": one.difference.detectable_among(len(found)),
                 "replicates": one.difference.count_first, "verdict": one.verdict,
             }
             for one in found

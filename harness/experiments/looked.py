@@ -46,6 +46,8 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
             f"seeds changed after looking: results were seen with {counts}, now there are "
             f"{len(design['seeds'])}; the p-value and the interval don't allow for that"
         )
+    elif added := _added(design, records, order):
+        out.append(added)
     if any(r["margin"] != design["margin"] for r in earlier):
         out.append("the margin was changed after results had been seen")
     before = _trained_before(design, records, order)
@@ -71,17 +73,39 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
 
 
 def _trained_before(design: Record, records: Sequence[Record], order: Order) -> list[Record]:
-    """Runs of a design that are older than it, and that no older record asked for."""
-    asked: set[str] = set()
+    """Runs of a design that are older than it, and that nothing had asked for when they began."""
+    mine = run_keys(design)
+    asking: dict[str, list[Record]] = {}
     for record in records:
-        if record["kind"] in ASKING and order.before(record, design):
-            asked |= run_keys(record)
-    mine = run_keys(design) - asked
+        if record["kind"] in ASKING:
+            for key in run_keys(record) & mine:
+                asking.setdefault(key, []).append(record)
     return [
         r
         for r in records
         if r["kind"] == "run" and r["key"] in mine and order.before(r, design)
+        and not any(order.before(plan, r) for plan in asking.get(r["key"], ()))
     ]  # fmt: skip
+
+
+def _added(design: Record, records: Sequence[Record], order: Order) -> str:
+    """What was added to the plan that asked first for runs of a model, after one was finished."""
+    plans = order.oldest_first(r for r in records if r["kind"] in ASKING)
+    for side, model in enumerate(design["models"]):
+        mine = {pair[side] for pair in design["runs"]}
+        asked = [found for plan in plans if (found := run_keys(plan) & mine)]
+        if not asked or asked[0] == mine:
+            continue
+        first = asked[0]
+        later = next((plan for plan in plans if run_keys(plan) & mine - first), design)
+        if any(
+            r["kind"] == "run" and r["key"] in first and order.before(r, later) for r in records
+        ):
+            return (
+                f"{len(mine - first)} runs of {model} were added to a plan of {len(first)} when "
+                "some of these were finished; the p-value and the interval don't allow for that"
+            )
+    return ""
 
 
 def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int]:

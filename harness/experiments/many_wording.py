@@ -16,6 +16,7 @@ OVER_TASKS = (
     "model", "mean rank", "better / worse", "mean difference", "95 % interval", "p", "p Holm",
     "verdict",
 )  # fmt: skip
+DETECTABLE = "detectable"
 BASELINE = "baseline"
 """In the place of the baseline's verdict."""
 
@@ -23,7 +24,10 @@ BASELINE = "baseline"
 def columns(comparisons: Sequence[Comparison]) -> list[str]:
     """Names of a task's columns; that of equality only where a margin was declared."""
     equal = ["p equal, Holm"] if comparisons[0].margin is not None else []
-    return ["model", "mean (sd)", "difference", "95 % interval", "p", "p Holm", *equal, "verdict"]
+    return [
+        "model", "mean (sd)", "difference", "95 % interval", "p", "p Holm", *equal, DETECTABLE,
+        "verdict",
+    ]  # fmt: skip
 
 
 def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
@@ -55,6 +59,7 @@ def _cells(comparison: Comparison) -> list[str]:
         if comparison.verdict not in ("descriptive only", "unfinished"):
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]
+            found.append(unit.size(d.detectable_among(comparison.together)))
     return [*found, comparison.verdict]
 
 
@@ -86,7 +91,9 @@ def reading(many: Many) -> list[str]:
     count = len(many.comparisons)
     out = [
         f"p Holm and the verdict allow for {count} comparisons; an interval is of its difference "
-        "alone, and covers in 95 of 100."
+        "alone, and covers in 95 of 100.",
+        f"{DETECTABLE}: the smallest true difference that would be found four times in five, judged "
+        f"as one of {count}.",
     ]
     narrow = [
         c

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.stats.exact import permutation, sign_flip
-from harness.stats.power import detectable_difference
+from harness.stats.power import ALPHA, detectable_difference
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12
@@ -30,6 +30,8 @@ class MeanDifference:
         Sample deviations (n - 1); nan for one value.
     difference, low, high : float
         With its 95 % t-interval; nan where there is none.
+    error, freedom : float
+        Standard error of the difference (nan for one value), and its degrees of freedom.
     p : float
         Two-sided.
     hedges_g : float
@@ -58,11 +60,19 @@ class MeanDifference:
     difference: float
     low: float
     high: float
+    error: float
+    freedom: float
     p: float
     hedges_g: float
     detectable: float
     sign_flip_p: float
     differences: tuple[float, ...]
+
+    def detectable_among(self, count: int) -> float:
+        """`detectable` as one of ``count`` judged together, at the level of Holm's first step."""
+        if math.isnan(self.error):
+            return math.nan
+        return detectable_difference(self.error, self.freedom, alpha=ALPHA / count)
 
 
 def _checked(first: Sequence[float], second: Sequence[float], paired: bool, overlap: float) -> None:
@@ -187,6 +197,8 @@ def compare_means(
         difference=difference,
         low=low,
         high=high,
+        error=error,
+        freedom=freedom,
         p=p,
         hedges_g=g,
         detectable=detectable,

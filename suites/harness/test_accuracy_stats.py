@@ -112,6 +112,7 @@ def test_no_spread_and_single_values() -> None:
     single = compare_means([0.5], [0.25], paired=True)
     assert single.difference == 0.25
     assert all(math.isnan(v) for v in (single.low, single.p, single.hedges_g, single.detectable))
+    assert math.isnan(single.detectable_among(3))
 
 
 def test_binary_fractions_are_no_difference() -> None:
@@ -211,6 +212,10 @@ def test_detectable_effect_agrees_with_statsmodels(count: int) -> None:
     found = compare_means(first, second, paired=True)
     d = TTestPower().solve_power(nobs=count, alpha=0.05, power=0.8)
     assert found.detectable == pytest.approx(d * np.std(found.differences, ddof=1), rel=1e-4)
+    # Its search gives up at such levels, its power does not.
+    d = found.detectable_among(35) / np.std(found.differences, ddof=1)
+    assert TTestPower().power(d, count, 0.05 / 35) == pytest.approx(0.8, abs=1e-4)
+    assert found.detectable_among(1) == found.detectable
     equal = [v + 3 for v in first]  # equal variances: Welch has 2 n - 2 degrees of freedom
     free = compare_means(first, equal, paired=False)
     d = TTestIndPower().solve_power(nobs1=count, alpha=0.05, power=0.8)

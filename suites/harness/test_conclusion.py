@@ -228,12 +228,35 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
                   "runs": [r["key"] for r in runs]},
     )  # fmt: skip
     assert judged("d", asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
+    late = session_of("late", {**asked[0], "at": "2026-01-06T00:00"})
+    assert warned("10 runs were trained", judged("d", runs, late, now)), "asked for afterwards"
     few = session_of("now", design(3, at=NOW))
     more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
     assert warned("2 more seeds of both models had been trained", judged("d", asked, more, few))
     assert warned("not in it: 3, 4", judged("d", asked, more, few))
     other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
     assert warned("1 more seeds", judged("d", asked, other, few))
+
+
+def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
+    runs = pairs(at="2026-01-05T00:00")
+    plans = {
+        count: {"kind": "sweep", "key": f"s{count}",
+                "runs": [r["key"] for r in runs if r["seed"] < count]}
+        for count in (3, 5)
+    }  # fmt: skip
+    three = session_of("3", {**plans[3], "at": "2026-01-04T00:00"})
+    begun = session_of("begun", *[r for r in runs if r["seed"] < 3])
+    more = [{**r, "at": "2026-01-07T00:00"} for r in runs if r["seed"] >= 3]
+    added = session_of("5", {**plans[5], "at": "2026-01-06T00:00"}, *more)
+    now = session_of("now", design(5, at=NOW))
+    text = f"2 runs of {A} were added to a plan of 3 when some of these were finished"
+    assert warned(text, judged("d", three, begun, added, now))
+    alone = session_of("now", design(5, at="2026-01-06T00:00"), *more)
+    assert warned(text, judged("d", three, begun, alone)), "a comparison adds as a sweep does"
+    early = session_of("5", {**plans[5], "at": "2026-01-04T12:00"}, *more)
+    assert judged("d", three, early, begun, now).warnings == (), "nothing had been trained"
+    assert judged("d", three, begun, session_of("now", design(3, at=NOW))).warnings == ()
 
 
 def test_the_newest_design_of_each_question_counts() -> None:

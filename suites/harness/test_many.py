@@ -147,13 +147,24 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
     assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
     assert "p equal, Holm" in columns(found.comparisons)
-    assert {len(row) for row in task_rows(found.comparisons)} == {8}
+    assert {len(row) for row in task_rows(found.comparisons)} == {9}
 
 
 def test_few_seeds_are_only_described() -> None:
     found = judged(seeds=4)
     assert {c.verdict for c in found.comparisons} == {"descriptive only"}
     assert {c.adjusted_p for c in found.comparisons} == {1.0}
+    assert {row[-2] for row in task_rows(found.comparisons)} == {""}
+
+
+def test_what_could_have_been_found_allows_for_the_others() -> None:
+    found = judged()
+    place = columns(found.comparisons).index("detectable")
+    for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
+        assert c.difference is not None
+        assert row[place] == c.unit.size(c.difference.detectable_among(4))
+        assert c.difference.detectable_among(4) > 1.2 * c.difference.detectable
+    assert "judged as one of 4." in reading(found)[1]
 
 
 # Over tasks
