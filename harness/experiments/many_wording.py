@@ -92,8 +92,8 @@ def reading(many: Many) -> list[str]:
     out = [
         f"p Holm and the verdict allow for {count} comparisons; an interval is of its difference "
         "alone, and covers in 95 of 100.",
-        f"{DETECTABLE}: the smallest true difference that would be found four times in five, judged "
-        f"as one of {count}.",
+        f"{DETECTABLE}: the smallest true difference that would be found four times in five, "
+        f"judged as one of {count}.",
     ]
     narrow = [
         c

@@ -50,13 +50,15 @@ def recomputed(
 
     def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
         here = head[part], sample[part]
+        own = Sequences(here, batch)
         queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
-        r = torch.bmm(k[here].to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
-        found, open_pairs = scores(r, here, query[part], s, geometry, mask, scale_t, batch)
+        r = torch.bmm(own.of(k).to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
+        source = None if s is None else own.of(s).to(dtype)
+        found, open_pairs = scores(r, here, query[part], source, geometry, mask, scale_t, batch)
         p = masked_softmax(found, open_pairs[..., None], dim=1)
         if keep is not None and hashes is not None:
             p = p * keep.of(hashes[part], 0, n)[..., None]
-        return (p * v[here].to(dtype)).sum(1)  # [C, d_v]
+        return (p * own.of(v).to(dtype)).sum(1)  # [C, d_v]
 
     step = chunk(k, v, dtype)
     training = torch.is_grad_enabled() and any(
@@ -77,10 +79,39 @@ def recomputed(
 def chunk(k: Tensor, v: Tensor, dtype: torch.dtype) -> int:
     """How many queries at a time.
 
-    Per query: the gathered k, s and v, and about six tensors of N x d_v inside the softmax.
+    Per query: k, s and v, at worst gathered twice, and about six tensors of N x d_v inside the
+    softmax.
     """
     n = v.shape[2]
-    return max(1, CHUNK_BYTES // (n * (k.shape[-1] + 8 * v.shape[-1]) * dtype.itemsize))
+    return max(1, CHUNK_BYTES // (n * (2 * k.shape[-1] + 10 * v.shape[-1]) * dtype.itemsize))
+
+
+class Sequences:
+    """The sequences [N, d] that C queries belong to; many queries share one.
+
+    Every sequence is read, and added to, in one place: where several threads added the gradients of
+    its queries to it, their order, and so the last bits, would change from call to call.
+
+    Parameters
+    ----------
+    here : pair of Tensor, shape [C]
+        Heads and samples, those of a sequence side by side.
+    batch : int
+    """
+
+    def __init__(self, here: tuple[Tensor, Tensor], batch: int) -> None:
+        head, sample = here
+        found, self.which = torch.unique_consecutive(head * batch + sample, return_inverse=True)
+        self.place = found // batch, found % batch
+
+    def of(self, values: Tensor) -> Tensor:
+        """Those of each query, [H, B, N, d] -> [C, N, d]; its gradient has one order of sums."""
+        return values[self.place].index_select(0, self.which)
+
+    def add(self, sums: Tensor, values: Tensor) -> None:
+        """Add the values [C, N, d] of the queries to [H, B, N, d], in one order."""
+        total = sums.new_zeros((self.place[0].shape[0], *sums.shape[2:]))
+        sums[self.place] += total.index_add_(0, self.which, values)
 
 
 def places(where: Tensor, batch: int, n: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
@@ -109,6 +140,8 @@ def scores(
         Heads and samples.
     query : Tensor, shape [C]
         Positions.
+    s : Tensor, shape [C, N, d_v or 1], or None
+        Source scores of their sequences.
     """
     (head, sample), dtype = here, r.dtype
     lo, hi = (t.expand(-1, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
@@ -120,5 +153,5 @@ def scores(
     found = logsigmoid(r) if scale_t == "log_sigmoid" else r
     found = (found - slope * apart.abs())[..., None]  # [C, N, 1]
     if s is not None:
-        found = found + s[here].to(dtype)  # [C, N, d_v or 1]
+        found = found + s
     return found, open_pairs

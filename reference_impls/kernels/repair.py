@@ -20,7 +20,7 @@ from reference_impls.kernels.keeping import Keep
 
 _INPUTS = (
     "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor hole, Tensor slope, "
-    "Tensor? mask, str scale_t, int seed, float probability"
+    "Tensor? mask, str scale_t, SymInt seed, float probability"
 )
 
 
@@ -119,9 +119,11 @@ def _add_gradients(
     heads, batch, n, _ = v.shape
     dtype = sums[0].dtype
     here, query = exact.places(where, batch, n)
-    queries, keys, values = q[(*here, query)].to(dtype), k[here].to(dtype), v[here].to(dtype)
+    own = exact.Sequences(here, batch)
+    queries, keys, values = q[(*here, query)].to(dtype), own.of(k).to(dtype), own.of(v).to(dtype)
     r = torch.bmm(keys, queries[:, :, None]).squeeze(2)  # [C, N]
-    scores, open_pairs = exact.scores(r, here, query, s, geometry, mask, scale_t, batch)
+    source = None if s is None else own.of(s).to(dtype)
+    scores, open_pairs = exact.scores(r, here, query, source, geometry, mask, scale_t, batch)
     p = masked_softmax(scores, open_pairs[..., None], dim=1)  # [C, N, d_v or 1]
     flow = g[(*here, query)].to(dtype)[:, None]  # [C, 1, d_v]
     if keep is not None:
@@ -135,11 +137,10 @@ def _add_gradients(
     if scale_t == "log_sigmoid":
         to_r = to_r * torch.sigmoid(-r)
     sums[0].index_put_((*here, query), torch.bmm(to_r[:, None], keys).squeeze(1), accumulate=True)
-    sums[1].index_put_(here, to_r[..., None] * queries[:, None], accumulate=True)
-    sums[2].index_put_(here, (p * flow).expand_as(values), accumulate=True)
+    own.add(sums[1], to_r[..., None] * queries[:, None])
+    own.add(sums[2], (p * flow).expand_as(values))
     if s is not None:
-        to_s = to_scores if s.shape[3] > 1 else to_scores.sum(2, keepdim=True)
-        sums[3].index_put_(here, to_s, accumulate=True)
+        own.add(sums[3], to_scores if s.shape[3] > 1 else to_scores.sum(2, keepdim=True))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

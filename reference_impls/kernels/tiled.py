@@ -134,6 +134,8 @@ def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:
     flagged = torch.empty((heads, batch, n), dtype=torch.bool, device=c.v.device)
     wide = c.columns if training else 0
     divisor = token_first(c.v[..., :wide])
+    if a.numel() == 0:
+        return a, flagged, divisor
     closed = c.closed()  # [H, B, N]
     least = least_denominator(c.dtype, n)
     for group, some, samples, step in c.parts():
@@ -174,6 +176,8 @@ def _backward(
     n = c.v.shape[2]
     gq, gk, gv = (token_first(t) for t in (c.q, c.k, c.v))
     gs = None if c.s is None else torch.empty_like(c.s)
+    if gv.numel() == 0:
+        return gq, gk, gv, gs
     for group, some, samples, step in c.parts():
         sequences = Sequences(c, group, some, samples)
         of_sums = of_keys = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
 from reference_impls.kernels import core
@@ -65,6 +66,11 @@ def query_key_value(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
     return side_by_side(q_w / math.sqrt(q_w.shape[2]), k_w, v_w)
 
 
+def _nothing_of(bias: Tensor, width: int) -> Tensor:
+    """0 for each of so many columns, [H, 1, width], with a gradient of 0 for the bias [H, d]."""
+    return pad(0 * bias, (0, width - bias.shape[1]))[:, None]
+
+
 class FusedMTSA(FusedAttention, PaperLayer):
     """`PaperLayer` on a kernel; memory B * N * d_out."""
 
@@ -103,9 +109,12 @@ class FusedMTSA(FusedAttention, PaperLayer):
     def _source_scores(self, k: Tensor) -> Tensor:
         """Eq. 9 of keys [H, B*N, d_i]; without the last bias if sigma_s is the identity.
 
-        What is added to all keys alike changes no weight of any. `attention` shows it all the same.
+        What is added to all keys alike changes no weight of any: it has a gradient, which is 0.
+        `attention` shows it all the same.
         """
         s1_w, s1_b, s2_w = self.merged.of(padded, self.s1_w, self.s1_b, self.s2_w)
+        if self.scale_s == "identity" and torch.is_grad_enabled():
+            s2_w = s2_w + _nothing_of(self.s2_b, s2_w.shape[2])
         s = torch.bmm(hidden_layer(k, s1_w, s1_b, self.activation), s2_w)
         s = s[..., : self.s2_b.shape[1]]
         return s if self.scale_s == "identity" else scaled(s + self.s2_b[:, None], self.scale_s)

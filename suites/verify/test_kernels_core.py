@@ -120,6 +120,36 @@ def test_the_operator_of_compiled_calls_is_the_definition(
         assert not got.numel() or error(got, want) < 1e-13, name
 
 
+@pytest.mark.parametrize("name", ["native", "tiled", "operator"])
+def test_computed_again_gives_the_same_bits_on_two_threads(name: str) -> None:
+    if name == "native" and not choice.available(name):
+        pytest.skip("no compiler here")
+    torch.manual_seed(0)
+    geometry = of_masks(parse_all(["forward", "backward"], 2), 96, torch.device("cpu"))
+    p = problem(2, 2, 96, 48, 48, 48, geometry, (96, 96)).to(torch.float32)
+    assert p.s is not None
+    with torch.no_grad():
+        p.s.mul_(100)
+    _, flagged = tiled.attend(*p.arguments())
+    assert flagged.sum() > 100, "many queries of the same sequences"
+    g = torch.randn(p.v.shape)
+
+    def once() -> list[torch.Tensor]:
+        if name == "operator":
+            a = repaired(*repair_arguments(p, flagged))
+        else:
+            a = core.attend(*p.arguments(), backend=name)
+        return [a.detach(), *torch.autograd.grad(a, p.tensors, g)]
+
+    torch.set_num_threads(2)
+    try:
+        first = once()
+        for _ in range(6):
+            assert all(map(torch.equal, once(), first))
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_the_operator_passes_torchs_own_check() -> None:
     p = problem(2, 2, 6, scale_t="identity", lengths=(6, 4))
     flagged = torch.zeros(2, 2, 6, dtype=torch.bool)

@@ -147,6 +147,59 @@ def test_one_graph_serves_all_lengths(name: str) -> None:
         assert_same(found, run(module, x, mask), 1e-11)
 
 
+@pytest.mark.parametrize("backend", [b for b in ("native", "tiled") if choice.available(b)])
+def test_dropout_draws_anew_from_one_graph(backend: str) -> None:
+    """What is drawn is a number of the call: a graph made for one number would be made again."""
+    module = made(FusedMTSA, backend=backend, attention_dropout=0.5).float().train()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled: Any = torch.compile(module, backend="aot_eager")
+    x = torch.randn(2, 9, D_IN)
+    graphs, found = [], []
+    for _ in range(4):
+        out = compiled(x)
+        out.sum().backward()
+        found.append(out.detach())
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs[0] > 0
+    # The second number tells the compiler that it changes.
+    assert len(set(graphs[1:])) == 1, graphs
+    assert not any(torch.equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_no_sample_at_all_gives_none(name: str) -> None:
+    module = build(name)
+    width = module(batch((7,))[0], None).shape[2]
+    x = torch.randn(0, 7, D_IN, dtype=torch.float64, requires_grad=True)
+    for mask in (None, torch.ones(0, 7, dtype=torch.bool)):
+        out = module(x, mask)
+        assert out.shape == (0, 7, width)
+        out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+def test_a_bias_that_changes_nothing_has_a_gradient_of_zero_however_it_is_trained() -> None:
+    x = torch.randn(2, 9, D_IN)
+
+    def gradient(module: Any, call: Any, autocast: bool = False) -> Tensor | None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            out = call(x)
+        out.float().sum().backward()
+        found: Tensor | None = module.s2_b.grad
+        return found
+
+    for kind in ("eager", "autocast", "frozen", "compiled"):
+        module: Any = made(FusedMTSA, backend="tiled").float().train()
+        torch._dynamo.reset()
+        call = torch.compile(module, backend="aot_eager") if kind == "compiled" else module
+        module.v_w.requires_grad_(kind != "frozen")
+        found = gradient(module, call, kind == "autocast")
+        assert found is not None, kind
+        assert found.abs().max() == 0, kind
+
+
 @pytest.mark.parametrize(("name", "variant"), with_variants(TILED))
 def test_gradients_are_finite_differences(name: str, variant: str) -> None:
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from reference_impls.mtsa.optimized import least_denominator
 
 _INPUTS = (
     "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor hole, Tensor slope, "
-    "Tensor? mask, str scale_t, int seed, int threshold"
+    "Tensor? mask, str scale_t, SymInt seed, int threshold"
 )
 
 
