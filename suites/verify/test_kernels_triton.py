@@ -69,6 +69,7 @@ def _bfloat16_products(monkeypatch: pytest.MonkeyPatch) -> None:
         return product(self, a, b, *others)
 
     monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+    monkeypatch.setattr(triton_backend, "BFLOAT16_INTERPRETED", True)
 
 
 @pytest.mark.skipif(
@@ -361,6 +362,14 @@ def test_says_what_it_does_not_do(dtype: torch.dtype, d_i: int, message: str) ->
             "log_sigmoid",
             None,
         )
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="it is the interpreter that can't")
+def test_the_interpreter_does_not_multiply_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_backend, "BFLOAT16_INTERPRETED", False)
+    problem = Problem(n=2, dtype=torch.bfloat16)
+    with pytest.raises(Unsupported, match="multiplies bfloat16 as integers; expected float32"):
+        got(problem, triton_backend.attend)
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or INTERPRETED, reason="the kernels run here")
