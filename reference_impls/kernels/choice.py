@@ -30,6 +30,10 @@ FASTEST: Table = {
     ("float32", "training"): (("native",) * 5, ("native",) * 5),
     ("bfloat16", "forward"): (("native",) * 5, ("native",) * 5),
     ("bfloat16", "training"): (("native",) * 5, ("native",) * 5),
+    ("float16", "forward"): (("native",) * 5, ("native",) * 5),
+    ("float16", "training"): (("native",) * 5, ("native",) * 5),
+    ("float64", "forward"): (("native",) * 5, ("native",) * 5),
+    ("float64", "training"): (("native",) * 5, ("native",) * 5),
 }
 """On a CPU, one thread: dtype and pass -> names at `LENGTHS`, for few and for many sequences."""
 

@@ -19,7 +19,7 @@ TOKENS = 8192
 """Of the many sequences, at most; their samples are not more than 64."""
 SECONDS, ROUNDS = 0.5, 5
 """For a cell and backend at least."""
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def inputs(batch: int, length: int, dtype: torch.dtype, training: bool) -> list[Tensor]:
