@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from harness.cli.output import console, write_json
+from harness.cli.output import console, tell_skipped, write_json
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
 
@@ -153,8 +153,7 @@ def _conclude(
 
     rows = session.rows()
     out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", out.width))
-    for warning in journal.read(session.folder).warnings:
-        out.print(f"[yellow]journal:[/] {escape(warning)}")
+    tell_skipped(out, journal.read(session.folder).warnings)
     name = subject(session)
     sentences = (
         closing(

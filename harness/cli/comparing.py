@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from harness.cli.comparing_options import read_margins, read_models, recipes_of, seeds_for
 from harness.cli.comparison_text import print_comparison
 from harness.cli.executing import workers_for
-from harness.cli.output import check_json, console, plain, write_json
+from harness.cli.output import check_json, console, plain, tell_skipped, write_json
 from harness.cli.running import (
     journal_folder,
     print_failures,
@@ -135,8 +134,7 @@ def _run_pair(
 def read_journal(folder: Path, out: Console) -> list[dict[str, Any]]:
     """Records of a journal; what had to be skipped is told."""
     found = journal.read(folder)
-    for warning in found.warnings:
-        out.print(f"[yellow]journal:[/] {escape(warning)}")
+    tell_skipped(out, found.warnings)
     return found.records
 
 

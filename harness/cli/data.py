@@ -93,9 +93,10 @@ def check(names: NAMES = None, data: DATA = None, json_file: JSON = None) -> Non
     """Compare the files here with the checksums of the corpora.
 
     What counts is the content: a file that was unpacked or packed again is right. Exit code 1: a
-    file is wrong, or one of a corpus that was asked for by name is missing.
+    file is wrong, or one of a corpus that was asked for by name is missing; 2: nothing is there.
     """
     from harness.cli.output import check_json, console, write_json
+    from harness.errors import UsageError
     from harness.train.data.corpora import findings
     from harness.train.data.directory import data_directory
 
@@ -110,6 +111,11 @@ def check(names: NAMES = None, data: DATA = None, json_file: JSON = None) -> Non
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     out.print(f"{folder}: {said}", highlight=False, markup=False, soft_wrap=True)
     write_json(json_file, [f.as_dict() for f in found])
+    if not names and all(f.status == "missing" for f in found):
+        raise UsageError(
+            f"--data {folder}: none of {len(found)} files is there; expected {found[0].name}.gz "
+            "and others: see attnbench data list"
+        )
     raise typer.Exit(1 if _bad(found, bool(names)) else 0)
 
 

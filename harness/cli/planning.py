@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import check_json, console, write_json
+from harness.cli.output import check_json, console, tell_skipped, write_json
 from harness.cli.planning_options import Plan, check, given_sd, read_effect
 from harness.experiments.design import parse_model
 from harness.experiments.estimate import Recorded, recorded_spread
@@ -36,6 +36,7 @@ def run_plan(values: dict[str, Any], json_file: str | None) -> int:
         registry = Registry(values["given"])
         first, second = (str(parse_model(name, registry)) for name in values["models"])
         found = journal.read(Path(values["from"]))
+        tell_skipped(out, found.warnings)
         recorded = recorded_spread(found.records, (first, second), task.name, task.metric)
         sd = recorded.spread.sd.value if values["paired"] else _pooled(recorded)
         _print_recorded(out, recorded, (first, second), task.name, unit)

@@ -186,6 +186,8 @@ class _Bar:
 
     def __init__(self, out: Console) -> None:
         self._out = out
+        self._standing: Standing | None = None
+        self._ended = 0
         self._bar = Progress(
             TextColumn("training"), BarColumn(), TextColumn("{task.fields[say]}"), console=out,
             transient=True, disable=not out.is_terminal,
@@ -201,9 +203,8 @@ class _Bar:
 
     def show(self, standing: Standing) -> None:
         """Move the bar."""
-        left = ""
-        if standing.left_seconds is not None:
-            left = f", {duration(standing.left_seconds)} left"
+        self._standing = standing
+        left = _left(standing)
         running = list(standing.running[:SHOWN])
         if (more := len(standing.running) - SHOWN) > 0:
             running.append(f"{more} more")
@@ -214,10 +215,21 @@ class _Bar:
 
     def finished(self, record: Mapping[str, Any]) -> None:
         """One line; no metric, so that nobody stops at a number that pleases."""
+        self._ended += 1
         line = f"{record['case']}: {record['status']} in {duration(record['task_seconds'])}"
         if record["status"] == "ok":
             line += f", {len(record['epochs'])} epochs"
+        if self._standing is not None and self._standing.total > 1:
+            total = self._standing.total
+            left = _left(self._standing) if self._ended < total else ""
+            line += f"; {self._ended} of {total}{left}"
         self._out.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _left(standing: Standing) -> str:
+    """``, 12.5 min left``; empty as long as nothing is known."""
+    known = standing.left_seconds
+    return "" if known is None else f", {duration(known)} left"
 
 
 def duration(seconds: float) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from harness.cli.executing import check_executor, make_executor
-from harness.cli.output import check_json, console, write_json
+from harness.cli.output import check_json, console, tell_skipped, write_json
 from harness.cli.running import do_runs, journal_folder, surroundings, verified_or_refused
 from harness.cli.sweep_text import announce, announce_end, failures, print_dry_run, print_table
 from harness.cli.verifying import progress_bar
@@ -122,7 +123,7 @@ def run_sweep(values: dict[str, Any], json_file: str | None) -> int:
     began = time.monotonic()
     folder = journal_folder(values["journal"])
     sweep, around = _declare(values)
-    known = finished(folder)
+    known = finished(folder, partial(tell_skipped, out))
     missing = [entry for entry in sweep.entries if entry.run.key not in known]
     if values["dry_run"]:
         with make_executor(values, around.fingerprint, len(missing)) as executor:

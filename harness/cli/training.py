@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import console, write_json
+from harness.cli.output import console, tell_skipped, write_json
 from harness.cli.running import (
     journal_folder,
     print_failures,
@@ -99,7 +100,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     verified_or_refused([model.name], [model.options], around, folder, out)
     if values["look"]:
         return _look(values, run, task, around, folder, out, json_file)
-    known = finished(folder).get(run.key)
+    known = finished(folder, partial(tell_skipped, out)).get(run.key)
     if attention is not None:
         folder.mkdir(parents=True, exist_ok=True)
         run = replace(run, arguments={**run.arguments, "attention": attention})

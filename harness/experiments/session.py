@@ -48,15 +48,22 @@ class Progress:
     left_seconds: float | None
 
 
-def finished(folder: Path) -> dict[str, dict[str, Any]]:
-    """Settled runs of a journal by key."""
+def finished(
+    folder: Path, tell: Callable[[Sequence[str]], None] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Settled runs of a journal by key.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Given what had to be skipped; left out where the journal is read once more and told then.
+    """
     if not folder.exists():
         return {}
-    return {
-        r["key"]: r
-        for r in journal.read(folder).records
-        if r["kind"] == "run" and r["status"] in SETTLED
-    }
+    found = journal.read(folder)
+    if tell is not None:
+        tell(found.warnings)
+    return {r["key"]: r for r in found.records if r["kind"] == "run" and r["status"] in SETTLED}
 
 
 def checkpoint_of(folder: Path, run: Run) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import shlex
 import signal
 import subprocess
@@ -307,6 +308,8 @@ def test_a_real_sweep(swept: tuple) -> None:
     assert {r["task"] for r in runs[:9]} == {"trec"}
     assert {r["key"] for r in runs} == set(records(folder, "sweep")[0]["runs"])
     assert "20 of 20 runs are ok, 0 failed" in done.stdout
+    assert re.search(r"ok in [\d.]+ s, \d+ epochs; 11 of 20, [\d.]+ \w+ left\n", done.stdout)
+    assert re.search(r"epochs; 20 of 20\n", done.stdout)
     found = json.loads((folder / "out.json").read_text())
     assert (found["runs"], found["trained"], found["failures"]) == (20, 20, [])
 
@@ -340,6 +343,15 @@ def test_nothing_is_swept_twice(swept: tuple, data: Path) -> None:
     assert again.returncode == 0
     assert "20 runs, 20 of them already there" in again.stdout
     assert len(list((folder / "results").glob("*.jsonl"))) == before
+
+
+def test_a_torn_line_is_told(swept: tuple, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(swept[0] / "results", tmp_path / "results")
+    [file] = [p for p in (tmp_path / "results").glob("*.jsonl") if '"kind":"run"' in p.read_text()]
+    file.write_text(file.read_text()[:-200])
+    dry = attnbench(*SWEEP, "--data", str(data), "--dry-run", cwd=tmp_path)
+    assert "1 of 20 runs are missing" in dry.stdout
+    assert re.search(rf"journal: .*{file.name}.*skipped", dry.stdout), dry.stdout
 
 
 def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:

@@ -459,7 +459,9 @@ def test_data_check_and_list(folder: Path, tmp_path: Path) -> None:
     assert found["snli/train.tsv"] == "yours"
     (tmp_path / "empty").mkdir()
     empty = ("data", "check", "--data", "empty")
-    assert attnbench(*empty, cwd=tmp_path).returncode == 0
+    nothing = attnbench(*empty, cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert "none of 30 files is there; expected cr/all.tsv.gz" in nothing.stderr
     assert attnbench(*empty[:2], "cr", *empty[2:], cwd=tmp_path).returncode == 1
 
 
