@@ -170,6 +170,7 @@ class Corpora:
                 "mean, where its difference to the runner-up is significant (paired, Holm over the "
                 f"{len(self.corpora)} tasks). Which seeds and folds: the CSV."
             ),
+            says([f"On {t.name} {whole}." for t in self.corpora for whole in t.selecting]),
         )
 
     def differences_to_baseline(self) -> Shown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.experiments.costs import epoch_seconds
 from reports import tradeoff_figures as figures
 from reports.names import file_name
 from reports.opening import opened
@@ -91,12 +91,6 @@ def costs_of(model: Trained) -> Costs:
         int(model.runs[-1].get("parameters") or 0),
         tuple(sorted({int(r.get("workers") or 1) for r in model.runs})),
     )
-
-
-def epoch_seconds(run: Mapping[str, Any]) -> float | None:
-    """Median epoch of a run."""
-    seconds = [e["seconds"] for e in run.get("epochs") or () if "seconds" in e]
-    return statistics.median(seconds) if seconds else None
 
 
 class Tradeoff:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from harness.experiments.replicates import Replicate, Values, counted, units_of
+from harness.experiments.selection import selects_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
@@ -144,6 +145,12 @@ class Task:
     models: tuple[Trained, ...]
     others: int
 
+    @property
+    def selecting(self) -> list[str]:
+        """That a policy selects everything; a line for each model that does."""
+        said = [selects_everything(m.model, m.runs) for m in self.models]
+        return [line for line in said if line]
+
     def find(self, model: str) -> Trained | None:
         """The model of that name; of a mechanism's name, in its own configuration."""
         for one in self.models:
@@ -153,9 +160,9 @@ class Task:
 
 
 def recipe_of(run: Mapping[str, Any]) -> str:
-    """Digest of what a run was trained by: recipe and word vectors."""
+    """Digest of what a run was trained by and on: recipe, word vectors, data if it is told."""
     recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in NOT_OF_THE_RECIPE}
-    return digest([recipe, run.get("vectors")])
+    return digest([recipe, run.get("vectors"), *filter(None, [run.get("data")])])
 
 
 def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LAST_STAGE = "both"
+"""Of ReSAN's training, see `harness.train.staged`."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -43,6 +46,18 @@ def costs_of(models: Iterable[str], runs: Sequence[Mapping[str, Any]]) -> dict[s
     return out
 
 
+def epoch_seconds(run: Mapping[str, Any]) -> float:
+    """Median seconds of a run's epochs; nan without one.
+
+    Of a run in stages (a model with policies) the epochs of its last stage, in which all of it is
+    trained: before that nothing is sampled, and the policies' own stage is no epoch of the data.
+    """
+    epochs = [e for e in run.get("epochs") or () if "seconds" in e]
+    if any("stage" in e for e in epochs):
+        epochs = [e for e in epochs if e.get("stage") == LAST_STAGE]
+    return float(statistics.median(e["seconds"] for e in epochs)) if epochs else math.nan
+
+
 def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
     def middle(values: Iterable[float]) -> float:
         return float(statistics.median(values))
@@ -52,7 +67,7 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
         parameters=runs[0]["parameters"],
         parameters_with_words=runs[0]["parameters_with_words"],
         seconds=middle(r["seconds"] for r in runs),
-        seconds_per_epoch=middle(middle(e["seconds"] for e in r["epochs"]) for r in runs),
+        seconds_per_epoch=middle(epoch_seconds(r) for r in runs),
         epochs=middle(len(r["epochs"]) for r in runs),
         chosen_epoch=middle(r["chosen_epoch"] for r in runs),
         peak_bytes=middle(peaks) if peaks else math.nan,

@@ -12,7 +12,7 @@ from harness.stats import PairedSpread, paired_spread
 
 LEAST_PAIRS = 3
 """Two pairs leave a factor of thirty between the ends of the deviation's interval."""
-ALIKE = ("task", "vectors", "fingerprint")
+ALIKE = ("task", "vectors", "data", "fingerprint")
 """Fields in which two runs must agree to be paired."""
 OWN = ("tuning_trials", "width")
 """Fields of a recipe that may differ between the two models of a pair."""

@@ -178,6 +178,7 @@ class RunSession:
             "seed": run.seed,
             "fold": run.fold,
             "vectors": run.arguments["vectors"],
+            "data": run.data,
             "code": run.code,
             "fingerprint": schema.digest(dict(self.fingerprint)),
             "workers": self.executor.workers,

@@ -9,6 +9,7 @@ from typing import Any
 from harness.experiments.declared import Order
 from harness.experiments.looked import looked
 from harness.experiments.replicates import Pair, Values
+from harness.experiments.selection import selects_everything
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -43,6 +44,7 @@ def warnings_of(
     return (
         *_missing(design, pairs),
         *_constant(design, pairs),
+        *_selected(design, pairs),
         *_folds(design, values),
         *_parameters(design, pairs),
         *_recipes(design),
@@ -90,6 +92,14 @@ def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
         f"{design['metric']} is not defined and counts as 0"
         for model, count in counts.items()
     ]
+
+
+def _selected(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+    said = [
+        selects_everything(model, [run for pair in pairs if (run := pair[side]) is not None])
+        for side, model in enumerate(design["models"])
+    ]
+    return [line for line in said if line]
 
 
 def _folds(design: Mapping[str, Any], values: Values) -> list[str]:

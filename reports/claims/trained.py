@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import shlex
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.experiments.conclusion import Comparison, conclude
+from harness.experiments.costs import epoch_seconds
+from harness.experiments.selection import selects_everything
 from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
@@ -54,7 +54,7 @@ class Pairs:
 def _recipe(run: Record) -> str:
     """What two runs must share to be compared: all but model and seed."""
     recipe = {k: v for k, v in dict(run.get("recipe") or {}).items() if k not in _OWN}
-    return json.dumps([recipe, run.get("vectors")], sort_keys=True)
+    return json.dumps([recipe, run.get("vectors"), run.get("data")], sort_keys=True)
 
 
 def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
@@ -145,6 +145,10 @@ def accuracy_difference(claim: Claim, device: Measured) -> Finding:
         f"on {task} ({metric}), {d.count_first} {_what(pairs)}"
     )
     answer: Answer | None = None
+    for side, model in enumerate((pairs.first, pairs.second)):
+        if whole := selects_everything(model, [pair[side] for pair in pairs.runs.values()]):
+            said += f"; {whole}"
+            answer = "undecided"
     if d.count_first < LEAST_SEEDS:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
         answer = "undecided"
@@ -171,7 +175,7 @@ def epoch_ratio(claim: Claim, device: Measured) -> Finding:
         names = [alternatives(p[side])[0] for side in ("first", "second")]
         what = f"no {names[0]} beside {names[1]} on {p['task']}"
         return not_measured(what, _compare(names, p["task"]))
-    ratios = [_epoch(a) / _epoch(b) for a, b in pairs.runs.values()]
+    ratios = [epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.runs.values()]
     interval = ratio_interval(ratios)
     said = f"{pairs.first} over {pairs.second}: {interval} in seconds per epoch on {p['task']}"
     if interval.count < LEAST_SEEDS:
@@ -180,10 +184,6 @@ def epoch_ratio(claim: Claim, device: Measured) -> Finding:
             f"{said}; fewer than {LEAST_SEEDS} seeds.", pairs.keys, answer="undecided",
         )  # fmt: skip
     return Finding(interval.ratio, interval.low, interval.high, f"{said}.", pairs.keys)
-
-
-def _epoch(run: Mapping[str, Any]) -> float:
-    return float(statistics.median(e["seconds"] for e in run["epochs"]))
 
 
 def selected_shares(claim: Claim, device: Measured) -> Finding:

@@ -279,6 +279,33 @@ def test_seconds_per_epoch() -> None:
     assert v.verdict == "reproduced"
 
 
+def test_of_a_run_in_stages_the_epochs_count_in_which_it_samples() -> None:
+    where: dict[str, Any] = {
+        "first": ["resan"], "second": ["resan[policy=iterative]"], "task": "trec",
+    }  # fmt: skip
+    records = []
+    for name, seconds in (("resan.gathered", 2.0), ("resan.gathered[policy=iterative]", 10.0)):
+        for r in trained(name, SEEDS):
+            base = [{"epoch": i, "seconds": 1.0, "stage": "base"} for i in range(1, 9)]
+            rest = [{"epoch": 9, "seconds": 77.0, "stage": "policy"},
+                    {"epoch": 10, "seconds": seconds, "stage": "both"}]  # fmt: skip
+            records.append({**r, "epochs": [*base, *rest]})
+    assert judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where).value == (
+        pytest.approx(0.2)
+    )
+
+
+def test_a_policy_that_leaves_nothing_out_decides_nothing_of_selecting() -> None:
+    where = {**ACCURACY, "first": ["resan"]}
+    better = [v + 0.2 for v in SEEDS]
+    for share, verdict in ((0.6, "reproduced"), (0.995, "undecided")):
+        mine = trained("resan.gathered", better, selected=(share, 1.0))
+        other = trained("multi_head.sdpa", SEEDS)
+        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **where)
+        assert v.verdict == verdict, v.reason
+        assert ("nothing of selecting" in v.reason) == (share > 0.9)
+
+
 def test_shares_of_what_is_selected() -> None:
     records = list(trained("resan.gathered", SEEDS, selected=(0.4, 0.6)))
     where: dict[str, Any] = {"first": ["resan", "resa"], "task": "trec"}

@@ -134,6 +134,15 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     assert "best over time on the test set accuracy" in found.sentence
 
 
+def test_policies_that_leave_nothing_out_are_told() -> None:
+    for share, told in ((0.995, True), (0.9, False)):
+        records = [run(A, i, v, selected={"heads": 1.0, "dependents": share})
+                   for i, v in enumerate(HIGH)]  # fmt: skip
+        records += [run(B, i, v) for i, v in enumerate(LOW)]
+        found = conclude(design(5), records)
+        assert warned(f"{A} selects 99.5 % of the tokens", found) == told
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "pearson", "spearman"])
 def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
     records = [run(A, i, v) for i, v in enumerate(HIGH)]
