@@ -32,11 +32,14 @@ class Held:
         Of cases.
     errors : mapping
         Records of kind ``accuracy`` by their case.
+    commits : tuple of str
+        Of the code that was measured, the oldest first; empty where it is today's.
     """
 
     fingerprint: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
     errors: Mapping[str, Mapping[str, Any]]
+    commits: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -90,8 +93,15 @@ def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held]
             fingerprint,
             [r for r in records if r["kind"] != KIND],
             {str(r["case"]): r for r in records if r["kind"] == KIND},
+            tuple(dict.fromkeys(_commit(found.sessions[r["session"]]) for r in records)),
         )
     return held, found.warnings
+
+
+def _commit(session: Mapping[str, Any]) -> str:
+    """Seven letters; ``+`` behind them where files had been changed."""
+    environment = session.get("environment") or {}
+    return str(environment.get("commit") or "unknown")[:7] + "+" * bool(environment.get("dirty"))
 
 
 def _newest(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -144,7 +144,8 @@ def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
         threads = ", one thread" if device == "cpu" else ""
         said.append(
             f"{f.get('model', device)} ({device}{threads}), torch {f.get('torch', '?')}; "
-            f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks."
+            f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks"
+            f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}."
         )
     return said
 

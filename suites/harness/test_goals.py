@@ -480,6 +480,9 @@ def test_the_tables_hold_the_whole_row() -> None:
     assert "g: missed: 1.13x the operations of multi_head.matmul" in text
     assert "1 missed." in text
     assert "some machine (cpu, one thread), torch 2; up to 7 blocks" in text
+    told = table.markdown([found], {"cpu": replace(held["cpu"], commits=("1234567", "89abcde+"))})
+    assert told.endswith("over blocks; commits 1234567, 89abcde+.")
+    assert text.endswith("over blocks.")
     out = Console(width=200, file=io.StringIO())
     table.print_results(out, [found], held)
     assert isinstance(out.file, io.StringIO)
