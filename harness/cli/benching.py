@@ -56,11 +56,13 @@ def _end(session: Any, missing: int) -> str:
 def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
     """Verify what is to be measured; print the table."""
     from harness.measure.device import environment
-    from harness.verify.run import jobs, verify, workers_for
+    from harness.verify.run import fitting, jobs, verify, workers_for
 
-    wanted = [
-        (f"{c.mechanism}.{c.implementation}", c.problem.dtype, c.options) for c in session.cases
-    ]
+    wanted = []
+    for c in session.cases:
+        name = f"{c.mechanism}.{c.implementation}"
+        options = fitting(c.options, c.problem.heads, session.registry.find(name)[0])
+        wanted.append((name, c.problem.dtype, options))
     todo = jobs(wanted, session.registry, session.fingerprint)
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))

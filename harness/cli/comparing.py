@@ -105,10 +105,7 @@ def _run_pair(
     if missing:  # a design that can't be built is no design: not written down
         for model, recipe in zip(design.models, design.recipes, strict=True):
             counter(model, design.task, recipe, around)([recipe.width])
-    verified_or_refused(
-        [model.name for model in design.models], [m.options for m in design.models], around, folder,
-        out,
-    )  # fmt: skip
+    verified_or_refused(todo, around, folder, out)
     train_missing(missing, around, folder, workers, out, [record])
     everything = read_journal(folder, out)
     declared = next(r for r in everything if r.get("key") == record["key"])

@@ -140,9 +140,7 @@ def run_many(
         _announce(family, around, len(todo), len(missing), workers, folder),
         highlight=False, soft_wrap=True, markup=False,
     )  # fmt: skip
-    verified_or_refused(
-        [m.name for m in checked], [m.options for m in checked], around, folder, out
-    )
+    verified_or_refused(todo, around, folder, out)
     record = family.record(around.fingerprint)
     train_missing(missing, around, folder, workers, out, [record])
     everything = read_journal(folder, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,9 @@ def surroundings(
 
 
 def verified_or_refused(
-    names: Sequence[str], options: Sequence[tuple[tuple[str, str], ...]], around: Surroundings,
-    folder: Path, out: Console,
-) -> None:  # fmt: skip
-    """Check the mechanisms in float32 first: what is not right is not trained.
+    runs: Iterable[Run], around: Surroundings, folder: Path, out: Console
+) -> None:
+    """Check the mechanisms of runs in float32 first: what is not right is not trained.
 
     Raises
     ------
@@ -95,10 +94,15 @@ def verified_or_refused(
         If one of them is over its budget, leaks padding, or crashes.
     """
     from harness.measure.device import environment
-    from harness.verify.run import jobs, verify
+    from harness.verify.run import fitting, jobs, verify
     from harness.verify.run import workers_for as verifiers
 
-    wanted = [(name, "f32", option) for name, option in zip(names, options, strict=True)]
+    wanted = []
+    for name, options, heads in dict.fromkeys(
+        (r.model.name, r.model.options, r.recipe.heads) for r in runs
+    ):
+        mechanism = around.registry.find(name)[0]
+        wanted.append((name, "f32", fitting(options, heads, mechanism)))
     todo = jobs(wanted, around.registry, around.fingerprint)
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))

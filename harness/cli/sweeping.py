@@ -185,7 +185,4 @@ def _check(missing: Sequence[Entry], known: Any, executor: Executor, out: Consol
 
 
 def _verify(missing: Sequence[Entry], around: Surroundings, folder: Path, out: Console) -> None:
-    models = dict.fromkeys(entry.run.model for entry in missing)
-    verified_or_refused(
-        [model.name for model in models], [model.options for model in models], around, folder, out
-    )
+    verified_or_refused((entry.run for entry in missing), around, folder, out)

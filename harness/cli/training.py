@@ -97,7 +97,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around, values["fold"])
-    verified_or_refused([model.name], [model.options], around, folder, out)
+    verified_or_refused([run], around, folder, out)
     if values["look"]:
         return _look(values, run, task, around, folder, out, json_file)
     known = finished(folder, partial(tell_skipped, out)).get(run.key)

@@ -92,8 +92,8 @@ def written_out(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[dict[
     return dict(options), 0
 
 
-def _widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
-    d_out = D_OUT
+def _widths(mechanism: Mechanism, options: Mapping[str, Any], heads: int) -> tuple[int, int]:
+    d_out = heads * (D_OUT // HEADS) if heads and D_OUT % heads else D_OUT
     if size := options.get("kernel_sizes", mechanism.options.get("kernel_sizes")):
         d_out = 4 * len(size)
     return (d_out, d_out) if mechanism.keeps_width else (D_IN, d_out)
@@ -184,7 +184,7 @@ def check_trial(
     heads = meant.pop("heads", HEADS) if mechanism.takes_heads else 0
     if mechanism.takes_heads:
         options.pop("heads", None)
-    d_in, d_out = _widths(mechanism, options)
+    d_in, d_out = _widths(mechanism, options, heads)
     d_out = width or d_out
     torch_type = torch_dtype(dtype)
 

@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
+from reference_impls.mechanism import Mechanism
 
 CALL = "harness.verify.check:check"
 LIMIT_SECONDS = 300.0
@@ -64,6 +65,19 @@ def jobs(
         key = schema.key("verify", case, 0, code, fingerprint)
         out.append(Job(name, dtype, device, key, code, options))
     return out
+
+
+def fitting(
+    options: tuple[tuple[str, str], ...], heads: int, mechanism: Mechanism
+) -> tuple[tuple[str, str], ...]:
+    """The options to verify with: a list may have one entry per head, so their number goes along.
+
+    Without a list (or an oracle) the number of heads is the one that everything is verified with.
+    """
+    lists = any(";" in text for _, text in options)
+    if not lists or not mechanism.takes_heads or mechanism.oracle is None:
+        return options
+    return options if "heads" in dict(options) else (*options, ("heads", str(heads)))
 
 
 def workers_for(fingerprint: Mapping[str, Any], asked: int = 0) -> int:

@@ -348,6 +348,15 @@ def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
     assert len(runs(tmp_path)) == 1
 
 
+def test_a_list_with_an_entry_per_head_is_trained(tmp_path: Path) -> None:
+    recipe = [text for name in ("heads=2", "width=12", "epochs=1") for text in ("--recipe", name)]
+    done = attnbench("train", "mtsa[masks=forward;none]", *recipe, "--device", "cpu", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "mtsa.fused[masks=forward;none] mirrored_summation seed 0: ok" in done.stdout
+    [checked] = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "verify"]
+    assert (checked["verdict"], "heads=2" in checked["case"]) == ("ok", True)
+
+
 def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
     """A package without an __init__, and a module that uses its neighbour."""
     verified_before(tmp_path / "results")

@@ -28,6 +28,8 @@ from harness.records import journal
 from harness.registry import Registry, builtins, code_hash
 from harness.verify.check import check
 from harness.verify.margin import check_case
+from harness.verify.run import fitting
+from reference_impls.mechanism import BadOption
 from reference_impls.mtsa import optimized
 from suites.bench.display import ratio_table
 from suites.goals import accuracy, cores, judge, plan, store, table
@@ -978,6 +980,20 @@ def test_options_given_to_verify_make_the_configuration_that_is_checked() -> Non
     assert row["verdict"] == "ok"
     full = {"layers": "3", "candidates": "n/1;", "width_reading": "radius"}
     assert check("multi_scale_transformer.windowed", "f32", "cpu", options=full)["verdict"] == "ok"
+
+
+def test_an_option_with_an_entry_per_head_is_verified_with_that_many_heads() -> None:
+    windows = builtins()["msmsa"]
+    six = fitting((("scales", "1;1;3;3;n/16;n/8"),), 6, windows)
+    assert check("msmsa.windowed", "f32", "cpu", options=dict(six))["verdict"] == "ok"
+    with pytest.raises(BadOption, match="6 scales given for 4 heads"):
+        check("msmsa.windowed", "f32", "cpu", options=dict(six[:1]))
+    alone = (("width_reading", "radius"),)
+    assert fitting(alone, 6, windows) == alone
+    own = (*six[:1], ("heads", "6"))
+    assert fitting(own, 8, windows) == own
+    widths = (("kernel_sizes", "3;5"),)
+    assert fitting(widths, 6, builtins()["multi_cnn"]) == widths
 
 
 def test_an_implementation_may_do_less_than_its_mechanism() -> None:
