@@ -386,8 +386,9 @@ class Corpora:
         return together(
             self.place.table(name, frame, columns, rows, (0, 4, 5)),
             remark(
-                f"Judged together: Holm over all {len(found)}. Accuracies in points. What was "
-                "declared before there were results stands on the pages of the comparisons."
+                f"Judged together: Holm over all {len(found)}. Accuracies in points. This family was "
+                "made with the page, so it is exploratory; what was declared before there were "
+                "results stands on the pages of the comparisons."
             ),
         )
 

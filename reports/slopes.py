@@ -103,6 +103,18 @@ def by_block(frame: pd.DataFrame, value: str, timed: bool) -> list[dict[int, flo
 
 
 def longest(blocks: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
-    """The same, only the lengths within `LONGEST_FACTOR` of the longest one."""
-    top = max((n for block in blocks for n in block), default=0)
-    return [{n: v for n, v in b.items() if n * LONGEST_FACTOR >= top} for b in blocks]
+    """The same, only the longest lengths: within `LONGEST_FACTOR` of the longest that shows growth.
+
+    That has another length in its block within this factor. Where one block alone goes furthest,
+    and two or more go nearly as far (within the factor again), it is these: they have an interval.
+    """
+    ends = sorted((n for block in blocks for n in block if _grows_to(block, n)), reverse=True)
+    if not ends:
+        return []
+    near = [n for n in ends if n * LONGEST_FACTOR >= ends[0]]
+    top = next((n for n in near if ends.count(n) > 1), ends[0])
+    return [{n: v for n, v in b.items() if n <= top <= n * LONGEST_FACTOR} for b in blocks]
+
+
+def _grows_to(block: Mapping[int, float], top: int) -> bool:
+    return any(n < top <= n * LONGEST_FACTOR for n in block)

@@ -275,7 +275,7 @@ def slope(claim: Claim, device: Measured) -> Finding:
     # Of the preferred name that goes far enough the longest sweep; of all, where none does.
     enough = [group["name"].iloc[0] for reached, group in sweeps if reached >= p["reach"]]
     own = [one for one in sweeps if not enough or one[1]["name"].iloc[0] == enough[0]]
-    reached, group = max(own, key=lambda one: one[0])
+    group = max(own, key=lambda one: one[0])[1]
     cases = [str(c) for c in dict.fromkeys(group["case"])]
     timed = p["cost"] == "time"
     blocks = by_block(group if timed else _with_memory(group, device), "seconds", timed)
@@ -286,7 +286,7 @@ def slope(claim: Claim, device: Measured) -> Finding:
     what = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
     keys = device.keys(*cases, kinds=kinds)
-    if reached < p["reach"]:
+    if fit.lengths[-1] < p["reach"]:
         reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
         return Finding(fit.slope, low, high, reason, keys, answer="undecided")
     if timed and math.isnan(fit.low):

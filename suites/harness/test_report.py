@@ -494,6 +494,20 @@ def test_overhead_bends_the_whole_and_not_the_longest() -> None:
     assert set(longest([{512: 1.0, 1024: 2.0, 2048: 4.0, 256: 1.0}])[0]) == {512, 1024, 2048}
 
 
+def test_the_longest_lengths_are_those_that_show_growth_and_if_they_can_its_interval() -> None:
+    short = {n: float(n) for n in (256, 1024, 4096)}
+    alone = {16384: 1.0}
+    assert longest([alone, short]) == [{}, {1024: 1024.0, 4096: 4096.0}], "one length shows nothing"
+    once = {8192: 1.0, 16384: 4.0}
+    assert longest([once, short]) == [once, {4096: 4096.0}], "the longest, if none has an interval"
+    again = fit_slope(longest([once, short, dict(short)]))
+    assert again is not None
+    assert (again.blocks, again.lengths) == (2, (1024, 4096))
+    far = {2 * n: v for n, v in once.items()}
+    assert longest([far, short, dict(short)])[0] == far, "two that end far before say too little"
+    assert longest([alone]) == []
+
+
 def test_slopes_without_enough_are_none_or_without_interval() -> None:
     assert fit_slope([]) is None
     assert fit_slope([{16: 1.0}]) is None
