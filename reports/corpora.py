@@ -386,8 +386,8 @@ class Corpora:
         return together(
             self.place.table(name, frame, columns, rows, (0, 4, 5)),
             remark(
-                f"Judged together: Holm over all {len(found)}. Accuracies in points. This family was "
-                "made with the page, so it is exploratory; what was declared before there were "
+                f"Judged together: Holm over all {len(found)}. Accuracies in points. This family "
+                "was made with the page, so it is exploratory; what was declared before there were "
                 "results stands on the pages of the comparisons."
             ),
         )
