@@ -38,15 +38,19 @@ Made = Mapping[str, tuple[Figure, str]]
 
 
 def figures(source: Source) -> Made:
-    """Two or three figures of the device that was measured last."""
+    """Two or three figures: costs of the device with most timings, accuracies of the last one."""
     made: dict[str, tuple[Figure, str]] = {}
-    device = source.device("", "time", "anchor")
-    if device is not None:
+    device = max(source.devices, key=_timings, default=None)
+    if device is not None and _timings(device):
         made |= _costs(device)
     trained = source.device("", "run")
     if trained is not None:
         made |= _accuracies(source, trained)
     return made
+
+
+def _timings(device: Device) -> int:
+    return sum(record["kind"] == "time" for record in device.records)
 
 
 def _footer(figure: Figure, device: Device, *kinds: str) -> Figure:
