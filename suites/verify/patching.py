@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -61,6 +62,14 @@ class Patch:
         return text.replace(self.old, self.new)
 
 
+OPERATORS = (
+    "reference_impls.kernels.native",
+    "reference_impls.kernels.repair",
+    "reference_impls.kernels.triton_backend",
+)
+"""Modules that register operators: a second registration would take the first one's away."""
+
+
 class _Loader(importlib.abc.Loader):
     def __init__(self, patch: Patch) -> None:
         self.patch = patch
@@ -87,13 +96,26 @@ def _ours() -> dict[str, ModuleType]:
     return {
         name: module
         for name, module in sys.modules.items()
-        if name.startswith("reference_impls.") and name != "reference_impls.mechanism"
+        if name.startswith("reference_impls.")
+        and name != "reference_impls.mechanism"
+        and not name.startswith(OPERATORS)
     }
 
 
 @contextmanager
 def patched(patch: Patch) -> Iterator[None]:
-    """Within it every module of a mechanism is imported anew, the patched one changed."""
+    """Within it every module of a mechanism is imported anew, the patched one changed.
+
+    Raises
+    ------
+    ValueError
+        For a patch of a module that registers operators: those are not imported anew.
+    """
+    if patch.module.startswith(OPERATORS):
+        raise ValueError(f"{patch.name!r}: {patch.module} registers operators with torch")
+    for name in OPERATORS:  # by what is not patched, whoever comes first
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     before = _ours()
     finder = _Finder(patch)
     for name in before:

@@ -20,7 +20,7 @@ from reference_impls.mechanism import Implementation, Mechanism
 from suites.harness.support import SMALL, attnbench, pytest_bench
 from suites.verify.mutants import MUTANTS
 from suites.verify.patches import PATCHES
-from suites.verify.patching import Patch, patched
+from suites.verify.patching import OPERATORS, Patch, patched
 
 torch.set_num_threads(1)
 
@@ -127,3 +127,24 @@ def test_afterwards_packages_hold_the_modules_of_before() -> None:
     package = importlib.import_module("reference_impls.kernels")
     assert package.core is before
     assert sys.modules["reference_impls.kernels.core"] is before
+
+
+def test_afterwards_the_operators_are_those_of_before() -> None:
+    native = importlib.import_module("reference_impls.kernels.native")
+    repair = importlib.import_module("reference_impls.kernels.repair")
+    with patched(PATCHES[0]):
+        for name in OPERATORS[:2]:
+            importlib.import_module(name)
+    assert sys.modules["reference_impls.kernels.native"] is native
+    for module, operators in (
+        (native, ("native_forward", "native_backward")),
+        (repair, ("repaired", "repaired_backward")),
+    ):
+        for name in operators:
+            assert getattr(torch.ops.attnbench, name).default._schema.name == f"attnbench::{name}"
+            assert torch._library.custom_ops.OPDEFS[f"attnbench::{name}"] is getattr(module, name)
+    with (
+        pytest.raises(ValueError, match="registers operators"),
+        patched(replace(PATCHES[0], file="kernels/repair.py")),
+    ):
+        raise AssertionError("nothing may be patched there")
