@@ -10,6 +10,7 @@ import pytest
 
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.names import first_fitting
+from reports.trained import recipe_of
 from suites.harness.made_up_records import case, exact, peaks, timed, trained
 from suites.harness.support import ROOT
 
@@ -293,6 +294,17 @@ def test_of_a_run_in_stages_the_epochs_count_in_which_it_samples() -> None:
     assert judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where).value == (
         pytest.approx(0.2)
     )
+
+
+def test_runs_on_other_data_are_not_paired() -> None:
+    better = [v + 0.2 for v in SEEDS]
+    first, second = trained("mtsa.plain", better), trained("multi_head.sdpa", SEEDS)
+    mine = [{**r, "data": "a corpus"} for r in first]
+    for data, paired in (("a corpus", True), ("another of that name", False)):
+        other = [{**r, "data": data} for r in trained("multi_head.sdpa", SEEDS)]
+        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **ACCURACY)
+        assert v.wants_records != paired
+    assert recipe_of(mine[0]) != recipe_of(next(second))
 
 
 def test_a_policy_that_leaves_nothing_out_decides_nothing_of_selecting() -> None:

@@ -117,6 +117,7 @@ def test_a_run_records_everything(compared: tuple) -> None:
     folder, _ = compared
     for run in runs(folder):
         assert run["status"] == "ok"
+        assert run["data"] == runs(folder)[0]["data"] != ""
         assert run["recipe"]["epochs"] == 2
         assert [e["epoch"] for e in run["epochs"]] == [1, 2]
         assert run["parameters_with_words"] > run["parameters"] > 0

@@ -130,12 +130,13 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     first, second = values(5)
     write_runs(tmp_path, first, second)
     write_runs(tmp_path, [0.1, 0.2, 0.4], [0.9, 0.1, 0.3], recipe={"rate": 9})
+    write_runs(tmp_path, [0.1, 0.3, 0.4], [0.8, 0.2, 0.3], data="another corpus of that name")
     write_runs(tmp_path, [0.1] * 9, [0.9] * 9, task="cr")
     records = journal.read(tmp_path).records
     found = recorded_spread(records, (A, B), "trec", "accuracy")
     assert found.seeds == (0, 1, 2, 3, 4)
     assert found.spread.sd.value == pytest.approx(np.std(np.subtract(first, second), ddof=1))
-    assert found.others == 3
+    assert found.others == 3 + 3
     # Newer code is another subject: its seeds are not mixed with the older ones.
     time.sleep(0.002)  # stamps are of milliseconds
     write_runs(tmp_path, [0.5, 0.6, 0.8, 0.1], [0.5, 0.7, 0.6, 0.2], code="new")
