@@ -72,9 +72,7 @@ class Device:
     def footer(self, *kinds: str) -> str:
         """For figures of records of some kinds: the device and the commits that measured them."""
         shown = [s["environment"] for s in self.sessions_of(*kinds) if s.get("environment")]
-        commits = [
-            str(e.get("commit") or "unknown")[:10] + ("+" if e.get("dirty") else "") for e in shown
-        ]
+        commits = [schema.short_commit(e) for e in shown]
         named = list(dict.fromkeys(reversed(commits)))  # the newest first
         more = f" and {len(named) - MOST_COMMITS} more" if len(named) > MOST_COMMITS else ""
         what = "commits" if len(named) > 1 else "commit"

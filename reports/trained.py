@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from harness.experiments.replicates import Replicate, Values, counted, units_of
-from harness.experiments.selection import selects_everything
+from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
@@ -148,8 +148,7 @@ class Task:
     @property
     def selecting(self) -> list[str]:
         """That a policy selects everything; a line for each model that does."""
-        said = [selects_everything(m.model, m.runs) for m in self.models]
-        return [line for line in said if line]
+        return selecting_everything((m.model, m.runs) for m in self.models)
 
     def find(self, model: str) -> Trained | None:
         """The model of that name; of a mechanism's name, in its own configuration."""

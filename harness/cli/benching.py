@@ -58,11 +58,11 @@ def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
     from harness.measure.device import environment
     from harness.verify.run import fitting, jobs, verify, workers_for
 
-    wanted = []
-    for c in session.cases:
-        name = f"{c.mechanism}.{c.implementation}"
-        options = fitting(c.options, c.problem.heads, session.registry.find(name)[0])
-        wanted.append((name, c.problem.dtype, options))
+    named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
+    wanted = [
+        (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
+        for name, c in named
+    ]
     todo = jobs(wanted, session.registry, session.fingerprint)
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))

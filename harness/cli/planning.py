@@ -10,12 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import check_json, console, tell_skipped, write_json
+from harness.cli.comparing import read_journal
+from harness.cli.output import check_json, console, write_json
 from harness.cli.planning_options import Plan, check, given_sd, read_effect
 from harness.experiments.design import parse_model
 from harness.experiments.estimate import Recorded, recorded_spread
 from harness.experiments.wording import Unit, unit_of
-from harness.records import journal
 from harness.registry import Registry
 from harness.stats import LEAST_REPLICATES, difference_found, power_of
 from harness.train.task import task as find_task
@@ -35,9 +35,8 @@ def run_plan(values: dict[str, Any], json_file: str | None) -> int:
         unit, metric = unit_of(task.metric), task.metric
         registry = Registry(values["given"])
         first, second = (str(parse_model(name, registry)) for name in values["models"])
-        found = journal.read(Path(values["from"]))
-        tell_skipped(out, found.warnings)
-        recorded = recorded_spread(found.records, (first, second), task.name, task.metric)
+        records = read_journal(Path(values["from"]), out)
+        recorded = recorded_spread(records, (first, second), task.name, task.metric)
         sd = recorded.spread.sd.value if values["paired"] else _pooled(recorded)
         _print_recorded(out, recorded, (first, second), task.name, unit)
     else:

@@ -97,12 +97,11 @@ def verified_or_refused(
     from harness.verify.run import fitting, jobs, verify
     from harness.verify.run import workers_for as verifiers
 
-    wanted = []
-    for name, options, heads in dict.fromkeys(
-        (r.model.name, r.model.options, r.recipe.heads) for r in runs
-    ):
-        mechanism = around.registry.find(name)[0]
-        wanted.append((name, "f32", fitting(options, heads, mechanism)))
+    asked = dict.fromkeys((r.model.name, r.model.options, r.recipe.heads) for r in runs)
+    wanted = [
+        (name, "f32", fitting(name, options, heads, around.registry))
+        for name, options, heads in asked
+    ]
     todo = jobs(wanted, around.registry, around.fingerprint)
     with progress_bar(out) as bar:
         task = bar.add_task("verifying", total=len(todo))

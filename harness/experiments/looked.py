@@ -9,6 +9,9 @@ from harness.experiments.declared import Order, Record, designs, run_keys
 ASKING = ("design", "family", "sweep")
 """Kinds of records that ask for runs before they are done."""
 
+Plans = Sequence[tuple[Record, set[str]]]
+"""Records that ask for runs of a design, the oldest first, and the keys of these runs."""
+
 
 def verdicts_on(records: Sequence[Record]) -> dict[str, list[Record]]:
     """The verdicts that were shown, by key of the design or family that they are on."""
@@ -30,6 +33,10 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     records : sequence of mapping
         The whole journal.
     """
+    mine = run_keys(design)
+    runs = [r for r in records if r["kind"] == "run" and r["key"] in mine]
+    asking = order.oldest_first(r for r in records if r["kind"] in ASKING)
+    plans = [(plan, found) for plan in asking if (found := run_keys(plan) & mine)]
     seen = verdicts_on(records)
     rivals = [
         (other, verdict)
@@ -46,11 +53,11 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
             f"seeds changed after looking: results were seen with {counts}, now there are "
             f"{len(design['seeds'])}; the p-value and the interval don't allow for that"
         )
-    elif added := _added(design, records, order):
+    elif added := _added(design, runs, plans, order):
         out.append(added)
     if any(r["margin"] != design["margin"] for r in earlier):
         out.append("the margin was changed after results had been seen")
-    before = _trained_before(design, records, order)
+    before = _trained_before(design, runs, plans, order)
     if before:
         out.append(
             f"{len(before)} runs were trained, and their test metrics shown, before this design "
@@ -61,9 +68,7 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
             f"{len(unused)} more seeds of both models had been trained before this design was "
             f"declared, and are not in it: {', '.join(map(str, unused))}"
         )
-    mine = run_keys(design)
-    near = [verdict for _, verdict in rivals]
-    near += [r for r in records if r["kind"] == "run" and r["key"] in mine]
+    near = [*(verdict for _, verdict in rivals), *runs]
     if any(order.unsure(r, design) for r in near):
         out.append(
             "whether anything was seen before this design was declared can't be known: a clock "
@@ -72,35 +77,27 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     return out
 
 
-def _trained_before(design: Record, records: Sequence[Record], order: Order) -> list[Record]:
+def _trained_before(
+    design: Record, runs: Sequence[Record], plans: Plans, order: Order
+) -> list[Record]:
     """Runs of a design that are older than it, and that nothing had asked for when they began."""
-    mine = run_keys(design)
-    asking: dict[str, list[Record]] = {}
-    for record in records:
-        if record["kind"] in ASKING:
-            for key in run_keys(record) & mine:
-                asking.setdefault(key, []).append(record)
     return [
         r
-        for r in records
-        if r["kind"] == "run" and r["key"] in mine and order.before(r, design)
-        and not any(order.before(plan, r) for plan in asking.get(r["key"], ()))
-    ]  # fmt: skip
+        for r in runs
+        if order.before(r, design)
+        and not any(r["key"] in keys and order.before(plan, r) for plan, keys in plans)
+    ]
 
 
-def _added(design: Record, records: Sequence[Record], order: Order) -> str:
+def _added(design: Record, runs: Sequence[Record], plans: Plans, order: Order) -> str:
     """What was added to the plan that asked first for runs of a model, after one was finished."""
-    plans = order.oldest_first(r for r in records if r["kind"] in ASKING)
     for side, model in enumerate(design["models"]):
         mine = {pair[side] for pair in design["runs"]}
-        asked = [found for plan in plans if (found := run_keys(plan) & mine)]
-        if not asked or asked[0] == mine:
+        first = next((found for _, keys in plans if (found := keys & mine)), mine)
+        if first == mine:
             continue
-        first = asked[0]
-        later = next((plan for plan in plans if run_keys(plan) & mine - first), design)
-        if any(
-            r["kind"] == "run" and r["key"] in first and order.before(r, later) for r in records
-        ):
+        later = next((plan for plan, keys in plans if keys & mine - first), design)
+        if any(r["key"] in first and order.before(r, later) for r in runs):
             return (
                 f"{len(mine - first)} runs of {model} were added to a plan of {len(first)} when "
                 "some of these were finished; the p-value and the interval don't allow for that"

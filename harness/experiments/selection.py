@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 EVERYTHING = 0.99
@@ -21,12 +21,14 @@ def selected_share(runs: Sequence[Mapping[str, Any]]) -> float | None:
     return min(statistics.fmean(float(s[kind]) for s in shares) for kind in ("heads", "dependents"))
 
 
-def selects_everything(model: str, runs: Sequence[Mapping[str, Any]]) -> str:
-    """That a model's policies select about all tokens; empty if they do not, or there are none."""
-    share = selected_share(runs)
-    if share is None or share < EVERYTHING:
-        return ""
-    return (
+def selecting_everything(
+    models: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
+) -> list[str]:
+    """Of which models, given with their runs, the policies select about all tokens; a line each."""
+    shares = [(model, selected_share(runs)) for model, runs in models]
+    return [
         f"{model} selects {100 * share:.1f} % of the tokens: hardly one is left out, so this says "
         "nothing of selecting"
-    )
+        for model, share in shares
+        if share is not None and share >= EVERYTHING
+    ]

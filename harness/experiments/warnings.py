@@ -9,7 +9,7 @@ from typing import Any
 from harness.experiments.declared import Order
 from harness.experiments.looked import looked
 from harness.experiments.replicates import Pair, Values
-from harness.experiments.selection import selects_everything
+from harness.experiments.selection import selecting_everything
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -95,11 +95,10 @@ def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
 
 
 def _selected(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
-    said = [
-        selects_everything(model, [run for pair in pairs if (run := pair[side]) is not None])
+    return selecting_everything(
+        (model, [run for pair in pairs if (run := pair[side]) is not None])
         for side, model in enumerate(design["models"])
-    ]
-    return [line for line in said if line]
+    )
 
 
 def _folds(design: Mapping[str, Any], values: Values) -> list[str]:

@@ -152,3 +152,9 @@ def key(kind: str, case: str, block: int, code: str, fingerprint: Mapping[str, A
         Device, driver, CUDA, torch, python, threads, allocator.
     """
     return digest([kind, case, block, code, dict(fingerprint)])
+
+
+def short_commit(environment: Mapping[str, Any]) -> str:
+    """Ten letters of a session's commit; ``+`` behind them where files had been changed."""
+    commit = str(environment.get("commit") or "unknown")[:10]
+    return commit + ("+" if environment.get("dirty") else "")

@@ -13,7 +13,6 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
-from reference_impls.mechanism import Mechanism
 
 CALL = "harness.verify.check:check"
 LIMIT_SECONDS = 300.0
@@ -68,12 +67,13 @@ def jobs(
 
 
 def fitting(
-    options: tuple[tuple[str, str], ...], heads: int, mechanism: Mechanism
+    name: str, options: tuple[tuple[str, str], ...], heads: int, registry: Registry
 ) -> tuple[tuple[str, str], ...]:
     """The options to verify with: a list may have one entry per head, so their number goes along.
 
     Without a list (or an oracle) the number of heads is the one that everything is verified with.
     """
+    mechanism = registry.find(name)[0]
     lists = any(";" in text for _, text in options)
     if not lists or not mechanism.takes_heads or mechanism.oracle is None:
         return options

@@ -50,7 +50,7 @@ def recomputed(
 
     def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
         here = head[part], sample[part]
-        own = Sequences(here, batch)
+        own = SequencesOfQueries(here, batch)
         queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
         r = torch.bmm(own.of(k).to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
         source = None if s is None else own.of(s).to(dtype)
@@ -86,7 +86,7 @@ def chunk(k: Tensor, v: Tensor, dtype: torch.dtype) -> int:
     return max(1, CHUNK_BYTES // (n * (2 * k.shape[-1] + 10 * v.shape[-1]) * dtype.itemsize))
 
 
-class Sequences:
+class SequencesOfQueries:
     """The sequences [N, d] that C queries belong to; many queries share one.
 
     Every sequence is read, and added to, in one place: where several threads added the gradients of

@@ -119,7 +119,7 @@ def _add_gradients(
     heads, batch, n, _ = v.shape
     dtype = sums[0].dtype
     here, query = exact.places(where, batch, n)
-    own = exact.Sequences(here, batch)
+    own = exact.SequencesOfQueries(here, batch)
     queries, keys, values = q[(*here, query)].to(dtype), own.of(k).to(dtype), own.of(v).to(dtype)
     r = torch.bmm(keys, queries[:, :, None]).squeeze(2)  # [C, N]
     source = None if s is None else own.of(s).to(dtype)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.experiments.conclusion import Comparison, conclude
 from harness.experiments.costs import epoch_seconds
-from harness.experiments.selection import selects_everything
+from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
@@ -145,10 +145,10 @@ def accuracy_difference(claim: Claim, device: Measured) -> Finding:
         f"on {task} ({metric}), {d.count_first} {_what(pairs)}"
     )
     answer: Answer | None = None
-    for side, model in enumerate((pairs.first, pairs.second)):
-        if whole := selects_everything(model, [pair[side] for pair in pairs.runs.values()]):
-            said += f"; {whole}"
-            answer = "undecided"
+    sides = zip(*pairs.runs.values(), strict=True)
+    for whole in selecting_everything(zip((pairs.first, pairs.second), sides, strict=True)):
+        said += f"; {whole}"
+        answer = "undecided"
     if d.count_first < LEAST_SEEDS:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
         answer = "undecided"

@@ -12,7 +12,7 @@ from harness.ceilings import gauge_of
 from harness.errors import UsageError
 from harness.measure.session import Session
 from harness.records import journal
-from harness.records.schema import MEASURED
+from harness.records.schema import MEASURED, short_commit
 from reference_impls.mechanism import Mechanism
 from suites.goals.goal import Goal
 from suites.goals.judge import Result, judge, judge_accuracy, not_here
@@ -93,15 +93,13 @@ def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held]
             fingerprint,
             [r for r in records if r["kind"] != KIND],
             {str(r["case"]): r for r in records if r["kind"] == KIND},
-            tuple(dict.fromkeys(_commit(found.sessions[r["session"]]) for r in records)),
+            _commits(found.sessions[r["session"]] for r in records),
         )
     return held, found.warnings
 
 
-def _commit(session: Mapping[str, Any]) -> str:
-    """Seven letters; ``+`` behind them where files had been changed."""
-    environment = session.get("environment") or {}
-    return str(environment.get("commit") or "unknown")[:7] + "+" * bool(environment.get("dirty"))
+def _commits(sessions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(short_commit(s.get("environment") or {}) for s in sessions))
 
 
 def _newest(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -983,17 +983,16 @@ def test_options_given_to_verify_make_the_configuration_that_is_checked() -> Non
 
 
 def test_an_option_with_an_entry_per_head_is_verified_with_that_many_heads() -> None:
-    windows = builtins()["msmsa"]
-    six = fitting((("scales", "1;1;3;3;n/16;n/8"),), 6, windows)
+    six = fitting("msmsa.windowed", (("scales", "1;1;3;3;n/16;n/8"),), 6, KNOWN)
     assert check("msmsa.windowed", "f32", "cpu", options=dict(six))["verdict"] == "ok"
     with pytest.raises(BadOption, match="6 scales given for 4 heads"):
         check("msmsa.windowed", "f32", "cpu", options=dict(six[:1]))
     alone = (("width_reading", "radius"),)
-    assert fitting(alone, 6, windows) == alone
+    assert fitting("msmsa.windowed", alone, 6, KNOWN) == alone
     own = (*six[:1], ("heads", "6"))
-    assert fitting(own, 8, windows) == own
+    assert fitting("msmsa.windowed", own, 8, KNOWN) == own
     widths = (("kernel_sizes", "3;5"),)
-    assert fitting(widths, 6, builtins()["multi_cnn"]) == widths
+    assert fitting("multi_cnn.conv", widths, 6, KNOWN) == widths
 
 
 def test_an_implementation_may_do_less_than_its_mechanism() -> None:

@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -114,8 +114,7 @@ def patched(patch: Patch) -> Iterator[None]:
     if patch.module.startswith(OPERATORS):
         raise ValueError(f"{patch.name!r}: {patch.module} registers operators with torch")
     for name in OPERATORS:  # by what is not patched, whoever comes first
-        with suppress(ModuleNotFoundError):
-            importlib.import_module(name)
+        importlib.import_module(name)
     before = _ours()
     finder = _Finder(patch)
     for name in before:
