@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -143,7 +144,7 @@ def train_missing(
 def do_runs(
     missing: Sequence[Run], fingerprint: Mapping[str, Any], folder: Path, executor: Executor,
     out: Console, declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
-    strict: bool = True,
+    strict: bool = True, names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Do the runs where an executor does them; see `train_missing`.
 
@@ -151,6 +152,8 @@ def do_runs(
     ----------
     strict : bool
         Whether a run that can't be what was asked for ends all of them, or only itself.
+    names : mapping
+        By key what a run is called where its case says too little.
     """
     from harness.measure.device import environment
 
@@ -169,7 +172,7 @@ def do_runs(
             for record in declared:
                 writer.append(record)
         if missing:
-            with _Bar(out) as bar:
+            with _Bar(out, names) as bar:
                 runs = RunSession(
                     writer, fingerprint, executor, bar.show, durations=durations, strict=strict,
                     # The scores of a run that is repeated for them are not in a checkpoint of it.
@@ -187,8 +190,9 @@ def do_runs(
 class _Bar:
     """Progress of training: on a terminal a bar, elsewhere a line per finished run."""
 
-    def __init__(self, out: Console) -> None:
+    def __init__(self, out: Console, names: Mapping[str, str]) -> None:
         self._out = out
+        self._names = names
         self._standing: Standing | None = None
         self._ended = 0
         self._bar = Progress(
@@ -219,7 +223,8 @@ class _Bar:
     def finished(self, record: Mapping[str, Any]) -> None:
         """One line; no metric, so that nobody stops at a number that pleases."""
         self._ended += 1
-        line = f"{record['case']}: {record['status']} in {duration(record['task_seconds'])}"
+        name = self._names.get(record["key"], record["case"])
+        line = f"{name}: {record['status']} in {duration(record['task_seconds'])}"
         if record["status"] == "ok":
             line += f", {len(record['epochs'])} epochs"
         if self._standing is not None and self._standing.total > 1:

@@ -59,7 +59,8 @@ def print_dry_run(
     rows, seconds, unknown = [], [], dict[str, int]()
     for entry in sweep.entries:
         run = entry.run
-        row: dict[str, Any] = {"run": run.case, "key": run.key, "there": run.key in known}
+        name = sweep.names[run.key]
+        row: dict[str, Any] = {"run": name, "key": run.key, "there": run.key in known}
         if not row["there"]:
             row["seconds"] = durations.of(run)
             if row["seconds"] is None:
@@ -71,7 +72,7 @@ def print_dry_run(
         say = "there" if row["there"] else "missing"
         if row.get("seconds") is not None:
             say += f", about {duration(row['seconds'])}"
-        out.print(f"{run.case}: {say}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{name}: {say}", highlight=False, markup=False, soft_wrap=True)
     missing = sum(not row["there"] for row in rows)
     predicted = None
     if not unknown:
@@ -105,7 +106,8 @@ def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, A
         table.add_column(column, justify="right")
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for entry in sweep.entries:
-        group = groups.setdefault((entry.run.task, str(entry.run.model)), [])
+        model = f"{entry.run.model}{sweep.recipes[entry.run.key]}"
+        group = groups.setdefault((entry.run.task, model), [])
         group.append(records[entry.run.key])
     for (task, model), found in groups.items():
         good = [float(r["task_seconds"]) for r in found if r["status"] == "ok"]
@@ -127,7 +129,7 @@ def failures(
         if record["status"] != "ok":
             found.append(
                 {
-                    "run": entry.run.case,
+                    "run": sweep.names[entry.run.key],
                     "status": str(record["status"]),
                     "detail": str(record.get("detail") or "no reason given"),
                     "command": command(entry, values, again=record["status"] in SETTLED),

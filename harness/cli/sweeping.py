@@ -172,7 +172,7 @@ def _train(
         _verify(missing, around, folder, out)
         done = do_runs(
             [entry.run for entry in missing], around.fingerprint, folder, executor, out,
-            [sweep.record(around.fingerprint)], strict=False,
+            [sweep.record(around.fingerprint)], strict=False, names=sweep.names,
         )  # fmt: skip
     return {record["key"]: record for record in done}
 

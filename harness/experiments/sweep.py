@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from harness.errors import UsageError
@@ -11,7 +12,7 @@ from harness.experiments.design import Model, Run, Surroundings, make_run, parse
 from harness.experiments.replicates import Replicate, replicates
 from harness.records import schema
 from harness.registry import Registry
-from harness.train.recipe import changed, parse_settings
+from harness.train.recipe import Recipe, changed, parse_settings
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
@@ -86,6 +87,25 @@ class Sweep:
     def tasks(self) -> list[str]:
         """By first appearance."""
         return list(dict.fromkeys(entry.run.task for entry in self.entries))
+
+    @cached_property
+    def recipes(self) -> dict[str, str]:
+        """By key how a run's recipe is told: empty unless a model has several on one task."""
+        found: dict[tuple[str, str], set[Recipe]] = {}
+        for entry in self.entries:
+            of = found.setdefault((entry.run.task, str(entry.run.model)), set())
+            of.add(entry.run.recipe)
+        return {
+            e.run.key: f" ({', '.join(e.recipe) or 'common recipe'})"
+            if len(found[e.run.task, str(e.run.model)]) > 1
+            else ""
+            for e in self.entries
+        }
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """By key what a run is called: no two alike but for their word vectors."""
+        return {e.run.key: f"{e.run.case}{self.recipes[e.run.key]}" for e in self.entries}
 
     def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started."""
