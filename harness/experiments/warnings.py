@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.experiments.data_identity import is_known
 from harness.experiments.declared import Order
 from harness.experiments.looked import looked
 from harness.experiments.replicates import Pair, Values
@@ -49,6 +50,7 @@ def warnings_of(
         *_parameters(design, pairs),
         *_recipes(design),
         *_split(design),
+        *_corpus(design, pairs),
         *looked(design, records, order),
     )
 
@@ -119,6 +121,16 @@ def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
             "test examples"
         )
     return out
+
+
+def _corpus(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+    told = {str(run.get("data") or "") for pair in pairs for run in pair if run is not None}
+    if all(is_known(design["task"], data) is not False for data in told):
+        return []
+    return [
+        f"this is not the {design['task']} of attnbench data list (attnbench data check names the "
+        "file): what others measured on that may not be compared with it"
+    ]
 
 
 def _parameters(design: Mapping[str, Any], pairs: Pairs) -> list[str]:

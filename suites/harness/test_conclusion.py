@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from scipy import stats
 
 from harness.experiments.conclusion import Comparison, comparisons, conclude
+from harness.experiments.data_identity import is_known
+from harness.train.data.corpora import corpora
+from harness.train.task import task
 
 RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0, "rate": 0.001}
 A, B = "mtsa.algorithm1", "multi_head.sdpa"
@@ -132,6 +136,21 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     found = compared(HIGH, LOW, recipes=by_test)
     assert warned("best over time on the test set", found)
     assert "best over time on the test set accuracy" in found.sentence
+
+
+def test_data_that_are_not_the_known_corpus_are_told() -> None:
+    content = {f.name: f.content for f in corpora()["trec"].files}
+    known = [content[name] for name in task("trec").files]
+    right = hashlib.sha256(b"".join(map(bytes.fromhex, known))).hexdigest()[:16]
+    for data, told in (("", False), (right + "of vectors", False), ("0" * 16, True)):
+        records = [run(A, i, v, data=data) for i, v in enumerate(HIGH)]
+        records += [run(B, i, v, data=data) for i, v in enumerate(LOW)]
+        found = conclude(design(5), records)
+        assert warned("this is not the trec of attnbench data list", found) == told
+        assert found.difference is not None
+    assert is_known("mirrored_summation[k=3]", "0" * 16) is None
+    assert is_known("snli", "0" * 16) is None
+    assert is_known("a task of another version", "0" * 16) is None
 
 
 def test_policies_that_leave_nothing_out_are_told() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
+from harness.experiments.data_identity import data_digest, is_known
 from harness.train.data.corpus import corpus
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.text import Vocabulary, tokens_raw, tokens_whitespace
@@ -27,6 +28,7 @@ from harness.train.data.vectors import (
     embedding_table,
     read_vectors,
 )
+from harness.train.task import task
 from suites.harness.made_up_data import write_data_directory, write_table
 from suites.harness.support import attnbench
 
@@ -527,6 +529,7 @@ def test_the_made_up_directory_is_the_same_each_time_and_of_the_real_layout(
     folder: Path, tmp_path: Path
 ) -> None:
     again = write_data_directory(tmp_path)
+    assert is_known("trec", data_digest(task("trec"), again, "none")) is False
     files = sorted(path.relative_to(folder) for path in folder.rglob("*.gz"))
     assert {str(file) for file in files} == set(CHECKSUMS)
     assert all((folder / file).read_bytes() == (again / file).read_bytes() for file in files)
@@ -579,6 +582,7 @@ def test_the_real_files_are_those_of_their_read_me(name: str) -> None:
 
 @real("trec/train.tsv.gz", "trec/test.tsv.gz")
 def test_real_trec() -> None:
+    assert is_known("trec", data_digest(task("trec"), REAL, "none"))
     columns = ["coarse", "fine", "text"]
     tables = [read_table(REAL / "trec" / f"{split}.tsv.gz", columns) for split in ("train", "test")]
     train, test = tables
@@ -596,6 +600,7 @@ def test_real_trec() -> None:
 
 @real("sick/train.tsv.gz", "sick/dev.tsv.gz", "sick/test.tsv.gz")
 def test_real_sick() -> None:
+    assert is_known("sick_relatedness", data_digest(task("sick_relatedness"), REAL, "none"))
     splits = ("train", "dev", "test")
     labels = [read_table(REAL / "sick" / f"{split}.tsv.gz", ["label"]) for split in splits]
     assert [len(table) for table in labels] == [4500, 500, 4927]
