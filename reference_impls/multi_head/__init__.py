@@ -83,8 +83,9 @@ def _relu_parameters(s: Size) -> int:
 
 
 def _projections_and_core(s: Size) -> float:
-    """Products only: Q K^T and P V over all N*N pairs, softmax not counted."""
-    return s.batch * s.length * (6.0 * s.d_in * s.d_out + 4.0 * s.length * s.d_out)
+    """Products only: Q K^T and P V over all N*N pairs, or the causal ones; softmax not counted."""
+    keys = (s.length + 1) / 2 if s.options.get("causal") else s.length
+    return s.batch * s.length * (6.0 * s.d_in * s.d_out + 4.0 * keys * s.d_out)
 
 
 def _passes(s: Size) -> int:
@@ -109,18 +110,20 @@ MECHANISMS = (
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
-        options={"positions": "paper", "output_layer": True, "head_dim": None},
+        options={"positions": "paper", "output_layer": True, "head_dim": None, "causal": False},
         variants={
             "no_positions": {"positions": None},
             "released_positions": {"positions": "released"},
             "no_output_layer": {"output_layer": False},
             "narrow_heads": {"head_dim": 3},
+            "causal": {"causal": True},
         },
         takes_heads=True,
         score_weights=("q_w",),
         default="sdpa",
         parameters=_parameters,
         operations=_operations,
+        formula_options=("causal",),
         transient_bytes=held.paper,
         goldens={"multi_head_paper": "reference_impls.multi_head.golden:paper"},
     ),

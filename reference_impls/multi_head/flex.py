@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from reference_impls.compiled_flex import fused
 from reference_impls.mechanism import Unsupported
-from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
 from reference_impls.multi_head.optimized import visible_keys
 
 BLOCK = 128
@@ -22,13 +22,15 @@ LEAST_WIDTH = 16
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def real_keys_only(visible: Tensor) -> BlockMask:
-    """What FlexAttention is to compute for padded sequences, told without waiting for the device.
+def real_keys_only(visible: Tensor, causal: bool = False) -> BlockMask:
+    """What FlexAttention is to compute, told without waiting for the device.
 
     Parameters
     ----------
     visible : Tensor of bool, shape [B, N]
         Keys that count; every sample has one.
+    causal : bool
+        Whether a query sees only keys up to its own place; it may then see none.
 
     Returns
     -------
@@ -38,12 +40,14 @@ def real_keys_only(visible: Tensor) -> BlockMask:
     n = visible.shape[1]
     blocks = -(-n // BLOCK)
     some = pad(visible, (0, blocks * BLOCK - n)).unflatten(1, (blocks, BLOCK)).any(-1)  # [B, K]
-    order = some.int().argsort(dim=1, descending=True, stable=True)  # those with a key first
-    counts = some.sum(1)[:, None, None].expand(-1, 1, blocks)  # [B, 1, Q]
-    indices = order[:, None, None].expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
+    some = some[:, None, None].expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
+    if causal:
+        some = some & up_to_each(blocks, visible.device)
+    indices = some.int().argsort(dim=-1, descending=True, stable=True)  # those with a key first
+    counts = some.sum(-1)  # [B, 1, Q]
 
     def is_visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return visible[b, j]
+        return visible[b, j] & (i >= j) if causal else visible[b, j]
 
     return BlockMask.from_kv_blocks(
         counts.to(torch.int32).contiguous(), indices.to(torch.int32).contiguous(),
@@ -68,15 +72,19 @@ class FlexMultiHead(MultiHeadLayer):
         if q.dtype not in DTYPES:
             name = str(q.dtype).removeprefix("torch.")
             raise Unsupported(f"flex takes float32, bfloat16 and float16, not {name}; take sdpa")
-        return flexed(q, k, v, mask, 1 / math.sqrt(self.head_dim), fused)
+        return flexed(q, k, v, mask, 1 / math.sqrt(self.head_dim), fused, self.causal)
 
 
 def flexed(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, fused: Callable[..., Tensor]
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float,
+    fused: Callable[..., Tensor], causal: bool = False,
+) -> Tensor:  # fmt: skip
     """Eq. 4 by a function that is called as `flex_attention`: [B, H, N, d_h] -> the same."""
     width = q.shape[-1]
     if width < LEAST_WIDTH:
         q, k, v = (pad(t, (0, LEAST_WIDTH - width)) for t in (q, k, v))
-    blocks = None if mask is None else real_keys_only(visible_keys(mask))
+    blocks = None
+    if mask is not None or causal:
+        every = q.new_ones((q.shape[0], q.shape[2]), dtype=torch.bool)  # [B, N]
+        blocks = real_keys_only(every if mask is None else visible_keys(mask), causal)
     return fused(q, k, v, block_mask=blocks, scale=scale)[..., :width]

@@ -44,6 +44,11 @@ def sinusoids(length: int, width: int, form: str, device: torch.device) -> Tenso
     return torch.where(column % 2 == 0, angle.sin(), angle.cos())
 
 
+def up_to_each(length: int, device: torch.device) -> Tensor:
+    """Pairs of a causal mask, [N, N]: query i may see key j where j <= i."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
 class Positions:
     """Sinusoidal positions, computed once in float64 and kept per dtype and device.
 
@@ -91,6 +96,8 @@ class MultiHeadLayer(MergingModule):
         d_h; d_out / heads by default.
     relu_projections : bool
         Whether queries, keys and values have biases and pass a relu (the other released baseline).
+    causal : bool
+        Whether a token attends to itself and those before it only (Vaswani et al., section 3.2.3).
 
     Raises
     ------
@@ -108,14 +115,16 @@ class MultiHeadLayer(MergingModule):
         output_layer: bool = True,
         head_dim: int | None = None,
         relu_projections: bool = False,
+        causal: bool = False,
         **unknown: Any,
     ) -> None:
         super().__init__()
         refuse_unknown(
             "multi_head",
             unknown,
-            ("heads", "positions", "output_layer", "head_dim", "relu_projections"),
+            ("heads", "positions", "output_layer", "head_dim", "relu_projections", "causal"),
         )
+        self.causal = true_or_false("causal", causal)
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")
@@ -187,6 +196,8 @@ class MultiHeadLayer(MergingModule):
         r = q @ k.transpose(-1, -2) / math.sqrt(self.head_dim)  # [B, H, N, N]
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         pairs = real[:, None, None, :] & real[:, None, :, None]  # [B, 1, N, N]
+        if self.causal:
+            pairs = pairs & up_to_each(x.shape[1], x.device)
         weights = masked_softmax(r, pairs, dim=-1)
         return {
             "token2token_scores": r.transpose(0, 1),

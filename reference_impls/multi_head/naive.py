@@ -40,6 +40,7 @@ def naive(
     output_layer: bool = True,
     head_dim: int | None = None,
     relu_projections: bool = False,
+    causal: bool = False,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute multi-head attention and its gradients for one sequence.
 
@@ -54,8 +55,9 @@ def naive(
         Queries to compute; None is all n.
     grad_out : ndarray [R, d_out] or None
         Cotangent of the output.
-    heads, positions, output_layer, relu_projections
-        Configuration; ``head_dim`` is told by the weights and not read.
+    heads, positions, output_layer, relu_projections, causal
+        Configuration; ``head_dim`` is told by the weights and not read. ``causal``: values j > i
+        are set to minus infinity in the input of the softmax (Vaswani et al., section 3.2.3).
 
     Returns
     -------
@@ -80,6 +82,8 @@ def naive(
             q_on, k_on, v_on = (q > 0) * 1.0, (k > 0) * 1.0, (v > 0) * 1.0
             q, k, v = q * q_on, k * k_on, v * v_on
         r = q @ k.T / np.sqrt(d_h)  # eq. 4; [R, n]
+        if causal:
+            r = np.where(np.arange(n)[None, :] > rows[:, None], -np.inf, r)
         e = np.exp(r - r.max(axis=1, keepdims=True))
         p = e / e.sum(axis=1, keepdims=True)
         h_c = p @ v  # eq. 4: H_c

@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from reference_impls.checks import one_of
 from reference_impls.mechanism import Unsupported
-from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
 
 BACKENDS = {
     "math": SDPBackend.MATH,
@@ -32,6 +32,16 @@ def visible_keys(mask: Tensor) -> Tensor:
     return mask | (first & ~mask.any(1, keepdim=True))
 
 
+def visible_pairs(mask: Tensor) -> Tensor:
+    """Pairs of a causal mask with padding, [B, N, N] of a mask [B, N].
+
+    A real token always sees itself. So may padding, for the same reason as above.
+    """
+    n = mask.shape[1]
+    own = torch.eye(n, dtype=torch.bool, device=mask.device)
+    return (mask[:, None, :] | own) & up_to_each(n, mask.device)
+
+
 class MatmulMultiHead(MultiHeadLayer):
     """Two batched products and torch's softmax between them."""
 
@@ -46,8 +56,13 @@ class MatmulMultiHead(MultiHeadLayer):
 
         scale = 1 / math.sqrt(self.head_dim)
         bias, beta = q.new_empty(()), 0.0  # not read
-        if mask is not None:
-            closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
+        if mask is not None or self.causal:
+            if mask is None:
+                closed = ~up_to_each(n, q.device)[None, None]  # [1, 1, N, N]
+            elif self.causal:
+                closed = ~visible_pairs(mask)[:, None].expand(-1, h, -1, -1)  # [B, H, N, N]
+            else:
+                closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
             bias = q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
             beta = 1.0
         r = torch.baddbmm(bias, head_by_head(q), head_by_head(k).mT, beta=beta, alpha=scale)
@@ -79,16 +94,19 @@ class SdpaMultiHead(MultiHeadLayer):
     ) -> Tensor:
         """Eq. 4, fused."""
         keys = None if mask is None else visible_keys(mask)[:, None, None, :]  # [B, 1, 1, N]
+        if mask is not None and self.causal:
+            keys = visible_pairs(mask)[:, None]  # [B, 1, N, N]
+        causal = self.causal and keys is None  # torch takes one of both
         if self.backend is None:
-            return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+            return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
         if reason := _refusal(self.backend, q, keys):
             raise Unsupported(f"sdpa backend {self.backend} {reason}")
         if torch.compiler.is_compiling():
             with sdpa_kernel(BACKENDS[self.backend]):
-                return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+                return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
         try:
             with sdpa_kernel(BACKENDS[self.backend]):
-                return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+                return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
         except RuntimeError as error:
             if "No available kernel" in str(error) or "No viable backend" in str(error):
                 what = (

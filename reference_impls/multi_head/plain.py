@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import masked_softmax
-from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
 
 
 class PlainMultiHead(MultiHeadLayer):
@@ -21,9 +21,13 @@ class PlainMultiHead(MultiHeadLayer):
         if rows is not None:
             q = q[:, :, rows]  # [B, H, R, d_h]
         r = q @ k.transpose(-1, -2) / math.sqrt(self.head_dim)  # [B, H, R, N]
-        keys = torch.ones(r.shape[-1], dtype=torch.bool, device=r.device)
+        n = r.shape[-1]
+        keys = torch.ones(n, dtype=torch.bool, device=r.device)
         if mask is not None:
             keys = mask[:, None, None, :]  # [B, 1, 1, N]
+        if self.causal:
+            before = up_to_each(n, r.device)
+            keys = keys & (before if rows is None else before[rows])
         return masked_softmax(r, keys, dim=-1) @ v
 
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:

@@ -48,6 +48,18 @@ PATCHES = (
         "_in_a_row, self.q_b, self.k_b, self.v_b", "_in_a_row, self.k_b, self.q_b, self.v_b",
     ),
     Patch(
+        "causal mask made strict", "multi_head.matmul", "multi_head/layer.py",
+        ".tril()", ".tril(-1)",
+    ),
+    Patch(
+        "the future seen without padding", "multi_head.sdpa", "multi_head/optimized.py",
+        "causal = self.causal and keys is None", "causal = False",
+    ),
+    Patch(
+        "the future seen beside padding", "multi_head.sdpa", "multi_head/optimized.py",
+        "(mask[:, None, :] | own) & up_to_each(n, mask.device)", "mask[:, None, :] | own",
+    ),
+    Patch(
         "heads interleaved", "multi_head.sdpa", "multi_head/layer.py",
         "out = attended.transpose(1, 2).flatten(2)",
         "out = attended.permute(0, 2, 3, 1).flatten(2)",

@@ -28,7 +28,9 @@ from reference_impls.disa.plain import PlainDisa
 from reference_impls.masks import allowed, parse
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
-from reference_impls.multi_head.optimized import SdpaMultiHead, visible_keys
+from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.optimized import MatmulMultiHead, SdpaMultiHead, visible_keys
+from reference_impls.multi_head.plain import PlainMultiHead
 from suites.verify.modules import D_IN, MECHANISMS, assert_same, batch, build, error, run
 
 torch.set_num_threads(1)
@@ -296,6 +298,8 @@ def test_blocks_of_padding_are_left_out(n: int) -> None:
         for j in range(kept.shape[-1]):
             some = bool(visible[b, j * BLOCK : (j + 1) * BLOCK].any())
             assert (kept[b, 0, :, j] == int(some)).all()
+    causal = real_keys_only(visible, causal=True).to_dense()
+    assert (causal == kept.tril()).all()
 
 
 @pytest.mark.parametrize("d", [4, 30])
@@ -312,6 +316,31 @@ def test_flex_is_fused_attention(d: int) -> None:
         wanted = scaled_dot_product_attention(q, k, v, attn_mask=keys, scale=0.3)
         torch._dynamo.reset()
         assert error(flexed(q, k, v, mask, 0.3, flex_attention), wanted) < 1e-13
+        up_to = torch.ones(n, n, dtype=torch.bool).tril()
+        pairs = up_to if keys is None else up_to & keys
+        wanted = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=0.3)
+        torch._dynamo.reset()
+        assert error(flexed(q, k, v, mask, 0.3, flex_attention, True), wanted) < 1e-13
+
+
+@pytest.mark.parametrize("kind", [PlainMultiHead, MatmulMultiHead, SdpaMultiHead])
+@pytest.mark.parametrize("padding", ["none", "behind", "in front"])
+def test_causal_heads_do_not_see_what_comes_later(kind: type[MultiHeadLayer], padding: str) -> None:
+    torch.manual_seed(0)
+    n, d = 9, 12
+    module = kind(d, d, heads=3, causal=True).double()
+    x = torch.randn(2, n, d, dtype=torch.float64, requires_grad=True)
+    mask = None
+    if padding != "none":
+        mask = torch.arange(n) < torch.tensor([n, 4])[:, None]
+        mask = mask.flip(1) if padding == "in front" else mask
+    real = torch.ones(2, n, dtype=torch.bool) if mask is None else mask
+    out = module(x, mask)
+    for i in range(n):
+        (seen,) = torch.autograd.grad(out[:, i].sum(), x, retain_graph=True)
+        touched = seen.abs().amax(-1) > 0  # [B, N]
+        expected = real & (torch.arange(n) <= i) & real[:, i : i + 1]
+        assert (touched == expected).all(), (i, touched, expected)
 
 
 # DiSA in chunks
