@@ -40,6 +40,7 @@ from reports.trained import (
     mean_interval,
     tasks_by_recipe,
 )
+from reports.tuning_shown import section
 
 KINDS = ("run",)
 NONE = (
@@ -213,6 +214,10 @@ class Corpora:
             ),
             self.place.table("printed", pd.DataFrame(flat), columns, rows, (0, 1, 4)),
         )
+
+    def tried(self) -> Shown:
+        """Recipes that were tried for the common one."""
+        return section(self.source, self.device, self.place)
 
     def ablations(self) -> Shown:
         """Variants of a mechanism against its own configuration."""

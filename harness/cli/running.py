@@ -176,7 +176,7 @@ def do_runs(
                 runs = RunSession(
                     writer, fingerprint, executor, bar.show, durations=durations, strict=strict,
                     # The scores of a run that is repeated for them are not in a checkpoint of it.
-                    checkpoints=folder / CHECKPOINTS if keep else None,
+                    checkpoints=folder / CHECKPOINTS if keep else None, names=names,
                 )  # fmt: skip
                 for record in runs.run(missing):
                     records.append(record)

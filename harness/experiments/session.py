@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
@@ -107,11 +108,13 @@ class RunSession:
         call: str = CALL,
         checkpoints: Path | None = None,
         checkpoint_seconds: float = 60.0,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.writer, self.fingerprint, self.executor = writer, fingerprint, executor
         self.on_progress, self.strict, self.call = on_progress, strict, call
         self.durations = durations or Durations(fingerprint, executor.workers)
         self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
+        self.names = names
 
     def run(self, todo: Sequence[Run]) -> Iterator[dict[str, Any]]:
         """Train, yielding each record as it is written.
@@ -211,7 +214,7 @@ class RunSession:
                 epoch = f"epoch {standing.epoch} of at most {standing.epochs}"
             else:
                 epoch = "loading"
-            shown.append(f"{run.label}: {epoch}")
+            shown.append(f"{self.names.get(key, run.label)}: {epoch}")
         if unseen := len(queue.running) - len(shown):
             shown.append(f"{unseen} handed to the cluster")
         if queue.elsewhere:

@@ -12,7 +12,7 @@ from harness.experiments.design import Model, Run, Surroundings, make_run, parse
 from harness.experiments.replicates import Replicate, replicates
 from harness.records import schema
 from harness.registry import Registry
-from harness.train.recipe import Recipe, changed, parse_settings
+from harness.train.recipe import changed, changes, parse_settings
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
@@ -91,13 +91,16 @@ class Sweep:
     @cached_property
     def recipes(self) -> dict[str, str]:
         """By key how a run's recipe is told: empty unless a model has several on one task."""
-        found: dict[tuple[str, str], set[Recipe]] = {}
-        for entry in self.entries:
-            of = found.setdefault((entry.run.task, str(entry.run.model)), set())
-            of.add(entry.run.recipe)
+        told = {
+            e.run.key: ", ".join(changes(e.run.recipe.as_dict(), e.task.recipe)) or "common recipe"
+            for e in self.entries
+        }
+        several: dict[tuple[str, str], set[str]] = {}
+        for e in self.entries:
+            several.setdefault((e.run.task, str(e.run.model)), set()).add(told[e.run.key])
         return {
-            e.run.key: f" ({', '.join(e.recipe) or 'common recipe'})"
-            if len(found[e.run.task, str(e.run.model)]) > 1
+            e.run.key: f" ({told[e.run.key]})"
+            if len(several[e.run.task, str(e.run.model)]) > 1
             else ""
             for e in self.entries
         }

@@ -176,6 +176,19 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     )
 
 
+def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
+    """What a recipe, as it stands in a record, changes of a common one: ``rate=0.002``.
+
+    How it was found counts for nothing, and neither does what the record does not know.
+    """
+    usual = common.as_dict()
+    return [
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in recipe.items()
+        if name != "tuning_trials" and usual.get(name) != value
+    ]
+
+
 def parse_settings(
     texts: Sequence[str],
     models: Sequence[Sequence[str]],

@@ -68,7 +68,7 @@ def trials(mechanism: Mechanism, dtype: str) -> Iterator[Trial]:
         for n in SHORT:
             yield Trial(f"{name}, N={n}", options, ragged(n))
         # Without a mask many take another way: causal SDPA, say, is told so instead of shown.
-        yield Trial(f"{name}, N=7 without padding", options, (7, 7), masked=False)
+        yield Trial(f"{name}, N=257 without padding", options, (257, 257), masked=False)
     for scale in INPUT_SCALES[dtype]:
         yield Trial(f"x times {scale:g}, N=65", {}, ragged(65), input_scale=scale)
     if mechanism.score_weights and dtype in ("f64", "f32"):

@@ -40,11 +40,13 @@ def real_keys_only(visible: Tensor, causal: bool = False) -> BlockMask:
     n = visible.shape[1]
     blocks = -(-n // BLOCK)
     some = pad(visible, (0, blocks * BLOCK - n)).unflatten(1, (blocks, BLOCK)).any(-1)  # [B, K]
-    some = some[:, None, None].expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
     if causal:
-        some = some & up_to_each(blocks, visible.device)
-    indices = some.int().argsort(dim=-1, descending=True, stable=True)  # those with a key first
-    counts = some.sum(-1)  # [B, 1, Q]
+        some = some[:, None, None] & up_to_each(blocks, visible.device)  # [B, 1, Q, K]
+    else:
+        some = some[:, None, None]  # [B, 1, 1, K]
+    order = some.int().argsort(dim=-1, descending=True, stable=True)  # those with a key first
+    counts = some.sum(-1).expand(-1, 1, blocks)  # [B, 1, Q]
+    indices = order.expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
 
     def is_visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return visible[b, j] & (i >= j) if causal else visible[b, j]
@@ -83,8 +85,11 @@ def flexed(
     width = q.shape[-1]
     if width < LEAST_WIDTH:
         q, k, v = (pad(t, (0, LEAST_WIDTH - width)) for t in (q, k, v))
-    blocks = None
-    if mask is not None or causal:
-        every = q.new_ones((q.shape[0], q.shape[2]), dtype=torch.bool)  # [B, N]
-        blocks = real_keys_only(every if mask is None else visible_keys(mask), causal)
+    if mask is not None:
+        blocks = real_keys_only(visible_keys(mask), causal)
+    elif causal:
+        every = torch.ones(q.shape[0], q.shape[2], dtype=torch.bool, device=q.device)  # [B, N]
+        blocks = real_keys_only(every, causal)
+    else:
+        blocks = None
     return fused(q, k, v, block_mask=blocks, scale=scale)[..., :width]

@@ -3,8 +3,8 @@
 Every term of a maximum is one moment of the pass, with what is alive at it: the numbers over pairs
 (B H N N), over tokens and features (B N d_out), over the input (B N d_in), the three projections'
 weights side by side (3 d_in d_out; in evaluation they are kept from call to call), and those of the
-output layer. q, k and v are copied head by head; a causal mask is one bias for all of them. For the
-default options but that, without padding; sdpa holds no pairs.
+output layer. q, k and v are copied head by head. For the default options, without padding; sdpa
+holds no pairs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from reference_impls.mechanism import Size
 
 def paper(s: Size) -> float:
     """With positions and the output layer."""
-    bias = s.length**2 * s.item_bytes if s.options.get("causal") else 0
-    return _with_positions(s, output=s.d_out**2, kept=9) + bias
+    return _with_positions(s, output=s.d_out**2, kept=9)
 
 
 def released(s: Size) -> float:

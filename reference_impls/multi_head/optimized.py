@@ -55,19 +55,24 @@ class MatmulMultiHead(MultiHeadLayer):
             return values.reshape(b * h, n, -1)  # a copy, gone as soon as it is used
 
         scale = 1 / math.sqrt(self.head_dim)
-        bias, beta = q.new_empty(()), 0.0  # not read
-        if mask is not None or self.causal:
-            if mask is None:
-                closed = ~up_to_each(n, q.device)[None, None]  # [1, 1, N, N]
-            elif self.causal:
-                closed = ~visible_pairs(mask)[:, None].expand(-1, h, -1, -1)  # [B, H, N, N]
-            else:
-                closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
-            bias = q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
-            beta = 1.0
-        r = torch.baddbmm(bias, head_by_head(q), head_by_head(k).mT, beta=beta, alpha=scale)
+        none = mask is None and not self.causal
+        r = torch.baddbmm(
+            q.new_empty(()) if none else self._bias(q, mask), head_by_head(q), head_by_head(k).mT,
+            beta=0.0 if none else 1.0, alpha=scale,
+        )  # fmt: skip
         r = r.softmax(-1)  # [B*H, N, N]
         return (r @ head_by_head(v)).unflatten(0, (b, h))
+
+    def _bias(self, q: Tensor, mask: Tensor | None) -> Tensor:
+        """Minus infinity at pairs that don't count; gone as soon as it is added."""
+        _, h, n, _ = q.shape
+        if mask is None:
+            closed = ~up_to_each(n, q.device)[None, None]  # [1, 1, N, N]
+        elif self.causal:
+            closed = ~visible_pairs(mask)[:, None].expand(-1, h, -1, -1)  # [B, H, N, N]
+        else:
+            closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
+        return q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
 
 
 class SdpaMultiHead(MultiHeadLayer):
@@ -93,9 +98,12 @@ class SdpaMultiHead(MultiHeadLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 4, fused."""
-        keys = None if mask is None else visible_keys(mask)[:, None, None, :]  # [B, 1, 1, N]
-        if mask is not None and self.causal:
+        if mask is None:
+            keys = None
+        elif self.causal:
             keys = visible_pairs(mask)[:, None]  # [B, 1, N, N]
+        else:
+            keys = visible_keys(mask)[:, None, None, :]  # [B, 1, 1, N]
         causal = self.causal and keys is None  # torch takes one of both
         if self.backend is None:
             return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)

@@ -400,7 +400,7 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     widths = {r["model"]: r["recipe"]["width"] for r in runs(tmp_path)}
     assert widths == {"mtsa.fused": 12, other: 8}
-    assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {5}
+    assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {9}
 
 
 def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> None:

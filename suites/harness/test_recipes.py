@@ -343,11 +343,13 @@ def test_a_policy_is_not_compiled(data: Path) -> None:
 
 def test_budgets_are_equal_or_said(data: Path) -> None:
     for record in tasks().values():
-        assert len(set(record.tuned.values())) <= 1, record.name
         assert isinstance(record.recipe, Recipe)
         assert record.recipe_for("no such mechanism").tuning_trials == 0
     # A recipe that was tuned on one task is no less tuned on another.
     for name in ("trec", "sst5", "sst5_phrases", "cr", "mpqa", "subj", "mr", "snli"):
-        assert task(name).tuned == {"mtsa": 5, "multi_head": 5}, name
-    for name in ("sick_relatedness", "sick_entailment"):
-        assert task(name).tuned == {"mtsa": 9, "multi_head": 9}, name
+        assert task(name).tuned == task("trec").tuned, name
+    assert task("sick_entailment").tuned == task("sick_relatedness").tuned
+    # Unequal where it was: four alike, and five (on SICK nine) before with these two.
+    for name, before in (("trec", 5), ("sick_relatedness", 9)):
+        for mechanism, count in task(name).tuned.items():
+            assert count == 4 + before * (mechanism in ("mtsa", "multi_head")), (name, mechanism)

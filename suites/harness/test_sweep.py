@@ -238,7 +238,7 @@ def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
     parts, given = read_file(path)
     assert given == []
     entries = declared(*parts).entries
-    # What recipes are tried by is a seed of its own: nothing published was chosen by its data.
+    # What recipes are tried by is a seed of its own: no published run has it.
     asked = {100} if path.stem == "tuning" else set(range(5))
     assert {e.run.seed for e in entries} >= asked
     for run in {(str(e.run.model), e.run.task): e.run for e in entries}.values():
@@ -398,8 +398,11 @@ def test_several_recipes_of_a_model_are_told_apart(data: Path, tmp_path: Path) -
     assert "clip=-1.0; expected at least 0" in bad.stderr
     text = (tmp_path / "plan.toml").read_text().replace("clip=-1", "rate=1e9")
     (tmp_path / "plan.toml").write_text(text)
-    own = "width=12, heads=2, hidden=10, epochs=1"
-    names = [f"none.fused trec seed 0 ({own}{more})" for more in ("", ", rate=5e-3", ", rate=1e9")]
+    own = "width=12, heads=2, hidden=10, {}epochs=1"
+    names = [
+        f"none.fused trec seed 0 ({own.format(more)})"
+        for more in ("", "rate=0.005, ", "rate=1e+09, ")
+    ]
     ask = ("sweep", "plan.toml", "--data", str(data), "--device", "cpu", "--json", "out.json")
     dry = attnbench(*ask, "--dry-run", cwd=tmp_path)
     assert [line for line in dry.stdout.splitlines() if line.endswith(": missing")] == [

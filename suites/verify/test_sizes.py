@@ -81,3 +81,16 @@ def test_bytes_grow_with_length_and_training(name: str) -> None:
     short, long = (formula(Size(4, n, 300, 600, 8)) for n in (64, 4096))
     assert 0 < 60 * short < long
     assert formula(Size(4, 64, 300, 600, 8, training=True)) > short
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_causal_heads_are_counted_by_the_pairs_they_may_see(training: bool) -> None:
+    operations = MECHANISMS["multi_head"].operations
+    assert operations is not None
+    b, n, d = 3, 7, 24
+    every = operations(Size(b, n, 12, d, 4, training=training))
+    causal = operations(Size(b, n, 12, d, 4, training=training, options={"causal": True}))
+    hidden = sum(j > i for i in range(n) for j in range(n))
+    # A pair is a product of queries and keys and one of weights and values, each d wide.
+    assert every - causal == (3 if training else 1) * b * hidden * 2 * (2 * d)
+    assert operations(Size(b, n, 12, d, 4, training=training, options={"causal": False})) == every

@@ -1,0 +1,360 @@
+"""Recipes tried for the common one: every mechanism by every recipe, judged over the mechanisms.
+
+``python -m reports.tuning FOLDER`` prints it; the records are made by ``attnbench sweep
+plans/tuning.toml --journal FOLDER``.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.errors import UsageError
+from harness.experiments.wording import Unit, unit_of
+from harness.records import journal
+from harness.stats import (
+    LEAST_REPLICATES,
+    MeanDifference,
+    accuracy_verdict,
+    compare_means,
+    holm,
+    judged_p,
+)
+from harness.train.recipe import changes
+from harness.train.task import HIGHER_IS_BETTER, task
+from reports.forest import Line
+from reports.style import mechanism_of
+from reports.texts import markdown
+
+FOLDER = "tuning"
+"""Below a journal: so many recipes of one model are no replicates of anything."""
+COMMON = "common recipe"
+BETTER = "better"
+Scores = Mapping[str, Mapping[int, float]]
+"""By mechanism and seed."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: a mechanism by a recipe.
+
+    Attributes
+    ----------
+    task, mechanism, recipe : str
+        The recipe by what it changes of the common one, ``rate=0.002``.
+    seed : int
+    where : tuple
+        What trials must share to be compared: word vectors, data, device.
+    dev : float
+        Metric of the dev split at the epoch that the dev split chose; nan for a run that failed.
+    status, at : str
+    """
+
+    task: str
+    mechanism: str
+    recipe: str
+    seed: int
+    where: tuple[str, ...]
+    dev: float
+    status: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The recipes that were tried on one task.
+
+    Attributes
+    ----------
+    task, metric : str
+    where : tuple of str
+        Word vectors, data, device.
+    trials : tuple of Trial
+        The newest of each mechanism, recipe and seed.
+    """
+
+    task: str
+    metric: str
+    where: tuple[str, ...]
+    trials: tuple[Trial, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of all trials."""
+        return sorted({t.seed for t in self.trials})
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """All that were tried with any of them, in the order in which they were."""
+        return list(dict.fromkeys(t.mechanism for t in self.trials))
+
+    @property
+    def recipes(self) -> list[str]:
+        """The common one first."""
+        return sorted({t.recipe for t in self.trials}, key=lambda name: (name != COMMON, name))
+
+    def scores(self, recipe: str) -> dict[str, dict[int, float]]:
+        """Of the finished trials of a recipe, by mechanism and seed."""
+        found: dict[str, dict[int, float]] = {}
+        for t in self.trials:
+            if t.recipe == recipe and not math.isnan(t.dev):
+                found.setdefault(t.mechanism, {})[t.seed] = t.dev
+        return found
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        """By mechanism, with how many recipes it was tried, whatever became of it."""
+        return {
+            m: len({t.recipe for t in self.trials if t.mechanism == m}) for m in self.mechanisms
+        }
+
+    @property
+    def lost(self) -> list[str]:
+        """What has no score: ``resa by rate=0.002 (timeout)``, ``disa by dropout=0.4 (no run)``."""
+        found = []
+        for recipe in self.recipes:
+            scores = self.scores(recipe)
+            status = {t.mechanism: t.status for t in self.trials if t.recipe == recipe}
+            found += [
+                f"{m} by {recipe} ({status.get(m, 'no run')})"
+                for m in self.mechanisms
+                if m not in scores
+            ]
+        return found
+
+    @property
+    def unit(self) -> Unit:
+        """How the metric is written."""
+        return unit_of(self.metric)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A recipe against the common one, paired by mechanism.
+
+    Attributes
+    ----------
+    recipe : str
+    singles : mapping
+        Differences by mechanism, means over the seeds that both have.
+    difference : MeanDifference
+    adjusted_p : float
+        By Holm over the recipes of the task.
+    verdict : str
+        ``better``, ``worse``, ``undecided``; with under five mechanisms ``descriptive only``.
+    """
+
+    recipe: str
+    singles: Mapping[str, float]
+    difference: MeanDifference
+    adjusted_p: float
+    verdict: str
+
+
+def trial_of(run: Mapping[str, Any]) -> Trial | str:
+    """A run's record as a trial, or why it is none.
+
+    Only a mechanism's own configuration counts: a variant is another model.
+    """
+    name, model, recipe = run.get("task"), run.get("model"), run.get("recipe")
+    if not (isinstance(name, str) and isinstance(model, str) and isinstance(recipe, dict)):
+        return f"run {run.get('key')} names no task, model or recipe"
+    if "[" in model:
+        return f"run {run.get('key')} is of a variant, {model}"
+    try:
+        of = task(name)
+    except UsageError as error:
+        return f"run {run.get('key')}: {error}"
+    dev = math.nan
+    if run.get("status") == "ok":
+        epochs = run.get("epochs")
+        chosen = [
+            e for e in (epochs if isinstance(epochs, list) else [])
+            if isinstance(e, dict) and e.get("epoch") == run.get("chosen_epoch")
+        ]  # fmt: skip
+        metrics = chosen[0].get("dev") if chosen else None
+        value = metrics.get(of.metrics[0]) if isinstance(metrics, dict) else None
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return f"run {run.get('key')} has no {of.metrics[0]} of the dev split"
+        dev = float(value)
+    where = tuple(str(run.get(key) or "") for key in ("vectors", "data", "fingerprint"))
+    changed = ", ".join(changes(recipe, of.recipe)) or COMMON
+    return Trial(name, mechanism_of(model), changed, int(run["seed"]), where, dev,
+                 str(run.get("status")), str(run.get("at")))  # fmt: skip
+
+
+def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]:
+    """By task (vectors, data and device) what was tried, and what of the journal was left out."""
+    newest: dict[tuple[Any, ...], Trial] = {}
+    left: list[str] = []
+    for r in records:
+        if r["kind"] != "run":
+            continue
+        one = trial_of(r)
+        if isinstance(one, str):
+            left.append(f"{one}; left out")
+            continue
+        key = (one.task, one.where, one.mechanism, one.recipe, one.seed)
+        # What is finished is not undone by a later run that failed.
+        rank = (not math.isnan(one.dev), one.at)
+        before = newest.get(key)
+        if before is None or rank >= (not math.isnan(before.dev), before.at):
+            newest[key] = one
+    groups: dict[tuple[str, tuple[str, ...]], list[Trial]] = {}
+    for one in newest.values():
+        groups.setdefault((one.task, one.where), []).append(one)
+    found = [
+        Tried(name, task(name).metrics[0], where, tuple(some))
+        for (name, where), some in groups.items()
+    ]
+    return found, left
+
+
+def judged(one: Tried) -> list[Judged]:
+    """Every other recipe against the common one, by the mechanisms and seeds that have both.
+
+    The mechanisms are the replicates. They share a dev split, so what they have in common with it
+    is in the mean and not in its error: the test finds a difference rather too easily than too
+    rarely.
+    """
+    common = one.scores(COMMON)
+    pairs = {
+        recipe: _pairs(one.scores(recipe), common)
+        for recipe in one.recipes
+        if recipe != COMMON
+    }  # fmt: skip
+    pairs = {recipe: both for recipe, both in pairs.items() if len(both) > 1}
+    differences = {
+        recipe: compare_means(
+            [a for a, _ in both.values()], [b for _, b in both.values()], paired=True
+        )
+        for recipe, both in pairs.items()
+    }
+    adjusted = holm([judged_p(d) for d in differences.values()])
+    higher = HIGHER_IS_BETTER.get(one.metric, True)
+    return [
+        Judged(
+            recipe,
+            {m: a - b for m, (a, b) in pairs[recipe].items()},
+            difference,
+            p,
+            accuracy_verdict(difference, higher, None, p),
+        )
+        for (recipe, difference), p in zip(differences.items(), adjusted, strict=True)
+    ]
+
+
+def _pairs(first: Scores, second: Scores) -> dict[str, tuple[float, float]]:
+    """By mechanism its mean scores over the seeds that both recipes have."""
+    found = {}
+    for m in first:
+        seeds = sorted(set(first[m]) & set(second.get(m, {})))
+        if seeds:
+            found[m] = (
+                statistics.fmean(first[m][s] for s in seeds),
+                statistics.fmean(second[m][s] for s in seeds),
+            )
+    return found
+
+
+def sentence(one: Tried, found: Sequence[Judged]) -> str:
+    """What follows for the common recipe."""
+    budget = sorted(set(one.budgets.values()))
+    s = "s" if budget[-1] != 1 else ""
+    equal = f"{budget[0]} recipe{s} each" if len(budget) == 1 else "unequal numbers of recipes"
+    said = (
+        f"{one.task}: {len(one.mechanisms)} mechanisms, {equal}, by {one.metric} on the dev split "
+        f"(seed {', '.join(map(str, one.seeds))})."
+    )
+    if one.lost:
+        return f"{said} Without a score: {', '.join(one.lost)}."
+    if not found or all(len(j.singles) < LEAST_REPLICATES for j in found):
+        return f"{said} Too little to judge a recipe by."
+    best = [j.recipe for j in found if j.verdict == BETTER]
+    if best:
+        return f"{said} Better than the common recipe, over the mechanisms: {', '.join(best)}."
+    return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
+
+
+def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: the common recipe's metric, then differences to it."""
+    unit = one.unit
+    points = unit.of_differences.strip()
+    columns = [f"{one.task}: {unit.named(one.metric)}", COMMON]
+    columns += [f"{j.recipe}{f', {points}' if points else ''}" for j in found]
+    common = one.scores(COMMON)
+    rows = []
+    for m in one.mechanisms:
+        row = [m, unit.number(statistics.fmean(common[m].values())) if m in common else ""]
+        row += [unit.difference(j.singles[m]) if m in j.singles else "" for j in found]
+        rows.append(row)
+    means, verdicts = [], []
+    for j in found:
+        d = j.difference
+        means.append(
+            f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        )
+        counted = len(j.singles) >= LEAST_REPLICATES
+        verdicts.append(f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict)
+    rows.append(["mean difference [95 %]", "", *means])
+    rows.append(["p (Holm), verdict", "", *verdicts])
+    return columns, rows
+
+
+def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
+    """Rows of a forest plot: the mean over the mechanisms, and each of them."""
+    scale = one.unit.scale
+    return [
+        Line(
+            j.recipe, "", scale * j.difference.difference, scale * j.difference.low,
+            scale * j.difference.high, j.verdict in (BETTER, "worse"),
+            tuple(scale * d for d in j.singles.values()),
+        )
+        for j in found
+    ]  # fmt: skip
+
+
+@app.command()
+def main(
+    folder: Annotated[Path, typer.Argument(help="journal of the sweep plans/tuning.toml")],
+) -> None:
+    """Print, as markdown, what every recipe gave and whether the common one stays."""
+    try:
+        read = journal.read(folder)
+        found, left = tried(read.records)
+        for warning in (*read.warnings, *left):
+            print(warning, file=sys.stderr)
+        if not found:
+            raise UsageError(
+                f"{folder} holds no run; attnbench sweep plans/tuning.toml --data DIR "
+                f"--journal {folder} makes them"
+            )
+    except UsageError as error:
+        print(f"tuning: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(text(found), end="")
+
+
+def text(found: Sequence[Tried]) -> str:
+    """Sentence and table of every task, as markdown."""
+    pieces = []
+    for one in found:
+        verdicts = judged(one)
+        columns, rows = cells(one, verdicts)
+        pieces.append(
+            f"{sentence(one, verdicts)}\n\n{markdown(columns, rows, range(len(columns)))}"
+        )
+    return "\n".join(pieces)
+
+
+if __name__ == "__main__":
+    app()
