@@ -1,0 +1,219 @@
+"""Recipes tried for the common one: what is counted, how it is judged, what the README says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_rel
+from typer.testing import CliRunner
+
+from harness.experiments.sweep_file import read_file
+from harness.records import journal
+from harness.train.recipes import ALIKE
+from harness.train.task import task, tasks
+from reports import tuning, tuning_shown
+from reports.corpora import Corpora
+from reports.shown import Place
+from reports.source import Source, find
+from suites.harness.report_records import session
+from suites.harness.support import between_marks
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = "reports/published/cpu/tuning"
+MECHANISMS = ("none", "multi_head", "mtsa", "disa", "bi_lstm", "msmsa")
+BASE = dict(zip(MECHANISMS, (0.80, 0.90, 0.91, 0.92, 0.90, 0.89), strict=True))
+UP = dict(zip(MECHANISMS, (0.010, 0.012, 0.011, 0.009, 0.010, 0.008), strict=True))
+NOISE = dict(zip(MECHANISMS, (0.010, -0.012, 0.011, -0.009, 0.010, -0.008), strict=True))
+
+
+def run(
+    mechanism: str, dev: float, name: str = "trec", seed: int = 100, **recipe: Any
+) -> dict[str, Any]:
+    """A run whose dev metric at the chosen epoch, the second of three, is `dev`."""
+    metric = task(name).metrics[0]
+    return {
+        "kind": "run", "status": "ok", "key": f"{mechanism} {seed} {recipe}", "task": name,
+        "seed": seed, "model": f"{mechanism}.fused", "case": mechanism, "fingerprint": "f",
+        "recipe": {**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
+        "epochs": [{"epoch": e, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)],
+        "chosen_epoch": 2, "test": {metric: 0.123}, "at": "2026-01-02", "code": "c",
+    }  # fmt: skip
+
+
+def runs(changed: Mapping[str, float], seed: int = 100, **recipe: Any) -> list[dict[str, Any]]:
+    return [run(m, BASE[m] + changed.get(m, 0.0), seed=seed, **recipe) for m in MECHANISMS]
+
+
+def the_only(records: list[dict[str, Any]]) -> tuning.Tried:
+    (one,), left = tuning.tried(records)
+    assert left == []
+    return one
+
+
+def test_recipes_are_paired_by_mechanism_and_judged_by_the_dev_split() -> None:
+    one = the_only([*runs({}), *runs(UP, rate=2e-3), *runs(NOISE, dropout=0.4)])
+    assert one.budgets == dict.fromkeys(MECHANISMS, 3)
+    assert one.recipes == ["common recipe", "dropout=0.4", "rate=0.002"]
+    assert one.scores("rate=0.002")["mtsa"] == {100: pytest.approx(0.921)}
+    noise, up = tuning.judged(one)
+    assert (noise.recipe, up.recipe) == ("dropout=0.4", "rate=0.002")
+    oracle = ttest_rel([BASE[m] + UP[m] for m in MECHANISMS], [BASE[m] for m in MECHANISMS])
+    assert up.difference.p == pytest.approx(oracle.pvalue)
+    assert up.adjusted_p == pytest.approx(2 * oracle.pvalue)
+    assert (noise.verdict, up.verdict) == ("undecided", "better")
+    assert tuning.sentence(one, [noise, up]).endswith(
+        "Better than the common recipe, over the mechanisms: rate=0.002."
+    )
+    assert tuning.sentence(one, [noise]).endswith("the common recipe stays.")
+    assert "6 mechanisms, 3 recipes each" in tuning.sentence(one, [noise])
+
+
+def test_a_lower_error_is_better() -> None:
+    name = "mirrored_summation"
+    common = [run(m, BASE[m], name) for m in MECHANISMS]
+    other = [run(m, BASE[m] + UP[m], name, rate=1.0) for m in MECHANISMS]
+    assert [j.verdict for j in tuning.judged(the_only([*common, *other]))] == ["worse"]
+
+
+def test_only_seeds_that_both_recipes_have_are_paired() -> None:
+    one = the_only([*runs({}), *runs({}, seed=101), *runs(UP, rate=2e-3)])
+    [up] = tuning.judged(one)
+    assert up.singles == pytest.approx(UP)
+    more = the_only([*runs({}), *runs(dict.fromkeys(MECHANISMS, 0.5), seed=101),
+                     *runs(UP, rate=2e-3)])  # fmt: skip
+    assert tuning.judged(more)[0].singles == pytest.approx(UP)
+    assert "(seed 100, 101)" in tuning.sentence(one, [up])
+
+
+def test_the_newest_finished_run_counts_and_other_data_are_another_question() -> None:
+    again = [{**r, "at": "2026-01-03"} for r in runs(UP, rate=2e-3)]
+    failed = [{**r, "at": "2026-01-04", "status": "crash"} for r in runs({}, rate=2e-3)]
+    one = the_only([*again, *runs({}), *runs({}, rate=2e-3), *failed])
+    assert tuning.judged(one)[0].singles == pytest.approx(UP)
+    assert one.lost == []
+    found, _ = tuning.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
+    assert [len(t.recipes) for t in found] == [1, 1]
+
+
+def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
+    lost = [{**r, "status": "diverged"} if r["model"] == "disa.fused" else r
+            for r in runs(UP, rate=2e-3)]  # fmt: skip
+    one = the_only([*runs({}), *lost, run("mtsa", 0.9, dropout=0.4)])
+    assert one.budgets == {**dict.fromkeys(MECHANISMS, 2), "mtsa": 3}
+    said = tuning.sentence(one, tuning.judged(one))
+    assert "disa by rate=0.002 (diverged)" in said
+    assert "none by dropout=0.4 (no run)" in said
+    assert "unequal numbers of recipes" in said
+    assert "stays" not in said
+    assert set(tuning.judged(one)[0].singles) == set(MECHANISMS) - {"disa"}
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None:
+    both = (runs({})[: count or None], runs(NOISE, rate=2e-3)[:count])
+    one = the_only([*both[0], *both[1]])
+    said = tuning.sentence(one, tuning.judged(one))
+    assert said.endswith("Too little to judge a recipe by.")
+    _, rows = tuning.cells(one, tuning.judged(one))
+    assert rows[-1][2:] == (["descriptive only"] if count else [])
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"task": "of another version"}, "unknown task 'of another version'"),
+        ({"task": None}, "names no task, model or recipe"),
+        ({"recipe": None}, "names no task, model or recipe"),
+        ({"chosen_epoch": None}, "has no accuracy of the dev split"),
+        ({"epochs": None}, "has no accuracy of the dev split"),
+        ({"epochs": [{"epoch": 2, "dev": {"accuracy": float("nan")}}]}, "has no accuracy"),
+        ({"model": "mtsa.fused[scale_t=identity]"}, "is of a variant"),
+    ],
+)
+def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> None:
+    found, left = tuning.tried([*runs({}), {**run("mtsa", 0.5, rate=2e-3), **more}])
+    assert [one.recipes for one in found] == [["common recipe"]]
+    assert len(left) == 1
+    assert says in left[0]
+
+
+def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
+    one = the_only([*runs({}), *runs(UP, rate=2e-3)])
+    columns, rows = tuning.cells(one, tuning.judged(one))
+    assert columns == ["trec: accuracy (%)", "common recipe", "rate=0.002, points"]
+    assert rows[0] == ["none", "80.00", "+1.00"]
+    assert rows[-2][2].startswith("+1.00 [+0.8")
+    assert rows[-1][2].endswith(", better")
+    [line] = tuning.lines(one, tuning.judged(one))
+    assert line.value == pytest.approx(1.0)
+    assert line.low < line.value < line.high
+    assert sorted(line.singles) == pytest.approx(sorted(100 * d for d in UP.values()))
+    assert line.decided
+
+
+def test_the_command_prints_them_and_refuses_an_empty_journal(tmp_path: Path) -> None:
+    writer = journal.Writer(tmp_path, session("tuning"))
+    for record in [
+        *runs({}),
+        *runs(NOISE, rate=2e-3),
+        {**run("mtsa", 0.1, seed=1), "epochs": None},
+    ]:
+        writer.append(record)
+    writer.close()
+    done = CliRunner().invoke(tuning.app, [str(tmp_path)])
+    assert done.exit_code == 0
+    assert done.stdout == tuning.text(tuning.tried(journal.read(tmp_path).records)[0])
+    assert "the common recipe stays" in done.stdout
+    assert "left out" in done.stderr
+    empty = CliRunner().invoke(tuning.app, [str(tmp_path / "none")])
+    assert empty.exit_code == 2
+    assert "attnbench sweep plans/tuning.toml" in empty.output
+
+
+def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
+    source = find("")
+    device = source.device("", "run")
+    assert device is not None
+    place = Place(None, "corpora")
+    shown = Corpora(source, device, place).tried()
+    assert "trec: 9 mechanisms, 4 recipes each" in shown.plain
+    assert shown.html.count("<svg") == 2
+    elsewhere = Source((tmp_path,), False, "", (), ())
+    nothing = tuning_shown.section(elsewhere, None, place)
+    assert "attnbench sweep plans/tuning.toml" in nothing.plain
+
+
+def test_every_mechanism_has_the_same_recipes_and_a_seed_of_its_own() -> None:
+    parts, _ = read_file(ROOT / "plans" / "tuning.toml")
+    published, _ = read_file(ROOT / "plans" / "cpu.toml")
+    assert len({p.models for p in parts}) == 1
+    assert set(parts[0].models) == set(published[0].models)
+    for part in parts:
+        assert part.seeds == (100,)
+        assert len(part.tasks) == 1
+    assert all(100 not in (part.seeds or ()) for part in published)
+
+
+def test_the_tasks_count_what_is_published_and_the_common_recipe_stays() -> None:
+    found, left = tuning.tried(journal.read(ROOT / PUBLISHED).records)
+    assert left == []
+    assert {one.task for one in found} == {"trec", "sick_relatedness"}
+    for one in found:
+        assert one.lost == []
+        assert one.budgets == dict.fromkeys(one.mechanisms, ALIKE)
+        assert set(one.mechanisms) == set(tasks()[one.task].tuned)
+        said = tuning.sentence(one, tuning.judged(one))
+        assert said.endswith("the common recipe stays."), said
+
+
+def test_the_readme_shows_the_published_trials() -> None:
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        f"<!-- tuning: python -m reports.tuning {PUBLISHED} -->",
+        "<!-- end of tuning -->",
+    )
+    found, _ = tuning.tried(journal.read(ROOT / PUBLISHED).records)
+    assert shown == tuning.text(found).strip()
