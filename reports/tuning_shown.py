@@ -37,15 +37,17 @@ def _task(one: Tried, place: Place) -> Shown:
     verdicts = judged(one)
     said = sentence(one, verdicts)
     name = f"tuning-{file_name(one.task)}"
-    pieces = [says([said])]
+    pieces = []
     if verdicts:
-        of = one.unit.of_differences.strip() or one.metric
+        points = one.unit.of_differences.strip()
         figure = forest(
             lines(one, verdicts), f"{one.task}: recipes less the common one",
             "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
-            f"{one.metric} on the dev split, less the common recipe's ({of})",
+            f"{one.metric} on the dev split, less the common recipe's{points and f' ({points})'}",
         )  # fmt: skip
         pieces.append(place.figure(name, figure, said))
+    else:
+        pieces.append(says([said]))
     columns, rows = cells(one, verdicts)
     scores = pd.DataFrame(
         {

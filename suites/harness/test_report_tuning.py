@@ -181,6 +181,7 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     shown = Corpora(source, device, place).tried()
     assert "trec: 9 mechanisms, 4 recipes each" in shown.plain
     assert shown.html.count("<svg") == 2
+    assert shown.plain.count("sick_relatedness: 9 mechanisms") == 1
     elsewhere = Source((tmp_path,), False, "", (), ())
     nothing = tuning_shown.section(elsewhere, None, place)
     assert "attnbench sweep plans/tuning.toml" in nothing.plain
