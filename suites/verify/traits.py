@@ -76,7 +76,9 @@ def _shifts_of_blocks(options: Options) -> Mapping[str, bool]:
 
 _POOLING = Traits(always("permutation"), shifts=_constant({"s2_b": True}))
 _POOLED = _constant({r"(pooling\.|s2t_)s2_b": True})
-_MULTI_HEAD = Traits(symmetries.of_positions, pair_scores=_scores_without_positions)
+_MULTI_HEAD = Traits(
+    symmetries.of_positions, visibility.causal_or_everything, pair_scores=_scores_without_positions
+)
 _MSMSA = Traits(symmetries.of_windows, visibility.msmsa, pair_scores=lambda options: True)
 _SENTENCE_OF_DISA = Traits(
     symmetries.of_direction, mirror=symmetries.directions_exchanged, shifts=_POOLED

@@ -88,6 +88,12 @@ def everything(options: Options, n: int, padded: int, d_out: int) -> list[Part]:
     return [(slice(None), torch.ones(n, n, dtype=torch.bool))]
 
 
+def causal_or_everything(options: Options, n: int, padded: int, d_out: int) -> list[Part]:
+    """Of multi-head attention: all real tokens, or those up to the row's own."""
+    mask = "forward_inclusive" if options.get("causal") else "none"
+    return [(slice(None), keys_of(mask, n))]
+
+
 def itself(options: Options, n: int, padded: int, d_out: int) -> list[Part]:
     """A token's own."""
     return [(slice(None), offsets(n) == 0)]
