@@ -98,7 +98,7 @@ def of_kernels(options: Options, n: int) -> Symmetry:
 
 def of_positions(options: Options, n: int) -> Symmetry:
     """Of attention that knows the order by positions or not at all."""
-    return "none" if options["positions"] else "permutation"
+    return "none" if options["positions"] or options.get("causal") else "permutation"
 
 
 def of_windows(options: Options, n: int) -> Symmetry:
