@@ -9,12 +9,13 @@ from typing import Any
 from harness.errors import UsageError
 from harness.records import schema
 from harness.stats import PairedSpread, paired_spread
+from harness.train.recipe import HOW_FOUND
 
 LEAST_PAIRS = 3
 """Two pairs leave a factor of thirty between the ends of the deviation's interval."""
 ALIKE = ("task", "vectors", "data", "fingerprint")
 """Fields in which two runs must agree to be paired."""
-OWN = ("tuning_trials", "width")
+OWN = (*HOW_FOUND, "width")
 """Fields of a recipe that may differ between the two models of a pair."""
 
 

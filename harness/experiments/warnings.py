@@ -11,6 +11,7 @@ from harness.experiments.declared import Order
 from harness.experiments.looked import looked
 from harness.experiments.replicates import Pair, Values
 from harness.experiments.selection import selecting_everything
+from harness.train.recipe import HOW_FOUND
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -163,7 +164,7 @@ def _recipes(design: Mapping[str, Any]) -> list[str]:
             f"unequal tuning budgets: {first['tuning_trials']} recipes were tried for "
             f"{design['models'][0]}, {second['tuning_trials']} for {design['models'][1]}"
         )
-    ignored = {"tuning_trials"} | ({"width"} if design["match"] == "parameters" else set())
+    ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [
         f"{name} {first[name]} and {second[name]}"
         for name in first

@@ -176,6 +176,10 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     )
 
 
+HOW_FOUND = ("tuning_trials",)
+"""What says how a recipe was found, not what it is."""
+
+
 def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     """What a recipe, as it stands in a record, changes of a common one: ``rate=0.002``.
 
@@ -185,7 +189,7 @@ def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     return [
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in recipe.items()
-        if name != "tuning_trials" and usual.get(name) != value
+        if name not in HOW_FOUND and usual.get(name) != value
     ]
 
 

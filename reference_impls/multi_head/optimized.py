@@ -42,6 +42,11 @@ def visible_pairs(mask: Tensor) -> Tensor:
     return (mask[:, None, :] | own) & up_to_each(n, mask.device)
 
 
+def visible(mask: Tensor, causal: bool) -> Tensor:
+    """What every head may see of a padded batch: [B, 1, 1, N], or [B, 1, N, N] if causal."""
+    return visible_pairs(mask)[:, None] if causal else visible_keys(mask)[:, None, None, :]
+
+
 class MatmulMultiHead(MultiHeadLayer):
     """Two batched products and torch's softmax between them."""
 
@@ -68,10 +73,8 @@ class MatmulMultiHead(MultiHeadLayer):
         _, h, n, _ = q.shape
         if mask is None:
             closed = ~up_to_each(n, q.device)[None, None]  # [1, 1, N, N]
-        elif self.causal:
-            closed = ~visible_pairs(mask)[:, None].expand(-1, h, -1, -1)  # [B, H, N, N]
         else:
-            closed = ~visible_keys(mask)[:, None, None, :].expand(-1, h, -1, -1)  # [B, H, 1, N]
+            closed = ~visible(mask, self.causal).expand(-1, h, -1, -1)  # [B, H, 1 or N, N]
         return q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
 
 
@@ -98,12 +101,7 @@ class SdpaMultiHead(MultiHeadLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 4, fused."""
-        if mask is None:
-            keys = None
-        elif self.causal:
-            keys = visible_pairs(mask)[:, None]  # [B, 1, N, N]
-        else:
-            keys = visible_keys(mask)[:, None, None, :]  # [B, 1, 1, N]
+        keys = None if mask is None else visible(mask, self.causal)  # [B, 1, 1 or N, N]
         causal = self.causal and keys is None  # torch takes one of both
         if self.backend is None:
             return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
