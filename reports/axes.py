@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 End = tuple[float, float, str, str]
 """x, y, text and colour of a label."""
@@ -77,11 +77,45 @@ def bare(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+class LengthFormatter(Formatter):
+    """Lengths with thousands separated; one that would touch a longer one's label has none.
+
+    The longest is always named, its tick marks stay: what can be read is settled when the figure
+    is drawn, from the room that the axis has then.
+
+    Parameters
+    ----------
+    of : Axes
+        Whose x axis it labels.
+    """
+
+    def __init__(self, of: Axes) -> None:
+        self.of = of
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """One label, whatever stands beside it."""
+        return f"{x:,.0f}"
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """Labels of ascending lengths; those without room are empty."""
+        size = float(self.of.xaxis.get_major_ticks(1)[0].label1.get_fontsize())
+        left = math.inf
+        labels = []
+        for value in reversed(values):
+            text = self(value)
+            width = float(TextPath((0, 0), text, size=size).get_extents().width)
+            at = float(self.of.transData.transform((value, 1))[0]) * 72 / self.of.figure.dpi
+            fits = at + width / 2 + 0.4 * size <= left
+            labels.append(text if fits else "")
+            left = at - width / 2 if fits else left
+        return labels[::-1]
+
+
 def length_axis(axes: Axes, lengths: Sequence[float]) -> None:
     """Sequence length on a logarithmic axis, ticks where it was measured."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
     axes.set_xticks(sorted(set(lengths)))
+    axes.xaxis.set_major_formatter(LengthFormatter(axes))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("sequence length N (tokens)")
     bare(axes)
