@@ -302,7 +302,8 @@ def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
     rest = (None,) * 9
     if g is None:
         return None, None, None, None, *rest
-    tensors, outputs = ctx.saved_tensors[:9], ctx.saved_tensors[9:]
+    saved = ctx.saved_tensors  # read once: checkpointing hands them out once
+    tensors, outputs = saved[:9], saved[9:]
     dq, dk, dv, ds = triton_backward(g, *tensors, ctx.identity, ctx.seed, ctx.threshold, *outputs)
     return dq, dk, dv, None if tensors[3] is None else ds, *rest
 

@@ -36,7 +36,6 @@ class Neighbours(torch.autograd.Function):
     ) -> Tensor:
         """A softmax over 2 * half + 1 scores, in float32 at least."""
         dtype = core_dtype(q.dtype)
-        ctx.save_for_backward(q, k, v)
         ctx.half = half
         q_, k_, v_ = (t.to(dtype) for t in (q, k, v))
         meetings = _meetings(half, q.shape[1])
@@ -46,7 +45,7 @@ class Neighbours(torch.autograd.Function):
         if closed is not None:
             scores.masked_fill_(closed, -math.inf)
         p = scores.softmax(0)
-        ctx.p = p
+        ctx.save_for_backward(q, k, v, p)
         out = p[half, ..., None] * v_
         for s, (i, j) in enumerate(meetings):
             if s != half:
@@ -57,8 +56,9 @@ class Neighbours(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         """Each sum of the forward pass, the other way round."""
-        p, half = ctx.p, ctx.half
-        q, k, v = (t.to(p.dtype) for t in ctx.saved_tensors)
+        half = ctx.half
+        *inputs, p = ctx.saved_tensors  # read once: checkpointing hands them out once
+        q, k, v = (t.to(p.dtype) for t in inputs)
         g = g.to(p.dtype)
         meetings = _meetings(half, q.shape[1])
         g_p, g_v = torch.zeros_like(p), torch.zeros_like(g)
@@ -71,5 +71,5 @@ class Neighbours(torch.autograd.Function):
             g_score = g_scores[s, :, i, :, None]
             g_q[:, i].addcmul_(g_score, k[:, j])
             g_k[:, j].addcmul_(g_score, q[:, i])
-        dtypes = [t.dtype for t in ctx.saved_tensors]
+        dtypes = [t.dtype for t in inputs]
         return g_q.to(dtypes[0]), g_k.to(dtypes[1]), g_v.to(dtypes[2]), None, None

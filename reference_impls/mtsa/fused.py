@@ -122,6 +122,7 @@ class FusedMTSA(FusedAttention, PaperLayer):
     def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
         """See `TensorizedLayer.attention`."""
         check_input(x, mask, self.d_in)
+        self.merged.clear()  # gradients may be wanted, and nothing below asks
         return self.shown(*PaperLayer.project(self, zero_at_padding(x, mask)), mask)
 
     def _by_hand(self, x: Tensor) -> bool:

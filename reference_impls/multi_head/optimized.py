@@ -57,7 +57,8 @@ class MatmulMultiHead(MultiHeadLayer):
         b, h, n, _ = q.shape
 
         def head_by_head(values: Tensor) -> Tensor:
-            return values.reshape(b * h, n, -1)  # a copy, gone as soon as it is used
+            # A copy, gone as soon as it is used; its width by name, for a batch of no samples.
+            return values.reshape(b * h, n, values.shape[-1])
 
         scale = 1 / math.sqrt(self.head_dim)
         none = mask is None and not self.causal
