@@ -14,7 +14,7 @@ from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
-from harness.train.recipe import HOW_FOUND
+from harness.train.recipe import identity
 from harness.train.task import HIGHER_IS_BETTER
 from reports.style import mechanism_of
 
@@ -158,7 +158,7 @@ class Task:
 
 def recipe_of(run: Mapping[str, Any]) -> str:
     """Digest of what a run was trained by and on: recipe, word vectors, data if it is told."""
-    recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in HOW_FOUND}
+    recipe = identity(run.get("recipe") or {})
     return digest([recipe, run.get("vectors"), *filter(None, [run.get("data")])])
 
 

@@ -11,6 +11,7 @@ from harness.experiments.matching import CALL
 from harness.experiments.session import USER_MISTAKES
 from harness.experiments.sweep import Entry
 from harness.records import schema
+from harness.train.recipe import identity
 
 _ARGUMENTS = ("model", "task", "recipe", "options", "directory", "vectors", "given")
 
@@ -25,13 +26,16 @@ def checks(entries: Iterable[Entry], finished: Iterable[Mapping[str, Any]]) -> l
     finished : iterable of mapping
         Records of runs.
     """
-    been = {(r["model"], r.get("task"), schema.digest(r.get("recipe")), r.get("code"))
-            for r in finished if r["status"] == "ok"}  # fmt: skip
+    been = {
+        (r["model"], r.get("task"), _digest(r.get("recipe") or {}), r.get("code"))
+        for r in finished
+        if r["status"] == "ok"
+    }
     jobs: dict[str, Job] = {}
     for entry in entries:
         run = entry.run
         recipe = run.recipe.as_dict()
-        if (str(run.model), run.task, schema.digest(recipe), run.code) in been:
+        if (str(run.model), run.task, _digest(recipe), run.code) in been:
             continue
         arguments = {name: run.arguments[name] for name in _ARGUMENTS}
         key = schema.digest(["build", arguments, run.code])
@@ -39,6 +43,10 @@ def checks(entries: Iterable[Entry], finished: Iterable[Mapping[str, Any]]) -> l
         arguments["widths"] = [run.recipe.width]
         jobs[key] = Job(key, label, CALL, arguments, run.code, run.data, reports=False)
     return list(jobs.values())
+
+
+def _digest(recipe: Mapping[str, Any]) -> str:
+    return schema.digest(identity(recipe))
 
 
 def check(jobs: Sequence[Job], executor: Executor, on_done: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.experiments.replicates import replicates, units_of
 from harness.records import schema
 from harness.registry import Registry, code_hash, module_hash
-from harness.train.recipe import Recipe
+from harness.train.recipe import Recipe, identity
 from harness.train.task import Task, check_fold
 
 POOLING = "source2token"
@@ -148,8 +148,8 @@ def make_run(
     """
     check_fold(task, fold)
     code = run_code(model.mechanism, task.load, around.registry)
-    identity = [
-        "run", str(model), task.name, dict(task.options), recipe.as_dict(), seed, fold,
+    made_of = [
+        "run", str(model), task.name, dict(task.options), identity(recipe.as_dict()), seed, fold,
         around.vectors, around.data, code, dict(around.fingerprint),
     ]  # fmt: skip
     arguments = {
@@ -158,7 +158,7 @@ def make_run(
         "vectors": around.vectors, "device": around.fingerprint["device"],
         "given": list(around.registry.extra),
     }  # fmt: skip
-    key = schema.digest(identity)
+    key = schema.digest(made_of)
     return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
 
 
@@ -197,7 +197,7 @@ class Design:
         keys = [[first.key, second.key] for first, second in self.runs]
         # Designs of one question differ in seeds, margin and the order of the models at most.
         sides = sorted(
-            [str(m), schema.digest(r.as_dict())]
+            [str(m), schema.digest(identity(r.as_dict()))]
             for m, r in zip(self.models, self.recipes, strict=True)
         )
         question = [sides, self.task.name, self.match, self.runs[0][0].arguments["vectors"]]

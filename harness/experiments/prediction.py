@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.experiments.design import Run
 from harness.records import schema
+from harness.train.recipe import identity
 
 DONE = ("ok", "diverged")
 """Statuses of runs whose time says something of others'."""
@@ -50,8 +51,8 @@ class Durations:
         if record.get("fingerprint") != self._fingerprint or not times:
             return
         kind = (
-            record["model"], str(record.get("task")), schema.digest(record.get("recipe")),
-            str(record.get("vectors")),
+            record["model"], str(record.get("task")),
+            schema.digest(identity(record.get("recipe") or {})), str(record.get("vectors")),
         )  # fmt: skip
         self._known.setdefault(kind, []).append((record.get("workers"), max(times)))
 
@@ -74,7 +75,7 @@ class Durations:
 
 
 def _kind(run: Run) -> _Kind:
-    recipe = schema.digest(run.recipe.as_dict())
+    recipe = schema.digest(identity(run.recipe.as_dict()))
     return str(run.model), run.task, recipe, str(run.arguments["vectors"])
 
 

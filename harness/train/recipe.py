@@ -180,6 +180,15 @@ HOW_FOUND = ("tuning_trials",)
 """What says how a recipe was found, not what it is."""
 
 
+def identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run does by a recipe, as it stands in a record, however the recipe was found.
+
+    Keys of runs, questions of designs and kinds of durations are made of it: a recipe that has been
+    tuned further since, and stayed, gives the same run.
+    """
+    return {name: value for name, value in recipe.items() if name not in HOW_FOUND}
+
+
 def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     """What a recipe, as it stands in a record, changes of a common one: ``rate=0.002``.
 
@@ -188,8 +197,8 @@ def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     usual = common.as_dict()
     return [
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in recipe.items()
-        if name not in HOW_FOUND and usual.get(name) != value
+        for name, value in identity(recipe).items()
+        if usual.get(name) != value
     ]
 
 

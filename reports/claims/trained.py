@@ -14,7 +14,7 @@ from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
-from harness.train.recipe import HOW_FOUND
+from harness.train.recipe import identity
 from reports.claims.measured import Measured, Record, not_measured
 from reports.claims.names import alternatives, first_fitting, same_form
 from reports.claims.record import Claim
@@ -52,7 +52,7 @@ class Pairs:
 
 def _recipe(run: Record) -> str:
     """What two runs must share to be compared: all but model and seed."""
-    recipe = {k: v for k, v in dict(run.get("recipe") or {}).items() if k not in HOW_FOUND}
+    recipe = identity(run.get("recipe") or {})
     return json.dumps([recipe, run.get("vectors"), run.get("data")], sort_keys=True)
 
 

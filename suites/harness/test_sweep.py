@@ -23,7 +23,7 @@ from harness.cli.sweep_text import command
 from harness.cli.sweeping import split_names
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
-from harness.experiments.design import Surroundings
+from harness.experiments.design import Surroundings, make_design, parse_model
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.sweep import Part, Sweep, make_sweep
 from harness.experiments.sweep_file import read_file
@@ -63,6 +63,27 @@ def order(sweep: Sweep) -> list[tuple[str, str, int]]:
 
 
 TWO = Part(models=("mtsa", "multi_head"), tasks=("trec", "sick_relatedness"), seeds=(4, 7))
+
+
+def test_how_a_recipe_was_found_makes_no_other_run_and_no_other_question() -> None:
+    def of(*recipe: str) -> list[tuple[str, str]]:
+        made = declared(replace(TWO, recipe=recipe)).entries
+        return [(e.run.key, str(e.run.recipe.tuning_trials)) for e in made]
+
+    usual, tuned_more = of(), of("tuning_trials=99")
+    assert [key for key, _ in usual] == [key for key, _ in tuned_more]
+    assert {trials for _, trials in tuned_more} == {"99"}
+    assert not {key for key, _ in usual} & {key for key, _ in of("rate=0.5")}
+    around = Surroundings(Registry(), FINGERPRINT, "data", "none", "digest")
+    models = [parse_model(name, around.registry) for name in (A, B)]
+
+    def design(**changed: Any) -> dict[str, Any]:
+        recipes = [replace(task("trec").recipe, **changed), task("trec").recipe]
+        return make_design(models, task("trec"), recipes, (4, 7), around).record(FINGERPRINT)
+
+    assert design(tuning_trials=99)["question"] == design()["question"]
+    assert design(tuning_trials=99)["key"] == design()["key"]
+    assert design(rate=0.5)["question"] != design()["question"]
 
 
 def test_task_by_task_and_for_each_seed_all_models() -> None:
@@ -239,7 +260,7 @@ def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
     assert given == []
     entries = declared(*parts).entries
     # What recipes are tried by is a seed of its own: no published run has it.
-    asked = {100} if path.stem == "tuning" else set(range(5))
+    asked = {100} if path.stem.startswith("tuning") else set(range(5))
     assert {e.run.seed for e in entries} >= asked
     for run in {(str(e.run.model), e.run.task): e.run for e in entries}.values():
         words: Any = SimpleNamespace(width=16 if run.task.startswith("mirrored") else 100)

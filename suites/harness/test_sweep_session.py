@@ -381,6 +381,11 @@ def test_a_run_takes_what_its_kind_took() -> None:
     assert Durations(FINGERPRINT, 2).guess(fake_run(Path(), 0)) is None
 
 
+def test_a_recipe_tuned_further_takes_as_long() -> None:
+    tuned = {**fake_run(Path(), 0).recipe.as_dict(), "tuning_trials": 99}
+    assert durations((A, "trec", 2, 10.0), recipe=tuned).of(fake_run(Path(), 0)) == 10.0
+
+
 def test_as_many_at_a_time_counts_more() -> None:
     known = durations((A, "trec", 1, 10.0), (A, "trec", 2, 30.0))
     assert known.of(fake_run(Path(), 0)) == 30.0
