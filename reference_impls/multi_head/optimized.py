@@ -47,36 +47,52 @@ def visible(mask: Tensor, causal: bool) -> Tensor:
     return visible_pairs(mask)[:, None] if causal else visible_keys(mask)[:, None, None, :]
 
 
+def by_products(q: Tensor, k: Tensor, v: Tensor, scale: float, closed: Tensor | None) -> Tensor:
+    """Two batched products and torch's softmax between them (eq. 1).
+
+    Parameters
+    ----------
+    q, k, v : Tensor, shape [B, H, N, d_h]
+    scale : float
+        Of the scores.
+    closed : Tensor of bool, shape [1 or B, 1 or H, 1 or N, N], or None
+        True at pairs that don't count.
+    """
+    b, h, n, _ = q.shape
+
+    def head_by_head(values: Tensor) -> Tensor:
+        # A copy, gone as soon as it is used; its width by name, for a batch of no samples.
+        return values.reshape(b * h, n, values.shape[-1])
+
+    # The first product takes scale and mask with it, which saves passes over N * N.
+    r = torch.baddbmm(
+        q.new_empty(()) if closed is None else _bias(closed, q),
+        head_by_head(q), head_by_head(k).mT, beta=0.0 if closed is None else 1.0, alpha=scale,
+    )  # fmt: skip
+    del closed  # N * N bytes
+    r = r.softmax(-1)  # [B*H, N, N]
+    return (r @ head_by_head(v)).unflatten(0, (b, h))
+
+
+def _bias(closed: Tensor, like: Tensor) -> Tensor:
+    """Minus infinity at pairs that don't count; gone as soon as it is added."""
+    return like.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
+
+
 class MatmulMultiHead(MultiHeadLayer):
     """Two batched products and torch's softmax between them."""
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
-        """Eq. 4; the first product takes scale and mask with it, which saves passes over N*N."""
-        b, h, n, _ = q.shape
+        """Eq. 4."""
+        return by_products(q, k, v, 1 / math.sqrt(self.head_dim), self._closed(q, mask))
 
-        def head_by_head(values: Tensor) -> Tensor:
-            # A copy, gone as soon as it is used; its width by name, for a batch of no samples.
-            return values.reshape(b * h, n, values.shape[-1])
-
-        scale = 1 / math.sqrt(self.head_dim)
-        none = mask is None and not self.causal
-        r = torch.baddbmm(
-            q.new_empty(()) if none else self._bias(q, mask), head_by_head(q), head_by_head(k).mT,
-            beta=0.0 if none else 1.0, alpha=scale,
-        )  # fmt: skip
-        r = r.softmax(-1)  # [B*H, N, N]
-        return (r @ head_by_head(v)).unflatten(0, (b, h))
-
-    def _bias(self, q: Tensor, mask: Tensor | None) -> Tensor:
-        """Minus infinity at pairs that don't count; gone as soon as it is added."""
-        _, h, n, _ = q.shape
-        if mask is None:
-            closed = ~up_to_each(n, q.device)[None, None]  # [1, 1, N, N]
-        else:
-            closed = ~visible(mask, self.causal).expand(-1, h, -1, -1)  # [B, H, 1 or N, N]
-        return q.new_zeros(closed.shape).masked_fill_(closed, -math.inf).flatten(0, 1)
+    def _closed(self, q: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Pairs that don't count, as `by_products` takes them."""
+        if mask is not None:
+            return ~visible(mask, self.causal).expand(-1, self.heads, -1, -1)
+        return ~up_to_each(q.shape[2], q.device)[None, None] if self.causal else None
 
 
 class SdpaMultiHead(MultiHeadLayer):

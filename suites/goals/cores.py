@@ -25,7 +25,8 @@ from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.layer import SCALES, TensorizedLayer, concatenate
 from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
-from reference_impls.multi_head.optimized import BACKENDS
+from reference_impls.multi_head.layer import up_to_each
+from reference_impls.multi_head.optimized import BACKENDS, by_products
 
 
 def _parts(d_in: int, d_out: int, count: int) -> None:
@@ -130,6 +131,15 @@ class PlainDotCore(DotCore):
             q, i = q[:, :, rows], rows
         pairs = j <= i[:, None] if self.causal else torch.ones_like(j, dtype=torch.bool)
         return masked_softmax(q @ k.transpose(-1, -2), pairs, dim=-1) @ v
+
+
+class ProductsCore(DotCore):
+    """`DotCore` by two batched products, as multi-head's ``matmul``; memory B * H * N * N."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None) -> Tensor:
+        """All rows."""
+        closed = ~up_to_each(q.shape[2], q.device)[None, None] if self.causal else None
+        return by_products(q, k, v, 1.0, closed)
 
 
 class SdpaCore(DotCore):

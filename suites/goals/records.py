@@ -82,6 +82,10 @@ MECHANISMS = (
                 mask_optional=True,
             ),
             Implementation(
+                "matmul", f"{_CORES}ProductsCore", "matrix products and torch's softmax",
+                mask_optional=True,
+            ),
+            Implementation(
                 "sdpa", f"{_CORES}SdpaCore", "torch's fused attention", mask_optional=True
             ),
             Implementation(

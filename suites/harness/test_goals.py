@@ -849,7 +849,9 @@ def test_a_wrong_option_is_one_line(
 # --- cores
 
 
-CORES = ["core_mtsa.plain", "core_mtsa.algorithm1", "core_dot.plain", "core_dot.sdpa"]
+CORES = [
+    "core_mtsa.plain", "core_mtsa.algorithm1", "core_dot.plain", "core_dot.matmul", "core_dot.sdpa",
+]  # fmt: skip
 
 
 def core_id(name: str, n: int, dtype: str, phase: str = "training", batch: int = 2) -> str:
@@ -858,7 +860,9 @@ def core_id(name: str, n: int, dtype: str, phase: str = "training", batch: int =
 
 
 @pytest.mark.parametrize("n", [1, 2, 65])
-@pytest.mark.parametrize("name", [*CORES, "core_dot.sdpa[causal=true]"])
+@pytest.mark.parametrize(
+    "name", [*CORES, "core_dot.sdpa[causal=true]", "core_dot.matmul[causal=true]"]
+)
 def test_cores_are_what_their_oracles_say(name: str, n: int) -> None:
     for dtype in ("f64", "f32"):
         found = check_case(core_id(name, n, dtype), [plan.GIVEN])
