@@ -86,7 +86,7 @@ class PackedBiGru(BiGruLayer):
         """
         start = x.new_zeros(2, x.shape[0], self.hidden)
         weights = self._torch_weights()
-        if mask is None:
+        if mask is None or not len(x):  # a batch of no samples can't be packed
             return torch.gru(x, start, weights, True, 1, 0.0, self.training, True, True)[0]
         host = mask.cpu()
         lengths, n = host.sum(1), x.shape[1]

@@ -24,7 +24,7 @@ class PackedBiLstm(BiLstmLayer):
             If padding is not on the right.
         """
         check_input(x, mask, self.d_in)
-        if mask is None:
+        if mask is None or not len(x):  # a batch of no samples can't be packed
             return self.lstm(x)[0]
         real = mask.cpu()
         lengths = real.sum(1)  # [B]

@@ -6,11 +6,12 @@ import copy
 import math
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from reference_impls.bi_lstm.optimized import PackedBiLstm
 from reference_impls.disa.optimized import BroadcastDisa
@@ -126,6 +127,36 @@ def test_fully_padded_batch_gives_zeros_and_zero_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*FAST, *PLAIN])
+def test_a_batch_of_no_samples_gives_one(name: str) -> None:
+    module = build(name)
+    x, mask = batch((3, 2))
+    for some in (mask, None):
+        wanted = module(x, some)
+        found = module(x[:0], None if some is None else some[:0])
+        assert found.shape == (0, *wanted.shape[1:])
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_checkpointing_changes_nothing(name: str) -> None:
+    module = build(name)
+    x, mask = batch((7, 4))
+    assert_same(run(Checkpointed(module), x, mask), run(Checkpointed(module, False), x, mask), 0.0)
+
+
+class Checkpointed(nn.Module):
+    """Another module, its activations computed again in the backward pass."""
+
+    def __init__(self, inner: nn.Module, again: bool = True) -> None:
+        super().__init__()
+        self.inner, self.again = inner, again
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        if not self.again:
+            return cast(torch.Tensor, self.inner(x, mask))
+        return cast(torch.Tensor, checkpoint(self.inner, x, mask, use_reentrant=False))
+
+
+@pytest.mark.parametrize("name", [*FAST, *PLAIN])
 def test_mask_of_ones_is_no_mask(name: str) -> None:
     module = build(name)
     x, mask = batch((6, 6))
@@ -189,6 +220,23 @@ def test_steps_that_torch_does_not_count_are_seen(name: str, mode: bool) -> None
     twin.load_state_dict(module.state_dict())
     assert error(told(), before) > 1e-4
     assert error(told(), twin(x, mask).detach()) < 1e-12
+
+
+@pytest.mark.parametrize("name", [n for n in FAST if hasattr(build(n), "attention")])
+def test_a_step_after_looking_at_the_scores_is_seen(name: str) -> None:
+    module, (x, mask) = build(name).eval(), batch((7, 4))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5, fused=True)
+    with torch.no_grad():
+        before = module(x, mask).clone()
+    scores = [t for t in module.attention(x, mask).values() if t.requires_grad]
+    torch.stack([(t.masked_fill(t.isinf(), 0) ** 2).sum() for t in scores]).sum().backward()
+    optimizer.step()
+    twin = build(name).eval()
+    twin.load_state_dict(module.state_dict())
+    with torch.no_grad():
+        found = module(x, mask)
+    assert error(found, before) > 1e-6
+    assert error(found, twin(x, mask)) < 1e-12
 
 
 @pytest.mark.parametrize("scale", [5.0, 400.0])
