@@ -59,6 +59,10 @@ class Row:
         or no noise floor.
     by_block : mapping of int to float
         The ratio of each block.
+    kernels : tuple of str
+        Which of the libraries' and of our own its calls went to, one text for each way that was
+        seen. More than one, of it or of its baseline, and the verdict is withheld: ``fused`` takes
+        another path where a kernel can't be built, and blocks of two paths are no replicates.
     """
 
     case: str
@@ -82,6 +86,7 @@ class Row:
     near_floor: bool = False
     drift: float = math.nan
     by_block: Mapping[int, float] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
 
 
 def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
@@ -187,6 +192,13 @@ def _row(
     elif status == "ok" and (ratios := ratios_by_block(good, base)):
         ratio = ratio_interval(list(ratios.values()))
         says = verdict(ratio, floor)
+    seen = kernels_of(good)
+    if status == "ok" and (mixed := next((m for m in (seen, kernels_of(base)) if len(m) > 1), ())):
+        says = WITHHELD
+        detail = (
+            f"blocks ran by different kernels ({'; '.join(mixed)}); measure them again in a "
+            "journal of their own"
+        )
     peak = float(peaks.get(case_id, math.nan))
     base_peak = float(peaks.get(base_id, math.nan)) if base_id else math.nan
 
@@ -211,4 +223,10 @@ def _row(
         verified=check.get("status") == "ok" and not math.isnan(number("margin")),
         detail=detail,
         by_block=ratios,
+        kernels=seen,
     )
+
+
+def kernels_of(case: pd.DataFrame) -> tuple[str, ...]:
+    """The ways that the blocks of a case were seen to run, in the order of their texts."""
+    return tuple(sorted({str(k) for k in case.get("kernels", pd.Series()).dropna()}))

@@ -265,7 +265,9 @@ class Scaling:
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
-        columns = ["case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin"]
+        columns = [
+            "case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin", "kernels",
+        ]  # fmt: skip
         frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
@@ -278,7 +280,7 @@ class Scaling:
             for problem, rows in groups.items()
             for r in rows
         ]
-        return self.place.table("cases", frame, columns, shown) if self.rows else remark(NONE)
+        return self.place.table("cases", frame, columns, shown, (0, 7)) if self.rows else remark(NONE)
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""

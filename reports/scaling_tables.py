@@ -52,9 +52,9 @@ def problem_order(row: Row) -> tuple[Any, ...]:
 
 
 def cells(row: Row) -> list[str]:
-    """A case as texts: time, ratio, verdict, memory, ratio, margin; or why it has none."""
+    """A case as texts: time, ratio, verdict, memory, ratio, margin, kernels; or why it has none."""
     if row.status != "ok":
-        return [f"{row.status}: {row.detail}" if row.detail else row.status, "", "", "", "", ""]
+        return [f"{row.status}: {row.detail}" if row.detail else row.status, *[""] * 6]
 
     def number(value: float, form: str, unit: str) -> str:
         return "" if math.isnan(value) else f"{value:{form}}{unit}"
@@ -66,6 +66,7 @@ def cells(row: Row) -> list[str]:
         number(row.peak_bytes / 2**20, ".1f", " MiB"),
         number(row.memory_ratio, ".2f", "x"),
         number(row.margin, ".3g", "x") if row.verified else "not verified",
+        "; ".join(row.kernels),
     ]
 
 
@@ -86,7 +87,7 @@ def numbers(row: Row) -> dict[str, Any]:
         "memory_ratio_to_baseline": row.memory_ratio, "error": row.error,
         "error_budget": row.budget, "verified": row.verified, "baseline_case": row.baseline,
         "share_of_gemm_peak": row.compute_share, "share_of_copy_bandwidth": row.bandwidth_share,
-        "near_launch_floor": row.near_floor,
+        "near_launch_floor": row.near_floor, "kernels": "; ".join(row.kernels),
     }  # fmt: skip
 
 

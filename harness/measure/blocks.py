@@ -76,6 +76,7 @@ class Runner:
         self._predictor = predictor
         self._started = time.monotonic()
         self._pending: list[Task] = []
+        self._observed: set[str] = set()
         self._blocks = 0
         self._done = 0
 
@@ -213,11 +214,12 @@ class Runner:
             arguments |= {
                 "rounds": self.session.profile.min_rounds,
                 "seconds": self.session.profile.seconds,
-                # One more call; the answer does not change.
-                "observe": task.block == 0,
+                # One more call, once a session: within one the answer does not change.
+                "observe": task.case.id not in self._observed,
             }
             if task.beside is not None:
                 arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
+            self._observed.add(task.case.id)
             call = TIME_CALL
             mallopt = devices.TIME_ALLOCATOR
         elif task.kind == "memory":

@@ -12,7 +12,7 @@ from harness.case import parse
 COLUMNS = [
     "case", "name", "mechanism", "implementation", "batch", "length", "d_in", "d_out", "heads",
     "dtype", "phase", "device", "settings", "control", "block", "interpreter", "status", "detail",
-    "seconds", "rounds", "beside", "ratio", "order", "fingerprint", "session",
+    "seconds", "rounds", "beside", "ratio", "order", "kernels", "fingerprint", "session",
 ]  # fmt: skip
 
 MEMORY_COLUMNS = ["case", "block", "status", "transient_bytes", "peak_bytes"]
@@ -35,7 +35,8 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Time per case and block: ``seconds`` is `harness.stats.block_time` of its samples.
 
     On CUDA, and in records that name no ``seconds``, it is their median. ``ratio`` is that to the
-    case ``beside``, where both were timed in turn.
+    case ``beside``, where both were timed in turn. ``kernels`` are the libraries' and our own that
+    its calls went to, ``none`` of them, or None in a block where nobody looked.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
                 "rounds": len(r.get("samples") or ()),
                 "beside": r.get("beside"),
                 "ratio": r.get("ratio"),
+                "kernels": _kernels(r.get("dispatched")),
                 "fingerprint": r.get("fingerprint"),
                 "session": r.get("session"),
             }
@@ -74,6 +76,14 @@ def times(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for column in ("seconds", "ratio"):
         frame[column] = frame[column].astype(float)
     return frame
+
+
+def _kernels(dispatched: Any) -> str | None:
+    """``native_backward, native_forward``; None in a block that was not observed."""
+    if not isinstance(dispatched, list):
+        return None
+    names = (str(name).rpartition("::")[2].removeprefix("_") for name in dispatched)
+    return ", ".join(dict.fromkeys(names)) or "none"
 
 
 def memory(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -18,7 +18,9 @@ def time_case(
 ) -> dict[str, Any]:
     """Three samples, after about as many milliseconds."""
     time.sleep(random.uniform(0.001, 0.005))
-    found = {"samples": [3e-3, 1e-3, 2e-3], "median": 2e-3, "inner": 1}
+    found: dict[str, Any] = {"samples": [3e-3, 1e-3, 2e-3], "median": 2e-3, "inner": 1}
+    if observe:
+        found["dispatched"] = ["attnbench::made_up"]
     return found if beside is None else {**found, "beside": beside, "ratio": 1.0}
 
 

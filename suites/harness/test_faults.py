@@ -200,6 +200,15 @@ def test_an_answer_without_a_time_is_no_result(
     assert all(math.isnan(row.seconds) for row in session.rows())
 
 
+def test_every_session_looks_once_at_what_a_case_runs_by(tmp_path: Path, quick: None) -> None:
+    made_up(tmp_path, count=1).run(ignore, {})
+    made_up(tmp_path, count=3).run(ignore, {})
+    times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
+    assert len({r["session"] for r in times}) == 2
+    looked = {(r["case"], r["block"]) for r in times if "dispatched" in r}
+    assert looked == {(r["case"], block) for r in times for block in (0, 1)}
+
+
 def test_an_interpreter_that_is_killed_at_its_start_costs_nothing(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

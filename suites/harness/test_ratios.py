@@ -225,6 +225,31 @@ def test_a_failed_case_keeps_its_row_and_has_no_number(status: str) -> None:
     assert math.isnan(mine.seconds)
 
 
+def test_blocks_that_went_to_different_kernels_are_no_replicates() -> None:
+    native, tiled = ["attnbench::native_forward"], ["_Tiled", "aten::_flash"]
+
+    def rows(mine: list[list[str] | None], base: list[list[str] | None]) -> dict[str, Row]:
+        records = sweep_records({64: 0.5}, blocks=3)
+        for r in records:
+            seen = {MINE: mine, BASE: base}.get(r["case"].partition("-")[0])
+            if r["kind"] == "time" and seen is not None and seen[r["block"]] is not None:
+                r["dispatched"] = seen[r["block"]]
+        return {r.columns["name"]: r for r in rows_of(records) if r.columns["phase"] == "forward"}
+
+    alike = rows([native, None, native], [None] * 3)
+    assert alike[MINE].verdict == "faster"
+    assert alike[MINE].kernels == ("native_forward",)
+    assert cells(alike[MINE])[-1] == numbers(alike[MINE])["kernels"] == "native_forward"
+    assert alike[BASE].kernels == ()
+    mixed = rows([native, None, tiled], [None] * 3)[MINE]
+    assert mixed.verdict == "withheld"
+    assert "blocks ran by different kernels (Tiled, flash; native_forward)" in mixed.detail
+    assert mixed.kernels == ("Tiled, flash", "native_forward")
+    under = rows([native] * 3, [[], tiled, None])
+    assert [under[name].verdict for name in (MINE, BASE)] == ["withheld"] * 2
+    assert "(Tiled, flash; none)" in under[MINE].detail
+
+
 def test_an_error_over_budget_takes_the_headline_away() -> None:
     records = [r for r in sweep_records({64: 1.2}) if r["kind"] != "margin"]
     records.append(margin(case_id(MINE), error=1e-3, status="wrong"))
