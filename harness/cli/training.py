@@ -19,6 +19,7 @@ from harness.cli.running import (
     verified_or_refused,
 )
 from harness.errors import UsageError
+from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run, parse_model
 from harness.experiments.session import finished
 from harness.experiments.wording import unit_of
@@ -164,19 +165,21 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
             table.add_column(f"test {name}", justify="right")
     table.add_column("seconds", justify="right")
     table.add_column("")
-    staged = any("stage" in epoch for epoch in record.get("epochs", ()))
+    epochs = record.get("epochs") or ()
+    staged = any("stage" in epoch for epoch in epochs)
     if staged:
         table.add_column("stage")
-    for epoch in record.get("epochs", ()):
+    for epoch in epochs:
         cells = []
         for name in task.metrics:
             for split in ("dev", "test") if by_test else ("dev",):
-                cells.append(unit_of(name).value(epoch[split][name]))
+                value = (epoch.get(split) or {}).get(name)
+                cells.append("" if value is None else unit_of(name).value(value))
         mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
-        stage = [epoch["stage"]] if staged else []
+        stage = [epoch.get("stage") or ""] if staged else []
+        loss = "" if epoch.get("loss") is None else f"{epoch['loss']:.4f}"
         table.add_row(
-            str(epoch["epoch"]), f"{epoch['loss']:.4f}", *cells, f"{epoch['seconds']:.1f}", mark,
-            *stage,
+            str(epoch["epoch"]), loss, *cells, f"{epoch['seconds']:.1f}", mark, *stage
         )  # fmt: skip
     out.print(table)
     if record["status"] != "ok":
@@ -184,9 +187,11 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     how = "best over time on the test set" if by_test else "test, looked at once"
     metrics = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
     peak = record.get("peak_bytes")
-    memory = f"{peak / 2**20:.0f} MiB" if peak is not None else record["memory_method"]
+    memory = (
+        f"{peak / 2**20:.0f} MiB" if peak is not None else record.get("memory_method") or "unknown"
+    )
     out.print(f"{how}: {metrics}", highlight=False, markup=False)
-    if "test_sampled" in record:
+    if all(record.get(name) for name in ("test_sampled", "selected", "selected_sampled")):
         out.print(_policy_line(record), highlight=False, markup=False, soft_wrap=True)
     out.print(
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
@@ -194,6 +199,4 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
     if record.get("coverage"):
-        from harness.train.data.vectors import Coverage
-
-        out.print(str(Coverage(**record["coverage"])), highlight=False, markup=False)
+        out.print(coverage([record]), highlight=False, markup=False, soft_wrap=True)
