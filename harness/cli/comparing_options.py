@@ -122,7 +122,7 @@ def recipes_of(task: Task, models: Sequence[Model], values: Mapping[str, Any]) -
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names for model in models], task.recipes)
+    settings = parse_settings(texts, [model.names for model in models], task.recipes, task.name)
     return [
         changed(task.recipe_for(model.mechanism), chosen)
         for model, chosen in zip(models, settings, strict=True)

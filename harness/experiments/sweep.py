@@ -173,7 +173,9 @@ def _entries(
     for task in tasks:
         surroundings = around(task, part.vectors)
         vectors = part.vectors if task.files else None
-        settings = parse_settings(part.recipe, [model.names for model in models], task.recipes)
+        settings = parse_settings(
+            part.recipe, [model.names for model in models], task.recipes, task.name
+        )
         recipes = [
             changed(task.recipe_for(model.mechanism), chosen)
             for model, chosen in zip(models, settings, strict=True)
