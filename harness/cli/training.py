@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import console, tell_skipped, write_json
+from harness.cli.output import check_json, console, tell_skipped, write_json
 from harness.cli.running import (
     journal_folder,
     print_failures,
@@ -85,6 +85,7 @@ def _attention(values: dict[str, Any], task: Task, folder: Path) -> dict[str, An
 
 def run_train(values: dict[str, Any], json_file: str | None) -> int:
     """Train one model on one task with one seed; returns the exit code."""
+    check_json(json_file)
     out = console()
     registry = Registry(values["given"])
     folder = journal_folder(values["journal"])
@@ -93,7 +94,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names], task.recipes)[0]
+    settings = parse_settings(texts, [model.names], task.recipes, task.name)[0]
     recipe = changed(task.recipe_for(model.mechanism), settings)
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)

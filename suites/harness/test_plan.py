@@ -157,6 +157,8 @@ def test_failed_runs_tell_no_spread(tmp_path: Path) -> None:
     [
         (("--effect", "0.5"), "give --sd, or --from DIR"),
         (("--effect", "x", "--sd", "1"), "--effect: given 'x'; expected a positive number"),
+        (("--effect", "0.5%", "--sd", "0.8"), "expected both with % or both without"),
+        (("--effect", "0.5", "--sd", "0.8%"), "given --effect 0.5, --sd 0.8%; expected both"),
         (("--effect", "-1", "--sd", "1"), "--effect: given '-1'; expected a positive"),
         (("--effect", "1", "--sd", "0"), "--sd: given '0'; expected a positive number"),
         (("--effect", "1", "--sd", "nan"), "--sd: given 'nan'"),
