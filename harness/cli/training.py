@@ -22,6 +22,7 @@ from harness.errors import UsageError
 from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run, parse_model
 from harness.experiments.session import finished
+from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings
@@ -96,6 +97,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
         texts.append(f"choose={values['choose']}")
     settings = parse_settings(texts, [model.names], task.recipes, task.name)[0]
     recipe = changed(task.recipe_for(model.mechanism), settings)
+    check_read(texts, [model], [task], registry)
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around, values["fold"])
