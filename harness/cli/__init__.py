@@ -492,7 +492,8 @@ def sweep(
         ),
     ] = None,
     models: Annotated[
-        str | None, typer.Option(help="Mechanisms, e.g. mtsa,multi_head,mtsa[scale_t=identity].")
+        str | None,
+        typer.Option(help=r"Mechanisms, e.g. mtsa,multi_head,mtsa\[scale_t=identity]."),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="What they are trained on, e.g. trec,sick_relatedness.")

@@ -26,6 +26,7 @@ from harness.experiments.design import Design, Model, Surroundings, make_design,
 from harness.experiments.matching import counter, match_parameters
 from harness.experiments.replicates import counted, units_of
 from harness.experiments.session import finished
+from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
 from harness.records import journal, schema
 from harness.registry import Registry
@@ -80,6 +81,7 @@ def run_compare(values: dict[str, Any], json_file: str | None) -> int:
         models = [*models, parse_model(values["all"], registry)]
     else:
         models = read_models(values["names"], registry, values["baseline"])
+    check_read(values["recipe"], models, tasks, registry)
     if values["all"] is not None or len(models) > 2 or len(tasks) > 1:
         from harness.cli.comparing_many import run_many
 

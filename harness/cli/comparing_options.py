@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,14 +49,16 @@ def read_margin(text: str | None, task: Task) -> float | None:
     Raises
     ------
     UsageError
-        If it is not a number, or not below 1 for a share.
+        If it is not a positive number, or not below 1 for a share.
     """
     if text is None:
         return None
     try:
         margin = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"--margin: given {text!r}; expected a number, e.g. 0.01 or 1%") from None
+        margin = math.nan
+    if not 0 < margin < math.inf:
+        raise UsageError(f"--margin: given {text!r}; expected a positive number, e.g. 0.01 or 1%")
     if task.metric == "accuracy" and margin >= 1:
         raise UsageError(f"--margin: given {text}; one point of accuracy is 0.01 or 1%")
     return margin
@@ -119,7 +122,7 @@ def recipes_of(task: Task, models: Sequence[Model], values: Mapping[str, Any]) -
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names for model in models], task.recipes)
+    settings = parse_settings(texts, [model.names for model in models], task.recipes, task.name)
     return [
         changed(task.recipe_for(model.mechanism), chosen)
         for model, chosen in zip(models, settings, strict=True)

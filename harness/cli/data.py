@@ -38,18 +38,30 @@ def _chosen(names: list[str] | None) -> list[KnownCorpus]:
 @app.command("list")
 def list_(names: NAMES = None, data: DATA = None, json_file: JSON = None) -> None:
     """List corpora: what they are, their tasks, sizes, licences, sources, and files."""
-    import os
+    from harness.cli.output import check_json, console, write_json
 
-    from harness.cli.output import console, write_json
-    from harness.train.data.directory import VARIABLE, data_directory
-
-    folder = None
-    if data is not None or os.environ.get(VARIABLE):
-        folder = data_directory(data)
+    check_json(json_file)
+    folder = _shown_folder(data)
     out = console()
     for corpus in _chosen(names):
         _describe(out, corpus, folder)
     write_json(json_file, [_as_json(corpus) for corpus in _chosen(names)])
+
+
+def _shown_folder(data: str | None) -> Path | None:
+    """Where a list looks for files; None where there is no folder, which a list can do without."""
+    import os
+    from pathlib import Path
+
+    from harness.train.data import hub
+    from harness.train.data.directory import VARIABLE, data_directory
+
+    if hub.asked(data):
+        return None
+    if data is not None:
+        return data_directory(data)
+    name = os.environ.get(VARIABLE)
+    return Path(name) if name and Path(name).is_dir() else None
 
 
 def _describe(out: Any, corpus: KnownCorpus, folder: Path | None) -> None:
@@ -97,10 +109,16 @@ def check(names: NAMES = None, data: DATA = None, json_file: JSON = None) -> Non
     """
     from harness.cli.output import check_json, console, write_json
     from harness.errors import UsageError
+    from harness.train.data import hub
     from harness.train.data.corpora import findings
-    from harness.train.data.directory import data_directory
+    from harness.train.data.directory import VARIABLE, data_directory
 
     check_json(json_file)
+    if hub.asked(data):
+        raise UsageError(
+            f"{VARIABLE if data is None else '--data'} says {hub.NAME!r}: what comes from there is "
+            "checked when it is loaded; give --data DIR to check files of your own"
+        )
     out, folder = console(), data_directory(data)
     found = [f for corpus in _chosen(names) for f in findings(folder, corpus)]
     for one in found:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from harness.cli.comparing import read_journal
 from harness.cli.output import check_json, console, write_json
-from harness.cli.planning_options import Plan, check, given_sd, read_effect
+from harness.cli.planning_options import Plan, check, check_units, given_sd, read_effect
 from harness.experiments.design import parse_model
 from harness.experiments.estimate import Recorded, recorded_spread
 from harness.experiments.wording import Unit, unit_of
@@ -41,6 +41,7 @@ def run_plan(values: dict[str, Any], json_file: str | None) -> int:
         _print_recorded(out, recorded, (first, second), task.name, unit)
     else:
         sd = given_sd(values)
+        check_units(values)
     plan = Plan(
         read_effect(values["effect"], metric), sd, values["power"], values["alpha"],
         values["paired"], values["comparisons"],

@@ -111,6 +111,21 @@ def check(values: Mapping[str, Any]) -> None:
         raise UsageError(f"--from: no folder {values['from']}; give a journal")
 
 
+def check_units(values: Mapping[str, Any]) -> None:
+    """Refuse a share beside a number of another unit: one of them is a hundred times the other's.
+
+    Raises
+    ------
+    UsageError
+        If only one of ``--effect`` and ``--sd`` has a per cent sign.
+    """
+    effect, sd = str(values["effect"]), str(values["sd"])
+    if effect.endswith("%") != sd.endswith("%"):
+        raise UsageError(
+            f"given --effect {effect}, --sd {sd}; expected both with % or both without"
+        )
+
+
 def given_sd(values: Mapping[str, Any]) -> float:
     """The deviation of ``--sd``; of paired differences where a correlation is given.
 

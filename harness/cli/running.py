@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from harness.cli.executing import local_executor
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
+from harness.experiments.costs import run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
 from harness.experiments.prediction import Durations
@@ -223,8 +224,10 @@ class _Bar:
     def finished(self, record: Mapping[str, Any]) -> None:
         """One line; no metric, so that nobody stops at a number that pleases."""
         self._ended += 1
-        name = self._names.get(record["key"], record["case"])
-        line = f"{name}: {record['status']} in {duration(record['task_seconds'])}"
+        name = self._names.get(record["key"], _called(record))
+        line = f"{name}: {record['status']}"
+        if (seconds := run_seconds(record)) is not None:
+            line += f" in {duration(seconds)}"
         if record["status"] == "ok":
             line += f", {len(record['epochs'])} epochs"
         if self._standing is not None and self._standing.total > 1:
@@ -247,12 +250,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def _called(record: Mapping[str, Any]) -> str:
+    """Of a record that another session wrote no more is sure than what it was."""
+    return str(record.get("case") or f"{record['model']} seed {record['seed']}")
+
+
 def print_failures(out: Console, runs: Sequence[Mapping[str, Any]]) -> None:
     """A line for every run that gave no result, and why."""
     for run in runs:
         if run["status"] != "ok":
             detail = run.get("detail") or "no reason given"
             out.print(
-                f"{run['case']}: {run['status']}: {detail}",
+                f"{_called(run)}: {run['status']}: {detail}",
                 style="red", markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip

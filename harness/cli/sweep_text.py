@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli.running import duration
+from harness.experiments.costs import run_seconds
 from harness.experiments.prediction import Durations, wall_seconds
 from harness.experiments.queue import SETTLED
 from harness.experiments.sweep import Entry, Sweep
@@ -110,8 +111,9 @@ def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, A
         group = groups.setdefault((entry.run.task, model), [])
         group.append(records[entry.run.key])
     for (task, model), found in groups.items():
-        good = [float(r["task_seconds"]) for r in found if r["status"] == "ok"]
-        each = f"{statistics.fmean(good):.1f}" if good else ""
+        good = [r for r in found if r["status"] == "ok"]
+        times = [seconds for r in good if (seconds := run_seconds(r)) is not None]
+        each = f"{statistics.fmean(times):.1f}" if times else ""
         style = None if len(good) == len(found) else "red"
         table.add_row(
             escape(task), escape(model), str(len(found)), str(len(good)), each, style=style

@@ -27,6 +27,7 @@ from harness.experiments.sweep_file import read_file
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
+from harness.train.task import task as find_task
 
 CROSSED = ("models", "tasks", "seeds", "folds", "recipe", "choose", "vectors")
 """Options that a file has instead."""
@@ -96,6 +97,11 @@ def _declare(values: Mapping[str, Any]) -> tuple[Sweep, Surroundings]:
     sweep = make_sweep(parts, registry, _around(registry, values, fingerprint))
     if values["data"] is not None and not any(entry.task.files for entry in sweep.entries):
         raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
+    for part in parts:
+        if part.vectors is not None and not any(find_task(name).files for name in part.tasks):
+            raise UsageError(
+                f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
+            )
     return sweep, Surroundings(registry, fingerprint)
 
 
@@ -126,9 +132,11 @@ def run_sweep(values: dict[str, Any], json_file: str | None) -> int:
     known = finished(folder, partial(tell_skipped, out))
     missing = [entry for entry in sweep.entries if entry.run.key not in known]
     if values["dry_run"]:
+        start = time.monotonic() - began
         with make_executor(values, around.fingerprint, len(missing)) as executor:
             workers = executor.workers
-        plan = _dry_run(sweep, known, around, folder, workers, time.monotonic() - began, out)
+            _check(missing, known.values(), executor, out)
+        plan = _dry_run(sweep, known, around, folder, workers, start, out)
         write_json(json_file, plan)
         return 0
     records = dict(known)

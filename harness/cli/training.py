@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import console, tell_skipped, write_json
+from harness.cli.output import check_json, console, tell_skipped, write_json
 from harness.cli.running import (
     journal_folder,
     print_failures,
@@ -19,8 +19,10 @@ from harness.cli.running import (
     verified_or_refused,
 )
 from harness.errors import UsageError
+from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run, parse_model
 from harness.experiments.session import finished
+from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings
@@ -84,6 +86,7 @@ def _attention(values: dict[str, Any], task: Task, folder: Path) -> dict[str, An
 
 def run_train(values: dict[str, Any], json_file: str | None) -> int:
     """Train one model on one task with one seed; returns the exit code."""
+    check_json(json_file)
     out = console()
     registry = Registry(values["given"])
     folder = journal_folder(values["journal"])
@@ -92,8 +95,9 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
     texts = list(values["recipe"])
     if values["choose"] is not None:
         texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names], task.recipes)[0]
+    settings = parse_settings(texts, [model.names], task.recipes, task.name)[0]
     recipe = changed(task.recipe_for(model.mechanism), settings)
+    check_read(texts, [model], [task], registry)
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around, values["fold"])
@@ -164,19 +168,21 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
             table.add_column(f"test {name}", justify="right")
     table.add_column("seconds", justify="right")
     table.add_column("")
-    staged = any("stage" in epoch for epoch in record.get("epochs", ()))
+    epochs = record.get("epochs") or ()
+    staged = any("stage" in epoch for epoch in epochs)
     if staged:
         table.add_column("stage")
-    for epoch in record.get("epochs", ()):
+    for epoch in epochs:
         cells = []
         for name in task.metrics:
             for split in ("dev", "test") if by_test else ("dev",):
-                cells.append(unit_of(name).value(epoch[split][name]))
+                value = (epoch.get(split) or {}).get(name)
+                cells.append("" if value is None else unit_of(name).value(value))
         mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
-        stage = [epoch["stage"]] if staged else []
+        stage = [epoch.get("stage") or ""] if staged else []
+        loss = "" if epoch.get("loss") is None else f"{epoch['loss']:.4f}"
         table.add_row(
-            str(epoch["epoch"]), f"{epoch['loss']:.4f}", *cells, f"{epoch['seconds']:.1f}", mark,
-            *stage,
+            str(epoch["epoch"]), loss, *cells, f"{epoch['seconds']:.1f}", mark, *stage
         )  # fmt: skip
     out.print(table)
     if record["status"] != "ok":
@@ -184,9 +190,11 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     how = "best over time on the test set" if by_test else "test, looked at once"
     metrics = ", ".join(f"{n} {unit_of(n).value(v)}" for n, v in record["test"].items())
     peak = record.get("peak_bytes")
-    memory = f"{peak / 2**20:.0f} MiB" if peak is not None else record["memory_method"]
+    memory = (
+        f"{peak / 2**20:.0f} MiB" if peak is not None else record.get("memory_method") or "unknown"
+    )
     out.print(f"{how}: {metrics}", highlight=False, markup=False)
-    if "test_sampled" in record:
+    if all(record.get(name) for name in ("test_sampled", "selected", "selected_sampled")):
         out.print(_policy_line(record), highlight=False, markup=False, soft_wrap=True)
     out.print(
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
@@ -194,6 +202,4 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
     if record.get("coverage"):
-        from harness.train.data.vectors import Coverage
-
-        out.print(str(Coverage(**record["coverage"])), highlight=False, markup=False)
+        out.print(coverage([record]), highlight=False, markup=False, soft_wrap=True)

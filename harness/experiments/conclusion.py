@@ -143,7 +143,7 @@ def conclude(
         Of the records, where it is known already.
     """
     order = order or Order(records)
-    by_key = {r["key"]: r for r in records if r["kind"] == "run"}
+    by_key = {r["key"]: r for r in records if r["kind"] == "run" and _says(r, design["metric"])}
     pairs = [(by_key.get(first), by_key.get(second)) for first, second in design["runs"]]
     values = values_of(design, pairs)
     difference, verdict = values.difference(), "unfinished"
@@ -180,6 +180,11 @@ def conclude(
         runs=runs,
         coverage=coverage(runs),
     )
+
+
+def _says(run: Mapping[str, Any], metric: str) -> bool:
+    """Whether a run has what is compared; one that failed needs no metric."""
+    return run["status"] != "ok" or metric in run["test"]
 
 
 def sentence(

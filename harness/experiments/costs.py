@@ -58,6 +58,17 @@ def epoch_seconds(run: Mapping[str, Any]) -> float:
     return float(statistics.median(e["seconds"] for e in epochs)) if epochs else math.nan
 
 
+def run_seconds(run: Mapping[str, Any]) -> float | None:
+    """Wall time of a run, all its pieces together; None where no time is known.
+
+    Of a run that went on from a checkpoint its own clock has all, the task's only the rest; of one
+    that failed there is the task's alone.
+    """
+    said: list[Any] = [run.get("task_seconds"), run.get("seconds")]
+    times = [float(t) for t in said if type(t) in (int, float) and 0 < t < math.inf]
+    return max(times) if times else None
+
+
 def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
     def middle(values: Iterable[float]) -> float:
         return float(statistics.median(values))
@@ -80,8 +91,9 @@ def coverage(runs: Sequence[Mapping[str, Any]]) -> str:
     if not known:
         return ""
     c = known[0]
+    running = 100 * c["covered_running"] / max(c["running_words"], 1)
     return (
-        f"vectors {c['vectors']} cover {100 * c['covered'] / c['vocabulary']:.1f} % of "
-        f"{c['vocabulary']:,} words, {100 * c['covered_running'] / c['running_words']:.1f} % of "
+        f"vectors {c['vectors']} cover {100 * c['covered'] / max(c['vocabulary'], 1):.1f} % of "
+        f"{c['vocabulary']:,} words, {running:.1f} % of "
         f"{c['running_words']:,} running words"
     )

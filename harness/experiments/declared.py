@@ -31,7 +31,8 @@ def designs(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 def run_keys(record: Record) -> set[str]:
     """Keys of all runs that a record of a design, of a family or of a sweep asks for."""
     found: set[str] = set()
-    waiting: list[Any] = [record.get("runs"), *(d["runs"] for d in record.get("designs", ()))]
+    designs = record["designs"] if record["kind"] == "family" else ()
+    waiting: list[Any] = [record.get("runs"), *(design["runs"] for design in designs)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):

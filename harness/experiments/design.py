@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -241,7 +242,7 @@ def make_design(
         raise UsageError(f"{first} is compared with itself; give two different models")
     if not seeds or len(set(seeds)) < len(seeds):
         raise UsageError(f"given seeds {list(seeds)}; expected at least one, each of them once")
-    if margin is not None and not margin > 0:
+    if margin is not None and not 0 < margin < math.inf:
         raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
     runs = tuple(
         (

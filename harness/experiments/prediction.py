@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-import math
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.experiments.costs import run_seconds
 from harness.experiments.design import Run
 from harness.records import schema
 from harness.train.recipe import identity
@@ -45,16 +45,14 @@ class Durations:
         """Note a run; what is none, or of another device, is passed over."""
         if record["kind"] != "run" or record["status"] not in DONE:
             return
-        # Of a run that went on from a checkpoint its own clock has all, the task's only the rest.
-        said = (record.get("task_seconds"), record.get("seconds"))
-        times = [float(t) for t in said if t is not None and _is_time(t)]
-        if record.get("fingerprint") != self._fingerprint or not times:
+        seconds = run_seconds(record)
+        if record.get("fingerprint") != self._fingerprint or seconds is None:
             return
         kind = (
             record["model"], str(record.get("task")),
             schema.digest(identity(record.get("recipe") or {})), str(record.get("vectors")),
         )  # fmt: skip
-        self._known.setdefault(kind, []).append((record.get("workers"), max(times)))
+        self._known.setdefault(kind, []).append((record.get("workers"), seconds))
 
     def of(self, run: Run) -> float | None:
         """Seconds that such a run takes; None while none is known."""
@@ -77,10 +75,6 @@ class Durations:
 def _kind(run: Run) -> _Kind:
     recipe = schema.digest(identity(run.recipe.as_dict()))
     return str(run.model), run.task, recipe, str(run.arguments["vectors"])
-
-
-def _is_time(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def wall_seconds(durations: Iterable[float], workers: int) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.design import Model, Run, Surroundings, make_run, parse_model
 from harness.experiments.replicates import Replicate, replicates
+from harness.experiments.unread import check_read
 from harness.records import schema
 from harness.registry import Registry
 from harness.train.recipe import changed, changes, parse_settings
@@ -169,11 +170,14 @@ def _entries(
     tasks = [find_task(name) for name in part.tasks]
     models = [parse_model(name, registry) for name in part.models]
     _check(part, [str(model) for model in models])
+    check_read(part.recipe, models, tasks, registry)
     entries = []
     for task in tasks:
         surroundings = around(task, part.vectors)
         vectors = part.vectors if task.files else None
-        settings = parse_settings(part.recipe, [model.names for model in models], task.recipes)
+        settings = parse_settings(
+            part.recipe, [model.names for model in models], task.recipes, task.name
+        )
         recipes = [
             changed(task.recipe_for(model.mechanism), chosen)
             for model, chosen in zip(models, settings, strict=True)

@@ -29,6 +29,7 @@ from harness.experiments.sweep import Part
 
 KEYS = ("models", "tasks", "seeds", "folds", "recipe", "choose", "vectors")
 """Of a part."""
+_LISTS = {"tasks": "trec", "recipe": "epochs=10", "with": "my_package.attention:Mean"}
 _EXAMPLES = (("folds", bool, "true"), ("choose", str, '"dev"'), ("vectors", str, '"none"'))
 
 
@@ -88,7 +89,10 @@ def _part(path: Path, table: Mapping[str, Any]) -> Part:
 
 def _texts(path: Path, name: str, value: Any) -> list[str]:
     if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-        raise UsageError(f'{path}: {name} = {value!r}; expected a list of texts, e.g. ["mtsa"]')
+        example = _LISTS.get(name, "mtsa")
+        raise UsageError(
+            f'{path}: {name} = {value!r}; expected a list of texts, e.g. ["{example}"]'
+        )
     return value
 
 

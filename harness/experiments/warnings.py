@@ -88,7 +88,7 @@ def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     counts: Counter[str] = Counter()
     for pair in pairs:
         for model, run in zip(design["models"], pair, strict=True):
-            if run is not None and run.get("test", {}).get(design["metric"]) == 0.0:
+            if run is not None and (run.get("test") or {}).get(design["metric"]) == 0.0:
                 counts[model] += 1
     return [
         f"{count} of {len(pairs)} runs of {model} predict one value for all test examples: their "
@@ -138,7 +138,9 @@ def _parameters(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     counts = []
     for side in (0, 1):
         known = [pair[side] for pair in pairs if pair[side] is not None]
-        found = [r["parameters"] for r in known if r is not None and "parameters" in r]
+        found = [
+            r["parameters"] for r in known if r is not None and r.get("parameters") is not None
+        ]
         if not found:
             return []
         counts.append(int(found[0]))
@@ -166,9 +168,9 @@ def _recipes(design: Mapping[str, Any]) -> list[str]:
         )
     ignored = {*HOW_FOUND} | ({"width"} if design["match"] == "parameters" else set())
     unequal = [
-        f"{name} {first[name]} and {second[name]}"
-        for name in first
-        if name not in ignored and first[name] != second[name]
+        f"{name} {first.get(name)} and {second.get(name)}"
+        for name in {**first, **second}
+        if name not in ignored and first.get(name) != second.get(name)
     ]
     if unequal:
         out.append(f"the recipes differ: {', '.join(unequal)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.case import parse
 from harness.errors import UsageError
+from harness.records.shape import Fields, Listed, Mapped, Number, Shape, mismatch
 
 SCHEMA = 1
 """Version of the journal; a reader refuses newer ones, because it can't know what they mean."""
@@ -24,15 +25,31 @@ KINDS = (
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
 """Kinds that belong to a case and a block."""
 
-FIELDS: Mapping[str, Mapping[str, type]] = {
+_SCALAR = (str, int, float, bool, type(None))
+_RECIPE = Fields({"choose": str, "tuning_trials": Number()})
+_METRICS = Mapped(Number(), empty=False)
+_SELECTED = Fields({"heads": Number(), "dependents": Number()})
+_EPOCH = Fields(
+    {"epoch": int, "seconds": Number(0)},
+    {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str},
+)
+_COVERAGE = Fields(
+    {"vectors": str,
+     **dict.fromkeys(("vocabulary", "covered", "running_words", "covered_running"), Number(0))}
+)  # fmt: skip
+
+FIELDS: Mapping[str, Mapping[str, Shape]] = {
     **{kind: {"key": str, "case": str, "block": int, "status": str} for kind in MEASURED},
     "verify": {"key": str, "case": str, "verdict": str},
     "accuracy": {"key": str, "case": str, "status": str, "fingerprint": str},
-    "design": {"key": str, "question": str, "models": list, "task": str, "runs": list,
-               "seeds": list, "recipes": list, "metric": str},
-    "family": {"key": str, "baseline": str, "models": list, "tasks": list, "designs": list},
+    "design": {"key": str, "question": str, "models": Listed(str, 2), "task": str,
+               "runs": Listed(Listed(str, 2)), "seeds": Listed(int, empty=False),
+               "recipes": Listed(_RECIPE, 2), "metric": str, "higher_is_better": bool,
+               "split": str, "one_test_set": bool, "match": str},
+    "family": {"key": str, "baseline": str, "models": Listed(str), "tasks": Listed(str),
+               "designs": Listed(dict, empty=False)},
     "run": {"key": str, "model": str, "seed": int, "status": str},
-    "sweep": {"key": str, "models": list, "tasks": list, "runs": list},
+    "sweep": {"key": str, "models": Listed(str), "tasks": Listed(str), "runs": Listed(str)},
     "frontier": {"key": str, "case": str, "status": str},
     "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},
     "attention": {"key": str, "model": str, "task": str, "sentences": list},
@@ -40,8 +57,26 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
 }  # fmt: skip
 """Without these a record means nothing."""
 
-OPTIONAL: Mapping[str, Mapping[str, type]] = {"design": {"folds": int}, "run": {"fold": int}}
-"""Of this type, null, or not there."""
+OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
+    "design": {"folds": int, "margin": Number(0, above=True)},
+    "run": {
+        "task": str, "case": str, "fold": int, "code": str, "fingerprint": str,
+        "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,
+        "recipe": Mapped(_SCALAR), "test": _METRICS, "test_sampled": _METRICS,
+        "selected": _SELECTED, "selected_sampled": _SELECTED, "seconds": Number(0),
+        "task_seconds": Number(0),
+        "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
+        "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
+        "coverage": _COVERAGE,
+    },
+    "verdict": {"design": str, "designs": Listed(str)},
+}  # fmt: skip
+"""Like this, null, or not there."""
+
+NEEDED_IF_OK: Mapping[str, tuple[str, ...]] = {
+    "run": ("test", "seconds", "epochs", "chosen_epoch", "parameters", "parameters_with_words")
+}
+"""Optional fields without which a record that says ok has no result."""
 
 NUMBERS = (
     "median", "seconds", "ratio", "waited_seconds", "error", "budget", "margin", "peak_bytes",
@@ -69,16 +104,28 @@ def fault(record: Mapping[str, Any]) -> str:
         return "kind is no str"
     if kind == "session":
         return _session_fault(record)
-    # Values of JSON are of exactly these types, and true is then no int.
-    for name, wanted in FIELDS.get(kind, _KEY).items():
-        if type(record.get(name)) is not wanted and (name in record or kind in FIELDS):
-            return f"{name} is no {wanted.__name__}"
-    for name, wanted in OPTIONAL.get(kind, {}).items():
-        if type(record.get(name)) not in (wanted, type(None)):
-            return f"{name} is no {wanted.__name__}"
+    wanted = FIELDS.get(kind, _KEY)
+    for name, shape in wanted.items():
+        if (name in record or kind in FIELDS) and (why := mismatch(record.get(name), shape, name)):
+            return why
+    for name, shape in OPTIONAL.get(kind, {}).items():
+        if record.get(name) is not None and (why := mismatch(record[name], shape, name)):
+            return why
+    if record.get("status") == "ok":
+        for name in NEEDED_IF_OK.get(kind, ()):
+            if record.get(name) is None:
+                return f"ok, but {name} is missing"
     if kind == "family":
         return _family_fault(record)
+    if kind == "design":
+        return _design_fault(record)
     return _measured_fault(record) if kind in (*MEASURED, "frontier") else ""
+
+
+def _design_fault(record: Mapping[str, Any]) -> str:
+    if "margin" not in record:  # null says that none was declared
+        return "margin is missing"
+    return "folds is 1 or less" if (record.get("folds") or 2) < 2 else ""
 
 
 def _family_fault(record: Mapping[str, Any]) -> str:
@@ -87,7 +134,7 @@ def _family_fault(record: Mapping[str, Any]) -> str:
             return "it holds something that is no design"
         if why := fault(design):
             return f"of a design in it {why}"
-    return "" if record["designs"] else "it holds no design"
+    return ""
 
 
 def _session_fault(record: Mapping[str, Any]) -> str:

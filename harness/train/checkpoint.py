@@ -82,11 +82,11 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
-            first = (str(error).splitlines() or [""])[0]
-            raise UsageError(f"can't read the checkpoint {self.path} ({first}); {hint}") from None
+            # Torch's own text advises to load without its safety; it is long, and only a cause.
+            raise UsageError(f"can't read the checkpoint {self.path}; {hint}") from error
         if not isinstance(found, dict) or found.get("version") != VERSION:
             raise UsageError(f"the checkpoint {self.path} is of another attnbench; {hint}")
-        if found["run"] != self.run:
+        if found.get("run") != self.run:
             raise UsageError(f"the checkpoint {self.path} is of another run; {hint}")
         state: dict[str, Any] = found["state"]
         return state

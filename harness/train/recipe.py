@@ -206,6 +206,7 @@ def parse_settings(
     texts: Sequence[str],
     models: Sequence[Sequence[str]],
     named: Mapping[str, Recipe] = MappingProxyType({}),
+    task: str = "",
 ) -> list[dict[str, str]]:
     """Read what ``--recipe`` says; one mapping of settings per model.
 
@@ -218,6 +219,8 @@ def parse_settings(
         The names of each model, the shortest first; a name of several means all of them.
     named : mapping
         The task's other recipes by name.
+    task : str
+        Its name, for errors.
 
     Raises
     ------
@@ -233,9 +236,10 @@ def parse_settings(
             left, equals, value = text.rpartition("=")
             model, colon, name = left.rpartition(":")
             if not (equals and name):
-                recipes = f", or a recipe of the task: {', '.join(named)}" if named else ""
+                has = f"the recipes {', '.join(named)}" if named else "no recipe with a name"
                 raise UsageError(
-                    f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE{recipes}"
+                    f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE; "
+                    f"{task or 'the task'} has {has}"
                 )
             settings = {name: value}
         if colon and not any(model in names for names in models):

@@ -19,6 +19,7 @@ from harness.records import journal
 from harness.train.run import count_parameters
 from harness.train.task import task
 from suites.harness.made_up_data import write_data_directory
+from suites.harness.made_up_records import RESULT
 from suites.harness.support import attnbench, environment, verified_before
 
 QUICK = (
@@ -201,7 +202,9 @@ def test_what_depends_on_the_moment_is_tried_again(
     tmp_path: Path, status: str, again: bool
 ) -> None:
     writer = journal.Writer(tmp_path, {"fingerprint": {}})
-    writer.append({"kind": "run", "key": "k", "model": "mtsa", "seed": 0, "status": status})
+    writer.append(
+        {"kind": "run", "key": "k", "model": "mtsa", "seed": 0, "status": status, **RESULT}
+    )
     writer.close()
     assert ("k" not in finished(tmp_path)) is again
 
@@ -439,7 +442,11 @@ def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> Non
         (("compare", "--json", "no/such/out.json"), "can't write --json no/such/out.json"),
         (("compare", "multi_cnn", "bi_lstm", "--recipe", "width=64"), "(--recipe width=... heads"),
         (("compare", "--seeds", "1,1"), "each of them once"),
-        (("compare", "--margin", "x"), "--margin: given 'x'; expected a number"),
+        (("compare", "--margin", "x"), "--margin: given 'x'; expected a positive number"),
+        (("compare", "--task", "trec", "--data", ".", "--margin", "inf"),
+         "--margin: given 'inf'; expected a positive number"),
+        (("compare", "--task", "trec", "--data", ".", "--margin", "nan"),
+         "--margin: given 'nan'; expected a positive number"),
         (("compare", "--margin", "-1"), "expected a positive number"),
         (("compare", "--task", "trec", "--data", ".", "--margin", "2"), "one point of accuracy is"),
         (("compare", "--match", "speed"), "--match: given 'speed'; expected none or parameters"),

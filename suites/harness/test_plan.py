@@ -16,6 +16,7 @@ from harness.cli import run as cli
 from harness.errors import UsageError
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal
+from suites.harness.made_up_records import RESULT
 
 A, B = "mtsa.fused", "multi_head.sdpa"
 
@@ -82,7 +83,8 @@ def write_runs(folder: Path, first: list[float], second: list[float], **more: An
         for seed, value in enumerate(values):
             writer.append({
                 "kind": "run", "key": f"{model}{seed}{more}", "model": model, "seed": seed,
-                "task": "trec", "status": "ok", "test": {"accuracy": value}, "vectors": "v",
+                "task": "trec", "status": "ok", "vectors": "v",
+                **RESULT, "test": {"accuracy": value},
                 "recipe": {"rate": 0.1, "tuning_trials": len(model)}, "fingerprint": "f",
                 "code": model, "fold": None, **more,
             })  # fmt: skip
@@ -155,6 +157,8 @@ def test_failed_runs_tell_no_spread(tmp_path: Path) -> None:
     [
         (("--effect", "0.5"), "give --sd, or --from DIR"),
         (("--effect", "x", "--sd", "1"), "--effect: given 'x'; expected a positive number"),
+        (("--effect", "0.5%", "--sd", "0.8"), "expected both with % or both without"),
+        (("--effect", "0.5", "--sd", "0.8%"), "given --effect 0.5, --sd 0.8%; expected both"),
         (("--effect", "-1", "--sd", "1"), "--effect: given '-1'; expected a positive"),
         (("--effect", "1", "--sd", "0"), "--sd: given '0'; expected a positive number"),
         (("--effect", "1", "--sd", "nan"), "--sd: given 'nan'"),

@@ -90,14 +90,24 @@ def test_every_setting_comes_back_from_its_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("papr", "expected NAME=VALUE or MODEL:NAME=VALUE, or a recipe of the task: paper, rel"),
+        (
+            "papr",
+            "given 'papr'; expected NAME=VALUE or MODEL:NAME=VALUE; trec has the recipes paper",
+        ),
         ("disa:paper", "names 'disa'; the models are mtsa, mtsa.algorithm1"),
         ("=3", "expected NAME=VALUE"),
     ],
 )
 def test_an_unknown_recipe_is_told(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        parse_settings([text], MODELS, task("trec").recipes)
+        parse_settings([text], MODELS, task("trec").recipes, "trec")
+
+
+def test_a_task_without_named_recipes_says_so() -> None:
+    mr = task("mr")
+    assert not mr.recipes
+    with pytest.raises(UsageError, match=r"given 'paper'; .*; mr has no recipe with a name"):
+        parse_settings(["paper"], MODELS, mr.recipes, mr.name)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ def run(
         "kind": "run", "status": "ok", "key": f"{mechanism} {seed} {recipe}", "task": name,
         "seed": seed, "model": f"{mechanism}.fused", "case": mechanism, "fingerprint": "f",
         "recipe": {**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
-        "epochs": [{"epoch": e, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)],
+        "seconds": 3.0, "parameters": 10, "parameters_with_words": 20, "epochs": [
+            {"epoch": e, "seconds": 1.0, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)
+        ],
         "chosen_epoch": 2, "test": {metric: 0.123}, "at": "2026-01-02", "code": "c",
     }  # fmt: skip
 
@@ -159,7 +161,7 @@ def test_the_command_prints_them_and_refuses_an_empty_journal(tmp_path: Path) ->
     for record in [
         *runs({}),
         *runs(NOISE, rate=2e-3),
-        {**run("mtsa", 0.1, seed=1), "epochs": None},
+        {**run("mtsa", 0.1, seed=1), "epochs": []},
     ]:
         writer.append(record)
     writer.close()

@@ -239,7 +239,10 @@ ONE = 'models = ["mtsa"]\ntasks = ["trec"]\n'
         (ONE + "seeds = [-1]", "seeds = [-1]; expected how many"),
         (ONE + "seeds = 1.5", "seeds = 1.5; expected how many"),
         (ONE + "folds = 10", "folds = 10; expected e.g. true"),
-        (ONE + "recipe = { epochs = 5 }", "recipe = {'epochs': 5}; expected a list of texts"),
+        (
+            ONE + "recipe = { epochs = 5 }",
+            "recipe = {'epochs': 5}; expected a list of texts, e.g. [\"epochs=10\"]",
+        ),
         (ONE + "part = 3", "write [[part]]"),
         (ONE + "[part]\nseeds = 3", "write [[part]]"),
         (ONE + "[[part]]\ntask = 3", "unknown key 'task'"),

@@ -33,6 +33,7 @@ from suites.harness.fake_training import (
     ended,
     fake_run,
 )
+from suites.harness.made_up_records import RESULT
 from suites.harness.support import environment
 
 
@@ -256,13 +257,15 @@ def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> 
 def test_only_what_is_new_and_whole_is_followed(tmp_path: Path) -> None:
     own = journal.Writer(tmp_path, {})
     other = journal.Writer(tmp_path, {})
-    own.append({"kind": "run", "key": "own", "model": "m", "seed": 0, "status": "ok"})
-    other.append({"kind": "run", "key": "a", "model": "m", "seed": 0, "status": "ok"})
+    own.append({"kind": "run", "key": "own", "model": "m", "seed": 0, "status": "ok", **RESULT})
+    other.append({"kind": "run", "key": "a", "model": "m", "seed": 0, "status": "ok", **RESULT})
     other.append({"kind": "design", "key": "run"})
     follower = Follower(tmp_path, "run", own.path)
     assert [r["key"] for r in follower.new()] == ["a"]
     assert follower.new() == []
-    line = json.dumps({"kind": "run", "key": "b", "model": "m", "seed": 0, "status": "ok"})
+    line = json.dumps(
+        {"kind": "run", "key": "b", "model": "m", "seed": 0, "status": "ok", **RESULT}
+    )
     with other.path.open("a") as file:
         file.write('{"kind": "run", "key": 7}\nno json "run"\n' + line[:20])
         file.flush()

@@ -448,6 +448,10 @@ def test_data_check_and_list(folder: Path, tmp_path: Path) -> None:
             assert f"DIR/{file.name}.gz: {file.rows:,} rows" in listed.stdout
             assert file.sha256 in listed.stdout
     assert {c["name"] for c in json.loads((tmp_path / "list.json").read_text())} == set(corpora())
+    for elsewhere in ("hub", str(tmp_path / "gone")):
+        done = attnbench("data", "list", "trec", cwd=tmp_path, ATTNBENCH_DATA=elsewhere)
+        assert done.returncode == 0, done.stderr
+        assert "DIR/trec/train.tsv.gz: 5,452 rows" in done.stdout
     here = attnbench("data", "list", "trec", "--data", str(folder), cwd=tmp_path)
     assert f"{folder}/trec/train.tsv.gz" in here.stdout
     assert "customer reviews" not in here.stdout
@@ -470,6 +474,8 @@ def test_data_check_and_list(folder: Path, tmp_path: Path) -> None:
     [
         (("data", "check"), "set --data DIR or ATTNBENCH_DATA"),
         (("data", "check", "--data", "nowhere"), "'nowhere', which is no folder"),
+        (("data", "check", "trec", "--data", "hub"), "from there is checked when it is loaded"),
+        (("data", "list", "--data", "nowhere"), "'nowhere', which is no folder"),
         (("data", "check", "trek", "--data", "."), "unknown corpus 'trek'; there are cr, mpqa"),
         (("data", "list", "trek"), "unknown corpus 'trek'"),
     ],

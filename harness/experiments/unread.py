@@ -1,0 +1,59 @@
+"""Settings of a recipe that would change nothing of a run but its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+from harness.errors import UsageError
+from harness.experiments.design import Model
+from harness.registry import Registry
+from harness.train.task import Kind, Task
+
+OF_KINDS = MappingProxyType[str, tuple[Kind, ...]](
+    {
+        "degree_loss": ("relatedness",),
+        "activation": ("classification",),
+        "highway": ("classification",),
+    }
+)
+"""Fields that only tasks of some kinds read; see `harness.train.objective`."""
+OF_POLICIES = "policy_"
+"""What the fields begin with that only a mechanism with a policy reads."""
+
+
+def check_read(
+    texts: Sequence[str], models: Sequence[Model], tasks: Sequence[Task], registry: Registry
+) -> None:
+    """Refuse a field that none of these models reads on any of these tasks.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        As ``--recipe`` has them; named recipes set every field, read or not.
+
+    Raises
+    ------
+    UsageError
+        For the first one.
+    """
+    for text in texts:
+        left, equals, _ = text.rpartition("=")
+        name = left.rpartition(":")[2] if equals else ""
+        kinds = OF_KINDS.get(name)
+        if kinds is not None and not any(task.kind in kinds for task in tasks):
+            raise UsageError(
+                f"--recipe {text}: only tasks of {kinds[0]} read {name}, and of "
+                f"{', '.join(task.name for task in tasks)} none is; leave it out"
+            )
+        if name.startswith(OF_POLICIES) and not any(_has_policy(m, registry) for m in models):
+            raise UsageError(
+                f"--recipe {text}: only a mechanism with a policy reads {name}, and of "
+                f"{', '.join(map(str, models))} none has one; leave it out"
+            )
+
+
+def _has_policy(model: Model, registry: Registry) -> bool:
+    """Whether it may have one: of a mechanism of the user's own nothing is known."""
+    mechanism, _ = registry.find(model.name)
+    return "selection" in mechanism.options or not mechanism.folder

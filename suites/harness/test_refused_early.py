@@ -1,0 +1,91 @@
+"""What can't be done is refused before anything is trained; and help texts are shown whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.text import Text
+
+from harness.cli import app
+from harness.cli import run as cli
+from harness.errors import UsageError
+from harness.experiments.design import parse_model
+from harness.experiments.unread import check_read
+from harness.registry import Registry
+from harness.train.task import task
+
+TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("train", "mtsa", "--task", TASK, "--json", "no/such.json"),
+         "can't write --json no/such.json"),
+        (("train", "mtsa", "--task", TASK, "--recipe", "paper"),
+         f"given 'paper'; expected NAME=VALUE or MODEL:NAME=VALUE; {TASK} has no recipe with a"),
+        (("train", "mtsa", "--task", TASK, "--recipe", "highway=true"),
+         f"--recipe highway=true: only tasks of classification read highway, and of {TASK} none"),
+        (("train", "mtsa", "--task", TASK, "--recipe", "mtsa:degree_loss=squared"),
+         "only tasks of relatedness read degree_loss"),
+        (("compare", "mtsa", "multi_head", "--task", TASK, "--recipe", "policy_steps=3"),
+         "only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa"),
+        (("sweep", "--models", "mtsa", "--tasks", TASK, "--recipe", "activation=elu", "--dry-run"),
+         "only tasks of classification read activation"),
+        (("sweep", "--models", "none", "--tasks", TASK, "--vectors", "/no/such/file", "--dry-run"),
+         "--vectors: "),
+        (("sweep", "--models", "mtsa[foo=1]", "--tasks", TASK, "--dry-run"),
+         f"mtsa.fused[foo=1] on {TASK} can't be built: "),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_before_anything_is_done(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert cli([*arguments, "--device", "cpu"]) == 2
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "name"),
+    [
+        ("policy_steps=3", "resa", "trec"), ("policy_steps=3", "resan", "sick_relatedness"),
+        ("degree_loss=squared", "mtsa", "sick_relatedness"), ("highway=true", "mtsa", "snli"),
+        ("paper", "mtsa", "trec"), ("epochs=3", "none", "mirrored_summation"),
+    ],
+)  # fmt: skip
+def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
+    registry = Registry()
+    check_read([text], [parse_model(model, registry)], [task(name)], registry)
+
+
+def test_a_field_that_one_of_several_tasks_reads_is_taken() -> None:
+    registry = Registry()
+    models, tasks = [parse_model("mtsa", registry)], [task("trec"), task("sick_relatedness")]
+    check_read(["degree_loss=squared"], models, tasks, registry)
+    with pytest.raises(UsageError, match=r"of trec none is; leave it out"):
+        check_read(["degree_loss=squared"], models, tasks[:1], registry)
+
+
+def _helps(command: Any, path: str) -> Iterator[tuple[str, str]]:
+    for text in (command.help, *(getattr(p, "help", None) for p in command.params)):
+        if text:
+            yield path, text
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _helps(one, f"{path} {name}")
+
+
+def test_no_example_in_a_help_text_is_taken_for_markup() -> None:
+    helps = list(_helps(typer.main.get_command(app), "attnbench"))
+    assert len(helps) > 100
+    for path, text in helps:
+        shown = Text.from_markup(text).plain
+        written = re.sub(r"\[/?(bold)?\]", "", text).replace("\\[", "[")
+        assert shown == written, path
