@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,6 +78,23 @@ class Values:
     @property
     def _of_fold(self) -> list[int]:
         return [r.fold for r in self.replicates if r.fold is not None]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Of both sides, over what is counted; nan without a pair."""
+        if not self.rows:
+            return math.nan, math.nan
+        _, first, second = zip(*self.rows, strict=True)
+        return math.fsum(first) / len(first), math.fsum(second) / len(second)
+
+    def only(self, wanted: Collection[Replicate]) -> Values:
+        """Those of some replicates."""
+        rows = zip(self.replicates, self.first, self.second, strict=True)
+        kept = [row for row in rows if row[0] in wanted]
+        return Values(
+            self.units, self.folds, tuple(r for r, *_ in kept), tuple(v for _, v, _ in kept),
+            tuple(v for *_, v in kept),
+        )  # fmt: skip
 
     def difference(self) -> MeanDifference | None:
         """The first side minus the second; None without a pair."""
