@@ -171,9 +171,12 @@ def _apart(first: float, second: float) -> float:
 
 
 def sharing(tasks: Sequence[str], metrics: Mapping[str, str]) -> list[str]:
-    """The tasks of the metric that most of them have; of equals the one that comes first."""
+    """The tasks of the metric that most of them have; of equals the first in the alphabet.
+
+    Tasks named in another order are the same question, and get the same test.
+    """
     if not tasks:
         return []
     names = [metrics[t] for t in tasks]
-    most = max(names, key=names.count)
+    most = max(sorted(set(names)), key=names.count)
     return [t for t in tasks if metrics[t] == most]

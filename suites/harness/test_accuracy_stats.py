@@ -634,6 +634,12 @@ def test_over_tasks_only_what_has_one_unit_is_averaged() -> None:
     assert sharing([], METRICS) == []
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations("abcd")))
+def test_the_shared_metric_is_the_same_in_any_order(order: tuple[str, ...]) -> None:
+    metrics = {"a": "mse", "b": "accuracy", "c": "mse", "d": "accuracy"}
+    assert sorted(sharing(order, metrics)) == ["b", "d"]
+
+
 def test_sign_test_by_hand() -> None:
     assert sign_test([1, 2, 3, -1, 0]) == pytest.approx(2 * (1 + 4) / 16)
     assert sign_test([0.0, 0.0]) == 1.0
