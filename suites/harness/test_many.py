@@ -18,10 +18,11 @@ from harness.cli import run as cli
 from harness.experiments.conclusion import comparisons, conclude
 from harness.experiments.declared import designs
 from harness.experiments.many import Many, conclude_many, families
-from harness.experiments.many_wording import columns, reading, task_rows
+from harness.experiments.many_wording import columns, omnibus, reading, task_rows
 from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.records import journal, schema
 from harness.registry import Registry
+from harness.stats import friedman
 from suites.harness.made_up_data import write_data_directory
 from suites.harness.support import verified_before
 from suites.harness.test_compare import QUICK
@@ -203,6 +204,17 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     assert found.omnibus.ranks["disa.plain"] == 1.0
     assert any("Friedman" in why for why in found.why)
     assert any("5 tasks with accuracy" in why for why in found.why)
+
+
+def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
+    # Seven tasks, eight models, always in the same order: chi-squared is tasks x (models - 1).
+    same = friedman({str(m): [m / 10 + t for t in range(7)] for m in range(8)})
+    assert omnibus(same) == (
+        "any difference among the 8 models (Friedman): chi2(7) = 49.00, p < 0.0001 by 20,000 "
+        "permutations"
+    )
+    some = friedman({"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]})
+    assert f"chi2(2) = 4.67, p = {some.p:.2g} by 20,000 permutations" in omnibus(some)
 
 
 def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
