@@ -465,6 +465,7 @@ def plan(
         tuple[str, str] | None, typer.Option(metavar="A B", help="Whose, with --from.")
     ] = None,
     task: Annotated[str | None, typer.Option(help="On which task, with --from.")] = None,
+    recipe: RECIPE = None,
     given: GIVEN = None,
     json_file: JSON = None,
 ) -> None:
@@ -478,7 +479,7 @@ def plan(
     values = {
         "effect": effect, "sd": sd, "power": power, "alpha": alpha, "paired": paired,
         "correlation": correlation, "comparisons": comparisons, "from": journal, "models": models,
-        "task": task, "given": given or [],
+        "task": task, "recipe": recipe or [], "given": given or [],
     }  # fmt: skip
     raise typer.Exit(run_plan(values, json_file))
 
