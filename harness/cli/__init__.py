@@ -414,6 +414,12 @@ def compare(
     match: Annotated[
         str, typer.Option(help="parameters: narrow the larger models to the smallest one's size.")
     ] = "none",
+    unpaired: Annotated[
+        bool,
+        typer.Option(
+            "--unpaired", help="Judge two models as independent groups, by Welch's t: declared."
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Runs at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
@@ -430,7 +436,7 @@ def compare(
         "names": names or [], "task": task or [DEFAULT_TASK], "all": all_, "baseline": baseline,
         "seeds": seeds, "journal": journal, "data": data, "vectors": vectors, "device": device,
         "given": given or [], "recipe": recipe or [], "choose": choose, "margin": margin or [],
-        "match": match, "jobs": jobs,
+        "match": match, "unpaired": unpaired, "jobs": jobs,
     }  # fmt: skip
     raise typer.Exit(run_compare(values, json_file))
 
