@@ -163,7 +163,11 @@ def _accuracy(found: Sequence[Comparison], size: Size) -> str:
 def difference_text(c: Comparison) -> str:
     """One comparison in short."""
     of = c.unit.of_differences or f" {c.metric}"
-    return f"{c.task} {_interval_text(c)}{of}, {c.verdict}"
+    return f"{c.task} {_interval_text(c)}{of}, {_verdict_text(c)}"
+
+
+def _verdict_text(c: Comparison) -> str:
+    return c.verdict if c.paired else f"{c.verdict} (unpaired)"
 
 
 def _interval_text(c: Comparison) -> str:
@@ -220,7 +224,7 @@ def _unit_text(c: Comparison) -> str:
 
 
 def _cell(c: Comparison | None) -> str:
-    return "" if c is None else f"{_interval_text(c)}, {c.verdict}"
+    return "" if c is None else f"{_interval_text(c)}, {_verdict_text(c)}"
 
 
 def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ import pandas as pd
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, comparisons
+from harness.experiments.wording import exact_test, no_interval, replicates_of
+from harness.stats import MeanDifference
 from reports import comparison_figures as figures
 from reports.opening import opened
 from reports.parameters import opens
@@ -86,7 +88,8 @@ class Compared:
             heading(c.title, 2),
             says([
                 f"{self.source.says} Trained {self.device.dates} on {self.device.title}.",
-                f"Task {c.task}: {c.first} against {c.second}, {_counted(c)}, paired. Test: {how}. "
+                f"Task {c.task}: {c.first} against {c.second}, {_counted(c)}, {_paired(c)}. "
+                f"Test: {how}. "
                 f"Split: {design.get('split', 'not recorded')}."
                 + (f" {c.coverage[0].upper()}{c.coverage[1:]}." if c.coverage else ""),
             ])
@@ -100,10 +103,16 @@ class Compared:
         return together(says([_ended(c.sentence)], main=True), warns(map(_ended, c.warnings)))
 
     def seeds(self) -> Shown:
-        """Slope chart: one line per seed or fold."""
-        c = self.comparison
+        """Slope chart: one line per seed or fold; unpaired a point per run."""
+        c, d = self.comparison, self._difference
         if c is None or not c.values:
             return self._nothing()
+        if not c.paired:
+            means = "" if d is None else (
+                f" Their means are {c.unit.value(d.mean_first)} and {c.unit.value(d.mean_second)}."
+            )  # fmt: skip
+            caption = f"Every run of {c.first} and {c.second}, declared unpaired.{means}"
+            return self.place.figure("seeds", figures.groups(c), caption, main=True)
         ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
         caption = (
             f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
@@ -118,11 +127,11 @@ class Compared:
         unit = c.unit
         size = f"{unit.difference(d.difference)}{unit.of_differences}"
         if math.isnan(d.low):
-            caption = f"One pair: a difference of {size} without an interval."
+            caption = f"A difference of {size}: {no_interval(d)}."
         else:
             beside = "excludes" if d.low > 0 or d.high < 0 else "includes"
             caption = (
-                f"The mean difference is {size}; its 95 % t-interval "
+                f"The {_mean_difference(d)} is {size}; its 95 % t-interval "
                 f"[{unit.difference(d.low)}, {unit.difference(d.high)}] {beside} zero."
             )
         frame = pd.DataFrame(
@@ -130,13 +139,21 @@ class Compared:
         )
         frame.insert(1, "first", c.first)
         frame.insert(3, "second", c.second)
-        frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
+        names = [c.replicate, c.first, c.second]
         rows = [
-            [str(s), unit.value(a), unit.value(b), unit.difference(a - b)] for s, a, b in c.values
+            [str(s), *("" if math.isnan(v) else unit.value(v) for v in both)]
+            for s, *both in c.values
         ]
+        if c.paired:
+            frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
+            names.append("difference")
+            rows = [
+                [*row, unit.difference(a - b)]
+                for row, (_, a, b) in zip(rows, c.values, strict=True)
+            ]
         return together(
             self.place.figure("differences", figures.differences(c), caption, main=True),
-            self.place.table("seeds", frame, [c.replicate, c.first, c.second, "difference"], rows),
+            self.place.table("seeds", frame, names, rows),
         )
 
     def statistics(self) -> Shown:
@@ -146,22 +163,22 @@ class Compared:
             return self._nothing()
         unit = c.unit
         if math.isnan(d.low):
-            rows = [["mean difference", unit.difference(d.difference), "one pair has no interval"]]
+            rows = [[_mean_difference(d), unit.difference(d.difference), no_interval(d)]]
         else:
             interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
             flips = f"{d.sign_flip_p:.3g}"
             if math.isnan(d.sign_flip_p):
                 flips = "not enumerated" if c.units == "seeds" else "none: folds are dependent"
             rows = [
-                ["mean difference, 95 % t-interval",
+                [f"{_mean_difference(d)}, 95 % t-interval",
                  f"{unit.difference(d.difference)} {interval}",
                  f"where the true difference is, over {c.replicate}s"],
                 [f"p ({d.test}, two-sided)", f"{d.p:.3g}",
                  "small: zero is not plausible; large: says nothing"],
                 ["Hedges g", f"{d.hedges_g:+.2f}", f"difference over the spread of {c.replicate}s"],
                 ["minimum detectable effect", unit.size(d.detectable),
-                 f"found with 80 % power by {d.count_first} pairs; less may have been missed"],
-                ["p (exact sign-flip)", flips,
+                 f"found with 80 % power by {replicates_of(d)}; less may have been missed"],
+                [f"p ({exact_test(d)})", flips,
                  "the same without assuming a normal distribution"],
             ]  # fmt: skip
             if c.equivalence_p is not None and c.margin is not None:
@@ -170,7 +187,10 @@ class Compared:
         frame = pd.DataFrame(
             [{
                 "first": c.first, "second": c.second, "task": c.task, "metric": c.metric,
-                "verdict": c.verdict, "pairs": d.count_first, "mean_first": d.mean_first,
+                "verdict": c.verdict, "paired": d.paired,
+                **({"pairs": d.count_first} if d.paired else
+                   {"seeds_first": d.count_first, "seeds_second": d.count_second}),
+                "mean_first": d.mean_first,
                 "sd_first": d.sd_first, "mean_second": d.mean_second, "sd_second": d.sd_second,
                 "difference": d.difference, "low": d.low, "high": d.high, "test": d.test, "p": d.p,
                 "hedges_g": d.hedges_g, "minimum_detectable_effect": d.detectable,
@@ -190,6 +210,8 @@ class Compared:
                 "Folds share training examples, so that more of them find less than a t-test says: "
                 "no power curve."
                 if c.units != "seeds"
+                else "Unpaired: attnbench plan --unpaired says what how many seeds would find."
+                if not c.paired
                 else "Two pairs or more are needed to say what more would find."
             )
             return remark(why)
@@ -289,7 +311,8 @@ class Compared:
     def _nothing(self) -> Shown:
         if self.comparison is None:
             return says([])
-        return remark("No pair of runs is finished yet: the same attnbench compare goes on.")
+        what = "No pair of runs" if self.comparison.paired else "Not a run of each"
+        return remark(f"{what} is finished yet: the same attnbench compare goes on.")
 
 
 def _counted(comparison: Comparison) -> str:
@@ -298,6 +321,14 @@ def _counted(comparison: Comparison) -> str:
     if comparison.units == "seeds":
         return f"{len(comparison.seeds)} seeds {named}"
     return f"{len(comparison.values)} folds of one corpus, each once per seed {named}"
+
+
+def _paired(comparison: Comparison) -> str:
+    return "paired" if comparison.paired else "declared unpaired: two independent groups"
+
+
+def _mean_difference(difference: MeanDifference) -> str:
+    return "mean difference" if difference.paired else "difference of the means, unpaired"
 
 
 def _fold(number: object) -> str:

@@ -62,6 +62,35 @@ def slope_chart(comparison: Comparison) -> Figure:
     return figure
 
 
+def groups(comparison: Comparison) -> Figure:
+    """Unpaired: a point per run beside its model's mean; no line joins what is not paired."""
+    figure = Figure(figsize=SIZE)
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
+    unit, d = comparison.unit, comparison.difference
+    inks = pair(comparison.first, comparison.second)
+    sides = [(1, comparison.first, inks[0], 1), (0, comparison.second, inks[1], 2)]
+    for x, model, ink, column in sides:
+        values = [unit.scale * float(row[column]) for row in comparison.values]
+        there = [v for v in values if not math.isnan(v)]
+        axes.plot([x] * len(there), there, "o", color=ink, markersize=4.5, alpha=0.85,
+                  label=f"{model}: every seed")  # fmt: skip
+    for x, mean in () if d is None else ((1, d.mean_first), (0, d.mean_second)):
+        axes.plot([x + 0.1], [unit.scale * mean], "D", color="black", markersize=7, label="mean")
+        axes.annotate(
+            f"mean {unit.value(mean)}", (x + 0.1, unit.scale * mean), xytext=(9, 0),
+            textcoords="offset points", fontsize=8, ha="left", va="center", annotation_clip=False,
+        )  # fmt: skip
+    axes.set_xlim(-0.3, 1.4)
+    axes.margins(y=0.1)
+    bare(axes)
+    axes.grid(False)
+    axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
+    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
+    titled(axes, f"{comparison.task}: every seed, unpaired", "a point per run; black: means")
+    return figure
+
+
 def _label_seeds(axes: Axes, comparison: Comparison) -> None:
     unit, d = comparison.unit, comparison.difference
     ends = [
@@ -84,14 +113,14 @@ def _label_seeds(axes: Axes, comparison: Comparison) -> None:
 
 
 def differences(comparison: Comparison) -> Figure:
-    """Difference of every seed, and their mean with its 95 % t-interval."""
+    """Difference of every seed, and their mean with its 95 % t-interval; unpaired the mean only."""
     unit, d = comparison.unit, comparison.difference
-    values = comparison.values
+    values = comparison.values if comparison.paired else ()
     height = 1.5 + 0.24 * (len(values) + 1)
     figure = Figure(figsize=(SIZE[0], height))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.12, right=0.84, bottom=0.55 / height, top=1 - 0.75 / height)
-    for y, (number, first, second) in enumerate(comparison.values):
+    for y, (number, first, second) in enumerate(values):
         value = unit.scale * (first - second)
         axes.plot([0, value], [y, y], color="0.85", linewidth=1, zorder=0)
         axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5,
@@ -133,9 +162,10 @@ def differences(comparison: Comparison) -> Figure:
     axes.set_xlabel(f"{comparison.first} minus {comparison.second}{of}", fontsize=8.5)
     band = "; grey: the declared margin" if comparison.margin is not None else ""
     better = "right" if comparison.higher_is_better else "left"
+    by = f"by {comparison.replicate}" if comparison.paired else "(of means, unpaired)"
     titled(
         axes,
-        f"{comparison.task}: difference of {comparison.metric} by {comparison.replicate}",
+        f"{comparison.task}: difference of {comparison.metric} {by}",
         f"{better} of zero: {comparison.first} is better; bar: 95 % t-interval{band}",
     )
     return figure
@@ -147,9 +177,10 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
     scale = first.unit.scale
     lines = [
         Line(
-            c.first, mechanism_of(c.first), scale * d.difference, scale * d.low, scale * d.high,
+            c.first + ("" if c.paired else " (unpaired)"), mechanism_of(c.first),
+            scale * d.difference, scale * d.low, scale * d.high,
             c.verdict in ("better", "worse", "practically equal"),
-            tuple(scale * (a - b) for _, a, b in c.values),
+            tuple(scale * (a - b) for _, a, b in c.values) if c.paired else (),
         )
         for c in comparisons
         if (d := c.difference) is not None

@@ -48,11 +48,11 @@ def effects(comparison: Comparison, sd: float) -> list[tuple[float, str]]:
 
 
 def spread_of(comparison: Comparison) -> Estimate | None:
-    """Deviation of the paired differences; None for folds, for fewer than two pairs, without one.
+    """Deviation of the paired differences; None for folds, unpaired, for fewer than two pairs.
 
     Folds share most of their training examples, so that pairs of them are no independent draws.
     """
-    if comparison.units != "seeds" or len(comparison.values) < 2:
+    if comparison.units != "seeds" or not comparison.paired or len(comparison.values) < 2:
         return None
     first = [a for _, a, _ in comparison.values]
     second = [b for *_, b in comparison.values]

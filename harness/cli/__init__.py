@@ -414,6 +414,12 @@ def compare(
     match: Annotated[
         str, typer.Option(help="parameters: narrow the larger models to the smallest one's size.")
     ] = "none",
+    unpaired: Annotated[
+        bool,
+        typer.Option(
+            "--unpaired", help="Judge two models as independent groups, by Welch's t: declared."
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Runs at a time (0: one per core).")] = 0,
     json_file: JSON = None,
 ) -> None:
@@ -430,7 +436,7 @@ def compare(
         "names": names or [], "task": task or [DEFAULT_TASK], "all": all_, "baseline": baseline,
         "seeds": seeds, "journal": journal, "data": data, "vectors": vectors, "device": device,
         "given": given or [], "recipe": recipe or [], "choose": choose, "margin": margin or [],
-        "match": match, "jobs": jobs,
+        "match": match, "unpaired": unpaired, "jobs": jobs,
     }  # fmt: skip
     raise typer.Exit(run_compare(values, json_file))
 
@@ -465,6 +471,7 @@ def plan(
         tuple[str, str] | None, typer.Option(metavar="A B", help="Whose, with --from.")
     ] = None,
     task: Annotated[str | None, typer.Option(help="On which task, with --from.")] = None,
+    recipe: RECIPE = None,
     given: GIVEN = None,
     json_file: JSON = None,
 ) -> None:
@@ -478,7 +485,7 @@ def plan(
     values = {
         "effect": effect, "sd": sd, "power": power, "alpha": alpha, "paired": paired,
         "correlation": correlation, "comparisons": comparisons, "from": journal, "models": models,
-        "task": task, "given": given or [],
+        "task": task, "recipe": recipe or [], "given": given or [],
     }  # fmt: skip
     raise typer.Exit(run_plan(values, json_file))
 

@@ -22,9 +22,16 @@ from harness.cli.running import (
 )
 from harness.errors import UsageError
 from harness.experiments.conclusion import conclude
-from harness.experiments.design import Design, Model, Surroundings, make_design, parse_model
+from harness.experiments.design import (
+    Design,
+    Model,
+    Surroundings,
+    check_pairing,
+    make_design,
+    parse_model,
+)
 from harness.experiments.matching import counter, match_parameters
-from harness.experiments.replicates import counted, units_of
+from harness.experiments.replicates import counted, counted_each, units_of
 from harness.experiments.session import finished
 from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
@@ -39,13 +46,17 @@ MATCHES = ("none", "parameters")
 def _declare(
     task: Task, models: Sequence[Model], registry: Registry, values: Mapping[str, Any]
 ) -> tuple[Design, Surroundings]:
+    paired = not values["unpaired"]
+    check_pairing(task, paired)  # before any data are looked for
     recipes = recipes_of(task, models, values)
     seeds = seeds_for(values["seeds"], task)
     margin = read_margins(values["margin"], [task])[task.name]
     around = surroundings(task, registry, values)
     if values["match"] == "parameters":
         recipes = match_parameters(models, task, recipes, around)
-    return make_design(models, task, recipes, seeds, around, margin, values["match"]), around
+    return make_design(
+        models, task, recipes, seeds, around, margin, values["match"], paired
+    ), around
 
 
 def _announce(design: Design, around: Any, missing: int, workers: int, folder: Path) -> str:
@@ -57,6 +68,8 @@ def _announce(design: Design, around: Any, missing: int, workers: int, folder: P
     widths = " and ".join(dict.fromkeys(str(r.width) for r in design.recipes))
     folds, seeds = design.task.folds, len(design.seeds)
     over = counted(units_of(seeds, folds), folds or seeds, seeds)
+    if not design.paired:
+        over = counted_each(seeds, seeds)
     return (
         f"{f['model']} ({f['device']}), torch {f['torch']}: {design.models[0]} against "
         f"{design.models[1]} on {design.task.name} ({design.task.summary}), "
@@ -85,6 +98,10 @@ def run_compare(values: dict[str, Any], json_file: str | None) -> int:
     if values["all"] is not None or len(models) > 2 or len(tasks) > 1:
         from harness.cli.comparing_many import run_many
 
+        if values["unpaired"]:
+            raise UsageError(
+                "--unpaired is for two models on one task; several are judged in pairs"
+            )
         return run_many(tasks, models, registry, folder, values, json_file)
     return _run_pair(tasks[0], models, registry, folder, values, json_file)
 

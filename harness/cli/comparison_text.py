@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.experiments.conclusion import Comparison
+from harness.experiments.wording import exact_test, no_interval, replicates_of
 
 COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
 
@@ -43,13 +44,15 @@ def _table(*columns: str) -> Table:
 
 def _pairs(comparison: Comparison) -> Table:
     unit = comparison.unit
-    table = _table(comparison.replicate, comparison.first, comparison.second, "difference")
-    for number, first, second in comparison.values:
-        table.add_row(
-            str(number), unit.value(first), unit.value(second), unit.difference(first - second)
-        )
     d = comparison.difference
     assert d is not None
+    table = _table(
+        comparison.replicate, comparison.first, comparison.second,
+        "difference" if d.paired else "difference (unpaired)",
+    )  # fmt: skip
+    for number, first, second in comparison.values:
+        values = ["" if math.isnan(v) else unit.value(v) for v in (first, second)]
+        table.add_row(str(number), *values, unit.difference(first - second) if d.paired else "")
     table.add_row(
         "mean", unit.value(d.mean_first), unit.value(d.mean_second), unit.difference(d.difference),
         style="bold",
@@ -73,7 +76,7 @@ def _statistics(comparison: Comparison) -> Table:
 
     name = f"{comparison.metric} ({better} is better)"
     if math.isnan(d.low):
-        row(f"difference of {name}", f"{unit.difference(d.difference)}: one pair has no interval")
+        row(f"difference of {name}", f"{unit.difference(d.difference)}: {no_interval(d)}")
         return table
     row(
         f"difference of {name}",
@@ -84,13 +87,13 @@ def _statistics(comparison: Comparison) -> Table:
     row("Hedges g", f"{d.hedges_g:+.2f}")
     row(
         "minimum detectable effect",
-        f"{unit.size(d.detectable)} (80 % power at these {d.count_first} pairs)",
+        f"{unit.size(d.detectable)} (80 % power at these {replicates_of(d)})",
     )
     flips = f"{d.sign_flip_p:.3g}"
     if math.isnan(d.sign_flip_p):
-        many = "not enumerated for so many pairs"
+        many = f"not enumerated for so many {'pairs' if d.paired else 'seeds'}"
         flips = many if comparison.units == "seeds" else "none: folds are not independent"
-    row("p (exact sign-flip, sensitivity)", flips)
+    row(f"p ({exact_test(d)}, sensitivity)", flips)
     if comparison.equivalence_p is not None and comparison.margin is not None:
         row(
             f"p (equal within {unit.size(comparison.margin)}, TOST)",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.cli.comparing import read_journal
+from harness.cli.comparing_options import recipes_of
 from harness.cli.output import check_json, console, write_json
 from harness.cli.planning_options import Plan, check, check_units, given_sd, read_effect
 from harness.experiments.design import parse_model
@@ -18,6 +19,8 @@ from harness.experiments.estimate import Recorded, recorded_spread
 from harness.experiments.wording import Unit, unit_of
 from harness.registry import Registry
 from harness.stats import LEAST_REPLICATES, difference_found, power_of
+from harness.train.recipe import changes
+from harness.train.task import Task
 from harness.train.task import task as find_task
 
 COUNTS = range(3, 31)
@@ -34,11 +37,16 @@ def run_plan(values: dict[str, Any], json_file: str | None) -> int:
         task = find_task(values["task"])
         unit, metric = unit_of(task.metric), task.metric
         registry = Registry(values["given"])
-        first, second = (str(parse_model(name, registry)) for name in values["models"])
+        first, second = (parse_model(name, registry) for name in values["models"])
+        names = str(first), str(second)
+        wanted = None
+        if values["recipe"]:
+            one, other = recipes_of(task, [first, second], {**values, "choose": None})
+            wanted = one, other
         records = read_journal(Path(values["from"]), out)
-        recorded = recorded_spread(records, (first, second), task.name, task.metric)
+        recorded = recorded_spread(records, names, task.name, task.metric, wanted)
         sd = recorded.spread.sd.value if values["paired"] else _pooled(recorded)
-        _print_recorded(out, recorded, (first, second), task.name, unit)
+        _print_recorded(out, recorded, names, task, unit)
     else:
         sd = given_sd(values)
         check_units(values)
@@ -76,12 +84,12 @@ def _power(plan: Plan, count: int) -> float:
 
 
 def _print_recorded(
-    out: Console, recorded: Recorded, models: tuple[str, str], task: str, unit: Unit
+    out: Console, recorded: Recorded, models: tuple[str, str], task: Task, unit: Unit
 ) -> None:
     s = recorded.spread
     lines = [
-        f"{models[0]} and {models[1]} on {task}, {s.count} paired seeds: sd of {recorded.metric} "
-        f"{unit.size(s.sd_first)} and {unit.size(s.sd_second)}",
+        f"{models[0]} and {models[1]} on {task.name}, {s.count} paired seeds: sd of "
+        f"{recorded.metric} {unit.size(s.sd_first)} and {unit.size(s.sd_second)}",
         f"sd of the differences {unit.size(s.sd.value)}, 95 % interval [{unit.size(s.sd.low)}, "
         f"{unit.size(s.sd.high)}]",
     ]
@@ -90,7 +98,17 @@ def _print_recorded(
         interval = "" if math.isnan(r.low) else f", 95 % interval [{r.low:.2f}, {r.high:.2f}]"
         lines.append(f"correlation over seeds {r.value:.2f}{interval}")
     if recorded.others:
-        lines.append(f"{recorded.others} pairs under other recipes, vectors or machines not used")
+        used = {
+            model: ", ".join(changes(recipe, task.recipe)) or "the common recipe"
+            for model, recipe in zip(models, recorded.recipes, strict=True)
+        }
+        said = "; ".join(f"{model}: {what}" for model, what in used.items())
+        if len(set(used.values())) == 1:
+            said = used[models[0]]
+        lines.append(
+            f"these are of {said}; {recorded.others} pairs under other recipes, vectors or "
+            "machines not used (--recipe chooses)"
+        )
     for line in lines:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -96,8 +96,8 @@ def check(values: Mapping[str, Any]) -> None:
     if values["correlation"] is not None and not values["paired"]:
         raise UsageError("--correlation is of pairs; leave out --unpaired")
     if values["from"] is None:
-        for option in ("models", "task"):
-            if values[option] is not None:
+        for option in ("models", "task", "recipe"):
+            if values[option]:
                 raise UsageError(f"--{option} is for --from DIR; give that too")
         if values["sd"] is None:
             raise UsageError("give --sd, or --from DIR --models A B --task T to estimate it")

@@ -10,7 +10,7 @@ from typing import Any
 from harness.experiments.costs import Cost, costs_of, coverage
 from harness.experiments.declared import Order
 from harness.experiments.looked import judged_elsewhere
-from harness.experiments.replicates import Units, counted, values_of
+from harness.experiments.replicates import Units, counted, counted_each, is_paired, values_of
 from harness.experiments.warnings import warnings_of
 from harness.experiments.wording import Unit, unit_of
 from harness.stats import MeanDifference
@@ -40,6 +40,7 @@ class Comparison:
     margin : float or None
     values : tuple of (seed, first, second)
         Test metric of each finished pair; with folds (fold, first, second), means over seeds.
+        Unpaired also of a seed of which one run is finished; nan stands for the other.
     pairs, finished : int
         Declared pairs of runs, and those of which both runs are done.
     difference : MeanDifference or None
@@ -94,6 +95,11 @@ class Comparison:
     def replicate(self) -> str:
         """What a value belongs to: ``seed`` or ``fold``."""
         return "seed" if self.units == "seeds" else "fold"
+
+    @property
+    def paired(self) -> bool:
+        """Whether differences are of one seed or fold, as was declared."""
+        return self.units != "seeds" or is_paired(self.design)
 
     @property
     def complete(self) -> bool:
@@ -158,7 +164,7 @@ def conclude(
     return Comparison(
         key=design["key"],
         design=design,
-        title=f"{first} and {second} on {design['task']}",
+        title=f"{first} and {second} on {design['task']}" + ("" if values.paired else ", unpaired"),
         first=first,
         second=second,
         task=design["task"],
@@ -170,7 +176,7 @@ def conclude(
         margin=design["margin"],
         values=values.rows,
         pairs=len(pairs),
-        finished=len(values.replicates),
+        finished=values.finished,
         difference=difference,
         equivalence_p=equal_p,
         verdict=verdict,
@@ -199,7 +205,10 @@ def sentence(
     first, second = design["models"]
     where = f"on {design['task']}"
     if difference is None:
-        return f"{first} and {second} {where}: no pair of runs is finished"
+        none = "no pair of runs is finished"
+        if units == "seeds" and not is_paired(design):
+            none = "unpaired, and not a run of each is finished"
+        return f"{first} and {second} {where}: {none}"
     unit = unit_of(design["metric"])
     how = "best over time on the test set" if _by_test(design) else "test"
     apart = unit.difference(difference.difference) + unit.of_differences
@@ -211,6 +220,8 @@ def sentence(
         size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
     seeds = len(design["seeds"])
     over = f"over {counted(units, difference.count_first, seeds)}"
+    if not difference.paired:
+        over = f"over {counted_each(difference.count_first, difference.count_second)}"
     few = "too few seeds to conclude" if units == "seeds" else "too few folds to conclude"
     says = {
         "better": f"{first} is better than {second} {where}",
@@ -222,7 +233,7 @@ def sentence(
     }[verdict]
     text = f"{says}: {size} {over}"
     if verdict in ("better", "worse", "undecided"):
-        text += f" (p = {difference.p:.2g}"
+        text += f" ({'' if difference.paired else 'Welch, '}p = {difference.p:.2g}"
         if adjusted_p is not None:
             text += f"; {adjusted_p:.2g} by Holm over {together} comparisons"
         text += ")"

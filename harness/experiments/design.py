@@ -167,6 +167,8 @@ def make_run(
 class Design:
     """A comparison of two models, paired by seed, and by fold where there are folds.
 
+    Or unpaired, if that is declared: the runs are the same, judged as two independent groups.
+
     Attributes
     ----------
     models : pair of Model
@@ -183,6 +185,7 @@ class Design:
         Whether the larger model was narrowed to the other's number of parameters.
     runs : tuple of pair of Run
         By seed; with folds by seed and fold.
+    paired : bool
     """
 
     models: tuple[Model, Model]
@@ -192,6 +195,7 @@ class Design:
     margin: float | None
     match: str
     runs: tuple[tuple[Run, Run], ...]
+    paired: bool = True
 
     def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started."""
@@ -202,10 +206,13 @@ class Design:
             for m, r in zip(self.models, self.recipes, strict=True)
         )
         question = [sides, self.task.name, self.match, self.runs[0][0].arguments["vectors"]]
+        # Of a paired design nothing is added: those that were declared before keep their keys.
+        how = [] if self.paired else ["unpaired"]
         return {
             "kind": "design",
-            "key": schema.digest(["design", keys, self.margin, self.match]),
-            "question": schema.digest(question),
+            "key": schema.digest(["design", keys, self.margin, self.match, *how]),
+            "question": schema.digest([*question, *how]),
+            "paired_question": schema.digest(question),
             "models": [str(m) for m in self.models],
             "task": self.task.name,
             "metric": self.task.metric,
@@ -217,7 +224,7 @@ class Design:
             "seeds": list(self.seeds),
             "folds": self.task.folds,
             "units": units_of(len(self.seeds), self.task.folds),
-            "paired": True,
+            "paired": self.paired,
             "margin": self.margin,
             "match": self.match,
             "runs": keys,
@@ -226,16 +233,32 @@ class Design:
         }
 
 
+def check_pairing(task: Task, paired: bool) -> None:
+    """Refuse folds that are not to be paired.
+
+    Raises
+    ------
+    UsageError
+        With what to leave out.
+    """
+    if task.folds and not paired:
+        raise UsageError(
+            f"--unpaired: {task.name} is judged by {task.folds} folds, which both models share; "
+            "leave it out"
+        )
+
+
 def make_design(
     models: Sequence[Model], task: Task, recipes: Sequence[Recipe], seeds: Sequence[int],
-    around: Surroundings, margin: float | None = None, match: str = "none",
+    around: Surroundings, margin: float | None = None, match: str = "none", paired: bool = True,
 ) -> Design:  # fmt: skip
     """Declare a comparison.
 
     Raises
     ------
     UsageError
-        For equal models, no seeds, repeated seeds or a margin that is not positive.
+        For equal models, no seeds, repeated seeds, a margin that is not positive, or folds that
+        are not to be paired.
     """
     first, second = models
     if first == second and recipes[0] == recipes[1]:
@@ -244,6 +267,7 @@ def make_design(
         raise UsageError(f"given seeds {list(seeds)}; expected at least one, each of them once")
     if margin is not None and not 0 < margin < math.inf:
         raise UsageError(f"given --margin {margin}; expected a positive number of the metric")
+    check_pairing(task, paired)
     runs = tuple(
         (
             make_run(first, task, recipes[0], one.seed, around, one.fold),
@@ -252,5 +276,5 @@ def make_design(
         for one in replicates(seeds, task.folds)
     )
     return Design(
-        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs
+        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs, paired
     )

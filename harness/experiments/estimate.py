@@ -9,7 +9,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.records import schema
 from harness.stats import PairedSpread, paired_spread
-from harness.train.recipe import HOW_FOUND
+from harness.train.recipe import HOW_FOUND, Recipe, changes
 
 LEAST_PAIRS = 3
 """Two pairs leave a factor of thirty between the ends of the deviation's interval."""
@@ -17,6 +17,10 @@ ALIKE = ("task", "vectors", "data", "fingerprint")
 """Fields in which two runs must agree to be paired."""
 OWN = (*HOW_FOUND, "width")
 """Fields of a recipe that may differ between the two models of a pair."""
+
+Run = Mapping[str, Any]
+Pairs = dict[int, tuple[Run, Run]]
+"""By seed."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Recorded:
     metric : str
     seeds : tuple of int
     spread : PairedSpread
+    recipes : pair of mapping
+        Of the models' newest runs.
     others : int
         Pairs of other settings (recipe, vectors, machine) that are not used.
     """
@@ -35,13 +41,17 @@ class Recorded:
     metric: str
     seeds: tuple[int, ...]
     spread: PairedSpread
+    recipes: tuple[Mapping[str, Any], Mapping[str, Any]]
     others: int
 
 
 def recorded_spread(
-    records: Sequence[Mapping[str, Any]], models: tuple[str, str], task: str, metric: str
-) -> Recorded:
+    records: Sequence[Mapping[str, Any]], models: tuple[str, str], task: str, metric: str,
+    recipes: tuple[Recipe, Recipe] | None = None,
+) -> Recorded:  # fmt: skip
     """Estimate from the setting under which both models were trained with most seeds.
+
+    Of settings with as many it is the one that was trained last.
 
     Parameters
     ----------
@@ -49,6 +59,8 @@ def recorded_spread(
         A journal.
     models : pair of str
         As in its records: ``mtsa.algorithm1``.
+    recipes : pair of Recipe, optional
+        Runs under others are not used.
 
     Raises
     ------
@@ -68,39 +80,57 @@ def recorded_spread(
     # Runs of older code are another subject; files of one second are in no order.
     in_time = sorted(runs, key=lambda r: str(r.get("at")))
     newest = {r["model"]: r.get("code") for r in in_time}
-    runs = [r for r in runs if r.get("code") == newest[r["model"]]]
-    pairs = _pairs(runs, models, metric) or {"": {}}
-    best = max(pairs, key=lambda setting: (len(pairs[setting]), setting))
-    found = dict(sorted(pairs[best].items()))
+    runs = [r for r in in_time if r.get("code") == newest[r["model"]]]
+    every = _pairs(runs, models)
+    wanted = dict(zip(models, recipes, strict=True)) if recipes is not None else {}
+    # What a record does not know of a recipe speaks for no other.
+    under = [
+        r for r in runs if not wanted or not changes(r.get("recipe") or {}, wanted[r["model"]])
+    ]
+    found = max(
+        _pairs(under, models).values(), key=lambda some: (len(some), _newest(some)), default={}
+    )
     if len(found) < LEAST_PAIRS:
         raise UsageError(
             f"{len(found)} seeds were trained with both {models[0]} and {models[1]} on {task} "
-            f"under one recipe; expected {LEAST_PAIRS} or more, or give --sd"
+            f"under {'one' if recipes is None else 'this'} recipe; expected {LEAST_PAIRS} or more, "
+            "or give --sd"
         )
-    first, second = ([values[side] for values in found.values()] for side in (0, 1))
+    first, second = (
+        [float(pair[side]["test"][metric]) for pair in found.values()] for side in (0, 1)
+    )
     spread = paired_spread(first, second)
     if not spread.sd.value > 0:
         raise UsageError(
             f"all differences of {models[0]} and {models[1]} on {task} are the same: they tell no "
             "spread; give --sd"
         )
-    others = sum(len(some) for setting, some in pairs.items() if setting != best)
-    return Recorded(metric, tuple(found), spread, others)
+    others = sum(map(len, every.values())) - len(found)
+    last = max(found.values(), key=lambda pair: _newest({0: pair}))
+    return Recorded(
+        metric,
+        tuple(found),
+        spread,
+        (last[0].get("recipe") or {}, last[1].get("recipe") or {}),
+        others,
+    )
 
 
-def _pairs(
-    runs: Sequence[Mapping[str, Any]], models: tuple[str, str], metric: str
-) -> dict[str, dict[int, tuple[float, float]]]:
-    """Both values by seed, by setting."""
-    values: dict[tuple[str, str], dict[int, float]] = {}
+def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> dict[str, Pairs]:
+    """The newest run of both models by seed, by setting; runs are the oldest first."""
+    found: dict[tuple[str, str], dict[int, Run]] = {}
     for run in runs:
         recipe = {k: v for k, v in (run.get("recipe") or {}).items() if k not in OWN}
         setting = schema.digest([recipe, *(run.get(name) for name in ALIKE)])
-        values.setdefault((setting, run["model"]), {})[run["seed"]] = float(run["test"][metric])
+        found.setdefault((setting, run["model"]), {})[run["seed"]] = run
     out = {}
-    for setting in {setting for setting, _ in values}:
-        first, second = (values.get((setting, model), {}) for model in models)
+    for setting in dict.fromkeys(setting for setting, _ in found):
+        first, second = (found.get((setting, model), {}) for model in models)
         both = sorted(first.keys() & second.keys())
         if both:
             out[setting] = {seed: (first[seed], second[seed]) for seed in both}
     return out
+
+
+def _newest(pairs: Pairs) -> str:
+    return max(str(run.get("at")) for pair in pairs.values() for run in pair)

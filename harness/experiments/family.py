@@ -13,8 +13,9 @@ from harness.records import schema
 CORRECTION = "holm"
 OVERALL = (
     "over tasks, of their means: Friedman's test of all models (ranks inside tasks, so that "
-    "metrics may differ); each model against the baseline by a paired t-test where tasks share a "
-    "metric, and by the exact sign test of wins and losses; Holm over the models"
+    "metrics may differ, of means over the replicates that every model finished); each "
+    "model against the baseline by a paired t-test where tasks share a metric, and by "
+    "the exact sign test of wins and losses; Holm over the models"
 )
 """Declared beforehand, whatever it will show."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.experiments.declared import Order, Record, designs, run_keys
+from harness.experiments.replicates import is_paired
 
 ASKING = ("design", "family", "sweep")
 """Kinds of records that ask for runs before they are done."""
@@ -24,7 +25,7 @@ def verdicts_on(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]:
-    """Seeds or margin changed after results of the same question had been seen; one line each.
+    """What was changed after results of the same question had been seen; one line each.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
     rivals = [
         (other, verdict)
         for other in designs(records)
-        if other["question"] == design["question"] and other["key"] != design["key"]
+        if _asks(other) == _asks(design) and other["key"] != design["key"]
         for verdict in seen.get(str(other["key"]), ())
     ]
     earlier = [other for other, verdict in rivals if order.before(verdict, design)]
@@ -57,6 +58,12 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
         out.append(added)
     if any(r["margin"] != design["margin"] for r in earlier):
         out.append("the margin was changed after results had been seen")
+    if any(is_paired(r) != is_paired(design) for r in earlier):
+        now, then = ("paired", "unpaired") if is_paired(design) else ("unpaired", "paired")
+        out.append(
+            f"{now} was declared after the {then} results had been seen; the p-value and the "
+            "interval don't allow for that"
+        )
     before = _trained_before(design, runs, plans, order)
     if before:
         out.append(
@@ -75,6 +82,11 @@ def looked(design: Record, records: Sequence[Record], order: Order) -> list[str]
             "went back, or records have no time"
         )
     return out
+
+
+def _asks(design: Record) -> str:
+    """The question, whether its answer is to be of pairs or not."""
+    return str(design.get("paired_question") or design["question"])
 
 
 def _trained_before(
@@ -146,7 +158,7 @@ def judged_elsewhere(design: Record, records: Sequence[Record]) -> list[str]:
         for family in records
         if family["kind"] == "family"
         and str(family["key"]) in seen
-        and any(d["question"] == design["question"] for d in family["designs"])
+        and any(_asks(d) == _asks(design) for d in family["designs"])
     ]
     if not sizes:
         return []

@@ -99,6 +99,7 @@ def conclude_many(
     judged = _adjusted(alone)
     tasks = tuple(dict.fromkeys(c.task for c in judged))
     models = tuple(dict.fromkeys(c.first for c in judged))
+    together = overall(judged, record["baseline"])
     return Many(
         key=record["key"],
         record=record,
@@ -106,8 +107,12 @@ def conclude_many(
         models=models,
         tasks=tasks,
         comparisons=tuple(judged),
-        overall=overall(judged, record["baseline"]),
-        warnings=(*_common(judged), *left_out(record, records, order)),
+        overall=together,
+        warnings=(
+            *_common(judged),
+            *(together.warnings if together is not None else ()),
+            *left_out(record, records, order),
+        ),
     )
 
 

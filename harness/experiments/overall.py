@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import Comparison
+from harness.experiments.replicates import values_of
 from harness.stats import (
     LEAST_REPLICATES,
     Friedman,
@@ -57,9 +58,12 @@ class Overall:
         Whether any model differs; None for two models.
     rows : tuple of OverallRow
     tasks, left_out : tuple of str
-        Tasks that count, and those that don't, because runs of a model are missing there.
+        Tasks that count, and those that don't, because runs of a model are missing there, or no
+        replicate was finished by every model.
     why : tuple of str
         Which tests, and why these; one sentence each.
+    warnings : tuple of str
+        Of tasks on which the ranks rest on fewer replicates than were declared.
     """
 
     omnibus: Friedman | None
@@ -67,14 +71,38 @@ class Overall:
     tasks: tuple[str, ...]
     left_out: tuple[str, ...]
     why: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Means of a task over the replicates that every model and the baseline finished.
+
+    A model whose run diverged would otherwise be ranked by easier or harder seeds than the others.
+    """
+
+    means: dict[str, float]
+    count: int
+    declared: int
+    units: str
+
+    @property
+    def counted(self) -> str:
+        return f"{self.count} of {self.declared} {self.units}"
 
 
 def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
-    """Test models over tasks; None where fewer than two tasks have pairs of every model."""
+    """Test models over tasks; None where fewer than two tasks have replicates of every model.
+
+    A model and the baseline are compared by the means over their pairs, as on each task; all models
+    are ranked by the means over the replicates that every one of them finished.
+    """
     by = {(c.first, c.task): None if c.verdict == "unfinished" else c.difference for c in judged}
     models = list(dict.fromkeys(c.first for c in judged))
     named = list(dict.fromkeys(c.task for c in judged))
-    tasks = [t for t in named if all(by.get((m, t)) is not None for m in models)]
+    whole = [t for t in named if all(by.get((m, t)) is not None for m in models)]
+    shared = {t: _shared([c for c in judged if c.task == t]) for t in whole}
+    tasks = [t for t in whole if shared[t].count]
     if len(tasks) < LEAST_TASKS:
         return None
     metrics = {c.task: c.metric for c in judged}
@@ -90,16 +118,18 @@ def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
     for (model, row), p in zip(found.items(), adjusted, strict=True):
         d = row.difference
         verdict = "signs only" if d is None else judge(d, higher[alike[0]], None, p)
-        shared = alike if d is not None else ()
-        rows.append(OverallRow(model, row, shared, metrics[alike[0]] if shared else "", verdict, p))
-    omnibus = None
+        used = alike if d is not None else ()
+        rows.append(OverallRow(model, row, used, metrics[alike[0]] if used else "", verdict, p))
+    omnibus, warnings = None, []
     if len(models) + 1 >= LEAST_MODELS:
         sign = {t: 1 if higher[t] else -1 for t in tasks}
-        scores = {**mine, baseline: base[models[0]]}
-        omnibus = friedman({m: [sign[t] * v[t] for t in tasks] for m, v in scores.items()})
+        omnibus = friedman({
+            m: [sign[t] * shared[t].means[m] for t in tasks] for m in (*models, baseline)
+        })  # fmt: skip
+        warnings = _fewer(shared)
     return Overall(
         omnibus, tuple(rows), tuple(tasks), tuple(t for t in named if t not in tasks),
-        tuple(_why(omnibus, rows, len(tasks))),
+        tuple(_why(omnibus, rows, len(tasks))), tuple(warnings),
     )  # fmt: skip
 
 
@@ -114,6 +144,38 @@ def _means(
             mine.setdefault(c.first, {})[c.task] = c.difference.mean_first
             base.setdefault(c.first, {})[c.task] = c.difference.mean_second
     return mine, base
+
+
+def _shared(judged: Sequence[Comparison]) -> _Shared:
+    """Of one task's comparisons, which have the baseline's runs in common."""
+    found = {}
+    for c in judged:
+        by_key = {run["key"]: run for run in c.runs}
+        pairs = [(by_key.get(first), by_key.get(second)) for first, second in c.design["runs"]]
+        found[c.first] = values_of(c.design, pairs)
+    common = frozenset.intersection(*(frozenset(v.replicates) for v in found.values()))
+    means = {}
+    for model, values in found.items():
+        means[model], means[judged[0].second] = values.only(common).means
+    units = "replicates" if judged[0].units == "repeated folds" else judged[0].units
+    return _Shared(means, len(common), max(c.pairs for c in judged), units)
+
+
+def _fewer(shared: Mapping[str, _Shared]) -> list[str]:
+    out = []
+    few = [f"{s.counted} of {t}" for t, s in shared.items() if 0 < s.count < s.declared]
+    if few:
+        out.append(
+            f"mean ranks and Friedman's test rest on {', '.join(few)}: those that every model "
+            "finished, which flatters models whose runs failed"
+        )
+    out += [
+        f"{task} is left out of the tests over tasks: none of its {s.declared} {s.units} was "
+        "finished by every model"
+        for task, s in shared.items()
+        if not s.count
+    ]
+    return out
 
 
 def _why(omnibus: Friedman | None, rows: Sequence[OverallRow], tasks: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.experiments.data_identity import is_known
 from harness.experiments.declared import Order
 from harness.experiments.looked import looked
-from harness.experiments.replicates import Pair, Values
+from harness.experiments.replicates import Pair, Values, is_paired
 from harness.experiments.selection import selecting_everything
 from harness.train.recipe import HOW_FOUND
 
@@ -76,7 +76,7 @@ def _missing(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
         out.append(f"{absent} of {2 * len(pairs)} runs are missing")
     good = sum(a is not None and b is not None and a["status"] == b["status"] == "ok"
                for a, b in pairs)  # fmt: skip
-    if good < len(pairs):
+    if good < len(pairs) and (is_paired(design) or design.get("folds")):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
     return out
 

@@ -1,8 +1,10 @@
-"""How metrics are written: accuracies in per cent and points, everything else as it is."""
+"""How metrics and tests are written: accuracies in per cent and points, others as they are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from harness.stats import MeanDifference
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,20 @@ _PLAIN = Unit(1.0, 4)
 def unit_of(metric: str) -> Unit:
     """The unit of a metric."""
     return _SHARE if metric == "accuracy" else _PLAIN
+
+
+def exact_test(difference: MeanDifference) -> str:
+    """The test by enumeration beside the t-test."""
+    return "exact sign-flip" if difference.paired else "exact permutation"
+
+
+def replicates_of(difference: MeanDifference) -> str:
+    """``5 pairs``; unpaired ``5 and 4 seeds``."""
+    if difference.paired:
+        return f"{difference.count_first} pairs"
+    return f"{difference.count_first} and {difference.count_second} seeds"
+
+
+def no_interval(difference: MeanDifference) -> str:
+    """Why there is none."""
+    return "one pair has no interval" if difference.paired else "one seed has no interval"

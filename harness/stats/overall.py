@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from harness.stats.accuracy import MeanDifference, compare_means
@@ -38,8 +39,10 @@ class Friedman:
     statistic, freedom, chi_squared_p : float
         The usual approximation, which is only good for more than ten tasks.
     p : float
-        Of the same statistic, from `DRAWS` random orders of the ranks inside tasks: no
-        approximation but the number of draws, which are the same every time.
+        Of the same statistic, from random orders of the ranks inside tasks: no approximation but
+        the number of draws, which are the same every time, in any order of models and tasks.
+    draws : int
+        How many; p can't be less than 1 / (draws + 1).
     """
 
     ranks: Mapping[str, float]
@@ -48,6 +51,12 @@ class Friedman:
     freedom: int
     chi_squared_p: float
     p: float
+    draws: int = DRAWS
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no draw was as extreme: p is then a bound, not a value."""
+        return self.p <= 1 / (self.draws + 1)
 
 
 @dataclass(frozen=True)
@@ -118,10 +127,23 @@ def _permuted(ranks: np.ndarray) -> float:
 
     expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
     observed = ((ranks.sum(axis=0) - expected) ** 2).sum()
+    # Tasks and models in another order are the same question: the same draws answer it.
+    inside = sorted(map(tuple, np.sort(ranks, axis=1).tolist()))
+    reached = (_spreads(tuple(inside)) >= observed - ROUNDING).sum()
+    return float((1 + reached) / (1 + DRAWS))
+
+
+@lru_cache(maxsize=4)
+def _spreads(inside: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    """How far apart the sums of the models' ranks lie, in random orders of the ranks of a task."""
+    import numpy as np
+
+    ranks = np.array(inside)
+    expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
     many = np.broadcast_to(ranks, (DRAWS, *ranks.shape))
     draws = np.random.default_rng(SEED).permuted(many, axis=2)
-    spread = ((draws.sum(axis=1) - expected) ** 2).sum(axis=1)
-    return float((1 + (spread >= observed - ROUNDING).sum()) / (1 + DRAWS))
+    spread: np.ndarray = ((draws.sum(axis=1) - expected) ** 2).sum(axis=1)
+    return spread
 
 
 def over_tasks(
@@ -171,9 +193,12 @@ def _apart(first: float, second: float) -> float:
 
 
 def sharing(tasks: Sequence[str], metrics: Mapping[str, str]) -> list[str]:
-    """The tasks of the metric that most of them have; of equals the one that comes first."""
+    """The tasks of the metric that most of them have; of equals the first in the alphabet.
+
+    Tasks named in another order are the same question, and get the same test.
+    """
     if not tasks:
         return []
     names = [metrics[t] for t in tasks]
-    most = max(names, key=names.count)
+    most = max(sorted(set(names)), key=names.count)
     return [t for t in tasks if metrics[t] == most]

@@ -595,6 +595,16 @@ def test_friedman_agrees_with_scipy() -> None:
     assert friedman(scaled).statistic == pytest.approx(found.statistic), "tasks have units"
 
 
+def test_friedman_is_the_same_in_any_order_of_models_and_tasks() -> None:
+    random = np.random.default_rng(5)
+    # One decimal, so that some tie: tasks then have unlike sets of ranks.
+    scores = {str(m): random.normal(m / 4, 1, 5).round(1).tolist() for m in range(4)}
+    found = friedman(scores)
+    backwards = {m: row[::-1] for m, row in reversed(scores.items())}
+    assert friedman(backwards).p == found.p
+    assert friedman(backwards).ranks == found.ranks
+
+
 def test_friedman_by_enumeration() -> None:
     scores = {"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]}
     orders = list(itertools.permutations((1, 2, 3)))
@@ -632,6 +642,12 @@ def test_over_tasks_only_what_has_one_unit_is_averaged() -> None:
     assert unlike.difference is None
     assert sharing(["c", "a", "b"], METRICS) == ["a", "b"]
     assert sharing([], METRICS) == []
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("abcd")))
+def test_the_shared_metric_is_the_same_in_any_order(order: tuple[str, ...]) -> None:
+    metrics = {"a": "mse", "b": "accuracy", "c": "mse", "d": "accuracy"}
+    assert sorted(sharing(order, metrics)) == ["b", "d"]
 
 
 def test_sign_test_by_hand() -> None:

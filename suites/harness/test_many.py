@@ -18,10 +18,11 @@ from harness.cli import run as cli
 from harness.experiments.conclusion import comparisons, conclude
 from harness.experiments.declared import designs
 from harness.experiments.many import Many, conclude_many, families
-from harness.experiments.many_wording import columns, reading, task_rows
+from harness.experiments.many_wording import columns, omnibus, reading, task_rows
 from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.records import journal, schema
 from harness.registry import Registry
+from harness.stats import friedman
 from suites.harness.made_up_data import write_data_directory
 from suites.harness.support import verified_before
 from suites.harness.test_compare import QUICK
@@ -205,6 +206,17 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     assert any("5 tasks with accuracy" in why for why in found.why)
 
 
+def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
+    # Seven tasks, eight models, always in the same order: chi-squared is tasks x (models - 1).
+    same = friedman({str(m): [m / 10 + t for t in range(7)] for m in range(8)})
+    assert omnibus(same) == (
+        "any difference among the 8 models (Friedman): chi2(7) = 49.00, p < 0.0001 by 20,000 "
+        "permutations"
+    )
+    some = friedman({"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]})
+    assert f"chi2(2) = 4.67, p = {some.p:.2g} by 20,000 permutations" in omnibus(some)
+
+
 def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     tasks = ["trec", "mse", "sick", "cr"]
     found = judged(tasks).overall
@@ -239,6 +251,73 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     partly = conclude_many(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+
+
+def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Many:
+    """Seed 0 is hard for everyone; the baseline is the best with every seed, and disa the worst."""
+    record = family(models, tasks)
+    records = [record]
+    hard = np.array([-0.4, 0, 0, 0, 0, 0])
+    for number, task in enumerate(tasks):
+        own = hard + 0.001 * number * np.arange(SEEDS)
+        gains = {BASE: 0.9, "none.fused": 0.88, "disa.plain": 0.85}
+        for model, mean in gains.items():
+            made = runs(model, task, mean + (hard if model == BASE else own))
+            for seed in failing.get(f"{model} {task}", failing.get(model, [])):
+                made[seed] |= {"status": "diverged", "test": {}}
+            records += made
+    return conclude_many(record, records)
+
+
+def test_a_diverged_run_does_not_decide_the_ranks() -> None:
+    tasks = ["trec", "cr", "mr"]
+    for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
+        found = diverged(models, tasks, {"disa.plain": [0]})
+        assert found.overall is not None
+        assert found.overall.omnibus is not None
+        # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
+        ranks = {BASE: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
+        assert found.overall.omnibus.ranks == ranks
+        assert found.overall.omnibus.statistic == pytest.approx(6.0), "of three tasks that agree"
+        (told,) = found.overall.warnings
+        assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
+        assert told in found.warnings
+    alike = diverged(["disa.plain", "none.fused"], tasks, {})
+    assert alike.overall is not None
+    assert alike.overall.warnings == ()
+
+
+def test_a_task_without_a_common_replicate_is_left_out() -> None:
+    failing = {"disa.plain cr": [0, 1, 2], "none.fused cr": [3, 4, 5]}
+    found = diverged(["disa.plain", "none.fused"], ["trec", "cr", "mr"], failing)
+    assert found.overall is not None
+    assert (found.overall.tasks, found.overall.left_out) == (("trec", "mr"), ("cr",))
+    assert any("cr is left out" in w and "none of its 6 seeds" in w for w in found.warnings)
+
+
+def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
+    record = family(["a.x", "b.x"], ["cr", "mr"])
+    # Three folds, each with seeds 0 and 1: fold 2 is hard; b.x loses it with seed 1 only.
+    base = {(s, f): 0.9 - 0.3 * (f == 2) - 0.1 * s for s in (0, 1) for f in range(3)}
+    own = {BASE: 0.0, "a.x": -0.01, "b.x": -0.02}
+    records: list[dict[str, Any]] = [record]
+    for design in record["designs"]:
+        model, task = design["models"][0], design["task"]
+        keys = [[f"{m} {task} {s} {f}" for m in (model, BASE)] for s, f in base]
+        design |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
+    for model, more in own.items():
+        for task in ("cr", "mr"):
+            for (seed, fold), value in base.items():
+                made = run(model, seed, value + more, key=f"{model} {task} {seed} {fold}",
+                           task=task, fold=fold)  # fmt: skip
+                if (model, seed, fold) == ("b.x", 1, 2):
+                    made |= {"status": "diverged", "test": {}}
+                records.append(made)
+    found = conclude_many(record, records).overall
+    assert found is not None
+    assert found.omnibus is not None
+    assert found.omnibus.ranks == {BASE: 1.0, "a.x": 2.0, "b.x": 3.0}
+    assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
 
 
 # Folds

@@ -146,6 +146,32 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     assert newer.seeds == (0, 1, 2, 3)
 
 
+def test_of_recipes_with_as_many_seeds_the_last_one_counts_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = values(5)
+    noisy = list(np.subtract(first, 10 * np.subtract(first, second)))
+    for number, epochs in enumerate((11, 12, 13)):  # by a hash one of these would win somewhere
+        folder = tmp_path / str(number)
+        old = {"rate": 0.0007, "tuning_trials": 0, "epochs": epochs}
+        write_runs(folder, noisy, second, recipe=old, code="c")
+        time.sleep(0.002)  # stamps are of milliseconds
+        write_runs(folder, first, second, recipe={**old, "epochs": 21}, code="c")
+        found = planned(tmp_path, "--from", str(folder), *FROM)
+        sd = float(np.std(np.subtract(first, second), ddof=1))
+        assert found["sd"] == pytest.approx(sd)
+        said = "these are of rate=0.0007, epochs=21; 5 pairs under other recipes"
+        assert said in capsys.readouterr().out
+        chosen = ("--recipe", "rate=0.0007", "--recipe", f"epochs={epochs}")
+        older = planned(tmp_path, "--from", str(folder), *FROM, *chosen)
+        assert older["sd"] == pytest.approx(np.std(np.subtract(noisy, second), ddof=1))
+        assert f"these are of rate=0.0007, epochs={epochs}; " in capsys.readouterr().out
+    none = ["plan", "--from", str(folder), *FROM, "--recipe", "epochs=99"]
+    assert cli(none) == 2
+    assert "0 seeds were trained" in (told := capsys.readouterr().err)
+    assert "under this recipe" in told
+
+
 def test_failed_runs_tell_no_spread(tmp_path: Path) -> None:
     write_runs(tmp_path, [0.1, 0.2, 0.4], [0.9, 0.1, 0.3], status="diverged")
     with pytest.raises(UsageError, match="0 seeds were trained with both"):

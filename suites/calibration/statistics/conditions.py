@@ -183,7 +183,7 @@ def _several() -> list[Condition]:
         ),
         Condition(
             "false positives, Friedman, 5 models, 6 tasks", "any_model",
-            {"models": 5, "tasks": 6}, ALPHA, "at most", 0.05,
+            {"models": 5, "tasks": 6}, ALPHA, "at most",
         ),
     ]  # fmt: skip
 
