@@ -280,7 +280,9 @@ class Scaling:
             for problem, rows in groups.items()
             for r in rows
         ]
-        return self.place.table("cases", frame, columns, shown, (0, 7)) if self.rows else remark(NONE)
+        if not self.rows:
+            return remark(NONE)
+        return self.place.table("cases", frame, columns, shown, (0, 7))
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""
