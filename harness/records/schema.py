@@ -58,7 +58,8 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
 """Without these a record means nothing."""
 
 OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
-    "design": {"folds": int, "margin": Number(0, above=True), "paired": bool, "paired_question": str},
+    "design": {"folds": int, "margin": Number(0, above=True), "paired": bool,
+               "paired_question": str},
     "run": {
         "task": str, "case": str, "fold": int, "code": str, "fingerprint": str,
         "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,

@@ -234,7 +234,9 @@ def test_blocks_that_went_to_different_kernels_are_no_replicates() -> None:
             seen = {MINE: mine, BASE: base}.get(r["case"].partition("-")[0])
             if r["kind"] == "time" and seen is not None and seen[r["block"]] is not None:
                 r["dispatched"] = seen[r["block"]]
-        return {r.columns["name"]: r for r in rows_of(records) if r.columns["phase"] == "forward"}
+        return {
+            str(r.columns["name"]): r for r in rows_of(records) if r.columns["phase"] == "forward"
+        }
 
     alike = rows([native, None, native], [None] * 3)
     assert alike[MINE].verdict == "faster"

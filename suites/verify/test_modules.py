@@ -224,7 +224,7 @@ def test_steps_that_torch_does_not_count_are_seen(name: str, mode: bool) -> None
 
 @pytest.mark.parametrize("name", [n for n in FAST if hasattr(build(n), "attention")])
 def test_a_step_after_looking_at_the_scores_is_seen(name: str) -> None:
-    module, (x, mask) = build(name).eval(), batch((7, 4))
+    module, (x, mask) = cast(Any, build(name).eval()), batch((7, 4))
     optimizer = torch.optim.SGD(module.parameters(), lr=0.5, fused=True)
     with torch.no_grad():
         before = module(x, mask).clone()
