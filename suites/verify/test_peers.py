@@ -20,13 +20,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import reference_impls.disa.chunked as chunked
+from harness.case import parse as parse_case
+from harness.ceilings import work_of
 from harness.measure.cpu_clock import undisturbed
+from harness.registry import builtins
 from harness.stats import block_time, noise_floor, ratio_interval
 from reference_impls.convolution import convolved, multiplied, windows
-from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums, chunks
+from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
+from reference_impls.disa.cutting import chunks
 from reference_impls.disa.plain import PlainDisa
 from reference_impls.masks import allowed, parse
-from reference_impls.mechanism import Unsupported
+from reference_impls.mechanism import Size, Unsupported
 from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.layer import MultiHeadLayer
 from reference_impls.multi_head.optimized import MatmulMultiHead, SdpaMultiHead, visible_keys
@@ -351,7 +355,7 @@ def test_causal_heads_do_not_see_what_comes_later(kind: type[MultiHeadLayer], pa
 def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
     direction, shape = parse(text), torch.Size((3, 10, 3))
     count = torch.zeros(3, 10, 10)
-    for at in chunks(shape, direction, 8, budget):
+    for at in chunks(shape, direction.lo, direction.hi, 8, budget):
         count[at.samples, at.queries, at.keys] += 1
     pairs = allowed((direction,), 10, torch.device("cpu"))
     assert (count[pairs.expand(3, -1, -1)] == 1).all()
@@ -361,9 +365,10 @@ def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
 def test_directions_skip_keys_that_no_query_may_attend_to() -> None:
     shape = torch.Size((1, 64, 3))
     for text, share in (("forward", 0.6), ("backward", 0.6), ("diagonal", 1.0)):
+        direction = parse(text)
         met = sum(
             (at.queries.stop - at.queries.start) * (at.keys.stop - at.keys.start)
-            for at in chunks(shape, parse(text), 4, 8 * 64 * 3 * 4)
+            for at in chunks(shape, direction.lo, direction.hi, 4, 8 * 64 * 3 * 4)
         )
         assert met <= share * 64**2
 
@@ -382,6 +387,46 @@ def test_disa_in_chunks_of_any_size(
     plain.load_state_dict(module.state_dict())
     for x, mask in (batch((13, 6, 1, 0)), (batch((9, 9))[0], None)):
         assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
+
+
+class Tanhs(TorchDispatchMode):
+    """How many tanh were taken."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket is torch.ops.aten.tanh_:
+            self.count += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
+@pytest.mark.parametrize(("n", "count"), [(1, 3), (9, 5), (200, 2), (700, 1)])
+def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
+    n: int, count: int, dtype: str
+) -> None:
+    d = 8
+    kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    with Tanhs() as tanhs, torch.no_grad():
+        ChunkedDisa(6, 2 * d).to(kind)(torch.randn(count, n, 6, dtype=kind))
+    mechanism = builtins()["disa"]
+    own, every = mechanism.implementation("chunked").operations, mechanism.operations
+    assert own is not None
+    assert every is not None
+    for training, each in ((False, 9), (True, 24)):
+        size = Size(count, n, 6, 2 * d, item_bytes=kind.itemsize, training=training)
+        left_out = 2 * count * n * n * d - tanhs.count
+        assert every(size) - own(size) == each * left_out
+
+
+def test_disas_chunks_are_counted_as_they_are_cut_on_the_device() -> None:
+    size = "-B4-N256-D300x600-f32-forward"
+    case, whole = (parse_case(f"disa.{name}{size}-cpu") for name in ("chunked", "broadcast"))
+    on_gpu = parse_case(f"disa.chunked{size}-cuda")
+    disa = builtins()["disa"]
+    counts = [work_of(disa, c).operations for c in (case, on_gpu, whole)]
+    assert counts[0] < 0.8 * counts[2]
+    assert counts[1] > 0.98 * counts[2]  # a sample is not cut
 
 
 def test_gradients_of_chunks() -> None:
