@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reference_impls.checks import core_dtype
+from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.disa.cutting import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
 from reference_impls.disa.layer import DisaLayer
 from reference_impls.disa.optimized import LARGEST_SAFE_SCALE
@@ -111,6 +111,7 @@ class ChunkedDisa(DisaLayer):
         rows: Tensor | None,
     ) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum, chunk by chunk."""
+        refuse_rows(rows)
         budget = CHUNK_BYTES if h.device.type == "cpu" else WHOLE_BYTES
         if torch.compiler.is_compiling():
             budget = WHOLE_BYTES

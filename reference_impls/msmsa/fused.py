@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import one_of
+from reference_impls.checks import one_of, refuse_rows
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.merged import MergingModule
 from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
@@ -59,6 +59,7 @@ def fused_mix(
     x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None, backend: str = "auto"
 ) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out], in memory N * d_out."""
+    refuse_rows(rows)
     from reference_impls.kernels import core  # what it loads is for those who compute
 
     d, n = heads.q_w.shape[2], int(x.shape[1])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
+from reference_impls.checks import check_input, in_place, one_of, refuse_rows, zero_at_padding
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.merged import MergingModule
@@ -43,6 +43,7 @@ class FusedAttention(TensorizedLayer, MergingModule):
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
+        refuse_rows(rows)
         keep = None
         if self.training and self.attention_dropout:
             v, keep = dropout.draw_linear(v, self.attention_dropout)
