@@ -85,7 +85,8 @@ def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
                 found += [part / heads.divisor for part in _runs(q_w, group.heads)]
                 found += _runs(k_w, group.heads)
             found += _runs(v_w, group.heads)
-        return side_by_side(*found)
+        # No columns of what none reads: its gradient is zeros then, not None, whatever it holds.
+        return side_by_side(*found, q_w[:0], k_w[:0])
 
     order = tuple((_parts(group), group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from reference_impls.kernels import cutting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.msmsa import fused
-from reference_impls.msmsa.fused import windows
+from reference_impls.msmsa.fused import FusedMsmsa, windows
 from reference_impls.msmsa.layer import MsmsaLayer
 from reference_impls.msmsa.optimized import MaskedMsmsa
 from reference_impls.msmsa.plain import PlainMsmsa
@@ -413,6 +414,38 @@ def test_parameter_formulas_count_the_weights(name: str) -> None:
             module = make(mechanism, implementation.factory, d_in, d_out, heads, options)
             count = sum(p.numel() for p in module.parameters())
             assert mechanism.parameters(Size(1, 1, d_in, d_out, heads)) == count
+
+
+@pytest.mark.parametrize("n", [3, 9])
+@pytest.mark.parametrize("scales", [[1, "n/4"], [1, 3], [1, 1], [3, 1]])
+@pytest.mark.parametrize(
+    "kind", [MaskedMsmsa, WindowedMsmsa, FusedMsmsa, partial(FusedMsmsa, backend="tiled")]
+)
+def test_heads_that_see_themselves_alone_have_gradients(kind: Any, scales: list, n: int) -> None:
+    torch.manual_seed(0)
+    plain, module = alike((PlainMsmsa, kind), D_IN, 8, heads=2, scales=scales)
+    x, mask = batch((n, 2))
+    alone = [h for h, scale in enumerate(module.scales) if scale.half(n) == 0]
+    assert alone
+    for given in (None, mask):
+        assert_same(run(module, x, given), run(plain, x, given), 1e-12)
+        for weight in (module.q_w, module.k_w):
+            assert weight.grad is not None
+            if kind is not MaskedMsmsa:  # which rounds a softmax over one key
+                assert not weight.grad[alone].any()
+
+
+@pytest.mark.parametrize("kind", [WindowedMsmsa, partial(FusedMsmsa, backend="tiled")])
+def test_weights_that_nobody_reads_have_zero_gradients_whatever_they_hold(kind: Any) -> None:
+    module = kind(D_IN, 8, heads=2, scales=[1, "n/4"])
+    with torch.no_grad():
+        module.q_w.fill_(math.inf)
+        module.k_w.fill_(math.nan)
+    module(torch.randn(2, 3, D_IN)).sum().backward()
+    for name in ("q_w", "k_w"):
+        gradient = module.get_parameter(name).grad
+        assert gradient is not None
+        assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
 @pytest.mark.parametrize("training", [False, True])
