@@ -35,7 +35,16 @@ from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_k
 from reference_impls.multi_head.layer import MultiHeadLayer
 from reference_impls.multi_head.optimized import MatmulMultiHead, SdpaMultiHead, visible_keys
 from reference_impls.multi_head.plain import PlainMultiHead
-from suites.verify.modules import D_IN, MECHANISMS, assert_same, batch, build, error, run
+from suites.verify.modules import (
+    D_IN,
+    MECHANISMS,
+    WITH_VARIANTS,
+    assert_same,
+    batch,
+    build,
+    error,
+    run,
+)
 
 torch.set_num_threads(1)
 
@@ -43,7 +52,8 @@ torch.set_num_threads(1)
 
 MERGING = [
     "multi_head.sdpa", "multi_head.matmul", "multi_head_relu.sdpa", "msmsa.masked",
-    "msmsa.windowed", "transformer.sdpa", "multi_scale_transformer.windowed",
+    "msmsa.windowed", "transformer.sdpa", "multi_scale_transformer.windowed", "mtsa.fused_tiled",
+    "mtsa_released.fused_tiled", "disa.chunked", "disa.broadcast", "resa.gathered",
 ]  # fmt: skip
 
 
@@ -90,6 +100,17 @@ def test_evaluation_puts_weights_together_once(name: str) -> None:
     assert copies(module, x) == 0
     module.train()
     assert copies(module, x) == copies(module, x) > 0
+
+
+FUSED = [(name, label) for name, label in WITH_VARIANTS if name.endswith(".fused_tiled")]
+
+
+@pytest.mark.parametrize(("name", "label"), FUSED)
+def test_evaluation_by_the_kernels_puts_no_weights_together(name: str, label: str) -> None:
+    module = build(name, label).eval()
+    x, mask = batch((7, 4))
+    copies(module, x, mask)
+    assert copies(module, x, mask) == 0
 
 
 def doubled(module: nn.Module) -> None:
