@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import io
 import random
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -223,12 +226,17 @@ def test_a_compiled_call_sees_weights_that_change() -> None:
 
 MARGIN = 1.05
 """How far beyond the noise floor the whole interval must lie before we call ours slower."""
-LARGEST_FLOOR = 1.5
-BLOCKS = 8
+LARGEST_FLOOR = 1.15
+"""So disturbed a machine would let anything pass: more blocks are taken, or nothing is said."""
+BLOCKS, MOST_BLOCKS = 8, 32
 
 
 def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Times of calls, block by block in random order, each without waiting for a core."""
+    """Times of calls, block by block in random order, each without waiting for a core.
+
+    `BLOCKS` of them, and as many more, up to `MOST_BLOCKS`, while they do not tell "ours" from
+    "theirs".
+    """
     found: dict[str, list[float]] = {name: [] for name in calls}
     once = {}
     for name, call in calls.items():
@@ -237,12 +245,56 @@ def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]
             call()
             once[name] = time.perf_counter() - begun
     order = list(calls)
-    for block in range(BLOCKS):
+    for block in range(MOST_BLOCKS):
+        if block and block % BLOCKS == 0 and judged(found)[0] != "inconclusive":
+            break
         random.Random(block).shuffle(order)
         for name in order:
             sampled = undisturbed(calls[name], 5, 0.02, once[name])
             found[name].append(block_time(sampled.samples))
     return found
+
+
+def judged(found: dict[str, list[float]]) -> tuple[str, str]:
+    """Whether "ours" is slower than "theirs", and the numbers; "again" is ours once more."""
+    control = [a / b for a, b in zip(found["again"], found["ours"], strict=True)]
+    ratios = [a / b for a, b in zip(found["ours"], found["theirs"], strict=True)]
+    floor, interval = noise_floor(ratio_interval(control)), ratio_interval(ratios)
+    numbers = f"{interval}, noise floor {floor:.3f} after {len(ratios)} blocks"
+    if interval.low > floor * MARGIN:
+        return "slower", numbers
+    return "not slower" if floor <= LARGEST_FLOOR else "inconclusive", numbers
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "verdict"),
+    [
+        (1.0, 1.0, "not slower"),
+        (1.1, 1.1, "not slower"),
+        (1.3, 1.1, "slower"),
+        (1.4, 1.4, "inconclusive"),
+        (1.0, 1.4, "inconclusive"),
+        (2.0, 1.4, "slower"),
+    ],
+)
+def test_a_disturbed_machine_passes_nothing(ratio: float, noise: float, verdict: str) -> None:
+    # The control is off by the noise, alike in all blocks: the floor is just that.
+    found = {"ours": [ratio] * BLOCKS, "again": [ratio * noise] * BLOCKS, "theirs": [1.0] * BLOCKS}
+    assert judged(found)[0] == verdict
+
+
+@pytest.mark.parametrize(("noise", "blocks"), [(1.0, BLOCKS), (1.4, MOST_BLOCKS)])
+def test_more_blocks_are_taken_where_they_are_needed(
+    noise: float, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sampled(call: Callable[[], float], *limits: float) -> SimpleNamespace:
+        return SimpleNamespace(samples=[call()])
+
+    monkeypatch.setattr(sys.modules[__name__], "undisturbed", sampled)
+    monkeypatch.setattr(sys.modules[__name__], "block_time", lambda samples: samples[0])
+    seconds = {"ours": 1.0, "again": noise, "theirs": 1.0}
+    found = seconds_of({name: partial(seconds.get, name) for name in seconds})
+    assert len(found["ours"]) == blocks
 
 
 @pytest.mark.parametrize(
@@ -290,12 +342,10 @@ def test_not_slower_than_torchs_multi_head(
                 theirs(x, x, x, need_weights=False)
 
     found = seconds_of({"ours": call_ours, "again": call_ours, "theirs": call_theirs})
-    control = [a / b for a, b in zip(found["again"], found["ours"], strict=True)]
-    ratios = [a / b for a, b in zip(found["ours"], found["theirs"], strict=True)]
-    floor, interval = noise_floor(ratio_interval(control)), ratio_interval(ratios)
-    # So disturbed a machine would let anything pass.
-    assert floor < LARGEST_FLOOR, f"noise floor {floor:.3f}: nothing can be measured here"
-    assert interval.low <= floor * MARGIN, f"{interval}, noise floor {floor:.3f}"
+    verdict, numbers = judged(found)
+    if verdict == "inconclusive":
+        pytest.skip(f"the machine is too disturbed: {numbers}; expected at most {LARGEST_FLOOR}")
+    assert verdict == "not slower", numbers
 
 
 # FlexAttention, by its definition: its kernels are for CUDA
