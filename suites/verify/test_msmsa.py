@@ -19,11 +19,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
 from harness.registry import builtins
-from reference_impls.kernels import cutting
+from reference_impls.kernels import core, cutting
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.msmsa import fused
-from reference_impls.msmsa.fused import FusedMsmsa, windows
+from reference_impls.msmsa.fused import FusedMsmsa, kept_windows
 from reference_impls.msmsa.layer import MsmsaLayer
 from reference_impls.msmsa.optimized import MaskedMsmsa
 from reference_impls.msmsa.plain import PlainMsmsa
@@ -492,15 +492,15 @@ def test_operations_of_fused_are_those_of_the_windows(
         monkeypatch.setattr(cutting, limit, value)
     met = 0
 
-    def counted(scales: Sequence[Scale], length: int, *others: Any) -> Geometry:
+    def counted(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
         nonlocal met
         halves = [scale.half(length) for scale in scales]
         met += 3 * sum(
             abs(i - j) <= h for h in halves for i in range(length) for j in range(length)
         )
-        return windows(scales, length, *others)
+        return kept_windows(scales, length, like)
 
-    monkeypatch.setattr(fused, "windows", counted)
+    monkeypatch.setattr(fused, "kept_windows", counted)
     module, x, size = sized(name, "fused_tiled", n, False)
     with products() as counter, torch.no_grad():
         module(x, None)
@@ -509,6 +509,31 @@ def test_operations_of_fused_are_those_of_the_windows(
         # Beside each value stands a 1, whose sum is the denominator.
         assert done + 2 * met == counter.get_total_flops()
         assert formula(name, backend)(replace(size, training=True)) == 3 * done
+
+
+def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Geometry] = []
+
+    def attend(*arguments: Any) -> Tensor:
+        seen.append(arguments[4])
+        return core_attend(*arguments)
+
+    core_attend = core.attend
+    monkeypatch.setattr(core, "attend", attend)
+    monkeypatch.setattr(fused, "_kept", {})
+    monkeypatch.setattr(fused, "LENGTHS_KEPT", 2)
+    module = FusedMsmsa(D_IN, 8, heads=2, scales=[3, "n/4"], backend="tiled")
+    with torch.inference_mode():
+        module(torch.randn(2, 16, D_IN))
+    for n in (16, 16, 17):
+        module(torch.randn(2, n, D_IN)).sum().backward()
+    assert seen[0] is seen[1] is seen[2] is not seen[3]
+    assert not seen[0].lo.is_inference()
+    module(torch.randn(2, 18, D_IN))
+    assert len(fused._kept) == 1  # never more than the most
+    x, mask = torch.randn(2, 16, D_IN), torch.arange(16) < torch.tensor([16, 9])[:, None]
+    module(x, mask)
+    assert seen[-1].lo.shape == (2, 2)  # a sample's own
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
