@@ -282,7 +282,7 @@ def size_of(case: Case) -> Size:
     p = case.problem
     return Size(
         p.batch, p.length, p.d_in, p.d_out, p.heads or 1, ITEM_BYTES[p.dtype],
-        p.phase == "training", {name: literal(value) for name, value in case.options},
+        p.phase == "training", {name: literal(value) for name, value in case.options}, p.device,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from reference_impls.mechanism import BadOption
+from reference_impls.mechanism import BadOption, Unsupported
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -46,6 +46,15 @@ def one_of(option: str, value: Any, known: Iterable[Any]) -> Any:
     if value not in names:
         raise BadOption(f"{option}={value!r}; expected {' or '.join(map(repr, names))}")
     return value
+
+
+def refuse_rows(rows: Tensor | None) -> None:
+    """Raise `Unsupported` where some query positions are asked for: all are computed together."""
+    if rows is not None:
+        raise Unsupported(
+            "rows names some query positions; expected None (all), as only plain computes some "
+            "alone: take plain, or pick them from the output"
+        )
 
 
 def positive_int(option: str, value: Any) -> int:

@@ -38,6 +38,8 @@ class Size:
     options : mapping
         Options that differ from the record's own, for the formulas that read them: see
         `Mechanism.formula_options`.
+    device : str
+        Its type, for what is cut to fit a processor's cache or to fill a GPU.
     """
 
     batch: int
@@ -48,6 +50,7 @@ class Size:
     item_bytes: int = 4
     training: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    device: str = "cpu"
 
     @property
     def pairs(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reference_impls.disa import cutting
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.disa.plain:PlainDisa"
@@ -19,10 +20,25 @@ def _operations(s: Size) -> float:
     Forward per pair and feature: add, tanh, scale, shift, exp and a product of width 2 (9);
     backward: the product's two gradients (8), exp, scale, tanh (3), and two sums (15 in all).
     """
+    return _counted(s, 2 * s.batch * s.length**2)
+
+
+def _chunked_operations(s: Size) -> float:
+    """Of the pairs in the chunks alone: about half, where a sample is cut in many.
+
+    Under torch.compile chunks are larger, and so more pairs are computed; a size does not tell.
+    """
+    shape, item_bytes = (s.batch, s.length, s.d_out // 2), max(4, s.item_bytes)
+    budget = cutting.CHUNK_BYTES if s.device == "cpu" else cutting.WHOLE_BYTES
+    bounds = ((1, None), (None, -1))  # of the forward and the backward block
+    return _counted(s, sum(cutting.pairs(shape, lo, hi, item_bytes, budget) for lo, hi in bounds))
+
+
+def _counted(s: Size, pairs: int) -> float:
+    """With the pairs that both blocks compute."""
     d = s.d_out // 2
     products = 2.0 * s.batch * s.length * (s.d_in * s.d_out + 2 * 4 * d * d)
-    pairs = float(s.batch * s.length**2 * s.d_out)
-    return 3 * products + 24 * pairs if s.training else products + 9 * pairs
+    return 3 * products + 24.0 * pairs * d if s.training else products + 9.0 * pairs * d
 
 
 def _transient(s: Size) -> float:
@@ -56,6 +72,7 @@ MECHANISMS = (
                 "reference_impls.disa.chunked:ChunkedDisa",
                 "queries in chunks, computed again in the backward pass: linear memory",
                 mask_optional=True,
+                operations=_chunked_operations,
             ),
         ),
         folder="reference_impls.disa",

@@ -9,48 +9,17 @@ one chunk, beside tensors over tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from reference_impls.checks import core_dtype
+from reference_impls.checks import core_dtype, refuse_rows
+from reference_impls.disa.cutting import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
 from reference_impls.disa.layer import DisaLayer
 from reference_impls.disa.optimized import LARGEST_SAFE_SCALE
 from reference_impls.masks import HeadMask, allowed, has_key
-
-CHUNK_BYTES = 2**20
-"""Of one tensor over the pairs of a chunk on a CPU: it stays in the second-level cache."""
-WHOLE_BYTES = 2**28
-"""Elsewhere, to fill a GPU, and while compiling: a compiler joins the passes by itself, and every
-chunk is code of its own."""
-
-
-class Chunk(NamedTuple):
-    """Samples, their queries, and the keys that these may attend to."""
-
-    samples: slice
-    queries: slice
-    keys: slice
-
-
-def chunks(shape: torch.Size, direction: HeadMask, item_bytes: int, budget: int) -> Iterator[Chunk]:
-    """Cut [B, N, d] so that a tensor over a chunk's pairs and features holds `budget` bytes.
-
-    Whole samples where they fit, several of them if they are short; else some queries of one.
-    """
-    batch, n, d = shape
-    rows = max(1, budget // max(1, n * d * item_bytes))  # queries, each with all N keys
-    samples, queries = max(1, min(batch, rows // n)), min(n, rows)
-    for b in range(0, batch, samples):
-        for start in range(0, n, queries):
-            stop = min(n, start + queries)
-            first = 0 if direction.hi is None else max(0, start - direction.hi)
-            last = n if direction.lo is None else min(n, stop - direction.lo)
-            if first < last:
-                yield Chunk(slice(b, b + samples), slice(start, stop), slice(first, last))
 
 
 class ChunkedSums(torch.autograd.Function):
@@ -73,7 +42,7 @@ class ChunkedSums(torch.autograd.Function):
     ) -> Tensor:
         """Numerators and denominators, chunk by chunk."""
         numerator, denominator = torch.zeros_like(h), torch.zeros_like(h)
-        for at in chunks(h.shape, direction, h.element_size(), budget):
+        for at in chunks(h.shape, direction.lo, direction.hi, h.element_size(), budget):
             e = _weights(_tanh(keys, queries, at, c), direction, mask, at, c)
             denominator[at.samples, at.queries] = e.sum(2)
             numerator[at.samples, at.queries] = e.mul_(h[at.samples, None, at.keys]).sum(2)
@@ -92,7 +61,7 @@ class ChunkedSums(torch.autograd.Function):
         direction, c, budget = ctx.options
         share = g / denominator
         g_h, g_keys, g_queries = (torch.zeros_like(h) for _ in range(3))
-        for at in chunks(h.shape, direction, h.element_size(), budget):
+        for at in chunks(h.shape, direction.lo, direction.hi, h.element_size(), budget):
             here, there = (at.samples, at.queries), (at.samples, at.keys)
             t = _tanh(keys, queries, at, c)  # [S, C, L, d]
             w = _weights(t.clone(), direction, mask, at, c).mul_(share[here][:, :, None])
@@ -142,6 +111,7 @@ class ChunkedDisa(DisaLayer):
         rows: Tensor | None,
     ) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum, chunk by chunk."""
+        refuse_rows(rows)
         budget = CHUNK_BYTES if h.device.type == "cpu" else WHOLE_BYTES
         if torch.compiler.is_compiling():
             budget = WHOLE_BYTES

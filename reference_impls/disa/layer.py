@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from reference_impls.checks import (
     activation_by_name,
@@ -21,13 +21,22 @@ from reference_impls.checks import (
 )
 from reference_impls.masks import HeadMask, allowed, parse
 from reference_impls.mechanism import BadOption
+from reference_impls.merged import MergingModule
 
 DIRECTIONS = ("both", "forward", "backward", "diagonal")
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 
 
-class DisaLayer(nn.Module):
+def _columns(*weights: Tensor) -> Tensor:
+    return torch.cat(weights, dim=1)
+
+
+def _in_a_row(*biases: Tensor) -> Tensor:
+    return torch.cat(biases)
+
+
+class DisaLayer(MergingModule):
     """One block of directional self-attention, or an untied forward and backward one.
 
     Parameters
@@ -108,22 +117,26 @@ class DisaLayer(nn.Module):
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
         check_input(x, mask, self.d_in)
         x = zero_at_padding(x, mask)
-        prefixes = [prefix for prefix, _ in self.blocks]
-        weight = torch.cat([self._weight(p, "map_w") for p in prefixes], dim=1)
-        bias = torch.cat([self._weight(p, "map_b") for p in prefixes])
-        mapped = self.activation(x @ weight + bias)  # [B, N, d_out]
-        parts = mapped.chunk(len(self.blocks), dim=-1)
         done = [
-            self._block(h, *block, mask, rows) for h, block in zip(parts, self.blocks, strict=True)
+            self._block(h, *block, mask, rows)
+            for h, block in zip(self.mapped(x), self.blocks, strict=True)
         ]
         out = torch.cat(done, dim=-1)  # [B, R, d_out]
         return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
+
+    def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Each block's h = f(x map_w + map_b): [B, N, D] -> [B, N, d]."""
+        prefixes = [prefix for prefix, _ in self.blocks]
+        weight = self.merged.of(_columns, *(self._weight(p, "map_w") for p in prefixes))
+        bias = self.merged.of(_in_a_row, *(self._weight(p, "map_b") for p in prefixes))
+        return self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)
 
     def _block(
         self, h: Tensor, prefix: str, direction: HeadMask, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """One direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        weight = torch.cat([self._weight(prefix, n) for n in ("dep_w", "head_w", "fi_w")], dim=1)
+        read = (self._weight(prefix, n) for n in ("dep_w", "head_w", "fi_w"))
+        weight = self.merged.of(_columns, *read)
         dependent, head, gate = (h @ weight).chunk(3, dim=-1)  # [B, N, d]
         head = head + self._weight(prefix, "f_b")
         a = self.attend(h, dependent, head, direction, mask, rows)  # [B, R, d]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype
+from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.disa.layer import DisaLayer
 from reference_impls.masks import HeadMask, allowed, has_key
 
@@ -31,6 +31,7 @@ class BroadcastDisa(DisaLayer):
         rows: Tensor | None,
     ) -> Tensor:
         """Numerator and denominator are one product, ``exp(e) [h | 1]``, per feature."""
+        refuse_rows(rows)
         with torch.autocast(h.device.type, enabled=False):
             dtype = core_dtype(h.dtype)
             # Contiguous, or the tensors over N x N would inherit the order of axes and be copied.

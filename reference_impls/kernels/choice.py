@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
@@ -69,7 +70,10 @@ def choose(
     # No index by a comparison: torch.compile with dynamic shapes knows no number of it.
     few, many = row
     fastest = (few if sequences <= FEW_SEQUENCES else many)[nearest(length)]
-    return fastest if fastest == "tiled" or available(fastest) else "tiled"
+    if fastest == "tiled" or available(fastest):
+        return fastest
+    tell_failure()
+    return "tiled"
 
 
 def nearest(length: int) -> int:
@@ -101,11 +105,25 @@ def _available(backend: str) -> bool:
     if backend == "flex":
         return torch.cuda.is_available()
     if backend == "native":
+        loader = importlib.import_module(MODULES[backend] + ".loader")
         try:
-            importlib.import_module(MODULES[backend] + ".loader").library()
-        except Unsupported:
+            loader.library()
+        except Unsupported as error:
+            if not loader.without_compiler():
+                _failed.append(str(error))
             return False
     return True
+
+
+_failed: list[str] = []
+"""Why the native kernel could not be built, though there is a compiler; told ones are taken off."""
+
+
+@constant
+def tell_failure() -> None:
+    """Warn, once a process, where a build that failed makes the choice a slower one."""
+    while _failed:
+        warnings.warn(f"fused_tiled runs in place of fused_native: {_failed.pop()}", stacklevel=2)
 
 
 def main(arguments: list[str]) -> int:

@@ -39,7 +39,8 @@ def recomputed(
     -------
     Tensor, shape [R, d_v]
         In float32 for half precision. A few queries at a time, computed again for their gradients:
-        memory is R * N, beside `CHUNK_BYTES`.
+        memory is R * d_v, beside `CHUNK_BYTES` (or what one query takes, N * d_v several times)
+        and, for the gradients, tensors like q, k, v and s. Nothing is over R x N.
     """
     heads, batch, n, _ = v.shape
     dtype = core_dtype(q.dtype)

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa.scales import parse_all
+from reference_impls.msmsa import counts
+from reference_impls.msmsa.scales import Scale, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
 _PLAIN = "reference_impls.msmsa.plain:PlainMsmsa"
 
+
+def _scales(s: Size) -> tuple[Scale, ...]:
+    reading = s.options.get("width_reading", "total")
+    return parse_all(s.options.get("scales"), s.heads, reading)
+
+
+def _products(way: counts.Way, s: Size) -> float:
+    """Products that an implementation does; one costs its forward for each gradient."""
+    costs = way(_scales(s), s.length, s.batch)
+    once = counts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
+    return once * (3 if s.training else 1)
+
+
 IMPLEMENTATIONS = (
     Implementation(
-        "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
+        "plain",
+        _PLAIN,
+        "the N x N scores and their softmax, step by step",
+        mask_optional=True,
+        operations=partial(_products, counts.every_pair),
     ),
     Implementation(
         "masked",
         "reference_impls.msmsa.optimized:MaskedMsmsa",
         "torch's fused attention over all pairs, windows in the mask",
         mask_optional=True,
+        operations=partial(_products, counts.every_pair),
     ),
     Implementation(
         "windowed",
@@ -27,14 +47,15 @@ IMPLEMENTATIONS = (
         "tiles of queries and the keys around them: cost N times the window",
         mask_optional=True,
     ),
-    *records.implementations("reference_impls.msmsa.fused:FusedMsmsa"),
+    *records.implementations(
+        "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, counts.ranges)
+    ),
 )
 
 
 def _groups(s: Size) -> list[Group]:
     """How "windowed" computes the scales."""
-    reading = s.options.get("width_reading", "total")
-    return plan(parse_all(s.options.get("scales"), s.heads, reading), s.length, s.batch)
+    return plan(_scales(s), s.length, s.batch)
 
 
 def _parameters(s: Size) -> int:
@@ -45,23 +66,6 @@ def _parameters(s: Size) -> int:
 def _layer_parameters(s: Size) -> int:
     """The norm's scale and offset too."""
     return _parameters(s) + 2 * s.d_out
-
-
-def _operations(s: Size) -> float:
-    """Products that "windowed" does; one costs its forward for each gradient.
-
-    A head that only sees the query itself needs neither queries nor keys, and one that sees its
-    neighbours no product of matrices: its few sums are not counted. Other implementations compute
-    all N * N pairs.
-    """
-    d = s.d_out // s.heads
-    once = 0.0
-    for group in _groups(s):
-        projections = 1 if group.method == "alone" else 3
-        per_head = 2 * s.length * s.d_in * d * projections + 4 * group.pairs(s.length) * d
-        once += s.batch * len(group.heads) * per_head
-    once += 2.0 * s.batch * s.length * s.d_out**2
-    return once * (3 if s.training else 1)
 
 
 def _transient(s: Size) -> float:
@@ -110,7 +114,7 @@ _ALONE = Mechanism(
     score_weights=("q_w",),
     default="windowed",
     parameters=_parameters,
-    operations=_operations,
+    operations=partial(_products, counts.tiles),
     transient_bytes=_transient,
     formula_options=("scales", "width_reading"),
     goldens={"msmsa": "reference_impls.msmsa.golden:from_golden"},

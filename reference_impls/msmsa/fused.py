@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import one_of
-from reference_impls.kernels.geometry import Geometry
+from reference_impls.checks import host_can_decide, one_of, refuse_rows
+from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
 from reference_impls.merged import MergingModule
 from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
@@ -44,6 +44,28 @@ def windows(
     )
 
 
+_kept: dict[tuple[tuple[Scale, ...], int, torch.device], Geometry] = {}
+
+
+def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
+    """`windows` without padding, one object for all calls: kernels keep what they make of it.
+
+    Not in CUDA graph capture, where what is made belongs to the graph, nor while compiling.
+    """
+    if not host_can_decide(like):
+        return windows(scales, length, None, like.device)
+    key = scales, length, like.device
+    found = _kept.get(key)
+    if found is None:
+        if len(_kept) >= LENGTHS_KEPT:
+            _kept.clear()
+        with torch.inference_mode(False):  # it may serve training later
+            found = windows(scales, length, None, like.device)
+        if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
+            _kept[key] = found
+    return found
+
+
 def _groups(scales: Sequence[Scale], length: int) -> list[Group]:
     """Heads that see themselves alone, which need no kernel, and all others."""
     alone = tuple(h for h, scale in enumerate(scales) if scale.half(length) == 0)
@@ -59,6 +81,7 @@ def fused_mix(
     x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None, backend: str = "auto"
 ) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out], in memory N * d_out."""
+    refuse_rows(rows)
     from reference_impls.kernels import core  # what it loads is for those who compute
 
     d, n = heads.q_w.shape[2], int(x.shape[1])
@@ -73,7 +96,10 @@ def fused_mix(
             continue
         wide = y[..., -3 * len(group.heads) * d :].unflatten(-1, (3, len(group.heads), d))
         q, k, v = wide.permute(2, 3, 0, 1, 4).unbind(0)  # [G, B, N, d_h]
-        geometry = windows(group.scales, n, mask, x.device)
+        if mask is None:
+            geometry = kept_windows(group.scales, n, x)
+        else:
+            geometry = windows(group.scales, n, mask, x.device)
         attended = core.attend(q, k, v, None, geometry, mask, "identity", None, backend)
         done.append(attended.permute(1, 2, 0, 3).flatten(2))  # [B, N, G * d_h], a view
     joined = done[0] if len(done) == 1 else torch.cat(done, dim=-1)

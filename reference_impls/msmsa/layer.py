@@ -54,7 +54,7 @@ Mix: TypeAlias = Callable[[Tensor, Heads, Tensor | None, Tensor | None], Tensor]
 """Eq. 9: ``mix(x, heads, mask, rows)``.
 
 ``x [B, N, D]``, zero at padding, ``mask [B, N]`` or None, query positions ``rows [R]`` or None
-(all) -> ``[B, R, d_out]``, finite at padding. Only the plain one reads ``rows``.
+(all) -> ``[B, R, d_out]``, finite at padding. All but the plain one refuse ``rows``.
 """
 
 

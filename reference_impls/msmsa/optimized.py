@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from reference_impls.checks import refuse_rows
 from reference_impls.merged import itself
 from reference_impls.msmsa.layer import Heads, MsmsaLayer, project, within_windows
 
 
 def masked_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out]; time B * N * N * H * d_h, a mask B * H * N * N."""
+    refuse_rows(rows)
     q, k, v = project(x, heads)
     n = x.shape[1]
     pairs = within_windows(heads.scales, n, mask, x.device)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from reference_impls.checks import refuse_rows
 from reference_impls.merged import itself, side_by_side
 from reference_impls.msmsa.layer import Heads, MsmsaLayer, within_windows
 from reference_impls.msmsa.near import Neighbours
@@ -26,6 +27,7 @@ from reference_impls.msmsa.tiles import Group, Piece, pieces, plan
 
 def windowed_mix(x: Tensor, heads: Heads, mask: Tensor | None, rows: Tensor | None) -> Tensor:
     """Eq. 6 and 9: [B, N, D] -> [B, N, d_out], touching little more than each head's window."""
+    refuse_rows(rows)
     d = heads.q_w.shape[2]
     groups = plan(heads.scales, int(x.shape[1]), int(x.shape[0]))
     widths = [len(group.heads) * d for group in groups for _ in range(_parts(group))]
@@ -83,7 +85,8 @@ def project_groups(x: Tensor, heads: Heads, groups: Sequence[Group]) -> Tensor:
                 found += [part / heads.divisor for part in _runs(q_w, group.heads)]
                 found += _runs(k_w, group.heads)
             found += _runs(v_w, group.heads)
-        return side_by_side(*found)
+        # No columns of what none reads: its gradient is zeros then, not None, whatever it holds.
+        return side_by_side(*found, q_w[:0], k_w[:0])
 
     order = tuple((_parts(group), group.heads) for group in groups)
     weights = (heads.q_w, heads.k_w, heads.v_w)

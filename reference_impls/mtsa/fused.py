@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from reference_impls.checks import check_input, in_place, one_of, zero_at_padding
+from reference_impls.checks import check_input, in_place, one_of, refuse_rows, zero_at_padding
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
-from reference_impls.merged import MergingModule
+from reference_impls.merged import MergingModule, itself
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
@@ -43,6 +43,7 @@ class FusedAttention(TensorizedLayer, MergingModule):
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
+        refuse_rows(rows)
         keep = None
         if self.training and self.attention_dropout:
             v, keep = dropout.draw_linear(v, self.attention_dropout)
@@ -61,9 +62,14 @@ def parts_of(product: Tensor, heads: int, widths: list[int]) -> list[Tensor]:
     ]
 
 
-def query_key_value(q_w: Tensor, k_w: Tensor, v_w: Tensor) -> Tensor:
-    """Columns of all three; dividing the weight by sqrt(d_i) (eq. 8) is cheaper than the scores."""
-    return side_by_side(q_w / math.sqrt(q_w.shape[2]), k_w, v_w)
+def query_key_value(q_w: Tensor, *others: Tensor) -> Tensor:
+    """Columns of all; dividing the weight by sqrt(d_i) (eq. 8) is cheaper than the scores."""
+    return side_by_side(q_w / math.sqrt(q_w.shape[2]), *others)
+
+
+def _query_key_score(q_w: Tensor, *others: Tensor) -> Tensor:
+    """The same of what a head reads from its own values: [H, d_h, d] each -> [H, d_h, sum of d]."""
+    return torch.cat([q_w / math.sqrt(q_w.shape[2]), *others], dim=2)
 
 
 def _nothing_of(bias: Tensor, width: int) -> Tensor:
@@ -144,20 +150,20 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
         flat = x.reshape(-1, self.d_in)
         if self.in_w is not None and self.in_b is not None:
             flat = activate(torch.addmm(self.in_b, flat, self.in_w))
-        read: list[Tensor] = []
-        if self.token2token:
-            read += [self.q_w / math.sqrt(d_h), self.k_w]
+        read: list[Tensor] = [self.q_w, self.k_w] if self.token2token else []
         if self.source2token:
             read.append(self.s2_w if self.s1_w is None else self.s1_w)
         scored: list[Tensor] = []
         if self.scores_from_input:
-            product = flat @ side_by_side(*read, self.v_w)
+            merge = query_key_value if self.token2token else side_by_side
+            product = flat @ self.merged.of(merge, *read, self.v_w)
             *scored, v = parts_of(product, h, [d_h] * (len(read) + 1))  # [H, B*N, d_h]
             v = self._values(v.unflatten(1, tokens))
         else:
             v = self._values_alone(flat).unflatten(1, tokens)  # [H, B, N, d_h]
             if read:
-                product = torch.bmm(v.flatten(1, 2), torch.cat(read, dim=2))  # [H, B*N, 3*d_h]
+                weight = self.merged.of(_query_key_score if self.token2token else itself, *read)
+                product = torch.bmm(v.flatten(1, 2), weight)  # [H, B*N, 3*d_h]
                 scored = list(product.split(d_h, dim=-1))
         s = absent(v, 1)
         if self.source2token:

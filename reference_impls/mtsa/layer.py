@@ -109,7 +109,7 @@ class TensorizedLayer(nn.Module):
         """Eq. 10-12: the attended values [H, B, R, d_h], 0 where a query has no allowed key.
 
         Arguments are what `project` gives, the mask [B, N] and the query positions [R] (None: all;
-        only `plain` computes some alone).
+        only `plain` computes some alone, others refuse them).
         """
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from reference_impls.checks import core_dtype, host_can_decide, least_denominator
+from reference_impls.checks import core_dtype, host_can_decide, least_denominator, refuse_rows
 from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
 from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
@@ -249,6 +249,7 @@ class Algorithm1Attention(TensorizedLayer):
         self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 10-12, see `TensorizedLayer.attend`."""
+        refuse_rows(rows)
         return algorithm1(q, k, v, s, self.masks, self.scale_t, mask, self.kept(v, None))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad
 
+from reference_impls.checks import refuse_rows
 from reference_impls.compiled_flex import fused
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
@@ -69,6 +70,7 @@ class FlexMultiHead(MultiHeadLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 4, fused."""
+        refuse_rows(rows)
         if q.device.type != "cuda":
             raise Unsupported(f"flex runs on CUDA only, x is on {q.device.type}; take sdpa")
         if q.dtype not in DTYPES:

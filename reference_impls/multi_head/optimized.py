@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from reference_impls.checks import one_of
+from reference_impls.checks import one_of, refuse_rows
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
 
@@ -86,6 +86,7 @@ class MatmulMultiHead(MultiHeadLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 4."""
+        refuse_rows(rows)
         return by_products(q, k, v, 1 / math.sqrt(self.head_dim), self._closed(q, mask))
 
     def _closed(self, q: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -118,6 +119,7 @@ class SdpaMultiHead(MultiHeadLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
     ) -> Tensor:
         """Eq. 4, fused."""
+        refuse_rows(rows)
         keys = None if mask is None else visible(mask, self.causal)  # [B, 1, 1 or N, N]
         causal = self.causal and keys is None  # torch takes one of both
         if self.backend is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa.scales import CANDIDATES, parse_all, scales_of_layers
+from reference_impls.msmsa import counts
+from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
 _PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
@@ -12,12 +15,17 @@ LAYERS, ALPHA = 2, 0.5
 """Of the default options."""
 
 
-def _layers(s: Size) -> list[list[Group]]:
-    """How "windowed" computes each layer; [CLS] is a token."""
+def _scales(s: Size) -> list[tuple[Scale, ...]]:
+    """Of each layer."""
     o = {"layers": LAYERS, "candidates": CANDIDATES, "alpha": ALPHA, **s.options}
     reading = o.get("width_reading", "total")
     layers = scales_of_layers(o["candidates"], o["alpha"], s.heads, o["layers"])
-    return [plan(parse_all(scales, s.heads, reading), s.length + 1, s.batch) for scales in layers]
+    return [parse_all(scales, s.heads, reading) for scales in layers]
+
+
+def _layers(s: Size) -> list[list[Group]]:
+    """How "windowed" computes each layer; [CLS] is a token."""
+    return [plan(scales, s.length + 1, s.batch) for scales in _scales(s)]
 
 
 def _parameters(s: Size) -> int:
@@ -27,20 +35,12 @@ def _parameters(s: Size) -> int:
     return (s.d_in * d if s.d_in != d else 0) + d + layers * (4 * d * d + 2 * d)
 
 
-def _operations(s: Size) -> float:
-    """Products that "windowed" does; one costs its forward for each gradient.
-
-    A head that only sees the query itself needs neither queries nor keys.
-    """
+def _products(way: counts.Way, s: Size) -> float:
+    """Products that an implementation does; one costs its forward for each gradient."""
     d, m = s.d_out // 2, s.length + 1
-    d_h = d // s.heads
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
-    for groups in _layers(s):
-        for group in groups:
-            projections = 1 if group.method == "alone" else 3
-            per_head = 2 * m * d * d_h * projections + 4 * group.pairs(m) * d_h
-            once += s.batch * len(group.heads) * per_head
-        once += 2.0 * s.batch * m * d * d
+    for scales in _scales(s):
+        once += counts.layer(way(scales, m, s.batch), s.batch, m, d, d // s.heads, d)
     return once * (3 if s.training else 1)
 
 
@@ -67,13 +67,18 @@ MECHANISMS = (
         source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020)",
         implementations=(
             Implementation(
-                "plain", _PLAIN, "the N x N scores and their softmax", mask_optional=True
+                "plain",
+                _PLAIN,
+                "the N x N scores and their softmax",
+                mask_optional=True,
+                operations=partial(_products, counts.every_pair),
             ),
             Implementation(
                 "masked",
                 "reference_impls.multi_scale_transformer.optimized:MaskedMultiScaleTransformer",
                 "torch's fused attention over all pairs, windows in the mask",
                 mask_optional=True,
+                operations=partial(_products, counts.every_pair),
             ),
             Implementation(
                 "windowed",
@@ -82,7 +87,8 @@ MECHANISMS = (
                 mask_optional=True,
             ),
             *records.implementations(
-                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer"
+                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer",
+                operations=partial(_products, counts.ranges),
             ),
         ),
         folder="reference_impls.multi_scale_transformer",
@@ -117,7 +123,7 @@ MECHANISMS = (
         # budget for gradients, plain's own too. One layer is stressed as msmsa_layer.
         default="windowed",
         parameters=_parameters,
-        operations=_operations,
+        operations=partial(_products, counts.tiles),
         transient_bytes=_transient,
         formula_options=("layers", "candidates", "alpha", "width_reading"),
     ),

@@ -171,12 +171,9 @@ class ResaLayer(DisaLayer, Selecting):
     ) -> Tensor:
         """Both blocks side by side: [B, N, D], zero at padding -> [B, R, d_out], not zeroed."""
         roles = torch.stack([real, selection.heads & real, selection.dependents & real])
-        prefixes = [prefix for prefix, _ in self.blocks]
-        weight = torch.cat([self._weight(p, "map_w") for p in prefixes], dim=1)
-        bias = torch.cat([self._weight(p, "map_b") for p in prefixes])
-        parts = self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)  # [B, N, d]
         done = [
-            self._block(h, *block, roles, rows) for h, block in zip(parts, self.blocks, strict=True)
+            self._block(h, *block, roles, rows)
+            for h, block in zip(self.mapped(x), self.blocks, strict=True)
         ]
         return torch.cat(done, dim=-1)  # [B, R, d_out]
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype, host_can_decide
+from reference_impls.checks import core_dtype, host_can_decide, refuse_rows
 from reference_impls.disa.optimized import LARGEST_SAFE_SCALE, BroadcastDisa
 from reference_impls.masks import HeadMask, allowed
 from reference_impls.resa.layer import ResaLayer
@@ -77,6 +77,7 @@ class GatheredResa(ResaLayer):
         rows: Tensor | None,
     ) -> Tensor:
         """Gather, attend, scatter back: 0 where a query is not selected."""
+        refuse_rows(rows)
         (i, is_head), (j, is_dependent) = positions(heads), positions(dependents)  # [B, S], [B, D]
         pairs = allowed((direction,), h.shape[1], h.device)[0][i[:, :, None], j[:, None, :]]
         pairs = pairs & is_head[:, :, None] & is_dependent[:, None, :]  # [B, S, D]

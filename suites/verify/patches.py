@@ -321,8 +321,8 @@ PATCHES = (
         "w.addcmul_(w, t.square_(), value=-1)", "t.square_()",
     ),
     Patch(
-        "chunks take one key too few", "disa.chunked", "disa/chunked.py",
-        "min(n, stop - direction.lo)", "min(n, stop - direction.lo - 1)",
+        "chunks take one key too few", "disa.chunked", "disa/cutting.py",
+        "min(n, stop - lo)", "min(n, stop - lo - 1)",
     ),
     Patch(
         "gradient with the taps as they are", "multi_cnn.gemm", "convolution.py",

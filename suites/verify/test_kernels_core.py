@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from harness.measure.dispatch import dispatched
 from reference_impls.kernels import choice, core, exact, tiled
@@ -34,6 +36,35 @@ def outshone(length: int = 12, dropout: float = 0.0, **options: Any) -> Problem:
     with torch.no_grad():
         p.s[:, :, 5] = 300
     return p
+
+
+class Largest(TorchDispatchMode):
+    """Bytes of the largest memory behind any tensor that is made."""
+
+    found = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if isinstance(made, torch.Tensor):
+                self.found = max(self.found, made.untyped_storage().nbytes())
+        return result
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_queries_computed_again_hold_nothing_of_all_their_pairs(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget, n = 2**16, 600
+    monkeypatch.setattr(exact, "CHUNK_BYTES", budget)
+    geometry = of_masks(parse_all(["forward"], 1), n, torch.device("cpu"))
+    p = problem(1, 1, n, d_i=2, d_v=2, columns=2, geometry=geometry, dropout=dropout).to(
+        torch.float32
+    )
+    with Largest() as watch:
+        a = exact.recomputed(torch.arange(n), *p.arguments())
+        a.sum().backward()
+    assert watch.found <= budget < n * n  # not even a byte for each pair
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from reference_impls.bi_lstm.optimized import PackedBiLstm
 from reference_impls.disa.optimized import BroadcastDisa
 from reference_impls.disa.plain import PlainDisa
+from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.plain import PlainMTSA
 from reference_impls.multi_head.layer import sinusoids
 from reference_impls.multi_head.optimized import MatmulMultiHead
@@ -172,6 +174,35 @@ def test_plain_computes_only_the_rows_asked_for(name: str) -> None:
         whole, some = module(x, given), module(x, given, rows=rows)
         wanted = whole if MECHANISMS[name].output == "sentence" else whole[:, rows]
         assert error(some, wanted) < 1e-13
+
+
+TAKE_ROWS = [
+    name for name in FAST
+    if "rows" in inspect.signature(getattr(build(name), "fuse", lambda: None)).parameters
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKE_ROWS)
+def test_others_refuse_some_rows_in_one_line(name: str) -> None:
+    module: Any = build(name)
+    x, mask = batch((7, 4))
+    for given in (mask, None):
+        with pytest.raises(Unsupported, match=r"rows names some query positions.*take plain") as it:
+            module.fuse(x, given, torch.tensor([6, 0, 3]))
+        assert "\n" not in str(it.value)
+
+
+def test_the_layers_that_know_rows_are_found() -> None:
+    known = {name.partition(".")[0] for name in TAKE_ROWS}
+    assert known >= {
+        "mtsa",
+        "mtsa_released",
+        "mtsa_nmt",
+        "mtsa_stack",
+        "msmsa",
+        "multi_head",
+        "disa",
+    }
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,11 +19,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
 from harness.registry import builtins
+from reference_impls.kernels import core, cutting
+from reference_impls.kernels.geometry import Geometry
 from reference_impls.mechanism import BadOption, Size
+from reference_impls.msmsa import fused
+from reference_impls.msmsa.fused import FusedMsmsa, kept_windows
 from reference_impls.msmsa.layer import MsmsaLayer
 from reference_impls.msmsa.optimized import MaskedMsmsa
 from reference_impls.msmsa.plain import PlainMsmsa
-from reference_impls.msmsa.scales import CANDIDATES, heads_per_scale, parse, scales_of_layers
+from reference_impls.msmsa.scales import (
+    CANDIDATES,
+    Scale,
+    heads_per_scale,
+    parse,
+    scales_of_layers,
+)
 from reference_impls.msmsa.tiles import plan
 from reference_impls.msmsa.windowed import WindowedMsmsa
 from reference_impls.multi_head.plain import PlainMultiHead
@@ -404,24 +416,131 @@ def test_parameter_formulas_count_the_weights(name: str) -> None:
             assert mechanism.parameters(Size(1, 1, d_in, d_out, heads)) == count
 
 
+@pytest.mark.parametrize("n", [3, 9])
+@pytest.mark.parametrize("scales", [[1, "n/4"], [1, 3], [1, 1], [3, 1]])
+@pytest.mark.parametrize(
+    "kind", [MaskedMsmsa, WindowedMsmsa, FusedMsmsa, partial(FusedMsmsa, backend="tiled")]
+)
+def test_heads_that_see_themselves_alone_have_gradients(kind: Any, scales: list, n: int) -> None:
+    torch.manual_seed(0)
+    plain, module = alike((PlainMsmsa, kind), D_IN, 8, heads=2, scales=scales)
+    x, mask = batch((n, 2))
+    alone = [h for h, scale in enumerate(module.scales) if scale.half(n) == 0]
+    assert alone
+    for given in (None, mask):
+        assert_same(run(module, x, given), run(plain, x, given), 1e-12)
+        for weight in (module.q_w, module.k_w):
+            assert weight.grad is not None
+            if kind is not MaskedMsmsa:  # which rounds a softmax over one key
+                assert not weight.grad[alone].any()
+
+
+@pytest.mark.parametrize("kind", [WindowedMsmsa, partial(FusedMsmsa, backend="tiled")])
+def test_weights_that_nobody_reads_have_zero_gradients_whatever_they_hold(kind: Any) -> None:
+    module = kind(D_IN, 8, heads=2, scales=[1, "n/4"])
+    with torch.no_grad():
+        module.q_w.fill_(math.inf)
+        module.k_w.fill_(math.nan)
+    module(torch.randn(2, 3, D_IN)).sum().backward()
+    for name in ("q_w", "k_w"):
+        gradient = module.get_parameter(name).grad
+        assert gradient is not None
+        assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("n", [1, 7, 40, 200])
-@pytest.mark.parametrize("name", NAMES)
-def test_operations_are_the_products_of_the_default_implementation(
-    name: str, n: int, training: bool
-) -> None:
-    mechanism = builtins()[name]
-    assert mechanism.operations is not None
-    d_in, d_out = (24, 24) if mechanism.keeps_width else (10, 24)
-    factory = mechanism.implementation(mechanism.default).factory
-    module = make(mechanism, factory, d_in, d_out, 4, mechanism.options)
-    x = torch.randn(3, n, d_in, requires_grad=training)
+@pytest.mark.parametrize(
+    "name",
+    ["transformer.sdpa", *(f"{m}.{i}" for m in NAMES[:3] for i in ("plain", "masked", "windowed"))],
+)
+def test_operations_are_the_products_that_are_done(name: str, n: int, training: bool) -> None:
+    mechanism, _, own = name.partition(".")
+    module, x, size = sized(mechanism, own, n, training)
     with products() as counter:
         out = module(x, None)
         if training:
             out.sum().backward()
-    size = Size(3, n, d_in, d_out, 4, training=training)
-    assert mechanism.operations(size) == counter.get_total_flops()
+    assert formula(mechanism, own)(size) == counter.get_total_flops()
+
+
+def sized(name: str, implementation: str, n: int, training: bool) -> tuple[nn.Module, Tensor, Size]:
+    """A module of four heads, 6 wide, an input and their size."""
+    mechanism = builtins()[name]
+    d_in, d_out = (24, 24) if mechanism.keeps_width else (10, 24)
+    record = mechanism.implementation(implementation)
+    options = {**mechanism.options, **record.options}
+    module = make(mechanism, record.factory, d_in, d_out, 4, options)
+    x = torch.randn(3, n, d_in, requires_grad=training)
+    return module, x, Size(3, n, d_in, d_out, 4, training=training)
+
+
+def formula(name: str, implementation: str) -> Callable[[Size], float]:
+    mechanism = builtins()[name]
+    found = mechanism.implementation(implementation).operations or mechanism.operations
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 40, 200])
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_operations_of_fused_are_those_of_the_windows(
+    name: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One query at a time: no pair is computed that is not open.
+    for limit, value in (("SHORT", 0), ("LEAST_QUERIES", 1), ("SCORE_BYTES", {"cpu": 8})):
+        monkeypatch.setattr(cutting, limit, value)
+    met = 0
+
+    def counted(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
+        nonlocal met
+        halves = [scale.half(length) for scale in scales]
+        met += 3 * sum(
+            abs(i - j) <= h for h in halves for i in range(length) for j in range(length)
+        )
+        return kept_windows(scales, length, like)
+
+    monkeypatch.setattr(fused, "kept_windows", counted)
+    module, x, size = sized(name, "fused_tiled", n, False)
+    with products() as counter, torch.no_grad():
+        module(x, None)
+    for backend in ("fused", "fused_tiled", "fused_native", "fused_triton", "fused_flex"):
+        done = formula(name, backend)(size)
+        # Beside each value stands a 1, whose sum is the denominator.
+        assert done + 2 * met == counter.get_total_flops()
+        assert formula(name, backend)(replace(size, training=True)) == 3 * done
+
+
+def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Geometry] = []
+
+    def attend(*arguments: Any) -> Tensor:
+        seen.append(arguments[4])
+        return core_attend(*arguments)
+
+    core_attend = core.attend
+    monkeypatch.setattr(core, "attend", attend)
+    monkeypatch.setattr(fused, "_kept", {})
+    monkeypatch.setattr(fused, "LENGTHS_KEPT", 2)
+    module = FusedMsmsa(D_IN, 8, heads=2, scales=[3, "n/4"], backend="tiled")
+    with torch.inference_mode():
+        module(torch.randn(2, 16, D_IN))
+    for n in (16, 16, 17):
+        module(torch.randn(2, n, D_IN)).sum().backward()
+    assert seen[0] is seen[1] is seen[2] is not seen[3]
+    assert not seen[0].lo.is_inference()
+    module(torch.randn(2, 18, D_IN))
+    assert len(fused._kept) == 1  # never more than the most
+    x, mask = torch.randn(2, 16, D_IN), torch.arange(16) < torch.tensor([16, 9])[:, None]
+    module(x, mask)
+    assert seen[-1].lo.shape == (2, 2)  # a sample's own
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_what_does_less_counts_less(name: str) -> None:
+    *_, size = sized(name, "plain", 200, True)
+    ways = [formula(name, own)(size) for own in ("plain", "masked", "windowed", "fused")]
+    assert ways[0] == ways[1] > ways[2] > ways[3]
 
 
 @pytest.mark.parametrize("name", NAMES)

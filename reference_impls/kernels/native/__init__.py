@@ -211,3 +211,11 @@ def _backward(ctx: Any, g: Tensor | None, *others: Tensor | None) -> tuple[Any, 
 
 
 register_autograd("attnbench::native_forward", _backward, setup_context=_remember)
+
+
+def _no_second_derivative(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+    # Torch's own words would have the user register one.
+    raise Unsupported("the native attention has no second derivative; use algorithm1 or plain")
+
+
+register_autograd("attnbench::native_backward", _no_second_derivative)

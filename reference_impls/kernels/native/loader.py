@@ -3,7 +3,8 @@
 The library lies in a folder of the user's cache, named by a hash of all that it depends on: source,
 torch, compiler, flags, processor. Who builds holds a lock that the operating system takes back when
 its process ends, however it ends; what is half built lies in a folder of its own and is renamed
-when it is whole. Without ninja, which torch's loader needs, the compiler is called directly.
+when it is whole. Without ninja, which torch's loader needs, or where CXX is several words, which
+that loader takes for one name, the compiler is called directly.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -35,6 +37,12 @@ PATIENCE = 900.0
 """Seconds to wait for another process that builds the same library."""
 LOG_CHARACTERS = 20_000
 
+Command: TypeAlias = tuple[str, ...]
+
+
+class _NoCompiler(Unsupported):
+    """There is no C++ compiler, as on many a machine; nothing has failed."""
+
 
 def cache_root() -> Path:
     """Where built libraries lie: TORCH_EXTENSIONS_DIR, or attnbench in the user's cache."""
@@ -45,30 +53,44 @@ def cache_root() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "attnbench"
 
 
-def compiler() -> str:
-    """Path of the C++ compiler: $CXX, or c++, as for torch.
+def compiler() -> Command:
+    """How the C++ compiler is called: $CXX, or c++, as for torch; "ccache g++" is two words.
 
     Raises
     ------
     Unsupported
-        Where there is none.
+        Where there is none, or $CXX is no command.
     """
     name = os.environ.get("CXX", "c++")
-    found = shutil.which(name)
-    if found is None:
+    if found := shutil.which(name):
+        return (found,)  # one name, whatever it holds
+    try:
+        program, *words = shlex.split(name) or [name]
+    except ValueError as error:
         raise Unsupported(
-            f"the native kernel needs a C++ compiler, and there is no {name!r} on the PATH: "
+            f"CXX is {name!r} ({error}); expected a C++ compiler, or words such as 'ccache g++'"
+        ) from None
+    found = shutil.which(program)
+    if found is None:
+        raise _NoCompiler(
+            f"the native kernel needs a C++ compiler, and there is no {program!r} on the PATH: "
             "install one, set CXX, or choose the implementation fused_tiled"
         )
-    return found
+    return (found, *words)
 
 
-def flags(cxx: str) -> tuple[str, ...]:
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """What came of it; the compiler need not be one, nor its output text."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace")
+    except OSError as error:  # no program: a text without a first line, another processor's
+        return subprocess.CompletedProcess(command, 126, "", str(error))
+
+
+def flags(cxx: Command) -> tuple[str, ...]:
     """Those of `WANTED` that the compiler knows."""
-    check = [cxx, "-x", "c++", "-fsyntax-only", os.devnull]
-    return tuple(
-        f for f in WANTED if subprocess.run([*check, f], capture_output=True).returncode == 0
-    )
+    check = [*cxx, "-x", "c++", "-fsyntax-only", os.devnull]
+    return tuple(f for f in WANTED if _run([*check, f]).returncode == 0)
 
 
 def _processor() -> str:
@@ -80,14 +102,14 @@ def _processor() -> str:
     return "\n".join(sorted({x for x in info.read_text().splitlines() if x.startswith(kept)}))
 
 
-def key(cxx: str, used: tuple[str, ...]) -> str:
+def key(cxx: Command, used: tuple[str, ...]) -> str:
     """Hash of everything that the library depends on."""
-    version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout
+    version = _run([*cxx, "--version"]).stdout
     digest = hashlib.sha256()
     here = Path(__file__).parent
     for file in sorted([*here.glob("*.cpp"), *here.glob("*.h")]):
         digest.update(file.name.encode() + file.read_bytes())
-    for text in (torch.__version__, cxx, version, " ".join(used), _processor()):
+    for text in (torch.__version__, shlex.join(cxx), version, " ".join(used), _processor()):
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()[:20]
 
@@ -123,7 +145,7 @@ def _linking() -> list[str]:
     return [str(own[0]) if own else "-lgomp"]
 
 
-def _build_by_torch(cxx: str, used: tuple[str, ...], folder: Path) -> Path:
+def _build_by_torch(cxx: Command, used: tuple[str, ...], folder: Path) -> Path:
     from torch.utils import cpp_extension  # slow to import: only where something is built
 
     here = Path(__file__).parent
@@ -136,44 +158,46 @@ def _build_by_torch(cxx: str, used: tuple[str, ...], folder: Path) -> Path:
             build_directory=str(folder),
             is_python_module=False,
         )
-    except RuntimeError as error:
-        raise _failure(cxx, folder, str(error)) from error
+    except Exception as error:  # it has many, and lets through those of what it runs
+        output = getattr(error, "output", None) or b""  # of a program that it ran
+        said = output.decode(errors="replace") if isinstance(output, bytes) else output
+        raise _failure(cxx, folder, f"{type(error).__name__}: {error}\n{said}") from error
     return next(folder.glob("*.so"))
 
 
-def _build_directly(cxx: str, used: tuple[str, ...], folder: Path) -> Path:
+def _build_directly(cxx: Command, used: tuple[str, ...], folder: Path) -> Path:
     from torch.utils import cpp_extension
 
     here, library = Path(__file__).parent, folder / f"{NAME}.so"
-    command = [cxx, "-shared", "-fPIC", "-std=c++20", *used]
+    command = [*cxx, "-shared", "-fPIC", "-std=c++20", *used]
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     command += [x for path in cpp_extension.include_paths() for x in ("-isystem", path)]
     command += [str(here / source) for source in SOURCES] + ["-o", str(library)]
     command += [f"-L{path}" for path in cpp_extension.library_paths()]
     command += ["-lc10", "-ltorch_cpu", *(_linking() if "-fopenmp" in used else [])]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
+    done = _run(command)
+    if done.returncode or not library.is_file():
         text = f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
         raise _failure(cxx, folder, text)
     return library
 
 
-def _failure(cxx: str, folder: Path, message: str) -> Unsupported:
+def _failure(cxx: Command, folder: Path, message: str) -> Unsupported:
     log = folder.parent / "build.log"
     log.write_text(message[-LOG_CHARACTERS:])
     return Unsupported(
-        f"the native kernel could not be built with {cxx}; what it said is in {log}: "
+        f"the native kernel could not be built with {shlex.join(cxx)}; what it said is in {log}: "
         "mend that, or choose the implementation fused_tiled"
     )
 
 
-def _build(cxx: str, used: tuple[str, ...], library: Path) -> None:
+def _build(cxx: Command, used: tuple[str, ...], library: Path) -> None:
     """Put the library in its place, or raise `Unsupported`; the lock is held."""
     for left in library.parent.glob("build-*"):
         shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     folder = Path(tempfile.mkdtemp(prefix="build-", dir=library.parent))
     try:
-        by = _build_by_torch if shutil.which("ninja") else _build_directly
+        by = _build_by_torch if len(cxx) == 1 and shutil.which("ninja") else _build_directly
         by(cxx, used, folder).replace(library)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -231,3 +255,8 @@ def library() -> ctypes.CDLL:
     if isinstance(found, Unsupported):
         raise Unsupported(str(found))
     return found
+
+
+def without_compiler() -> bool:
+    """Whether all that `library` lacks is a compiler: nothing has failed."""
+    return isinstance(_outcome(), _NoCompiler)
