@@ -174,6 +174,7 @@ class DisaLayer(MergingModule):
 
     def shown(self, x: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """Weights of some queries on some keys, [B, N] each: [blocks, B, N, N]."""
+        self.merged.clear()  # gradients may be wanted, and nothing below asks
         found = []
         for prefix, direction in self.blocks:
             h = self.activation(x @ self._weight(prefix, "map_w") + self._weight(prefix, "map_b"))
