@@ -119,16 +119,22 @@ class Tried:
 
     @property
     def lost(self) -> list[str]:
-        """What has no score: ``resa by rate=0.002 (timeout)``, ``disa by dropout=0.4 (no run)``."""
-        found = []
+        """What was tried and gave no score: ``resa by rate=0.002 (timeout)``."""
+        return [
+            f"{t.mechanism} by {t.recipe} ({t.status})"
+            for t in sorted(self.trials, key=lambda t: self.recipes.index(t.recipe))
+            if math.isnan(t.dev) and t.mechanism not in self.scores(t.recipe)
+        ]
+
+    @property
+    def unrun(self) -> dict[tuple[str, ...], list[str]]:
+        """By the mechanisms that they lack, the recipes that others ran."""
+        found: dict[tuple[str, ...], list[str]] = {}
         for recipe in self.recipes:
-            scores = self.scores(recipe)
-            status = {t.mechanism: t.status for t in self.trials if t.recipe == recipe}
-            found += [
-                f"{m} by {recipe} ({status.get(m, 'no run')})"
-                for m in self.mechanisms
-                if m not in scores
-            ]
+            ran = {t.mechanism for t in self.trials if t.recipe == recipe}
+            missing = tuple(m for m in self.mechanisms if m not in ran)
+            if missing:
+                found.setdefault(missing, []).append(recipe)
         return found
 
     @property
@@ -268,13 +274,12 @@ def _pairs(first: Scores, second: Scores) -> dict[str, tuple[float, float]]:
 
 def sentence(one: Tried, found: Sequence[Judged]) -> str:
     """What follows for the common recipe."""
-    budget = sorted(set(one.budgets.values()))
-    s = "s" if budget[-1] != 1 else ""
-    equal = f"{budget[0]} recipe{s} each" if len(budget) == 1 else "unequal numbers of recipes"
     said = (
-        f"{one.task}: {len(one.mechanisms)} mechanisms, {equal}, by {one.metric} on the dev split "
-        f"(seed {', '.join(map(str, one.seeds))})."
+        f"{one.task}: {len(one.mechanisms)} mechanisms, {_counted(one)}, by {one.metric} on the "
+        f"dev split (seed {', '.join(map(str, one.seeds))})."
     )
+    for without, recipes in one.unrun.items():
+        said += f" Not run with {', '.join(without)}: {', '.join(recipes)}."
     if one.lost:
         return f"{said} Without a score: {', '.join(one.lost)}."
     if not found or all(len(j.singles) < LEAST_REPLICATES for j in found):
@@ -285,28 +290,58 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
     return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
 
 
+def _counted(one: Tried) -> str:
+    """How many recipes are recorded, and what the task counts if that is more."""
+    by_count: dict[int, list[str]] = {}
+    for mechanism, count in one.budgets.items():
+        by_count.setdefault(count, []).append(mechanism)
+    said = _each(by_count)
+    declared: dict[int, list[str]] = {}
+    for mechanism, count in one.budgets.items():
+        # One without a record of its own is counted by what is here alone.
+        total = max(count, task(one.task).tuned.get(mechanism, 0))
+        declared.setdefault(total, []).append(mechanism)
+    if declared == by_count:
+        return said
+    return f"{said}; {_each(declared)} with those that have no record here"
+
+
+def _each(by_count: Mapping[int, Sequence[str]]) -> str:
+    """``4 recipes each``, or ``4 recipes (mtsa, multi_head), 9 recipes (none)``."""
+    if len(by_count) == 1:
+        (count,) = by_count
+        return f"{count} recipe{'s' if count != 1 else ''} each"
+    return ", ".join(
+        f"{count} recipe{'s' if count != 1 else ''} ({', '.join(mechanisms)})"
+        for count, mechanisms in sorted(by_count.items())
+    )
+
+
 def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: the common recipe's metric, then differences to it."""
+    """Columns and rows: what the common recipe gave, then every other's difference to it."""
     unit = one.unit
     points = unit.of_differences.strip()
-    columns = [f"{one.task}: {unit.named(one.metric)}", COMMON]
-    columns += [f"{j.recipe}{f', {points}' if points else ''}" for j in found]
+    columns = [
+        f"{one.task}: less the common recipe{f', {points}' if points else ''}",
+        "mean [95 %]", "p (Holm), verdict", *one.mechanisms,
+    ]  # fmt: skip
     common = one.scores(COMMON)
-    rows = []
-    for m in one.mechanisms:
-        row = [m, unit.number(statistics.fmean(common[m].values())) if m in common else ""]
-        row += [unit.difference(j.singles[m]) if m in j.singles else "" for j in found]
-        rows.append(row)
-    means, verdicts = [], []
+    row = [
+        unit.number(statistics.fmean(common[m].values())) if m in common else ""
+        for m in one.mechanisms
+    ]
+    rows = [[f"{COMMON}: {unit.named(one.metric)}", "", "", *row]]
     for j in found:
         d = j.difference
-        means.append(
+        mean = (
             f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
         )
         counted = len(j.singles) >= LEAST_REPLICATES
-        verdicts.append(f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict)
-    rows.append(["mean difference [95 %]", "", *means])
-    rows.append(["p (Holm), verdict", "", *verdicts])
+        verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
+        singles = [
+            unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms
+        ]  # fmt: skip
+        rows.append([j.recipe, mean, verdict, *singles])
     return columns, rows
 
 

@@ -18,19 +18,24 @@ SENTENCES = Recipe(
 ALIKE = 4
 """Recipes tried with every mechanism that is published, by a dev split with seed 100: the common
 one and three others (``plans/tuning.toml``; their records are published too)."""
+EARLIER = ("mtsa", "multi_head")
+"""Tried with some more before, until the common recipe was settled; those records were not kept.
+The others were tried with as many more afterwards (``plans/tuning-more.toml``, published)."""
+LATER = ("none", "mtsa_released", "disa", "bi_lstm", "multi_cnn", "msmsa", "resa")
 
 
-def tried(earlier: int) -> Mapping[str, int]:
-    """How many recipes each mechanism was tried with, until the common one was settled.
+def tried(more: int, *less: str) -> Mapping[str, int]:
+    """How many recipes each mechanism was tried with: the same number each.
 
     Parameters
     ----------
-    earlier : int
-        With MTSA and multi-head attention alone, before; their records were not kept.
+    more : int
+        Than `ALIKE`.
+    *less : str
+        Mechanisms that were tried with no more than that.
     """
-    alike = ("none", "mtsa_released", "disa", "bi_lstm", "multi_cnn", "msmsa", "resa")
-    both = dict.fromkeys(("mtsa", "multi_head"), earlier + ALIKE)
-    return MappingProxyType(both | dict.fromkeys(alike, ALIKE))
+    counts = dict.fromkeys((*EARLIER, *LATER), ALIKE + more)
+    return MappingProxyType(counts | dict.fromkeys(less, ALIKE))
 
 
 TUNED = tried(5)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from harness.experiments.sweep_file import read_file
 from harness.records import journal
-from harness.train.recipes import ALIKE
-from harness.train.task import task, tasks
+from harness.train.recipes import ALIKE, EARLIER, LATER
+from harness.train.task import task
 from reports import tuning, tuning_shown
 from reports.corpora import Corpora
 from reports.shown import Place
@@ -106,11 +106,35 @@ def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
     one = the_only([*runs({}), *lost, run("mtsa", 0.9, dropout=0.4)])
     assert one.budgets == {**dict.fromkeys(MECHANISMS, 2), "mtsa": 3}
     said = tuning.sentence(one, tuning.judged(one))
-    assert "disa by rate=0.002 (diverged)" in said
-    assert "none by dropout=0.4 (no run)" in said
-    assert "unequal numbers of recipes" in said
-    assert "stays" not in said
+    assert said.endswith("Without a score: disa by rate=0.002 (diverged).")
+    assert "2 recipes (none, multi_head, disa, bi_lstm, msmsa), 3 recipes (mtsa)" in said
+    assert "Not run with none, multi_head, disa, bi_lstm, msmsa: dropout=0.4." in said
     assert set(tuning.judged(one)[0].singles) == set(MECHANISMS) - {"disa"}
+
+
+def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_told() -> None:
+    some = [r for r in runs(UP, rate=2e-3) if r["case"] != "mtsa"]
+    one = the_only([*runs({}), *some, *runs(NOISE, dropout=0.4)])
+    noise, up = tuning.judged(one)
+    assert set(noise.singles) == set(MECHANISMS)
+    assert set(up.singles) == set(MECHANISMS) - {"mtsa"}
+    said = tuning.sentence(one, [noise, up])
+    assert "Not run with mtsa: rate=0.002." in said
+    assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
+    _, rows = tuning.cells(one, [noise, up])
+    assert rows[2][0] == "rate=0.002"
+    assert rows[2][3 + one.mechanisms.index("mtsa")] == ""
+
+
+def test_what_a_task_counts_and_nothing_here_records_is_told() -> None:
+    declared = task("trec").tuned
+    assert declared["mtsa"] > 2
+    said = tuning.sentence(one := the_only([*runs({}), *runs(UP, rate=2e-3)]), tuning.judged(one))
+    assert "6 mechanisms, 2 recipes each; " in said
+    assert f"{declared['mtsa']} recipes" in said.partition("with those that have no record")[0]
+    more = [runs({}, dropout=0.01 * i) for i in range(1, max(declared.values()))]
+    whole = the_only([*runs({}), *(r for some in more for r in some)])
+    assert f"6 mechanisms, {max(declared.values())} recipes each, by" in tuning.sentence(whole, [])
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
@@ -120,7 +144,7 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     said = tuning.sentence(one, tuning.judged(one))
     assert said.endswith("Too little to judge a recipe by.")
     _, rows = tuning.cells(one, tuning.judged(one))
-    assert rows[-1][2:] == (["descriptive only"] if count else [])
+    assert [row[2] for row in rows[1:]] == (["descriptive only"] if count else [])
 
 
 @pytest.mark.parametrize(
@@ -145,10 +169,17 @@ def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> 
 def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     one = the_only([*runs({}), *runs(UP, rate=2e-3)])
     columns, rows = tuning.cells(one, tuning.judged(one))
-    assert columns == ["trec: accuracy (%)", "common recipe", "rate=0.002, points"]
-    assert rows[0] == ["none", "80.00", "+1.00"]
-    assert rows[-2][2].startswith("+1.00 [+0.8")
-    assert rows[-1][2].endswith(", better")
+    assert columns[:3] == [
+        "trec: less the common recipe, points",
+        "mean [95 %]",
+        "p (Holm), verdict",
+    ]
+    assert columns[3:] == list(MECHANISMS)
+    assert rows[0][:4] == ["common recipe: accuracy (%)", "", "", "80.00"]
+    assert rows[1][0] == "rate=0.002"
+    assert rows[1][1].startswith("+1.00 [+0.8")
+    assert rows[1][2].endswith(", better")
+    assert rows[1][3] == "+1.00"
     [line] = tuning.lines(one, tuning.judged(one))
     assert line.value == pytest.approx(1.0)
     assert line.low < line.value < line.high
@@ -181,7 +212,7 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     assert device is not None
     place = Place(None, "corpora")
     shown = Corpora(source, device, place).tried()
-    assert "trec: 9 mechanisms, 4 recipes each" in shown.plain
+    assert "trec: 9 mechanisms, 4 recipes (multi_head, mtsa), 9 recipes (none, " in shown.plain
     assert shown.html.count("<svg") == 2
     assert shown.plain.count("sick_relatedness: 9 mechanisms") == 1
     elsewhere = Source((tmp_path,), False, "", (), ())
@@ -189,27 +220,41 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     assert "attnbench sweep plans/tuning.toml" in nothing.plain
 
 
-def test_every_mechanism_has_the_same_recipes_and_a_seed_of_its_own() -> None:
+def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> None:
     parts, _ = read_file(ROOT / "plans" / "tuning.toml")
+    more, _ = read_file(ROOT / "plans" / "tuning-more.toml")
     published, _ = read_file(ROOT / "plans" / "cpu.toml")
-    assert len({p.models for p in parts}) == 1
+    assert {frozenset(p.models) for p in parts} == {frozenset((*EARLIER, *LATER))}
     assert set(parts[0].models) == set(published[0].models)
-    for part in parts:
+    for part in (*parts, *more):
         assert part.seeds == (100,)
         assert len(part.tasks) == 1
     assert all(100 not in (part.seeds or ()) for part in published)
+    every = [(p.tasks, p.recipe) for p in (*parts, *more)]
+    assert len(set(every)) == len(every)
+    for name, later in (("trec", LATER), ("sick_relatedness", set(LATER) - {"resa"})):
+        alike, besides = ([p for p in some if p.tasks == (name,)] for some in (parts, more))
+        assert {frozenset(p.models) for p in besides} == {frozenset(later)}
+        assert len(alike) == ALIKE
+        counts = dict.fromkeys((*EARLIER, *later), ALIKE + len(besides))
+        assert task(name).tuned == dict.fromkeys(LATER, ALIKE) | counts
 
 
-def test_the_tasks_count_what_is_published_and_the_common_recipe_stays() -> None:
+def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
     found, left = tuning.tried(journal.read(ROOT / PUBLISHED).records)
     assert left == []
-    assert {one.task for one in found} == {"trec", "sick_relatedness"}
+    said = {one.task: tuning.sentence(one, tuning.judged(one)) for one in found}
+    assert set(said) == {"trec", "sick_relatedness"}
     for one in found:
         assert one.lost == []
-        assert one.budgets == dict.fromkeys(one.mechanisms, ALIKE)
-        assert set(one.mechanisms) == set(tasks()[one.task].tuned)
-        said = tuning.sentence(one, tuning.judged(one))
-        assert said.endswith("the common recipe stays."), said
+        counted = task(one.task).tuned
+        assert one.budgets == {m: ALIKE if m in EARLIER else counted[m] for m in one.mechanisms}
+        assert set(one.mechanisms) == set(counted)
+    assert said["trec"].endswith("the common recipe stays.")
+    assert "9 recipes each with those that have no record here" in said["trec"]
+    assert said["sick_relatedness"].endswith("over the mechanisms: dropout=0.1.")
+    parts, _ = read_file(ROOT / "plans" / "sick-dropout.toml")
+    assert [(p.tasks, p.recipe) for p in parts] == [(("sick_relatedness",), ("dropout=0.1",))]
 
 
 def test_the_readme_shows_the_published_trials() -> None:
