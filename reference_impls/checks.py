@@ -181,6 +181,16 @@ def zero_bias(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.zeros(shape))
 
 
+def weight_of(module: nn.Module, name: str) -> Tensor:
+    """What stands in the place of a module's parameter, the parameter itself as a rule.
+
+    Not by `torch.nn.Module.get_parameter`: `torch.func.functional_call` puts plain tensors there.
+    """
+    found = getattr(module, name)
+    assert isinstance(found, Tensor)
+    return found
+
+
 def core_dtype(dtype: torch.dtype) -> torch.dtype:
     """Dtype for sums of exponentials: float32 in place of half precision.
 

@@ -11,6 +11,7 @@ from reference_impls.checks import (
     glorot,
     one_of,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -58,9 +59,9 @@ class BiGruLayer(nn.Module):
 
     def weights(self, direction: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
         """gates_w, gates_b, cand_w, cand_b, cand_hb (None for ``before``) of ``fw`` or ``bw``."""
-        w = {n: self.get_parameter(f"{direction}_{n}")
+        w = {n: weight_of(self, f"{direction}_{n}")
              for n in ("gates_w", "gates_b", "cand_w", "cand_b")}  # fmt: skip
-        after = self.get_parameter(f"{direction}_cand_hb") if self.reset == "after" else None
+        after = weight_of(self, f"{direction}_cand_hb") if self.reset == "after" else None
         return w["gates_w"], w["gates_b"], w["cand_w"], w["cand_b"], after
 
     def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.bi_lstm.layer import BiLstmLayer
-from reference_impls.checks import check_input, zero_at_padding
+from reference_impls.checks import check_input, weight_of, zero_at_padding
 
 
 class PlainBiLstm(BiLstmLayer):
@@ -24,10 +24,10 @@ class PlainBiLstm(BiLstmLayer):
         return out if rows is None else out[:, rows]
 
     def _one_way(self, x: Tensor, mask: Tensor | None, suffix: str) -> Tensor:
-        w_x = self.lstm.get_parameter(f"weight_ih_l0{suffix}")  # [4*h, D]
-        w_h = self.lstm.get_parameter(f"weight_hh_l0{suffix}")  # [4*h, h]
-        bias = self.lstm.get_parameter(f"bias_ih_l0{suffix}") + self.lstm.get_parameter(
-            f"bias_hh_l0{suffix}"
+        w_x = weight_of(self.lstm, f"weight_ih_l0{suffix}")  # [4*h, D]
+        w_h = weight_of(self.lstm, f"weight_hh_l0{suffix}")  # [4*h, h]
+        bias = weight_of(self.lstm, f"bias_ih_l0{suffix}") + weight_of(
+            self.lstm, f"bias_hh_l0{suffix}"
         )
         h = c = x.new_zeros(x.shape[0], self.hidden)  # [B, h]
         steps = range(x.shape[1])

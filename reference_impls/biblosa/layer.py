@@ -16,6 +16,7 @@ from reference_impls.checks import (
     one_of,
     positive_int,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -191,4 +192,4 @@ class BiblosaLayer(nn.Module):
         return gate * h + (1 - gate) * a
 
     def _weight(self, prefix: str, name: str) -> Tensor:
-        return self.get_parameter(prefix + name)
+        return weight_of(self, prefix + name)

@@ -15,6 +15,7 @@ from reference_impls.checks import (
     masked_softmax,
     one_of,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -147,7 +148,7 @@ class DisaLayer(MergingModule):
         return gate * h + (1 - gate) * a
 
     def _weight(self, prefix: str, name: str) -> Tensor:
-        return self.get_parameter(prefix + name)
+        return weight_of(self, prefix + name)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""

@@ -12,6 +12,7 @@ from reference_impls.checks import (
     one_of,
     positive_int,
     refuse_unknown,
+    weight_of,
     zero_at_padding,
     zero_bias,
 )
@@ -59,7 +60,7 @@ class HrchyCnnLayer(nn.Module):
 
     def weights(self, i: int) -> tuple[Tensor, Tensor]:
         """Weight [k, in, 2*d_out] and bias [2*d_out] of layer i."""
-        return self.get_parameter(f"l{i}_w"), self.get_parameter(f"l{i}_b")
+        return weight_of(self, f"l{i}_w"), weight_of(self, f"l{i}_b")
 
     def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """All layers: [B, N, d_in], zero at padding -> [B, N, d_out].

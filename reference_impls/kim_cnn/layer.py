@@ -15,6 +15,7 @@ from reference_impls.checks import (
     one_of,
     positive_int,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -88,7 +89,7 @@ class KimCnnLayer(nn.Module):
         for k in self.kernel_sizes:
             behind = max(0, k - x.shape[1])
             longer = pad(x, (0, 0, 0, behind)) if behind else x
-            weight, bias = self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}")
+            weight, bias = weight_of(self, f"w{k}"), weight_of(self, f"b{k}")
             found.append(self.largest(longer, weight, bias, self.closed(mask, k, behind)))
         return torch.cat(found, dim=-1)
 

@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor, cat
 
+from reference_impls.checks import weight_of
 from reference_impls.convolution import convolved, multiplied
 from reference_impls.kim_cnn.layer import KimCnnLayer
 
@@ -24,8 +25,8 @@ class GemmKimCnn(KimCnnLayer):
     def side_by_side(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """As many windows as the smallest kernel has; larger ones leave some at the end out."""
         n, sizes = x.shape[1], self.kernel_sizes
-        weights = [self.get_parameter(f"w{k}") for k in sizes]
-        bias = cat([self.get_parameter(f"b{k}") for k in sizes])
+        weights = [weight_of(self, f"w{k}") for k in sizes]
+        bias = cat([weight_of(self, f"b{k}") for k in sizes])
         count = max(1, n - min(sizes) + 1)
         z = multiplied(x, weights, bias, [0] * len(sizes), count)  # [B, count, d_out]
         found = []

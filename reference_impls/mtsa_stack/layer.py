@@ -17,6 +17,7 @@ from reference_impls.checks import (
     one_of,
     positive_int,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -153,7 +154,7 @@ class StackedLayer(TensorizedLayer):
         return layer_norm(x, x.shape[-1:], scale, offset, self.ln_epsilon)
 
     def _w(self, layer: int, name: str) -> Tensor:
-        return self.get_parameter(f"l{layer}_{name}")
+        return weight_of(self, f"l{layer}_{name}")
 
 
 class Centred(TensorizedLayer):

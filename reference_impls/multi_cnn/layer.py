@@ -13,6 +13,7 @@ from reference_impls.checks import (
     glorot,
     positive_int,
     refuse_unknown,
+    weight_of,
     width_per_part,
     zero_at_padding,
     zero_bias,
@@ -63,9 +64,7 @@ class MultiCnnLayer(nn.Module):
 
     def weights(self) -> list[tuple[Tensor, Tensor]]:
         """Weight [k, D, F] and bias [F] of each kernel size."""
-        return [
-            (self.get_parameter(f"w{k}"), self.get_parameter(f"b{k}")) for k in self.kernel_sizes
-        ]
+        return [(weight_of(self, f"w{k}"), weight_of(self, f"b{k}")) for k in self.kernel_sizes]
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""

@@ -13,6 +13,7 @@ from reference_impls.checks import (
     glorot,
     one_of,
     positive_int,
+    weight_of,
     zero_at_padding,
     zero_bias,
 )
@@ -113,7 +114,7 @@ class Selecting(nn.Module):
 
     def decide(self, prefix: str, x: Tensor, real: Tensor, uniform: Tensor) -> Decision:
         """What one policy selects, by the numbers u [B, N]; x is zero at padding."""
-        weights = {n: self.get_parameter(f"{prefix}_{n}") for n in self.policy_shapes}
+        weights = {n: weight_of(self, f"{prefix}_{n}") for n in self.policy_shapes}
         # Eq. 19 is a gradient with respect to the policy's own weights: nothing below it moves.
         return self.policy.decide(weights, x.detach(), real, uniform, self.policy_activation)
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from reference_impls.bi_lstm.optimized import PackedBiLstm
@@ -136,6 +137,16 @@ def test_a_batch_of_no_samples_gives_one(name: str) -> None:
         wanted = module(x, some)
         found = module(x[:0], None if some is None else some[:0])
         assert found.shape == (0, *wanted.shape[1:])
+
+
+@pytest.mark.parametrize("name", [*FAST, *PLAIN])
+def test_other_tensors_may_stand_in_the_parameters_places(name: str) -> None:
+    module, twin = build(name).eval(), build(name).eval()
+    x, mask = batch((7, 4))
+    others = {n: 1.5 * w.detach() for n, w in module.state_dict().items()}
+    twin.load_state_dict(others)
+    with torch.no_grad():
+        assert error(functional_call(module, others, (x, mask)), twin(x, mask)) < 1e-12
 
 
 @pytest.mark.parametrize("name", FAST)
