@@ -229,4 +229,4 @@ def _row(
 
 def kernels_of(case: pd.DataFrame) -> tuple[str, ...]:
     """The ways that the blocks of a case were seen to run, in the order of their texts."""
-    return tuple(sorted({str(k) for k in case.get("kernels", pd.Series()).dropna()}))
+    return tuple(sorted({str(k) for k in case["kernels"].dropna()}))

@@ -33,11 +33,23 @@ def _winner(comparison: Comparison, first: float, second: float) -> str:
     return a if (first > second) == comparison.higher_is_better else b
 
 
-def slope_chart(comparison: Comparison) -> Figure:
-    """One line per seed from the second model's test metric to the first's."""
+def _two_models(comparison: Comparison, left: float, right: float) -> tuple[Figure, Axes]:
+    """Room for a value of the second model at 0 and of the first at 1."""
     figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
+    bare(axes)
+    axes.grid(False)
+    axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
+    axes.set_xlim(left, right)
+    axes.margins(y=0.1)
+    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
+    return figure, axes
+
+
+def slope_chart(comparison: Comparison) -> Figure:
+    """One line per seed from the second model's test metric to the first's."""
+    figure, axes = _two_models(comparison, -0.42, 1.08)
     scale = comparison.unit.scale
     for number, first, second in comparison.values:
         ink = _winner(comparison, first, second)
@@ -47,12 +59,6 @@ def slope_chart(comparison: Comparison) -> Figure:
     if d is not None:
         axes.plot([0, 1], [scale * d.mean_second, scale * d.mean_first], "D-", color="black",
                   linewidth=2.6, markersize=7, label="mean")  # fmt: skip
-    axes.set_xlim(-0.42, 1.08)
-    axes.margins(y=0.1)
-    bare(axes)
-    axes.grid(False)
-    axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
-    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
     _label_seeds(axes, comparison)
     titled(
         axes,
@@ -64,9 +70,7 @@ def slope_chart(comparison: Comparison) -> Figure:
 
 def groups(comparison: Comparison) -> Figure:
     """Unpaired: a point per run beside its model's mean; no line joins what is not paired."""
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
+    figure, axes = _two_models(comparison, -0.3, 1.4)
     unit, d = comparison.unit, comparison.difference
     inks = pair(comparison.first, comparison.second)
     sides = [(1, comparison.first, inks[0], 1), (0, comparison.second, inks[1], 2)]
@@ -81,12 +85,6 @@ def groups(comparison: Comparison) -> Figure:
             f"mean {unit.value(mean)}", (x + 0.1, unit.scale * mean), xytext=(9, 0),
             textcoords="offset points", fontsize=8, ha="left", va="center", annotation_clip=False,
         )  # fmt: skip
-    axes.set_xlim(-0.3, 1.4)
-    axes.margins(y=0.1)
-    bare(axes)
-    axes.grid(False)
-    axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
-    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
     titled(axes, f"{comparison.task}: every seed, unpaired", "a point per run; black: means")
     return figure
 

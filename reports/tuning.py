@@ -292,28 +292,22 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
 
 def _counted(one: Tried) -> str:
     """How many recipes are recorded, and what the task counts if that is more."""
-    by_count: dict[int, list[str]] = {}
-    for mechanism, count in one.budgets.items():
-        by_count.setdefault(count, []).append(mechanism)
-    said = _each(by_count)
-    declared: dict[int, list[str]] = {}
-    for mechanism, count in one.budgets.items():
-        # One without a record of its own is counted by what is here alone.
-        total = max(count, task(one.task).tuned.get(mechanism, 0))
-        declared.setdefault(total, []).append(mechanism)
-    if declared == by_count:
-        return said
-    return f"{said}; {_each(declared)} with those that have no record here"
+    here = one.budgets
+    counted = task(one.task).tuned
+    # One without a record of its own is counted by what is here alone.
+    all_ = {mechanism: max(count, counted.get(mechanism, 0)) for mechanism, count in here.items()}
+    more = "" if all_ == here else f"; {_each(all_)} with those that have no record here"
+    return _each(here) + more
 
 
-def _each(by_count: Mapping[int, Sequence[str]]) -> str:
+def _each(counts: Mapping[str, int]) -> str:
     """``4 recipes each``, or ``4 recipes (mtsa, multi_head), 9 recipes (none)``."""
-    if len(by_count) == 1:
-        (count,) = by_count
-        return f"{count} recipe{'s' if count != 1 else ''} each"
+    said = {count: f"{count} recipe{'s' if count != 1 else ''}" for count in counts.values()}
+    if len(said) == 1:
+        return f"{next(iter(said.values()))} each"
     return ", ".join(
-        f"{count} recipe{'s' if count != 1 else ''} ({', '.join(mechanisms)})"
-        for count, mechanisms in sorted(by_count.items())
+        f"{said[count]} ({', '.join(m for m, of in counts.items() if of == count)})"
+        for count in sorted(said)
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import host_can_decide, one_of, refuse_rows
-from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
+from reference_impls.kernels.geometry import Geometry, KeptGeometries
 from reference_impls.merged import MergingModule
 from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
@@ -44,26 +44,19 @@ def windows(
     )
 
 
-_kept: dict[tuple[tuple[Scale, ...], int, torch.device], Geometry] = {}
+_kept = KeptGeometries()
 
 
 def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
-    """`windows` without padding, one object for all calls: kernels keep what they make of it.
+    """`windows` without padding, one object for all calls.
 
     Not in CUDA graph capture, where what is made belongs to the graph, nor while compiling.
     """
-    if not host_can_decide(like):
+
+    def make() -> Geometry:
         return windows(scales, length, None, like.device)
-    key = scales, length, like.device
-    found = _kept.get(key)
-    if found is None:
-        if len(_kept) >= LENGTHS_KEPT:
-            _kept.clear()
-        with torch.inference_mode(False):  # it may serve training later
-            found = windows(scales, length, None, like.device)
-        if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
-            _kept[key] = found
-    return found
+
+    return _kept.of((scales, length, like.device), make) if host_can_decide(like) else make()
 
 
 def _groups(scales: Sequence[Scale], length: int) -> list[Group]:

@@ -52,6 +52,13 @@ def build(name: str, variant: str = "default", seed: int = 0) -> nn.Module:
     return module
 
 
+def fresh(module: nn.Module, name: str) -> nn.Module:
+    """Another module with the same weights, which has never been called."""
+    other = build(name).to(next(module.parameters()).dtype)
+    other.load_state_dict(module.state_dict())
+    return other.eval()
+
+
 def batch(lengths: tuple[int, ...], seed: int = 1, padding: float = 0.0) -> tuple[Tensor, Tensor]:
     """A float64 batch [B, N, D_IN] and its mask; ``padding`` is what x holds where it is false."""
     n = max(lengths)

@@ -36,6 +36,7 @@ from suites.verify.modules import (
     batch,
     build,
     error,
+    fresh,
     run,
 )
 
@@ -258,8 +259,7 @@ def test_steps_that_torch_does_not_count_are_seen(name: str, mode: bool) -> None
         optimizer.step()
         if mode:
             module.eval()
-    twin = build(name).eval()
-    twin.load_state_dict(module.state_dict())
+    twin = fresh(module, name)
     assert error(told(), before) > 1e-4
     assert error(told(), twin(x, mask).detach()) < 1e-12
 
@@ -273,8 +273,7 @@ def test_a_step_after_looking_at_the_scores_is_seen(name: str) -> None:
     scores = [t for t in module.attention(x, mask).values() if t.requires_grad]
     torch.stack([(t.masked_fill(t.isinf(), 0) ** 2).sum() for t in scores]).sum().backward()
     optimizer.step()
-    twin = build(name).eval()
-    twin.load_state_dict(module.state_dict())
+    twin = fresh(module, name)
     with torch.no_grad():
         found = module(x, mask)
     assert error(found, before) > 1e-6

@@ -46,6 +46,7 @@ from suites.verify.modules import (
     batch,
     build,
     error,
+    fresh,
     run,
 )
 
@@ -85,13 +86,6 @@ def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
     with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
         module(x, mask)
     return counter.count
-
-
-def fresh(module: nn.Module, name: str) -> nn.Module:
-    """Another module with the same weights, which has never been called."""
-    other = build(name).to(next(module.parameters()).dtype)
-    other.load_state_dict(module.state_dict())
-    return other.eval()
 
 
 @pytest.mark.parametrize("name", MERGING)
