@@ -88,12 +88,12 @@ class Corpora:
 
     @cached_property
     def recipes(self) -> list[list[Task]]:
-        """Everything that was trained: of each task the recipe that most models have first."""
+        """Everything that was trained: of each task the recipe that most mechanisms have first."""
         return tasks_by_recipe(self.device.records) if self.device else []
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """By the recipe that most models have."""
+        """By the recipe that most mechanisms have; of equals the common one."""
         return [recipes[0] for recipes in self.recipes]
 
     @cached_property

@@ -14,8 +14,8 @@ from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
-from harness.train.recipe import identity
-from harness.train.task import HIGHER_IS_BETTER
+from harness.train.recipe import changes, identity
+from harness.train.task import HIGHER_IS_BETTER, tasks
 from reports.style import mechanism_of
 
 
@@ -163,12 +163,15 @@ def recipe_of(run: Mapping[str, Any]) -> str:
 
 
 def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:
-    """All tasks that models were trained on, each by the recipe that most models have."""
+    """All tasks that models were trained on, each by the recipe that comes first of its own."""
     return [recipes[0] for recipes in tasks_by_recipe(records)]
 
 
 def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
-    """The same by every recipe: for each task, the one that most models have first."""
+    """The same by every recipe: for each task, the one that most mechanisms have first.
+
+    Of equals the task's common recipe, then the one that most models, with variants, have.
+    """
     by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for r in records:
         if r["kind"] == "run" and isinstance(r.get("task"), str):
@@ -176,12 +179,20 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     found = []
     for name, recipes in sorted(by_task.items()):
         runs = sum(len(some) for some in recipes.values())
-        tasks = [(Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
-                 for some in recipes.values()]  # fmt: skip
-        ranked = sorted(tasks, key=lambda t: (len(t[0].models), t[1]), reverse=True)
+        each = [(Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
+                for some in recipes.values()]  # fmt: skip
+        ranked = sorted(each, key=lambda t: (*_rank(t[0]), t[1]), reverse=True)
         if kept := [task for task, _ in ranked if task.models]:
             found.append(kept)
     return found
+
+
+def _rank(one: Task) -> tuple[int, bool, int]:
+    """Mechanisms, whether the recipe is the task's common one, models."""
+    known = tasks().get(one.name.partition("[")[0])  # None: a task of another version
+    recipe = one.models[0].runs[0].get("recipe") or {} if one.models else {}
+    usual = known is not None and not changes(recipe, known.recipe)
+    return len({m.mechanism for m in one.models if not m.variant}), usual, len(one.models)
 
 
 def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:

@@ -10,7 +10,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +27,8 @@ from harness.stats import (
     holm,
     judged_p,
 )
-from harness.train.recipe import changes
-from harness.train.task import HIGHER_IS_BETTER, task
+from harness.train.recipe import Recipe, changes
+from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.forest import Line
 from reports.style import mechanism_of
 from reports.texts import markdown
@@ -51,6 +51,8 @@ class Trial:
     ----------
     task, mechanism, recipe : str
         The recipe by what it changes of the common one, ``rate=0.002``.
+    settings : mapping
+        The recipe as it stands in the record.
     seed : int
     where : tuple
         What trials must share to be compared: word vectors, data, device.
@@ -62,6 +64,7 @@ class Trial:
     task: str
     mechanism: str
     recipe: str
+    settings: Mapping[str, Any]
     seed: int
     where: tuple[str, ...]
     dev: float
@@ -80,12 +83,15 @@ class Tried:
         Word vectors, data, device.
     trials : tuple of Trial
         The newest of each mechanism, recipe and seed.
+    now : str
+        Which of the recipes is the common one today, if they were tried against a former one.
     """
 
     task: str
     metric: str
     where: tuple[str, ...]
     trials: tuple[Trial, ...]
+    now: str = ""
 
     @property
     def seeds(self) -> list[int]:
@@ -193,9 +199,23 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
             return f"run {run.get('key')} has no {of.metrics[0]} of the dev split"
         dev = float(value)
     where = tuple(str(run.get(key) or "") for key in ("vectors", "data", "fingerprint"))
-    changed = ", ".join(changes(recipe, of.recipe)) or COMMON
-    return Trial(name, mechanism_of(model), changed, int(run["seed"]), where, dev,
-                 str(run.get("status")), str(run.get("at")))  # fmt: skip
+    return Trial(name, mechanism_of(model), _named(recipe, of.recipe), recipe, int(run["seed"]),
+                 where, dev, str(run.get("status")), str(run.get("at")))  # fmt: skip
+
+
+def _named(recipe: Mapping[str, Any], common: Recipe) -> str:
+    return ", ".join(changes(recipe, common)) or COMMON
+
+
+def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> Tried:
+    """Told by the common recipe, today's or a former one, that more mechanisms were tried with."""
+    common = max(
+        (of.recipe, *of.before),
+        key=lambda r: len({t.mechanism for t in trials if not changes(t.settings, r)}),
+    )
+    named = tuple(replace(t, recipe=_named(t.settings, common)) for t in trials)
+    now = "" if common is of.recipe else _named(of.recipe.as_dict(), common)
+    return Tried(of.name, of.metrics[0], where, named, now)
 
 
 def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]:
@@ -218,11 +238,7 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
     groups: dict[tuple[str, tuple[str, ...]], list[Trial]] = {}
     for one in newest.values():
         groups.setdefault((one.task, one.where), []).append(one)
-    found = [
-        Tried(name, task(name).metrics[0], where, tuple(some))
-        for (name, where), some in groups.items()
-    ]
-    return found, left
+    return [_tried(task(name), where, some) for (name, where), some in groups.items()], left
 
 
 def judged(one: Tried) -> list[Judged]:
@@ -286,7 +302,10 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         return f"{said} Too little to judge a recipe by."
     best = [j.recipe for j in found if j.verdict == BETTER]
     if best:
-        return f"{said} Better than the common recipe, over the mechanisms: {', '.join(best)}."
+        since = f" {one.now} is the common recipe now." if one.now else ""
+        return (
+            f"{said} Better than the common recipe, over the mechanisms: {', '.join(best)}.{since}"
+        )
     return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
 
 

@@ -71,6 +71,8 @@ class Task:
         The word vectors unless others are given: a table of the data directory.
     tuned : mapping
         How many recipes were tried for a mechanism before the common one was settled on.
+    before : tuple of Recipe
+        Common recipes of former times, whose place a better one has taken.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
     folds : int
@@ -92,6 +94,7 @@ class Task:
     supplied: Mapping[str, str] = field(default_factory=dict)
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
+    before: tuple[Recipe, ...] = ()
     one_test_set: bool = False
     folds: int = 0
 

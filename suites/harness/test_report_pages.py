@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
 from harness.records import journal
 from harness.stats import ratio_interval
+from harness.train.task import task
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
 from reports.answers import answers
@@ -334,6 +335,22 @@ def test_tasks_hold_the_newest_run_of_each_replicate(device: Device) -> None:
     assert len(newer.values) == 6
     assert min(newer.values) == 0.123
     assert both["trec"].others == 1
+
+
+def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Device) -> None:
+    """Not the one with more runs or variants; but the one with more mechanisms before either."""
+    usual = task("trec").recipe.as_dict()
+    others = [
+        {**r, "recipe": {**usual, "dropout": 0.77}} for r in device.records if r["kind"] == "run"
+    ]
+    (before,) = [t for t in trained_tasks(others) if t.name == "trec"]
+    own = [m for m in before.models if not m.variant]
+    again = [{**m.runs[0], "recipe": usual, "key": f"usual {m.model}"} for m in own]
+    variant = {**own[0].runs[0], "model": f"{own[0].model}[scale_t=identity]", "key": "variant"}
+    (both,) = [t for t in trained_tasks([*others, variant, *again]) if t.name == "trec"]
+    assert {m.model: len(m.runs) for m in both.models} == dict.fromkeys([m.model for m in own], 1)
+    (fewer,) = [t for t in trained_tasks([*others, *again[1:]]) if t.name == "trec"]
+    assert fewer.models == before.models
 
 
 def test_differences_are_paired_and_judged_together(device: Device) -> None:

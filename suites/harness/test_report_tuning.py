@@ -100,6 +100,23 @@ def test_the_newest_finished_run_counts_and_other_data_are_another_question() ->
     assert [len(t.recipes) for t in found] == [1, 1]
 
 
+def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
+    """Of today's and the former ones, that which most mechanisms were tried by is the base."""
+    sick = task("sick_relatedness")
+    assert [r.dropout for r in (*sick.before, sick.recipe)] == [0.3, 0.1]
+    then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
+    now = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS[1:]]
+    (one,), _ = tuning.tried([*then, *now])
+    assert one.recipes == ["common recipe", "dropout=0.1"]
+    assert one.now == "dropout=0.1"
+    (judged,) = tuning.judged(one)
+    assert judged.difference.difference == pytest.approx(0.01)
+    assert tuning.sentence(one, [judged]).endswith("dropout=0.1 is the common recipe now.")
+    (one,), _ = tuning.tried([*then[1:], *now])  # as many: against today's
+    assert one.recipes == ["common recipe", "dropout=0.3"]
+    assert one.now == ""
+
+
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
     lost = [{**r, "status": "diverged"} if r["model"] == "disa.fused" else r
             for r in runs(UP, rate=2e-3)]  # fmt: skip
@@ -252,7 +269,9 @@ def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
         assert set(one.mechanisms) == set(counted)
     assert said["trec"].endswith("the common recipe stays.")
     assert "9 recipes each with those that have no record here" in said["trec"]
-    assert said["sick_relatedness"].endswith("over the mechanisms: dropout=0.1.")
+    assert said["sick_relatedness"].endswith(
+        "over the mechanisms: dropout=0.1. dropout=0.1 is the common recipe now."
+    )
     parts, _ = read_file(ROOT / "plans" / "sick-dropout.toml")
     assert {(p.tasks, p.recipe) for p in parts} == {(("sick_relatedness",), ("dropout=0.1",))}
 

@@ -56,7 +56,9 @@ def load_entailment(directory: Path | None, vectors: str, word_width: int, seed:
 
 _FILES = ("sick/train.tsv", "sick/dev.tsv", "sick/test.tsv")
 _SPLIT = "official train, dev and test, the same for every seed"
-_RECIPE = replace(SENTENCES, dropout=0.3)
+_BEFORE = replace(SENTENCES, dropout=0.3)
+_RECIPE = replace(SENTENCES, dropout=0.1)
+"""Better than the former over the mechanisms, on the dev split (``plans/tuning-more.toml``)."""
 _PAPER = lasting(replace(PAPER, batch=128, dropout=0.3), 25_000, 4500)
 
 _TUNED = tried(9, "resa")
@@ -76,6 +78,7 @@ TASKS = (
         files=_FILES,
         vectors="sick_840B_300d",
         tuned=_TUNED,
+        before=(_BEFORE,),
         one_test_set=True,
     ),
     Task(
@@ -90,6 +93,7 @@ TASKS = (
         files=_FILES,
         vectors="sick_840B_300d",
         tuned=_TUNED,
+        before=(_BEFORE,),
         one_test_set=True,
     ),
 )
