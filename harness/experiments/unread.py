@@ -8,13 +8,13 @@ from types import MappingProxyType
 from harness.errors import UsageError
 from harness.experiments.design import Model
 from harness.registry import Registry
-from harness.train.task import Kind, Task
+from harness.train.task import Task
 
-OF_KINDS = MappingProxyType[str, tuple[Kind, ...]](
+OF_TASKS = MappingProxyType[str, str](
     {
-        "degree_loss": ("relatedness",),
-        "activation": ("classification",),
-        "highway": ("classification",),
+        "degree_loss": "relatedness",
+        "activation": "classification of pairs",
+        "highway": "classification of pairs",
     }
 )
 """Fields that only tasks of some kinds read; see `harness.train.objective`."""
@@ -40,10 +40,10 @@ def check_read(
     for text in texts:
         left, equals, _ = text.rpartition("=")
         name = left.rpartition(":")[2] if equals else ""
-        kinds = OF_KINDS.get(name)
-        if kinds is not None and not any(task.kind in kinds for task in tasks):
+        of = OF_TASKS.get(name)
+        if of is not None and not any(_kind(task).startswith(of) for task in tasks):
             raise UsageError(
-                f"--recipe {text}: only tasks of {kinds[0]} read {name}, and of "
+                f"--recipe {text}: {name} is read for {of} alone, and of "
                 f"{', '.join(task.name for task in tasks)} none is; leave it out"
             )
         if name.startswith(OF_POLICIES) and not any(_has_policy(m, registry) for m in models):
@@ -51,6 +51,10 @@ def check_read(
                 f"--recipe {text}: only a mechanism with a policy reads {name}, and of "
                 f"{', '.join(map(str, models))} none has one; leave it out"
             )
+
+
+def _kind(task: Task) -> str:
+    return f"{task.kind} of pairs" if task.pairs else task.kind
 
 
 def _has_policy(model: Model, registry: Registry) -> bool:

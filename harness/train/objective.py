@@ -110,7 +110,7 @@ def build(
         return PairRelatedness(
             embedding, encode, width=width, hidden=hidden, degrees=data.outputs, dropout=dropout
         )
-    if len(data.train.inputs) == 2:
+    if task.pairs:
         return PairClassifier(
             embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout,
             activation=recipe.activation, highway=recipe.highway,

@@ -47,7 +47,9 @@ class Task:
     summary, source : str
         One line each.
     kind : {"classification", "relatedness", "regression"}
-        Which model and loss; classes of a pair of sentences if the data have two inputs.
+        Which model and loss.
+    pairs : bool
+        Whether an example is two sentences.
     metrics : tuple of str
         The first one decides which epoch is chosen and what is compared.
     split : str
@@ -95,6 +97,7 @@ class Task:
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
     before: tuple[Recipe, ...] = ()
+    pairs: bool = False
     one_test_set: bool = False
     folds: int = 0
 

@@ -99,7 +99,7 @@ def test_a_task_loads(
 ) -> None:
     data = _load(name, folder)
     assert tuple(len(getattr(data, split)) for split in ("train", "dev", "test")) == sizes
-    assert len(data.train.inputs) == inputs
+    assert len(data.train.inputs) == inputs == 1 + task(name).pairs
     assert data.outputs == outputs
     assert data.embedding is not None
     assert data.embedding.dtype == np.float32

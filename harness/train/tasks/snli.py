@@ -52,6 +52,7 @@ TASKS = (
         files=("snli/train.tsv", "snli/dev.tsv", "snli/test.tsv"),
         supplied={"snli/train.tsv": HOW},
         vectors="top10k_100d_int8",
+        pairs=True,
         tuned=TUNED,
         one_test_set=True,
     ),
