@@ -128,14 +128,25 @@ def case_module(
 def case_inputs(
     case: Case, implementation: Implementation, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Standard-normal input ``[B, N, d_in]`` without padding, and the mask that says so.
+    """Standard-normal input ``[B, N, d_in]`` and its mask.
 
-    The mask is None where the implementation allows it, all true elsewhere.
+    Under the setting ``padded`` the samples have lengths that grow evenly from N/2 to N; else
+    there is no padding, and the mask is None where the implementation allows it.
+
+    Raises
+    ------
+    Unsupported
+        If a batch of one shall be padded.
     """
     p = case.problem
     generator = torch.Generator().manual_seed(seed + 1)
     x = torch.randn(p.batch, p.length, p.d_in, generator=generator)
     x = x.to(device=p.device, dtype=torch_dtype(p.dtype))
+    if case.run_settings().padded:
+        if p.batch < 2:
+            raise Unsupported("setting padded means nothing for a batch of one")
+        lengths = torch.linspace(p.length / 2, p.length, p.batch, dtype=torch.float64).ceil()
+        return x, (torch.arange(p.length) < lengths[:, None]).to(p.device)
     if implementation.mask_optional:
         return x, None
     return x, torch.ones(p.batch, p.length, dtype=torch.bool, device=p.device)

@@ -27,7 +27,7 @@ class Problem:
     Attributes
     ----------
     batch, length : int
-        B and N; every sequence has its full length.
+        B and N; every sequence has its full length, unless a setting pads it.
     d_in, d_out : int
         Widths of input and output.
     heads : int
@@ -60,6 +60,8 @@ class Setting:
         Intra-operation threads on the CPU; None: all that the process may use.
     compile_mode : str or None
         Mode of `torch.compile`, None for eager.
+    padded : bool
+        Whether the sequences of a batch have lengths from N/2 to N, and a mask that says so.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Setting:
     compile_mode: str | None = None
     graphed: bool = False
     tf32: bool = False
+    padded: bool = False
 
 
 _SETTINGS = {
@@ -83,6 +86,7 @@ _SETTINGS = {
         ),
         Setting("graphed", "CUDA graph replay", devices=("cuda",), graphed=True),
         Setting("tf32", "float32 products in TF32", devices=("cuda",), tf32=True),
+        Setting("padded", "sequences of lengths from N/2 to N, padded to N", padded=True),
         Setting("1-thread", "one CPU thread", devices=("cpu",), threads=1),
     )
 }
@@ -176,6 +180,7 @@ class Case:
                 compile_mode=merged.compile_mode or one.compile_mode,
                 graphed=merged.graphed or one.graphed,
                 tf32=merged.tf32 or one.tf32,
+                padded=merged.padded or one.padded,
             )
         return merged
 

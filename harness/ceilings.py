@@ -114,9 +114,12 @@ class Work:
 def work_of(mechanism: Mechanism | None, case: Case) -> Work:
     """The work of a case, by its mechanism's formulas, or its implementation's own.
 
-    With options of the user's own that the formulas do not read both are nan.
+    With options of the user's own that the formulas do not read both are nan, and with padding,
+    of which they know nothing.
     """
-    if mechanism is None or {name for name, _ in case.options} - {*mechanism.formula_options}:
+    if mechanism is None or case.run_settings().padded:
+        return Work(math.nan, math.nan)
+    if {name for name, _ in case.options} - {*mechanism.formula_options}:
         return Work(math.nan, math.nan)
     p, size = case.problem, size_of(case)
     own = [i.operations for i in mechanism.implementations if i.name == case.implementation]

@@ -159,7 +159,7 @@ def bench(
     settings: Annotated[
         str,
         typer.Option(
-            help="eager, 1-thread, compiled, graphed, tf32, ...: joined inside one case by '+', "
+            help="eager, 1-thread, compiled, padded, graphed, tf32, ...: joined inside one case by '+', "
             "between cases by ','."
         ),
     ] = "",

@@ -64,10 +64,13 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
 def formula_bytes(case: Case, registry: Registry) -> float | None:
     """What the implementation's record says that the pass holds at its peak.
 
-    None where it says nothing of this case: no formula, options of the user's, compiled code.
+    None where it says nothing of this case: no formula, options of the user's, compiled code,
+    padding.
     """
     _, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
-    if implementation.transient_bytes is None or case.options or case.run_settings().compile_mode:
+    settings = case.run_settings()
+    other = case.options or settings.compile_mode or settings.padded
+    if implementation.transient_bytes is None or other:
         return None
     return float(implementation.transient_bytes(size_of(case)))
 

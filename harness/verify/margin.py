@@ -74,7 +74,10 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     arithmetic = "tf32" if parsed.run_settings().tf32 else p.dtype
     samples, rows = sampled(p.length, p.batch, seed)
     tokens = mechanism.output == "tokens"
+    lengths = [p.length] * len(samples) if mask is None else mask.sum(1)[samples].tolist()
     cotangent = _cotangent(p, tokens, samples, rows, x, seed)
+    if tokens and mask is not None:
+        cotangent *= mask[..., None]
     call = compiled(module, parsed)
     training = p.phase == "training"
     x.requires_grad_(training)
@@ -96,12 +99,13 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         options["heads"] = p.heads
     small = x.detach()[samples]
     asked = (
-        resolve(mechanism.oracle), numpy64(small), [p.length] * len(samples),
+        resolve(mechanism.oracle), numpy64(small), lengths,
         named_weights(module), numpy64(cotangent[samples]), options,
     )  # fmt: skip
     padded = bool(mechanism.padding_matters)
     wanted = reference(*asked, rows, padded)
-    yardstick = _plain(mechanism, p, module, small, cotangent[samples], rows, wanted, own)
+    kept = None if mask is None else mask[samples]
+    yardstick = _plain(mechanism, p, module, small, kept, cotangent[samples], rows, wanted, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
     got = numpy64(output[samples])[pick]
     findings = [
@@ -162,7 +166,8 @@ def _row(verdict: str, finding: Finding) -> dict[str, Any]:
 
 def _plain(
     mechanism: Mechanism, p: Problem, module: torch.nn.Module, x: torch.Tensor,
-    cotangent: torch.Tensor, rows: list[int], wanted: Reference, own: dict[str, Any],
+    mask: torch.Tensor | None, cotangent: torch.Tensor, rows: list[int], wanted: Reference,
+    own: dict[str, Any],
 ) -> dict[str, float]:  # fmt: skip
     """Errors of the plain yardstick on the same rows, by tensor."""
     if mechanism.plain is None:
@@ -174,7 +179,7 @@ def _plain(
     x = x.detach().clone().requires_grad_(training)
     tokens = mechanism.output == "tokens"
     with torch.set_grad_enabled(training):
-        output = plain(x, None, rows=torch.tensor(rows, device=x.device))
+        output = plain(x, mask, rows=torch.tensor(rows, device=x.device))
     want = wanted.output[:, rows] if tokens else wanted.output
     errors = {"output": error(numpy64(output), want)}
     if training:

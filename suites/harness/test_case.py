@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.build import case_inputs
 from harness.case import Case, Problem, parse, setting
+from harness.ceilings import work_of
 from harness.errors import UsageError
+from harness.measure.memory import formula_bytes
 from harness.plan import make_plan
 from harness.profile import Selection, load_profiles
-from harness.registry import Registry
+from harness.registry import Registry, builtins
+from reference_impls.mechanism import Unsupported
 
 PROBLEM = Problem(64, 64, 300, 600, 8, "f32", "training", "cpu")
 
@@ -63,6 +68,30 @@ def test_contradicting_settings_are_refused() -> None:
     case = Case("mtsa", "plain", PROBLEM, ("1-thread", "2-threads"))
     with pytest.raises(UsageError, match="two settings name threads"):
         case.run_settings()
+
+
+@pytest.mark.parametrize("name", ["multi_head.sdpa", "bi_lstm.packed"])
+def test_a_padded_batch_has_lengths_from_half_to_whole(name: str) -> None:
+    case = parse(f"{name}-B5-N8-D6{'-H2' * (name[0] == 'm')}-f32-forward-cpu+padded")
+    _, implementation = Registry().find(name)
+    x, mask = case_inputs(case, implementation)
+    assert mask is not None
+    assert mask.sum(1).tolist() == [4, 5, 6, 7, 8]
+    assert mask[:, :4].all()
+    assert (x[~mask] != 0).all()  # what stands there must not be read
+    alone = replace(case, problem=replace(case.problem, batch=1))
+    with pytest.raises(Unsupported, match="means nothing for a batch of one"):
+        case_inputs(alone, implementation)
+
+
+def test_of_padded_batches_no_formula_is_asked() -> None:
+    case = parse("mtsa.algorithm1-B4-N32-D24-H2-f32-training-cpu")
+    padded = replace(case, settings=("padded",))
+    mechanism = builtins()["mtsa"]
+    assert work_of(mechanism, case).operations > 0
+    assert math.isnan(work_of(mechanism, padded).operations)
+    assert formula_bytes(case, Registry()) is not None
+    assert formula_bytes(padded, Registry()) is None
 
 
 @pytest.mark.parametrize("name", list(load_profiles()))

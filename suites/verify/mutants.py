@@ -264,6 +264,20 @@ WRONG = replace(
 )
 """A record that lies, for ``--with suites.verify.mutants:WRONG``."""
 
+PADDED_WRONG = replace(
+    builtins()["mtsa"],
+    name="deaf_mtsa",
+    implementations=(
+        Implementation(
+            "deaf",
+            "suites.verify.mutants:MtsaPaddingIsAKey",
+            "right where nothing is padded",
+            mask_optional=True,
+        ),
+    ),
+)
+"""Another, that only padding betrays."""
+
 MUTANTS = {
     "MtsaNonStrictMask": "mtsa",
     "MtsaSwappedDirections": "mtsa",

@@ -57,6 +57,7 @@ def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
 
 
 WRONG = "suites.verify.mutants:WRONG"
+PADDED_WRONG = "suites.verify.mutants:PADDED_WRONG"
 
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
@@ -67,6 +68,25 @@ def test_a_wrong_implementation_has_no_margin_at_a_benchmarks_shape(phase: str) 
     right = check_case(f"multi_cnn.conv-B4-N32-D24-f32-{phase}-cpu+1-thread")
     assert right["verdict"] == "ok"
     assert right["margin"] > 1
+
+
+@pytest.mark.parametrize("phase", ["forward", "training"])
+def test_what_is_wrong_with_padding_has_no_margin_where_a_benchmark_pads(phase: str) -> None:
+    case = f"deaf_mtsa.deaf-B4-N32-D24-H2-f32-{phase}-cpu+1-thread"
+    assert check_case(case, [PADDED_WRONG])["verdict"] == "ok"
+    row = check_case(f"{case}+padded", [PADDED_WRONG])
+    assert row["verdict"] == "wrong"
+    assert row["error"] > row["budget"]
+
+
+@pytest.mark.parametrize("name", [n for n, m in builtins().items() if m.oracle])
+def test_every_mechanism_has_a_margin_where_a_benchmark_pads(name: str) -> None:
+    mechanism = builtins()[name]
+    heads = "-H2" if mechanism.takes_heads else ""
+    case = f"{name}.{mechanism.default}-B4-N32-D24{heads}-f32-training-cpu+1-thread+padded"
+    row = check_case(case)
+    assert row["verdict"] == "ok", row
+    assert row["margin"] > 1
 
 
 def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
