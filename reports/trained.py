@@ -14,8 +14,8 @@ from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
-from harness.train.recipe import changes, identity
-from harness.train.task import HIGHER_IS_BETTER, tasks
+from harness.train.recipe import identity
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
 from reports.style import mechanism_of
 
 
@@ -170,7 +170,8 @@ def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:
 def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     """The same by every recipe: for each task, the one that most mechanisms have first.
 
-    Of equals the task's common recipe, then the one that most models, with variants, have.
+    One with a single model comes after all others; of equals the task's common recipe is first,
+    then the one that most models, with variants, have.
     """
     by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for r in records:
@@ -187,12 +188,11 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     return found
 
 
-def _rank(one: Task) -> tuple[int, bool, int]:
-    """Mechanisms, whether the recipe is the task's common one, models."""
-    known = tasks().get(one.name.partition("[")[0])  # None: a task of another version
-    recipe = one.models[0].runs[0].get("recipe") or {} if one.models else {}
-    usual = known is not None and not changes(recipe, known.recipe)
-    return len({m.mechanism for m in one.models if not m.variant}), usual, len(one.models)
+def _rank(one: Task) -> tuple[bool, int, bool, int]:
+    """Whether models can be compared, mechanisms, whether it is the common recipe, models."""
+    mechanisms = {m.mechanism for m in one.models}
+    usual = any(by_common_recipe(m.runs[0]) for m in one.models[:1])
+    return len(one.models) > 1, len(mechanisms), usual, len(one.models)
 
 
 def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:

@@ -19,6 +19,7 @@ import typer
 from harness.errors import UsageError
 from harness.experiments.wording import Unit, unit_of
 from harness.records import journal
+from harness.records.schema import digest
 from harness.stats import (
     LEAST_REPLICATES,
     MeanDifference,
@@ -27,7 +28,7 @@ from harness.stats import (
     holm,
     judged_p,
 )
-from harness.train.recipe import Recipe, changes
+from harness.train.recipe import Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.forest import Line
 from reports.style import mechanism_of
@@ -49,10 +50,11 @@ class Trial:
 
     Attributes
     ----------
-    task, mechanism, recipe : str
-        The recipe by what it changes of the common one, ``rate=0.002``.
+    task, mechanism : str
     settings : mapping
         The recipe as it stands in the record.
+    common : Recipe
+        That which it was tried against.
     seed : int
     where : tuple
         What trials must share to be compared: word vectors, data, device.
@@ -63,13 +65,18 @@ class Trial:
 
     task: str
     mechanism: str
-    recipe: str
     settings: Mapping[str, Any]
+    common: Recipe
     seed: int
     where: tuple[str, ...]
     dev: float
     status: str
     at: str
+
+    @property
+    def recipe(self) -> str:
+        """By what it changes of the common one, ``rate=0.002``."""
+        return ", ".join(changes(self.settings, self.common)) or COMMON
 
 
 @dataclass(frozen=True)
@@ -83,15 +90,22 @@ class Tried:
         Word vectors, data, device.
     trials : tuple of Trial
         The newest of each mechanism, recipe and seed.
-    now : str
-        Which of the recipes is the common one today, if they were tried against a former one.
+    former, today : str
+        If they were tried against a former common recipe: what it changes of today's, and what
+        today's changes of it; else empty.
     """
 
     task: str
     metric: str
     where: tuple[str, ...]
     trials: tuple[Trial, ...]
-    now: str = ""
+    former: str = ""
+    today: str = ""
+
+    @property
+    def common(self) -> str:
+        """``common recipe``, ``former common recipe (dropout=0.3)``."""
+        return f"former {COMMON} ({self.former})" if self.former else COMMON
 
     @property
     def seeds(self) -> list[int]:
@@ -199,23 +213,38 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
             return f"run {run.get('key')} has no {of.metrics[0]} of the dev split"
         dev = float(value)
     where = tuple(str(run.get(key) or "") for key in ("vectors", "data", "fingerprint"))
-    return Trial(name, mechanism_of(model), _named(recipe, of.recipe), recipe, int(run["seed"]),
-                 where, dev, str(run.get("status")), str(run.get("at")))  # fmt: skip
+    return Trial(name, mechanism_of(model), recipe, of.recipe, int(run["seed"]), where, dev,
+                 str(run.get("status")), str(run.get("at")))  # fmt: skip
 
 
-def _named(recipe: Mapping[str, Any], common: Recipe) -> str:
-    return ", ".join(changes(recipe, common)) or COMMON
+def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[Tried, list[str]]:
+    """Against the common recipe, today's or a former one, that more mechanisms have finished with.
+
+    Left out is what changes more of that than of another common recipe: it was tried against that.
+    """
+    every = (of.recipe, *of.former)
+    common = max(every, key=lambda r: len(_finished_by(trials, r)))
+    mine: list[Trial] = []
+    others: list[Trial] = []
+    for t in trials:
+        changed = {r: len(changes(t.settings, r)) for r in every}
+        # A common recipe was tried against the others too.
+        nearer = 0 < min(changed.values()) < changed[common]
+        (others if nearer else mine).append(replace(t, common=common))
+    left = [
+        f"{of.name}: {len(others)} trials were made against another common recipe than the "
+        f"other {len(mine)}; left out: give them a journal of their own"
+    ] if others else []  # fmt: skip
+    former = ", ".join(changes(common.as_dict(), of.recipe))
+    today = ", ".join(changes(of.recipe.as_dict(), common))
+    return Tried(of.name, of.metrics[0], where, tuple(mine), former, today), left
 
 
-def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> Tried:
-    """Told by the common recipe, today's or a former one, that more mechanisms were tried with."""
-    common = max(
-        (of.recipe, *of.before),
-        key=lambda r: len({t.mechanism for t in trials if not changes(t.settings, r)}),
-    )
-    named = tuple(replace(t, recipe=_named(t.settings, common)) for t in trials)
-    now = "" if common is of.recipe else _named(of.recipe.as_dict(), common)
-    return Tried(of.name, of.metrics[0], where, named, now)
+def _finished_by(trials: Sequence[Trial], recipe: Recipe) -> set[str]:
+    """Mechanisms that have a score by this recipe."""
+    return {
+        t.mechanism for t in trials if not math.isnan(t.dev) and not changes(t.settings, recipe)
+    }
 
 
 def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]:
@@ -229,7 +258,7 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         if isinstance(one, str):
             left.append(f"{one}; left out")
             continue
-        key = (one.task, one.where, one.mechanism, one.recipe, one.seed)
+        key = (one.task, one.where, one.mechanism, digest(identity(one.settings)), one.seed)
         # What is finished is not undone by a later run that failed.
         rank = (not math.isnan(one.dev), one.at)
         before = newest.get(key)
@@ -238,7 +267,12 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
     groups: dict[tuple[str, tuple[str, ...]], list[Trial]] = {}
     for one in newest.values():
         groups.setdefault((one.task, one.where), []).append(one)
-    return [_tried(task(name), where, some) for (name, where), some in groups.items()], left
+    found = []
+    for (name, where), some in groups.items():
+        told, others = _tried(task(name), where, some)
+        found.append(told)
+        left += others
+    return found, left
 
 
 def judged(one: Tried) -> list[Judged]:
@@ -302,10 +336,10 @@ def sentence(one: Tried, found: Sequence[Judged]) -> str:
         return f"{said} Too little to judge a recipe by."
     best = [j.recipe for j in found if j.verdict == BETTER]
     if best:
-        since = f" {one.now} is the common recipe now." if one.now else ""
-        return (
-            f"{said} Better than the common recipe, over the mechanisms: {', '.join(best)}.{since}"
-        )
+        now = f" {one.today} is the common recipe now." if one.today else ""
+        return f"{said} Better than the {one.common}, over the mechanisms: {', '.join(best)}.{now}"
+    if one.former:
+        return f"{said} No other is shown to be better than the {one.common} over the mechanisms."
     return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
 
 
@@ -335,7 +369,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
     unit = one.unit
     points = unit.of_differences.strip()
     columns = [
-        f"{one.task}: less the common recipe{f', {points}' if points else ''}",
+        f"{one.task}: less the {one.common}{f', {points}' if points else ''}",
         "mean [95 %]", "p (Holm), verdict", *one.mechanisms,
     ]  # fmt: skip
     common = one.scores(COMMON)
@@ -343,7 +377,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
         unit.number(statistics.fmean(common[m].values())) if m in common else ""
         for m in one.mechanisms
     ]
-    rows = [[f"{COMMON}: {unit.named(one.metric)}", "", "", *row]]
+    rows = [[f"{one.common}: {unit.named(one.metric)}", "", "", *row]]
     for j in found:
         d = j.difference
         mean = (

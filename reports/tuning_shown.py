@@ -39,11 +39,12 @@ def _task(one: Tried, place: Place) -> Shown:
     name = f"tuning-{file_name(one.task)}"
     pieces = []
     if verdicts:
-        points = one.unit.of_differences.strip()
+        points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
         figure = forest(
-            lines(one, verdicts), f"{one.task}: recipes less the common one",
+            lines(one, verdicts), f"{one.task}: recipes less the {base} one",
             "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
-            f"{one.metric} on the dev split, less the common recipe's{points and f' ({points})'}",
+            f"{one.metric} on the dev split, less the {one.common}'s"
+            f"{points and f' ({points})'}",
         )  # fmt: skip
         pieces.append(place.figure(name, figure, said))
     else:

@@ -159,8 +159,8 @@ def bench(
     settings: Annotated[
         str,
         typer.Option(
-            help="eager, 1-thread, compiled, padded, graphed, tf32, ...: joined inside one case by '+', "
-            "between cases by ','."
+            help="eager, 1-thread, compiled, padded, graphed, tf32, ...: joined inside one case "
+            "by '+', between cases by ','."
         ),
     ] = "",
     option: OPTION = None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import harness.train.tasks
 from harness.case import parse_options
 from harness.errors import UsageError
-from harness.train.recipe import Recipe, typed
+from harness.train.recipe import Recipe, changes, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ class Task:
         The word vectors unless others are given: a table of the data directory.
     tuned : mapping
         How many recipes were tried for a mechanism before the common one was settled on.
-    before : tuple of Recipe
+    former : tuple of Recipe
         Common recipes of former times, whose place a better one has taken.
     one_test_set : bool
         Whether all seeds are tested on the same examples.
@@ -96,7 +96,7 @@ class Task:
     supplied: Mapping[str, str] = field(default_factory=dict)
     vectors: str = ""
     tuned: Mapping[str, int] = field(default_factory=dict)
-    before: tuple[Recipe, ...] = ()
+    former: tuple[Recipe, ...] = ()
     pairs: bool = False
     one_test_set: bool = False
     folds: int = 0
@@ -222,6 +222,16 @@ def check_fold(task: Task, fold: int | None) -> None:
 
 
 _WITH_OPTIONS = re.compile(r"(?P<name>[\w.-]+)\[(?P<options>[^\]]*)\]")
+
+
+def by_common_recipe(run: Mapping[str, Any]) -> bool:
+    """Whether a run's record says that it was trained by the recipe that its task has for all.
+
+    Not so of a task that this version does not know, nor where no recipe stands.
+    """
+    known = tasks().get(str(run.get("task")).partition("[")[0])
+    recipe = run.get("recipe") or {}
+    return known is not None and bool(recipe) and not changes(recipe, known.recipe)
 
 
 def task(text: str) -> Task:

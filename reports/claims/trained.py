@@ -15,6 +15,7 @@ from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
 from harness.train.recipe import identity
+from harness.train.task import by_common_recipe
 from reports.claims.measured import Measured, Record, not_measured
 from reports.claims.names import alternatives, first_fitting, same_form
 from reports.claims.record import Claim
@@ -62,6 +63,11 @@ def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
     return {(_recipe(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
 
 
+def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
+    """Of runs by one recipe: how many, whether it is the task's common one, when the last was."""
+    return len(runs), by_common_recipe(runs[0]), max(str(r.get("at")) for r in runs)
+
+
 def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
     """The preferred pair of models with enough draws in common, or the one with most."""
     task, metric = claim.parameters["task"], _metric(claim)
@@ -70,12 +76,13 @@ def pairs_of(claim: Claim, device: Measured) -> Pairs | None:
     for first, second in _models(claim, runs):
         sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
         common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
-        for recipe, draw in sides[0].keys() & sides[1].keys():
-            common.setdefault(recipe, {})[draw] = (sides[0][recipe, draw], sides[1][recipe, draw])
-        for some in common.values():
-            if best is None or len(some) > len(best.runs):
-                ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
-                best = Pairs(first, second, {draw: some[draw] for draw in ordered})
+        for (recipe, draw), run in sides[0].items():
+            if (recipe, draw) in sides[1]:
+                common.setdefault(recipe, {})[draw] = (run, sides[1][recipe, draw])
+        some = max(common.values(), key=lambda p: _rank([run for run, _ in p.values()]), default={})
+        if some and (best is None or len(some) > len(best.runs)):
+            ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
+            best = Pairs(first, second, {draw: some[draw] for draw in ordered})
         # Claims that are judged together are to be about one model.
         if best is not None and len(best.runs) >= LEAST_SEEDS:
             return best
@@ -199,7 +206,10 @@ def selected_shares(claim: Claim, device: Measured) -> Finding:
             if r["model"] == model and r.get("task") == p["task"] and _shares(r) is not None
         ]
         if runs:
-            return _more_dependents(model, p["task"], list(_newest(runs).values()))
+            by_recipe: dict[str, list[Record]] = {}
+            for (recipe, _), run in _newest(runs).items():
+                by_recipe.setdefault(recipe, []).append(run)
+            return _more_dependents(model, p["task"], max(by_recipe.values(), key=_rank))
     name = alternatives(p["first"])[0]
     return not_measured(
         f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"

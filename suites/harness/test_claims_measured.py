@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.train.task import task
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.names import first_fitting
 from reports.trained import recipe_of
@@ -250,6 +251,18 @@ def test_only_runs_of_one_recipe_are_compared() -> None:
     assert "attnbench compare mtsa_released multi_head --task trec" in v.reason
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_recipes_with_as_many_runs_the_tasks_common_one_counts(turned: bool) -> None:
+    assert task("trec").recipe.width == 300
+    mine, other = runs(0.02), runs(-0.02, width=600)
+    records = [*other, *mine] if turned else [*mine, *other]
+    v = judged("accuracy_difference", records, {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(2.0)
+    fewer = [r for r in records if (r["recipe"]["width"], r["seed"]) != (300, 5)]
+    v = judged("accuracy_difference", fewer, {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(-2.0)
+
+
 def test_options_of_a_model_must_be_those_of_the_claim() -> None:
     records = [*runs(0.02), *trained("mtsa.algorithm1[token2token=False]", SEEDS)]
     where = {**ACCURACY, "second": "mtsa[token2token=false]"}
@@ -326,6 +339,11 @@ def test_shares_of_what_is_selected() -> None:
     v = judged("selected_shares", records, {"positive": True}, **where)
     assert v.verdict == "reproduced"
     assert v.value == pytest.approx(17.5)
+    wider = list(trained("resan.gathered", SEEDS, selected=(0.6, 0.4), width=600))
+    for both in ([*records, *wider], [*wider, *records]):  # by one recipe, the common one
+        v = judged("selected_shares", both, {"positive": True}, **where)
+        assert v.value == pytest.approx(17.5)
+        assert "6 seeds" in v.reason
     assert judged("selected_shares", runs(0.0), {"positive": True}, **where).wants_records
 
 

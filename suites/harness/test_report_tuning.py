@@ -10,8 +10,11 @@ import pytest
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
+from harness.experiments.sweep import Part
 from harness.experiments.sweep_file import read_file
 from harness.records import journal
+from harness.records.schema import digest
+from harness.train.recipe import changed, identity, parse_settings
 from harness.train.recipes import ALIKE, EARLIER, LATER
 from harness.train.task import task
 from reports import tuning, tuning_shown
@@ -103,18 +106,39 @@ def test_the_newest_finished_run_counts_and_other_data_are_another_question() ->
 def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
     """Of today's and the former ones, that which most mechanisms were tried by is the base."""
     sick = task("sick_relatedness")
-    assert [r.dropout for r in (*sick.before, sick.recipe)] == [0.3, 0.1]
+    assert [r.dropout for r in (*sick.former, sick.recipe)] == [0.3, 0.1]
     then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
     now = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS[1:]]
     (one,), _ = tuning.tried([*then, *now])
     assert one.recipes == ["common recipe", "dropout=0.1"]
-    assert one.now == "dropout=0.1"
+    assert (one.former, one.today) == ("dropout=0.3", "dropout=0.1")
     (judged,) = tuning.judged(one)
     assert judged.difference.difference == pytest.approx(0.01)
     assert tuning.sentence(one, [judged]).endswith("dropout=0.1 is the common recipe now.")
     (one,), _ = tuning.tried([*then[1:], *now])  # as many: against today's
     assert one.recipes == ["common recipe", "dropout=0.3"]
-    assert one.now == ""
+    assert (one.former, one.today) == ("", "")
+    failed = [{**r, "status": "timeout"} for r in now]
+    (one,), _ = tuning.tried([*then[2:], *failed])  # what has no score is no base
+    assert one.former == "dropout=0.3"
+
+
+def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
+    sick = task("sick_relatedness")
+    then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
+    worse = [run(m, BASE[m] - UP[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS]
+    later = [run(m, BASE[m] + UP[m], sick.name, rate=2e-3) for m in MECHANISMS]
+    (one,), left = tuning.tried([*then, *worse, *later])
+    assert one.recipes == ["common recipe", "rate=0.002"]
+    assert left == [
+        "sick_relatedness: 6 trials were made against another common recipe than the other 12; "
+        "left out: give them a journal of their own"
+    ]
+    found = tuning.judged(one)
+    assert [j.verdict for j in found] == ["worse"]
+    said = tuning.sentence(one, found)
+    assert said.endswith("better than the former common recipe (dropout=0.3) over the mechanisms.")
+    assert tuning.cells(one, found)[1][0][0].startswith("former common recipe (dropout=0.3): ")
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
@@ -237,6 +261,13 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     assert "attnbench sweep plans/tuning.toml" in nothing.plain
 
 
+def resolved(part: Part) -> tuple[str, str]:
+    """A part's task, and its recipe whatever the task's common one is."""
+    one = task(part.tasks[0])
+    (settings,) = parse_settings(part.recipe, [["any"]], one.recipes, one.name)
+    return one.name, digest(identity(changed(one.recipe, settings).as_dict()))
+
+
 def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> None:
     parts, _ = read_file(ROOT / "plans" / "tuning.toml")
     more, _ = read_file(ROOT / "plans" / "tuning-more.toml")
@@ -247,8 +278,10 @@ def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> 
         assert part.seeds == (100,)
         assert len(part.tasks) == 1
     assert all(100 not in (part.seeds or ()) for part in published)
-    every = [(p.tasks, p.recipe) for p in (*parts, *more)]
+    every = [resolved(p) for p in (*parts, *more)]
     assert len(set(every)) == len(every)
+    runs = [r for r in journal.read(ROOT / PUBLISHED).records if r["kind"] == "run"]
+    assert {(r["task"], digest(identity(r["recipe"]))) for r in runs} == set(every)
     for name, later in (("trec", LATER), ("sick_relatedness", set(LATER) - {"resa"})):
         alike, besides = ([p for p in some if p.tasks == (name,)] for some in (parts, more))
         assert {frozenset(p.models) for p in besides} == {frozenset(later)}
