@@ -14,7 +14,7 @@ from harness.stats import Interval
 from reports.crossovers import short_crossover
 from reports.frontiers import NONE as NO_FRONTIER
 from reports.frontiers import Reach, reaches
-from reports.like import Size
+from reports.like import Size, padded
 from reports.measured import Measured
 from reports.style import mechanism_of
 from reports.sweeps import label_of
@@ -270,8 +270,9 @@ def longest(records: Sequence[Mapping[str, Any]], size: Size) -> list[Reach]:
 
     def distance(r: Reach) -> tuple[Any, ...]:
         return (
-            r.dtype != size.dtype, abs(math.log2(r.batch / size.batch)),
-            abs(math.log2(r.d_in / size.width[0])), r.settings != size.setting,
+            r.dtype != size.dtype, padded(r.settings) != padded(size.setting),
+            abs(math.log2(r.batch / size.batch)), abs(math.log2(r.d_in / size.width[0])),
+            r.settings != size.setting,
         )  # fmt: skip
 
     best = min(found, key=distance).problem
@@ -288,8 +289,9 @@ def frontier_sentence(records: Sequence[Mapping[str, Any]], size: Size) -> str:
         f"{r.label} {r.span}" for r in found
     ]
     r = found[0]
+    setting = "" if r.settings == "eager" else f", {r.settings}"
     return (
         f"Longest sequence for a training step within {r.memory_limit_bytes / 2**30:.3g} GiB and "
-        f"{r.seconds_limit:g} s (batch {r.batch}, {r.d_in} to {r.d_out}, {r.dtype}): "
+        f"{r.seconds_limit:g} s (batch {r.batch}, {r.d_in} to {r.d_out}, {r.dtype}{setting}): "
         f"{'; '.join(said)}. An end lies between the two lengths."
     )

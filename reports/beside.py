@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.ratios import Row
 from harness.stats import Summary
+from reports.like import padded
 from reports.printed import at, load, number, summaries
 from reports.sweeps import label_of
 
@@ -141,8 +142,8 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
             fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == (
                 SIZE["batch"], SIZE["length"], "f32", phase,
             )  # fmt: skip
-            # The paper's costs are of whole models: a variant has none.
-            fits = fits and "[" not in str(c["name"])
+            # The paper's costs are of whole models: a variant has none, nor have padded batches.
+            fits = fits and "[" not in str(c["name"]) and not padded(str(c["settings"]))
             known = row.time is not None if column != "memory" else row.memory_ratio > 0
             if name in (None, BASE) or not (fits and known) or row.verdict == "baseline":
                 continue

@@ -61,6 +61,11 @@ class Size:
         )
 
 
+def padded(setting: str) -> bool:
+    """Whether batches are padded under ``1-thread+padded``: work of another kind."""
+    return "padded" in setting.split("+")
+
+
 def of_profile(profile: Profile) -> Size:
     """The profile's reference size."""
     r = profile.reference
@@ -138,8 +143,8 @@ def wanted(size: Size) -> Problem:
 def nearest(rows: Sequence[Row], size: Size) -> Problem | None:
     """The measured problem that is most like a size.
 
-    Same dtype and setting first, then the problems that the mechanism asked about was measured at,
-    then the fewest doublings of length, batch and width between them.
+    Same dtype first, padding alike, same setting, then the problems that the mechanism asked about
+    was measured at, then the fewest doublings of length, batch and width between them.
     """
     problems: dict[Problem, bool] = {}
     for row in rows:
@@ -154,6 +159,7 @@ def nearest(rows: Sequence[Row], size: Size) -> Problem | None:
         from math import log2
 
         doublings = sum(abs(log2(a / b)) for a, b in zip(problem[:3], goal[:3], strict=True))
-        return (problem[3] != goal[3], problem[4] != goal[4], not problems[problem], doublings)
+        other = (padded(problem[4]) != padded(goal[4]), problem[4] != goal[4])
+        return (problem[3] != goal[3], *other, not problems[problem], doublings)
 
     return min(problems, key=distance)

@@ -61,7 +61,7 @@ class Recipe:
         Of relatedness: cross entropy with the distribution whose mean is the degree (Tai et al.
         2015), or half the squared error of the expected degree, as the ReSAN program has it.
     activation, highway
-        Of the head for pairs and classes: its activation, and whether it has a highway layer.
+        Of the head for classes of pairs: its activation, and whether it has a highway layer.
     precision : {"f32", "bf16"}
         bf16: products under autocast; weights, optimiser, loss and metrics stay in float32.
     compile : bool

@@ -25,18 +25,23 @@ from harness.verify.kinks import DRAWS, at_a_kink
 from harness.verify.oracle import Reference, reference
 from reference_impls.mechanism import Mechanism
 
-SAMPLES = 2
 ROWS = 8
-"""Two samples of the batch, eight positions each: 16 query rows, and 16 keys for gradients."""
+"""Of the first and the last sample of a batch, so 16 query rows, and 16 keys for gradients."""
 
 
-def sampled(length: int, batch: int, seed: int) -> tuple[list[int], list[int]]:
-    """Positions and samples to look at: the ends always, the rest drawn."""
+def sampled(length: int, lengths: Sequence[int], seed: int) -> list[int]:
+    """Positions to look at: the padded length's ends, and where a sequence ends; others drawn.
+
+    Parameters
+    ----------
+    length : int
+        N, with padding.
+    lengths : sequence of int
+        Real tokens of the samples that are looked at; the drawn positions are real in all.
+    """
     draw = np.random.default_rng(seed)
-    inner = draw.permutation(np.arange(1, max(1, length - 1)))[: max(0, ROWS - 2)]
-    rows = sorted({0, length - 1, *(int(i) for i in inner)})
-    samples = sorted({0, batch - 1})[:SAMPLES]
-    return samples, rows
+    inner = draw.permutation(np.arange(1, max(1, min(lengths) - 1)))[: max(0, ROWS - 2)]
+    return sorted({0, length - 1, *(n - 1 for n in lengths), *(int(i) for i in inner)})
 
 
 def check_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:
@@ -72,9 +77,10 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     mechanism, implementation, module = case_module(parsed, registry, seed)
     x, mask = case_inputs(parsed, implementation, seed)
     arithmetic = "tf32" if parsed.run_settings().tf32 else p.dtype
-    samples, rows = sampled(p.length, p.batch, seed)
-    tokens = mechanism.output == "tokens"
+    samples = sorted({0, p.batch - 1})
     lengths = [p.length] * len(samples) if mask is None else mask.sum(1)[samples].tolist()
+    rows = sampled(p.length, lengths, seed)
+    tokens = mechanism.output == "tokens"
     cotangent = _cotangent(p, tokens, samples, rows, x, seed)
     if tokens and mask is not None:
         cotangent *= mask[..., None]

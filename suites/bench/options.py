@@ -27,8 +27,8 @@ PYTEST_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--heads", {"type": int, "help": "number of heads"}),
     ("--dtypes", {"default": "", "help": "f64, f32, bf16, f16, joined by commas"}),
     ("--passes", {"default": "", "help": "forward, training, joined by a comma"}),
-    ("--settings", {"default": "", "help": "eager, 1-thread, compiled, graphed, tf32 ..., joined "
-                    "inside one case by '+' and between cases by ','"}),
+    ("--settings", {"default": "", "help": "eager, 1-thread, compiled, padded, graphed, tf32 ..., "
+                    "joined inside one case by '+' and between cases by ','"}),
     ("--option", {"action": "append", "default": [], "metavar": "NAME=VALUE",
                   "help": "option of your own mechanism's factory; may be repeated"}),
     ("--blocks", {"type": int, "help": "fresh interpreters (default: the profile's)"}),

@@ -17,14 +17,15 @@ from matplotlib.patches import Rectangle
 import reports.answers
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
+from harness.ratios import Row
 from harness.records import journal
 from harness.stats import ratio_interval
 from harness.train.task import task
 from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
 from reports import tradeoff as tradeoffs
-from reports.answers import answers
+from reports.answers import answers, frontier_sentence
 from reports.attention_figures import heat_maps, highest, per_token
-from reports.beside import printed_accuracy
+from reports.beside import printed_accuracy, printed_costs
 from reports.drawn import data_of
 from reports.frontier_figures import frontier as draw_frontier
 from reports.measured import Measured
@@ -133,6 +134,31 @@ def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
     assert not any("[" in label for label in labels)
     labels = [a.label for a in answers(here, measured, replace(asked, mechanism=name))]
     assert f"{name} 8h" in labels
+
+
+def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
+    folder: Path, device: Device
+) -> None:
+    measured = Measured(next(d for d in find(str(folder)).devices if d.has("time")))
+    asked = replace(like.of_profile(measured.profile), setting="1-thread")
+    usual = [r for r in measured.rows if r.columns["settings"] == "1-thread"]
+
+    def under(setting: str) -> list[Row]:
+        return [replace(r, columns={**r.columns, "settings": setting}) for r in usual]
+
+    both = [*under("1-thread+padded"), *under("tf32")]
+    found = like.nearest(both, asked)
+    assert found is not None
+    assert found[4] == "tf32"
+    found = like.nearest(both, replace(asked, setting="padded"))
+    assert found is not None
+    assert found[4] == "1-thread+padded"
+    assert printed_costs(usual)
+    assert printed_costs(under("1-thread+padded")) == []
+    reach = [r for r in device.records if r["kind"] == "frontier"]
+    padded = [{**r, "case": f"{r['case']}+1-thread+padded", "key": f"{r['key']}p"} for r in reach]
+    assert "padded" not in frontier_sentence([*padded, *reach], asked)
+    assert ", 1-thread+padded)" in frontier_sentence(padded, asked)
 
 
 def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
@@ -344,13 +370,21 @@ def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Devi
         {**r, "recipe": {**usual, "dropout": 0.77}} for r in device.records if r["kind"] == "run"
     ]
     (before,) = [t for t in trained_tasks(others) if t.name == "trec"]
-    own = [m for m in before.models if not m.variant]
+    own = list({m.mechanism: m for m in before.models}.values())
     again = [{**m.runs[0], "recipe": usual, "key": f"usual {m.model}"} for m in own]
     variant = {**own[0].runs[0], "model": f"{own[0].model}[scale_t=identity]", "key": "variant"}
     (both,) = [t for t in trained_tasks([*others, variant, *again]) if t.name == "trec"]
     assert {m.model: len(m.runs) for m in both.models} == dict.fromkeys([m.model for m in own], 1)
     (fewer,) = [t for t in trained_tasks([*others, *again[1:]]) if t.name == "trec"]
     assert fewer.models == before.models
+    nothing = [{**r, "recipe": None, "key": f"{r['key']} nothing"} for r in others]
+    (unknown,) = [t for t in trained_tasks([*nothing, *again]) if t.name == "trec"]
+    assert unknown.models == both.models
+    alone = [r for r in again if r["model"] == own[0].model]
+    variants = [{**alone[0], "recipe": {**usual, "dropout": 0.5}, "key": f"v{i}",
+                 "model": f"{own[0].model}[scale_t={i}]"} for i in range(2)]  # fmt: skip
+    (two,) = trained_tasks([*alone, *variants])
+    assert len(two.models) == 2
 
 
 def test_differences_are_paired_and_judged_together(device: Device) -> None:

@@ -264,6 +264,15 @@ WRONG = replace(
 )
 """A record that lies, for ``--with suites.verify.mutants:WRONG``."""
 
+
+class CnnReadsPadding(ConvMultiCnn):
+    """The convolution takes what stands at padding for tokens."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        y = super().forward(x)
+        return y if mask is None else y.masked_fill(~mask[..., None], 0)
+
+
 PADDED_WRONG = replace(
     builtins()["mtsa"],
     name="deaf_mtsa",
@@ -277,6 +286,20 @@ PADDED_WRONG = replace(
     ),
 )
 """Another, that only padding betrays."""
+
+END_WRONG = replace(
+    WRONG,
+    name="reading_cnn",
+    implementations=(
+        Implementation(
+            "reads",
+            "suites.verify.mutants:CnnReadsPadding",
+            "wrong beside padding alone",
+            mask_optional=True,
+        ),
+    ),
+)
+"""Another, wrong in the last tokens before the padding and nowhere else."""
 
 MUTANTS = {
     "MtsaNonStrictMask": "mtsa",

@@ -57,7 +57,6 @@ def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
 
 
 WRONG = "suites.verify.mutants:WRONG"
-PADDED_WRONG = "suites.verify.mutants:PADDED_WRONG"
 
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
@@ -71,10 +70,20 @@ def test_a_wrong_implementation_has_no_margin_at_a_benchmarks_shape(phase: str) 
 
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
-def test_what_is_wrong_with_padding_has_no_margin_where_a_benchmark_pads(phase: str) -> None:
-    case = f"deaf_mtsa.deaf-B4-N32-D24-H2-f32-{phase}-cpu+1-thread"
-    assert check_case(case, [PADDED_WRONG])["verdict"] == "ok"
-    row = check_case(f"{case}+padded", [PADDED_WRONG])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("deaf_mtsa.deaf-B4-N32-D24-H2", "suites.verify.mutants:PADDED_WRONG"),
+        ("reading_cnn.reads-B16-N64-D24", "suites.verify.mutants:END_WRONG"),
+        ("reading_cnn.reads-B16-N256-D24", "suites.verify.mutants:END_WRONG"),
+    ],
+)
+def test_what_is_wrong_with_padding_has_no_margin_where_a_benchmark_pads(
+    name: str, given: str, phase: str
+) -> None:
+    case = f"{name}-f32-{phase}-cpu+1-thread"
+    assert check_case(case, [given])["verdict"] == "ok"
+    row = check_case(f"{case}+padded", [given])
     assert row["verdict"] == "wrong"
     assert row["error"] > row["budget"]
 
