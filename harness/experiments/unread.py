@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 from harness.errors import UsageError
@@ -10,14 +10,23 @@ from harness.experiments.design import Model
 from harness.registry import Registry
 from harness.train.task import Task
 
-OF_TASKS = MappingProxyType[str, str](
+
+def _of_relatedness(task: Task) -> bool:
+    return task.kind == "relatedness"
+
+
+def _of_pairs(task: Task) -> bool:
+    return task.kind == "classification" and task.pairs
+
+
+OF_TASKS = MappingProxyType[str, tuple[str, Callable[[Task], bool]]](
     {
-        "degree_loss": "relatedness",
-        "activation": "classification of pairs",
-        "highway": "classification of pairs",
+        "degree_loss": ("relatedness", _of_relatedness),
+        "activation": ("classification of pairs", _of_pairs),
+        "highway": ("classification of pairs", _of_pairs),
     }
 )
-"""Fields that only tasks of some kinds read; see `harness.train.objective`."""
+"""Fields that only some tasks read; see `harness.train.objective`."""
 OF_POLICIES = "policy_"
 """What the fields begin with that only a mechanism with a policy reads."""
 
@@ -40,8 +49,8 @@ def check_read(
     for text in texts:
         left, equals, _ = text.rpartition("=")
         name = left.rpartition(":")[2] if equals else ""
-        of = OF_TASKS.get(name)
-        if of is not None and not any(_kind(task).startswith(of) for task in tasks):
+        of, reads = OF_TASKS.get(name, ("", None))
+        if reads is not None and not any(map(reads, tasks)):
             raise UsageError(
                 f"--recipe {text}: {name} is read for {of} alone, and of "
                 f"{', '.join(task.name for task in tasks)} none is; leave it out"
@@ -51,10 +60,6 @@ def check_read(
                 f"--recipe {text}: only a mechanism with a policy reads {name}, and of "
                 f"{', '.join(map(str, models))} none has one; leave it out"
             )
-
-
-def _kind(task: Task) -> str:
-    return f"{task.kind} of pairs" if task.pairs else task.kind
 
 
 def _has_policy(model: Model, registry: Registry) -> bool:
