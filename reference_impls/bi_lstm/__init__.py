@@ -37,7 +37,7 @@ MECHANISMS = (
             Implementation(
                 "packed",
                 "reference_impls.bi_lstm.optimized:PackedBiLstm",
-                "torch.nn.LSTM, packed sequences where there is a mask",
+                "torch.nn.LSTM; with a mask packed, or on a CPU turned over for the way back",
                 mask_optional=True,
             ),
         ),

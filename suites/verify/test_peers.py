@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -28,6 +29,8 @@ from harness.ceilings import work_of
 from harness.measure.cpu_clock import undisturbed
 from harness.registry import builtins
 from harness.stats import block_time, noise_floor, ratio_interval
+from reference_impls.bi_lstm import optimized as lstm
+from reference_impls.bi_lstm.optimized import PackedBiLstm
 from reference_impls.convolution import convolved, multiplied, windows
 from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
 from reference_impls.disa.cutting import chunks
@@ -86,6 +89,31 @@ def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
     with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
         module(x, mask)
     return counter.count
+
+
+@pytest.mark.parametrize(("lengths", "turned"), [((9, 5, 0, 8), True), ((9, 1, 0, 2), False)])
+def test_an_lstm_on_a_cpu_packs_only_what_is_mostly_padding(
+    lengths: tuple[int, ...], turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = PackedBiLstm(D_IN, 16).double()
+    x, mask = batch(lengths, padding=7.0)
+    assert (float(mask.double().mean()) >= lstm.FILLED) == turned
+    packing = Mock(wraps=lstm.pack_padded_sequence)
+    monkeypatch.setattr(lstm, "pack_padded_sequence", packing)
+    found = []
+    for least in (lstm.FILLED, 0.0, 1.0):
+        monkeypatch.setattr(lstm, "FILLED", least)
+        module.zero_grad()
+        given = x.clone().requires_grad_()
+        out = module(given, mask)
+        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
+        grads = [p.grad for p in module.parameters() if p.requires_grad]
+        assert given.grad is not None
+        assert all(g is not None for g in grads)
+        found.append([out.detach(), given.grad, *(g.clone() for g in grads if g is not None)])
+    assert packing.call_count == (1 if turned else 2)  # at 1.0 always, at 0.0 never
+    for one in found[1:]:
+        assert all(error(a, b) < 1e-12 for a, b in zip(found[0], one, strict=True))
 
 
 @pytest.mark.parametrize("name", MERGING)
