@@ -43,7 +43,8 @@ class PackedBiLstm(BiLstmLayer):
                 "move it there"
             )
         x = zero_at_padding(x, mask)
-        if x.device.type == "cpu" and int(lengths.sum()) >= FILLED * mask.numel():
+        onednn = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        if onednn and int(lengths.sum()) >= FILLED * mask.numel():
             return zero_at_padding(self.turned_over(x, lengths), mask)
         # A packed sequence can't be empty: a sample without a real token is given one, zeros.
         packed = pack_padded_sequence(
