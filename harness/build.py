@@ -80,15 +80,22 @@ def threads_wanted(case: Case) -> int:
     return case.run_settings().threads or threads_available()
 
 
-def apply_settings(case: Case) -> None:
-    """Set threads and TF32 of this process as the case wants them; forget compiled code."""
+def apply_settings(case: Case, forget: bool = True) -> None:
+    """Set threads and TF32 of this process as the case wants them.
+
+    Parameters
+    ----------
+    forget : bool
+        Whether compiled code is thrown away, if the case is to be compiled.
+    """
     settings = case.run_settings()
     if case.problem.device == "cpu":
         torch.set_num_threads(threads_wanted(case))
     set_tf32(settings.tf32)
     if settings.compile_mode:
-        # A process may serve many cases, and dynamo gives up on a function after a few shapes.
-        torch.compiler.reset()
+        if forget:
+            # A process may serve many cases, and dynamo gives up on a function after a few shapes.
+            torch.compiler.reset()
         # When it gives up it goes on eager, without a word that a record could hold.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
 

@@ -67,9 +67,9 @@ def time_case(
     company = None
     if beside is not None and beside_first:
         company = Company.make(beside, given, seed)
-    prepared = prepare(case, given, seed)
+    prepared = prepare(case, given, seed, forget=company is None)
     if beside is not None and not beside_first:
-        company = Company.make(beside, given, seed)
+        company = Company.make(beside, given, seed, forget=False)
     return time_prepared(prepared, rounds, seconds, observe, company=company)
 
 
@@ -95,11 +95,11 @@ class Company:
     once: float = 0.0
 
     @staticmethod
-    def make(case: str, given: Sequence[str], seed: int) -> Company:
+    def make(case: str, given: Sequence[str], seed: int, forget: bool = True) -> Company:
         """Build and warm up; whatever keeps it from running is its own row's matter."""
         begun = time.perf_counter()
         try:
-            prepared = prepare(case, given, seed)
+            prepared = prepare(case, given, seed, forget)
             once = warm_up(prepared.call, 0.0).once
         except Exception as error:
             return Company(case, None, f"{type(error).__name__}: {error}")

@@ -59,8 +59,15 @@ class Prepared:
         self.reset()
 
 
-def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
+def prepare(
+    case_id: str, given: Sequence[str] = (), seed: int = 0, forget: bool = True
+) -> Prepared:
     """Build module, input and cotangent of a case under its settings.
+
+    Parameters
+    ----------
+    forget : bool
+        Whether other cases' compiled code is thrown away: not while they are still called.
 
     Raises
     ------
@@ -74,7 +81,7 @@ def prepare(case_id: str, given: Sequence[str] = (), seed: int = 0) -> Prepared:
         gc.collect()
         torch.cuda.empty_cache()
     settings = case.run_settings()
-    apply_settings(case)
+    apply_settings(case, forget)
     mechanism, implementation, module = case_module(case, Registry(given), seed)
     x, mask = case_inputs(case, implementation, seed)
     p = case.problem

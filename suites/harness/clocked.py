@@ -124,15 +124,23 @@ def slow_compiler(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..
     return graph.forward
 
 
-def time_compiled(name: str, slow: bool = False) -> dict[str, Any]:
-    """`time_case` of a module here, compiled, by a backend that generates no code."""
+def time_compiled(
+    name: str, slow: bool = False, beside: str = "", beside_first: bool = False
+) -> dict[str, Any]:
+    """`time_case` of a module here, compiled, by a backend that generates no code.
+
+    With `beside` in turn with another one, compiled too.
+    """
     backend: Any = slow_compiler if slow else "eager"
 
     def compiled(module: torch.nn.Module, _: object) -> Any:
         return torch.compile(module, backend=backend, dynamic=False)
 
     with mock.patch("harness.measure.run.compiled", compiled):
-        return time_case(case(name, "+compiled"), [HERE + name], rounds=5, seconds=0.0)
+        other = case(beside, "+compiled") if beside else None
+        given = [HERE + one for one in dict.fromkeys((name, beside)) if one]
+        return time_case(case(name, "+compiled"), given, rounds=5, seconds=0.0, beside=other,
+                         beside_first=beside_first)  # fmt: skip
 
 
 def time_compiled_once_more() -> dict[str, Any]:

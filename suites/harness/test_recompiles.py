@@ -18,7 +18,7 @@ def interpreter() -> Iterator[Interpreter]:
         yield one
 
 
-def _timed(interpreter: Interpreter, name: str, **more: bool) -> Outcome:
+def _timed(interpreter: Interpreter, name: str, **more: bool | str) -> Outcome:
     return interpreter.run(TASK, {"name": name, **more}, Limits(seconds=300))
 
 
@@ -58,6 +58,19 @@ def test_compiling_is_recorded_apart_from_warming_up(interpreter: Interpreter) -
     # The compiler sleeps for a second; the calls take microseconds.
     assert outcome.value["compile_seconds"] >= 1.0
     assert 0 < outcome.value["warmup_seconds"] < 1.0
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("beside", ["Plain", "Scaled"])
+def test_two_that_are_timed_in_turn_are_compiled_once_each(
+    interpreter: Interpreter, beside: str, first: bool
+) -> None:
+    """Whichever is made first: the other must not throw its code away."""
+    outcome = _timed(interpreter, "Plain", beside=beside, beside_first=first)
+    assert outcome.status == "ok", outcome
+    assert outcome.value["recompiles"] == 0
+    assert outcome.value["ratio"] > 0
+    assert outcome.value["beside"].startswith(beside)
 
 
 def test_eager_has_a_warm_up_and_no_compilation(interpreter: Interpreter) -> None:
