@@ -124,6 +124,8 @@ def case_module(
         raise Unsupported(f"setting {'+'.join(case.settings)} means nothing on {p.device}")
     if case.run_settings().tf32 and p.dtype != "f32":
         raise Unsupported(f"setting tf32 means nothing for {p.dtype}")
+    if case.run_settings().padded and p.batch < 2:
+        raise Unsupported("setting padded means nothing for a batch of one")
     options = {**mechanism.options, **implementation.options}
     options |= {key: literal(value) for key, value in case.options}
     module = make(mechanism, implementation.factory, p.d_in, p.d_out, p.heads, options, seed).to(
@@ -139,19 +141,12 @@ def case_inputs(
 
     Under the setting ``padded`` the samples have lengths that grow evenly from N/2 to N; else
     there is no padding, and the mask is None where the implementation allows it.
-
-    Raises
-    ------
-    Unsupported
-        If a batch of one shall be padded.
     """
     p = case.problem
     generator = torch.Generator().manual_seed(seed + 1)
     x = torch.randn(p.batch, p.length, p.d_in, generator=generator)
     x = x.to(device=p.device, dtype=torch_dtype(p.dtype))
     if case.run_settings().padded:
-        if p.batch < 2:
-            raise Unsupported("setting padded means nothing for a batch of one")
         lengths = torch.linspace(p.length / 2, p.length, p.batch, dtype=torch.float64).ceil()
         return x, (torch.arange(p.length) < lengths[:, None]).to(p.device)
     if implementation.mask_optional:

@@ -90,17 +90,25 @@ class Tried:
         Word vectors, data, device.
     trials : tuple of Trial
         The newest of each mechanism, recipe and seed.
-    former, today : str
-        If they were tried against a former common recipe: what it changes of today's, and what
-        today's changes of it; else empty.
+    base : Recipe
+        The common one that they were tried against, today's or a former one.
     """
 
     task: str
     metric: str
     where: tuple[str, ...]
     trials: tuple[Trial, ...]
-    former: str = ""
-    today: str = ""
+    base: Recipe
+
+    @property
+    def former(self) -> str:
+        """What the common recipe that they were tried against changes of today's, if it does."""
+        return ", ".join(changes(self.base.as_dict(), task(self.task).recipe))
+
+    @property
+    def today(self) -> str:
+        """What today's common recipe changes of that, if it does."""
+        return ", ".join(changes(task(self.task).recipe.as_dict(), self.base))
 
     @property
     def common(self) -> str:
@@ -235,9 +243,7 @@ def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[T
         f"{of.name}: {len(others)} trials were made against another common recipe than the "
         f"other {len(mine)}; left out: give them a journal of their own"
     ] if others else []  # fmt: skip
-    former = ", ".join(changes(common.as_dict(), of.recipe))
-    today = ", ".join(changes(of.recipe.as_dict(), common))
-    return Tried(of.name, of.metrics[0], where, tuple(mine), former, today), left
+    return Tried(of.name, of.metrics[0], where, tuple(mine), common), left
 
 
 def _finished_by(trials: Sequence[Trial], recipe: Recipe) -> set[str]:

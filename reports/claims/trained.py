@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +13,12 @@ from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, compare_means, ratio_interval
-from harness.train.recipe import identity
 from harness.train.task import by_common_recipe
 from reports.claims.measured import Measured, Record, not_measured
 from reports.claims.names import alternatives, first_fitting, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Finding
+from reports.trained import recipe_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
@@ -51,16 +50,10 @@ class Pairs:
         return tuple(str(r["key"]) for pair in self.runs.values() for r in pair)
 
 
-def _recipe(run: Record) -> str:
-    """What two runs must share to be compared: all but model and seed."""
-    recipe = identity(run.get("recipe") or {})
-    return json.dumps([recipe, run.get("vectors"), run.get("data")], sort_keys=True)
-
-
 def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
     """By recipe and draw, the newest run of each."""
     ordered = sorted(runs, key=lambda r: str(r.get("at")))
-    return {(_recipe(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
+    return {(recipe_of(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
 
 
 def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build import case_inputs
+from harness.build import case_inputs, case_module
 from harness.case import Case, Problem, parse, setting
 from harness.ceilings import work_of
 from harness.errors import UsageError
@@ -81,7 +81,7 @@ def test_a_padded_batch_has_lengths_from_half_to_whole(name: str) -> None:
     assert (x[~mask] != 0).all()  # what stands there must not be read
     alone = replace(case, problem=replace(case.problem, batch=1))
     with pytest.raises(Unsupported, match="means nothing for a batch of one"):
-        case_inputs(alone, implementation)
+        case_module(alone, Registry())
 
 
 def test_of_padded_batches_no_formula_is_asked() -> None:

@@ -14,7 +14,7 @@ from reference_impls import masks
 from reference_impls.bi_lstm.optimized import PackedBiLstm
 from reference_impls.disa.optimized import BroadcastDisa
 from reference_impls.masks import HeadMask
-from reference_impls.mechanism import Implementation
+from reference_impls.mechanism import Implementation, Mechanism
 from reference_impls.mtsa import layer as mtsa_layer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, algorithm1
 from reference_impls.multi_cnn.optimized import ConvMultiCnn
@@ -250,21 +250,6 @@ class Source2TokenOneScore(DirectSource2Token):
         return super().pool(x, s.mean(-1, keepdim=True).expand_as(s), mask)
 
 
-WRONG = replace(
-    builtins()["multi_cnn"],
-    name="wrong_cnn",
-    implementations=(
-        Implementation(
-            "shifted",
-            "suites.verify.mutants:CnnEvenKernelShifted",
-            "wrong on purpose",
-            mask_optional=True,
-        ),
-    ),
-)
-"""A record that lies, for ``--with suites.verify.mutants:WRONG``."""
-
-
 class CnnReadsPadding(ConvMultiCnn):
     """The convolution takes what stands at padding for tokens."""
 
@@ -273,31 +258,21 @@ class CnnReadsPadding(ConvMultiCnn):
         return y if mask is None else y.masked_fill(~mask[..., None], 0)
 
 
-PADDED_WRONG = replace(
-    builtins()["mtsa"],
-    name="deaf_mtsa",
-    implementations=(
-        Implementation(
-            "deaf",
-            "suites.verify.mutants:MtsaPaddingIsAKey",
-            "right where nothing is padded",
-            mask_optional=True,
-        ),
-    ),
+def _lying(name: str, of: str, implementation: str, factory: str, summary: str) -> Mechanism:
+    """A mechanism's record under another name, whose only implementation is a class here."""
+    path = f"suites.verify.mutants:{factory}"
+    lie = Implementation(implementation, path, summary, mask_optional=True)
+    return replace(builtins()[of], name=name, implementations=(lie,))
+
+
+WRONG = _lying("wrong_cnn", "multi_cnn", "shifted", "CnnEvenKernelShifted", "wrong on purpose")
+"""A record that lies, for ``--with suites.verify.mutants:WRONG``."""
+PADDED_WRONG = _lying(
+    "deaf_mtsa", "mtsa", "deaf", "MtsaPaddingIsAKey", "right where nothing is padded"
 )
 """Another, that only padding betrays."""
-
-END_WRONG = replace(
-    WRONG,
-    name="reading_cnn",
-    implementations=(
-        Implementation(
-            "reads",
-            "suites.verify.mutants:CnnReadsPadding",
-            "wrong beside padding alone",
-            mask_optional=True,
-        ),
-    ),
+END_WRONG = _lying(
+    "reading_cnn", "multi_cnn", "reads", "CnnReadsPadding", "wrong beside padding alone"
 )
 """Another, wrong in the last tokens before the padding and nowhere else."""
 

@@ -345,26 +345,29 @@ def test_not_slower_than_torchs_multi_head(
     x = torch.randn(b, n, d, requires_grad=training)
     g = torch.randn(b, n, d)
 
-    def both_ways(out: Tensor) -> None:
-        for leaf in (x, *ours.parameters(), *theirs.parameters()):
+    leaves = (x, *ours.parameters(), *theirs.parameters())
+    expect_not_slower(
+        passing(lambda: ours(x), leaves, g, training),
+        passing(lambda: theirs(x, x, x, need_weights=False)[0], leaves, g, training),
+    )
+
+
+def passing(
+    call: Callable[[], Tensor], leaves: tuple[Tensor, ...], g: Tensor, training: bool
+) -> Callable[[], None]:
+    """A pass of a layer: forward in inference mode, or forward and backward from no gradients."""
+
+    def forward() -> None:
+        with torch.inference_mode():
+            call()
+
+    def both_ways() -> None:
+        out = call()
+        for leaf in leaves:
             leaf.grad = None
         out.backward(g)
 
-    def call_ours() -> None:
-        if training:
-            both_ways(ours(x))
-        else:
-            with torch.inference_mode():
-                ours(x)
-
-    def call_theirs() -> None:
-        if training:
-            both_ways(theirs(x, x, x, need_weights=False)[0])
-        else:
-            with torch.inference_mode():
-                theirs(x, x, x, need_weights=False)
-
-    expect_not_slower(call_ours, call_theirs)
+    return both_ways if training else forward
 
 
 def expect_not_slower(ours: Callable[[], None], theirs: Callable[[], None]) -> None:
@@ -387,18 +390,11 @@ def test_with_padding_not_slower_than_torchs_packed_lstm(training: bool) -> None
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(ours.lstm(packed)[0], batch_first=True, total_length=32)[0]
 
-    def passing(call: Callable[[], Tensor]) -> Callable[[], None]:
-        def once() -> None:
-            with torch.set_grad_enabled(training):
-                out = call()
-            if training:
-                for leaf in (x, *ours.parameters()):
-                    leaf.grad = None
-                out.sum().backward()
-
-        return once
-
-    expect_not_slower(passing(lambda: ours(x, mask)), passing(call_theirs))
+    leaves, g = (x, *ours.parameters()), torch.randn(4, 32, 128)
+    expect_not_slower(
+        passing(lambda: ours(x, mask), leaves, g, training),
+        passing(call_theirs, leaves, g, training),
+    )
 
 
 # FlexAttention, by its definition: its kernels are for CUDA
