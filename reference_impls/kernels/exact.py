@@ -106,13 +106,22 @@ class SequencesOfQueries:
         self.place = found // batch, found % batch
 
     def of(self, values: Tensor) -> Tensor:
-        """Those of each query, [H, B, N, d] -> [C, N, d]; its gradient has one order of sums."""
-        return values[self.place].index_select(0, self.which)
+        """Those of each query, [H, B, N, d] -> [C, N, d]; its gradient has one order of sums.
+
+        On CUDA index_select's gradient adds atomically, and that of an index sorts; on a CPU
+        it is the other way round: there the gradient of an index may be shared by threads.
+        """
+        read = values[self.place]
+        return read[self.which] if read.is_cuda else read.index_select(0, self.which)
 
     def add(self, sums: Tensor, values: Tensor) -> None:
         """Add the values [C, N, d] of the queries to [H, B, N, d], in one order."""
         total = sums.new_zeros((self.place[0].shape[0], *sums.shape[2:]))
-        sums[self.place] += total.index_add_(0, self.which, values)
+        if total.is_cuda:  # as in `of`
+            total.index_put_((self.which,), values, accumulate=True)
+        else:
+            total.index_add_(0, self.which, values)
+        sums[self.place] += total
 
 
 def places(where: Tensor, batch: int, n: int) -> tuple[tuple[Tensor, Tensor], Tensor]:

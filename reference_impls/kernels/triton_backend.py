@@ -2,8 +2,9 @@
 
 One pass per tile of queries sums numerator and denominator side by side over the tiles of keys
 that its head's range opens; the backward pass computes the weights again. Products are exact to
-float32 for float32 (TF32 only where ``torch.backends.cuda.matmul.allow_tf32``), of bfloat16 for
-bfloat16, and TF32 for float16, which has no room for exponentials; sums are always float32.
+float32 for float32 (TF32 only where torch's own products may be, by either of its settings), of
+bfloat16 for bfloat16, and TF32 for float16, which has no room for exponentials; sums are always
+float32.
 Nothing is added atomically: results repeat bit for bit.
 
 With ``TRITON_INTERPRET=1`` set before triton is imported, the same kernels run on the CPU in
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
 from reference_impls.kernels.tiles import WIDEST
@@ -93,15 +95,13 @@ def attend(
         For other devices and dtypes, and for wider heads.
     """
     refuse(q, v)
-    steady = [_dense(t.to(q.dtype)) for t in (q, k, v)]
-    source = None if s is None else _dense(s)
-    save = torch.is_grad_enabled() and any(
-        t.requires_grad for t in (*steady, source) if t is not None
-    )
+    steady = [t.to(q.dtype) for t in (q, k, v)]
+    save = torch.is_grad_enabled() and any(t.requires_grad for t in (*steady, s) if t is not None)
     out, _, flagged, *_ = triton_forward(
-        *steady, source, geometry.lo, geometry.hi, geometry.hole, geometry.slope, mask,
+        *steady, s, geometry.lo, geometry.hi, geometry.hole, geometry.slope, mask,
         scale_t == "identity", 0 if keep is None else _signed(keep.seed),
-        None if keep is None else _signed(keep.threshold), save,
+        None if keep is None else _signed(keep.threshold), q.dtype == torch.float32 and exact(),
+        save,
     )  # fmt: skip
     return out.permute(2, 0, 1, 3), flagged
 
@@ -135,17 +135,35 @@ def _dense(values: Tensor) -> Tensor:
     return values if values.stride(-1) == 1 or values.shape[-1] <= 1 else values.contiguous()
 
 
+def _read(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """As the kernels read them: whoever calls the operators, whatever strides they come with."""
+    return _dense(q), _dense(k), _dense(v), None if s is None else _dense(s)
+
+
 def _signed(number: int) -> int:
     """32 bits as a signed number: one type of argument, so one kernel for all seeds."""
     return number - 2**32 if number >= 2**31 else number
 
 
-def exact(dtype: torch.dtype) -> bool:
-    """Whether products are to be those of float32."""
-    return dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+@constant
+def exact() -> bool:
+    """Whether torch's own products of float32 on CUDA are exact, by its newer setting or its older.
+
+    The older one raises an error where the newer one was used. torch.compile looks at it in its
+    guards: another setting is another graph.
+    """
+    matmul = torch.backends.cuda.matmul
+    own = getattr(matmul, "fp32_precision", "none")
+    if own == "none":  # what stands for all of CUDA, then for everything, counts
+        own = getattr(torch.backends.cuda, "fp32_precision", "none")
+    if own == "none":
+        own = getattr(torch.backends, "fp32_precision", "none")
+    return not matmul.allow_tf32 if own == "none" else own != "tf32"
 
 
-def centred(dtype: torch.dtype, s: Tensor | None, threshold: int | None) -> bool:
+def centred(s: Tensor | None, threshold: int | None, precise: bool) -> bool:
     """Whether the values are taken less their mean over the real keys, which is added in the end.
 
     dP is a difference, dnum w - |dden| e. Where values have much in common, what the two parts lose
@@ -153,12 +171,13 @@ def centred(dtype: torch.dtype, s: Tensor | None, threshold: int | None) -> bool
     1 % where it is 0); the common part cancels, so it need not be there. It has to stay with
     dropout, which does not act on the denominator.
     """
-    return s is not None and threshold is None and not exact(dtype)
+    return s is not None and threshold is None and not precise
 
 
 def _outputs(
-    q: Tensor, v: Tensor, s: Tensor | None, identity: bool, threshold: int | None, save: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    q: Tensor, v: Tensor, s: Tensor | None, identity: bool, threshold: int | None, precise: bool,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """What the forward pass fills: out, residue, flagged, inverse, top."""
     heads, batch, n, d_v = v.shape
     columns = 1 if s is None else s.shape[-1]
@@ -166,7 +185,7 @@ def _outputs(
     return (
         q.new_empty(batch, n, heads, d_v),
         q.new_empty(
-            (batch, n, heads, d_v) if save and centred(q.dtype, s, threshold) else (0,),
+            (batch, n, heads, d_v) if save and centred(s, threshold, precise) else (0,),
             dtype=torch.bfloat16 if half else torch.float32,
         ),
         q.new_empty(heads, batch, n, dtype=torch.bool),
@@ -189,9 +208,16 @@ def triton_forward(
     identity: bool,
     seed: int,
     threshold: int | None,
+    precise: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`attend` as an operator of torch.
+
+    Parameters
+    ----------
+    precise : bool
+        Whether products are those of float32, see `exact`: settled once, so that the backward pass
+        is that of this forward pass whatever torch is told in between.
 
     Returns
     -------
@@ -208,8 +234,12 @@ def triton_forward(
     """
     from reference_impls.kernels import triton_launch
 
-    given = triton_launch.Inputs(q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold)
-    found = triton_launch.Outputs(*_outputs(q, v, s, identity, threshold, save), given.maximum())
+    q, k, v, s = _read(q, k, v, s)
+    given = triton_launch.Inputs(
+        q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold, precise
+    )
+    outputs = _outputs(q, v, s, identity, threshold, precise, save)
+    found = triton_launch.Outputs(*outputs, given.maximum())
     with _on(q):
         for launch in triton_launch.forward(given, found, save):
             launch.run()
@@ -230,9 +260,10 @@ def _(
     identity: bool,
     seed: int,
     threshold: int | None,
+    precise: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    outputs = _outputs(q, v, s, identity, threshold, save)
+    outputs = _outputs(q, v, s, identity, threshold, precise, save)
     shape = (0,) if s is None else (*s.shape[:2], 1, s.shape[3])
     return *outputs, q.new_empty(shape, dtype=torch.float32)
 
@@ -252,6 +283,7 @@ def triton_backward(
     identity: bool,
     seed: int,
     threshold: int | None,
+    precise: bool,
     out: Tensor,
     residue: Tensor,
     flagged: Tensor,
@@ -262,7 +294,10 @@ def triton_backward(
     """Gradients of q, k, v and s (empty without s) from that of ``out``, [B, N, H, d_v]."""
     from reference_impls.kernels import triton_launch
 
-    given = triton_launch.Inputs(q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold)
+    q, k, v, s = _read(q, k, v, s)
+    given = triton_launch.Inputs(
+        q, k, v, s, lo, hi, hole, slope, mask, identity, seed, threshold, precise
+    )
     found = triton_launch.Outputs(out, residue, flagged, inverse, top, maximum)
     gradients = _gradients(q, k, v, s)
     with _on(q):
@@ -281,7 +316,7 @@ def _(
     s: Tensor | None,
     *others: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _gradients(q, k, v, s)
+    return _gradients(*_read(q, k, v, s))
 
 
 def _gradients(
@@ -294,17 +329,18 @@ def _gradients(
 def _setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[1:])
-    *tensors, ctx.identity, ctx.seed, ctx.threshold, _ = inputs
+    *tensors, ctx.identity, ctx.seed, ctx.threshold, ctx.precise, _ = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
 def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
-    rest = (None,) * 9
+    rest = (None,) * 10
     if g is None:
         return None, None, None, None, *rest
     saved = ctx.saved_tensors  # read once: checkpointing hands them out once
     tensors, outputs = saved[:9], saved[9:]
-    dq, dk, dv, ds = triton_backward(g, *tensors, ctx.identity, ctx.seed, ctx.threshold, *outputs)
+    options = (ctx.identity, ctx.seed, ctx.threshold, ctx.precise)
+    dq, dk, dv, ds = triton_backward(g, *tensors, *options, *outputs)
     return dq, dk, dv, None if tensors[3] is None else ds, *rest
 
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from reference_impls.kernels.tiles import Kind, Numbers, Tile, choose, power_of_two
-from reference_impls.kernels.triton_backend import centred, exact
+from reference_impls.kernels.triton_backend import centred
 from reference_impls.kernels.triton_gradients import (
     cotangent_kernel,
     key_gradient_kernel,
@@ -85,7 +85,7 @@ class Inputs:
     """What the forward and the backward pass are both given; see `triton_backend.attend`.
 
     ``seed`` and ``threshold`` are those of `Keep` as signed 32-bit numbers; threshold None is no
-    dropout.
+    dropout. ``precise``: see `triton_backend.triton_forward`.
     """
 
     q: Tensor
@@ -100,6 +100,7 @@ class Inputs:
     identity: bool
     seed: int
     threshold: int | None
+    precise: bool
 
     @property
     def source(self) -> int:
@@ -119,12 +120,12 @@ class Inputs:
     @property
     def precision(self) -> str:
         """Of products of float32: three TF32 products make one, unless torch allows TF32 itself."""
-        return "tf32x3" if exact(self.q.dtype) else "tf32"
+        return "tf32x3" if self.precise else "tf32"
 
     @property
     def centred(self) -> bool:
         """Whether values are taken less their mean, see `triton_backend.centred`."""
-        return centred(self.q.dtype, self.s, self.threshold)
+        return centred(self.s, self.threshold, self.precise)
 
     @cached_property
     def single_slope(self) -> Tensor:

@@ -41,8 +41,9 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
     q, k, v, s, g = (torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5))
     geometry = of_masks(parse_all(None, 8), length, q.device)
     shape = (geometry.lo, geometry.hi, geometry.hole, geometry.slope)
-    given = triton_launch.Inputs(q, k, v, s, *shape, None, False, 0, None)
-    results = triton_backend.triton_forward(q, k, v, s, *shape, None, False, 0, None, True)
+    precise = numbers == "single"
+    given = triton_launch.Inputs(q, k, v, s, *shape, None, False, 0, None, precise)
+    results = triton_backend.triton_forward(q, k, v, s, *shape, None, False, 0, None, precise, True)
     found = triton_launch.Outputs(*results)
     if kind == "forward":
         launches = triton_launch.forward(given, found, True, tile)

@@ -181,6 +181,25 @@ def test_computed_again_gives_the_same_bits_on_two_threads(name: str) -> None:
         torch.set_num_threads(1)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
+def test_many_queries_of_a_sequence_are_added_in_one_order_on_cuda() -> None:
+    torch.manual_seed(0)
+    head, sample = torch.arange(4096, device="cuda") // 2048, torch.zeros(4096, device="cuda").int()
+    own = exact.SequencesOfQueries((head, sample), 1)
+    values = torch.randn(4096, 16, 8, device="cuda")
+    wanted = values.double().unflatten(0, (2, 2048)).sum(1)[:, None]
+    found = []
+    for _ in range(6):
+        given = torch.zeros(2, 1, 16, 8, device="cuda", requires_grad=True)
+        (own.of(given) * values).sum().backward()
+        added = torch.zeros(2, 1, 16, 8, device="cuda")
+        own.add(added, values)
+        assert given.grad is not None
+        found.append(torch.stack([given.grad, added]))
+    assert error(found[0].double(), wanted.expand_as(found[0])) < 1e-5
+    assert all(torch.equal(one, found[0]) for one in found)
+
+
 def test_the_operator_passes_torchs_own_check() -> None:
     p = problem(2, 2, 6, scale_t="identity", lengths=(6, 4))
     flagged = torch.zeros(2, 2, 6, dtype=torch.bool)

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from harness.registry import Registry
 from harness.verify.budget import CAP, error
+from harness.verify.check import Trial, check_drawn, ragged
 from reference_impls.kernels import triton_backend, tune
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.keeping import Keep
@@ -277,6 +280,37 @@ def test_results_repeat_bit_for_bit() -> None:
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 
+# Layers on it
+
+
+REGISTRY = Registry()
+LAYERS = [
+    f"{mechanism.name}.fused_triton"
+    for mechanism in REGISTRY.mechanisms.values()
+    if any(one.name == "fused_triton" for one in mechanism.implementations)
+]
+
+
+@runs_kernels
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "trial",
+    [
+        Trial("N=19", {}, ragged(19)),
+        Trial("N=6 without padding", {}, (6, 6), masked=False),
+        Trial("scores times 100, N=9", {}, ragged(9), score_scale=100),
+    ],
+    ids=lambda trial: trial.label,
+)
+def test_layers_and_their_gradients_are_the_oracles(name: str, trial: Trial) -> None:
+    """Padding is NaN, and one sample is all padding."""
+    values, gradients = check_drawn(*REGISTRY.find(name), trial, "f32", DEVICE)
+    assert values
+    assert gradients
+    assert [f.what for f in values + gradients if not f.ok] == []
+
+
 # torch around it
 
 
@@ -289,7 +323,7 @@ def _arguments(problem: Problem) -> tuple[Any, ...]:
     tensors = (t[:1, :1].clone().requires_grad_() for t in given.values())
     return (
         *tensors, *(t[:1].clone() for t in ranges), mask[:1].clone(),
-        problem.scale_t == "identity", 5, None, True,
+        problem.scale_t == "identity", 5, None, True, True,
     )  # fmt: skip
 
 
@@ -312,6 +346,72 @@ def test_opcheck_of_the_backward_pass() -> None:
         torch.ops.attnbench.triton_backward.default,
         (torch.ones_like(found[0]), *arguments[:-1], *found),
     )
+
+
+@runs_kernels
+@pytest.mark.usefixtures("small_tiles")
+def test_the_operators_read_tensors_of_any_strides() -> None:
+    """They may be called by name: the last axis need not be dense there either."""
+    problem = Problem(n=9)
+    given, *_ = problem.tensors(DEVICE)
+    geometry = problem.geometry(DEVICE)
+    ranges = (geometry.lo, geometry.hi, geometry.hole, geometry.slope)
+    options = (None, False, 0, None, True)
+    dense = tuple(given[name] for name in "qkvs")
+    turned = tuple(t.transpose(2, 3).contiguous().transpose(2, 3) for t in dense)
+    found = [triton_backend.triton_forward(*t, *ranges, *options, True) for t in (dense, turned)]
+    assert turned[0].stride(-1) > 1
+    assert torch.equal(found[0][0], found[1][0])
+    seen = torch.ones_like(found[0][0])
+    gradients = [
+        triton_backend.triton_backward(seen, *t, *ranges, *options, *found[0])
+        for t in (dense, turned)
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+
+
+@pytest.fixture
+def settings_kept() -> Iterator[None]:
+    """What torch is told of TF32, put back by the setting that was used."""
+    yield
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+
+
+@runs_kernels
+@pytest.mark.usefixtures("small_tiles", "settings_kept")
+@pytest.mark.parametrize("later", [True, False])
+def test_the_backward_pass_is_that_of_its_forward_pass(later: bool) -> None:
+    """Whatever torch is told between them: TF32 is of the pair, and so is the centre of values."""
+    problem = Problem(n=17)
+    given, _, g = problem.tensors(DEVICE)
+
+    def gradients(change: bool) -> tuple[Tensor, ...]:
+        torch.backends.cuda.matmul.allow_tf32 = not later
+        q, k, v, s = (given[name].detach().clone().requires_grad_() for name in "qkvs")
+        a, _ = triton_backend.attend(
+            q, k, v, s, problem.geometry(DEVICE), None, problem.scale_t, None
+        )
+        if change:
+            torch.backends.cuda.matmul.allow_tf32 = later
+        return torch.autograd.grad(a, (q, k, v, s), g.to(a.dtype))
+
+    for one, other in zip(gradients(False), gradients(True), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("settings_kept")
+def test_tf32_is_asked_of_either_setting() -> None:
+    """The older one raises where the newer one was used."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert not triton_backend.exact()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert triton_backend.exact()
+    torch.set_float32_matmul_precision("high")
+    assert not triton_backend.exact()
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    assert triton_backend.exact()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    assert not triton_backend.exact()
 
 
 @runs_kernels
@@ -413,9 +513,10 @@ def _launches(problem: Problem) -> dict[str, Any]:
         given["q"], given["k"], given["v"], given.get("s"), geometry.lo, geometry.hi,
         geometry.hole, geometry.slope, mask, problem.scale_t == "identity", 1,
         None if problem.keep is None else 9,
+        problem.dtype == torch.float32,
     )  # fmt: skip
     outputs = triton_backend._outputs(
-        inputs.q, inputs.v, inputs.s, inputs.identity, inputs.threshold, True
+        inputs.q, inputs.v, inputs.s, inputs.identity, inputs.threshold, inputs.precise, True
     )
     found = triton_launch.Outputs(*outputs, inputs.maximum())
     gradients = triton_backend._gradients(inputs.q, inputs.k, inputs.v, inputs.s)

@@ -156,6 +156,12 @@ def test_auto_says_once_that_the_build_failed(
     assert "\n" not in text
 
 
+def test_not_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unsupported, match="not on Windows: choose the implementation fused_tiled"):
+        loader.compiler()
+
+
 def test_auto_is_quiet_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setattr(choice, "available", cache(choice._available.__wrapped__))

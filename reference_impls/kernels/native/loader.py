@@ -10,7 +10,6 @@ that loader takes for one name, the compiler is called directly.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import hashlib
 import os
@@ -18,6 +17,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +28,9 @@ from typing import TypeAlias
 import torch
 
 from reference_impls.mechanism import Unsupported
+
+if sys.platform != "win32":
+    import fcntl
 
 NAME = "attnbench_native"
 SOURCES = ("native.cpp", "forward.cpp", "backward.cpp")
@@ -59,8 +62,13 @@ def compiler() -> Command:
     Raises
     ------
     Unsupported
-        Where there is none, or $CXX is no command.
+        Where there is none, $CXX is no command, or on Windows.
     """
+    if sys.platform == "win32":
+        raise _NoCompiler(
+            "the native kernel is built on Linux and macOS, not on Windows: choose the "
+            "implementation fused_tiled"
+        )
     name = os.environ.get("CXX", "c++")
     if found := shutil.which(name):
         return (found,)  # one name, whatever it holds
