@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.experiments.declared import Order, Record, designs, run_keys
 from harness.experiments.replicates import is_paired
+from harness.train.recipe import identity
 
 ASKING = ("design", "family", "sweep")
 """Kinds of records that ask for runs before they are done."""
@@ -125,7 +126,8 @@ def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int
             r["seed"]
             for r in records
             if r["kind"] == "run" and r["model"] == model and r.get("task") == design["task"]
-            and r.get("recipe") == recipe and r["status"] == "ok" and order.before(r, design)
+            and identity(r.get("recipe") or {}) == identity(recipe) and r["status"] == "ok"
+            and order.before(r, design)
         })  # fmt: skip
     return sorted(sides[0] & sides[1] - set(design["seeds"]))
 

@@ -217,6 +217,10 @@ def equivalence(
 ) -> float:
     """Two one-sided t-tests (TOST) against a margin: a small p means practically equal.
 
+    Values without any spread leave a t-test nothing to go by: then the one-sided exact test with
+    as many of them decides, signs flipped where they are paired and sides drawn where not, and no
+    p-value is smaller than one over the number of its outcomes.
+
     Parameters
     ----------
     overlap : float
@@ -236,5 +240,7 @@ def equivalence(
     if math.isnan(error):
         raise ValueError(f"given {len(first)} and {len(second)} values; expected two or more")
     if error == 0:
-        return 0.0 if abs(difference) < margin else 1.0
+        count, both = len(first), len(first) + len(second)
+        outcomes = 2**count if paired else math.comb(both, count)
+        return 1 / outcomes if abs(difference) < margin else 1.0
     return float(stdtr(freedom, (abs(difference) - margin) / error))

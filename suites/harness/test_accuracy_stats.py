@@ -271,8 +271,12 @@ def test_equivalence_is_two_one_sided_tests(paired: bool, margin: float) -> None
     assert equivalence(A, B, margin, paired=paired) == pytest.approx(max(low, high))
 
 
-def test_equivalence_without_spread() -> None:
-    assert equivalence([1.0, 2.0], [1.0, 2.0], 0.1, paired=True) == 0.0
+def test_equivalence_without_spread_is_no_surer_than_an_exact_test() -> None:
+    """Of five pairs the 32 flips of signs: two to the fifth outcomes, of which one is as equal."""
+    five = [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert equivalence(five, five, 0.1, paired=True) == 1 / 32
+    assert equivalence(five[:4], five[:4], 0.1, paired=True) == 1 / 16, "not significant"
+    assert equivalence([1.0] * 5, [1.0] * 5, 0.1, paired=False) == 1 / 252
     assert equivalence([1.5, 2.5], [1.0, 2.0], 0.1, paired=True) == 1.0
 
 

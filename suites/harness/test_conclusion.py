@@ -262,6 +262,8 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
     assert warned("2 more seeds of both models had been trained", judged("d", asked, more, few))
     assert warned("not in it: 3, 4", judged("d", asked, more, few))
+    tuned = [{**r, "recipe": {**RECIPE, "tuning_trials": 9}} for r in more]
+    assert warned("not in it: 3, 4", judged("d", asked, tuned, few)), "the same recipe"
     other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
     assert warned("1 more seeds", judged("d", asked, other, few))
 
