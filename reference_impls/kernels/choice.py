@@ -60,7 +60,7 @@ def choose(
         Of a head, the widest of its keys and values.
     """
     if device == "cuda" and dtype != torch.float64:
-        if width <= WIDEST["triton"] and available("triton"):
+        if available("triton") and width <= _widest_of_triton(dtype):
             return "triton"
         # It has one normaliser for all of a softmax: nothing can be dropped above it alone.
         return "flex" if width <= WIDEST["flex"] and not dropping and available("flex") else "tiled"
@@ -74,6 +74,12 @@ def choose(
         return fastest
     tell_failure()
     return "tiled"
+
+
+def _widest_of_triton(dtype: torch.dtype) -> int:
+    from reference_impls.kernels.triton_backend import widest
+
+    return widest(dtype)
 
 
 def nearest(length: int) -> int:

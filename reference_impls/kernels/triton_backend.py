@@ -17,6 +17,7 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor
 from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
-from reference_impls.kernels.tiles import WIDEST
+from reference_impls.kernels.tiles import ROOMY_BYTES, WIDEST, WIDEST_CRAMPED
 from reference_impls.mechanism import Unsupported
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -122,12 +123,35 @@ def refuse(q: Tensor, v: Tensor) -> None:
             "triton: its interpreter multiplies bfloat16 as integers; expected float32 or float16 "
             "there: convert"
         )
-    widest = max(q.shape[-1], v.shape[-1])
-    if widest > WIDEST:
+    given = max(q.shape[-1], v.shape[-1])
+    if given > widest(q.dtype, q.device):
         raise Unsupported(
-            f"triton: heads are {widest} wide; expected at most {WIDEST}: take more heads, or "
-            "another implementation"
+            f"triton: heads are {given} wide; expected at most {widest(q.dtype, q.device)}"
+            f"{'' if roomy(q.device) else ' on this device'}: take more heads, or another "
+            "implementation"
         )
+
+
+def widest(dtype: torch.dtype, device: torch.device | None = None) -> int:
+    """The widest head that the kernels can do on a device, the current one where none is given."""
+    return WIDEST if dtype == torch.bfloat16 or roomy(device) else WIDEST_CRAMPED
+
+
+@constant
+def roomy(device: torch.device | None = None) -> bool:
+    """Whether one program may have the shared memory that the large tiles take."""
+    if interpreted():
+        return True
+    named = None if device is None else device.index
+    return _shared_bytes(torch.cuda.current_device() if named is None else named) >= ROOMY_BYTES
+
+
+@cache
+def _shared_bytes(device: int) -> int:
+    """What one program may have on a device, as triton asks it: torch hides it on some builds."""
+    from triton.runtime import driver
+
+    return int(driver.active.utils.get_device_properties(device)["max_shared_mem"])
 
 
 def _dense(values: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from reference_impls.kernels.tiles import Kind, Numbers, Tile, choose, power_of_two
-from reference_impls.kernels.triton_backend import centred
+from reference_impls.kernels.triton_backend import centred, roomy
 from reference_impls.kernels.triton_gradients import (
     cotangent_kernel,
     key_gradient_kernel,
@@ -21,6 +22,7 @@ from reference_impls.kernels.triton_gradients import (
 )
 from reference_impls.kernels.triton_kernels import forward_kernel
 from reference_impls.kernels.triton_parts import weigh_kernel
+from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.optimized import least_denominator
 
 ROWS = 32
@@ -52,12 +54,23 @@ class Launch:
     tile: Tile | None = None
 
     def run(self) -> None:
-        """Start it, on the current stream."""
+        """Start it, on the current stream.
+
+        Raises
+        ------
+        Unsupported
+            If the device has too little memory for one program of it.
+        """
         if self.programs:
             own = {} if self.tile is None else {
                 "num_warps": self.tile.warps, "num_stages": self.tile.stages
             }  # fmt: skip
-            self.kernel[(self.programs,)](**self.arguments, **self.constants, **own)
+            try:
+                self.kernel[(self.programs,)](**self.arguments, **self.constants, **own)
+            except OutOfResources as error:
+                raise Unsupported(
+                    f"triton: {' '.join(str(error).split())}; take fused_tiled, or narrower heads"
+                ) from error
 
 
 def packed(values: Tensor, always: bool = False) -> Tensor:
@@ -150,7 +163,8 @@ class Inputs:
 
     def tile(self, kind: Kind) -> Tile:
         """From the table."""
-        return choose(kind, self.numbers, max(self.q.shape[-1], self.v.shape[-1]), self.q.shape[2])
+        width = max(self.q.shape[-1], self.v.shape[-1])
+        return choose(kind, self.numbers, width, self.q.shape[2], roomy(self.q.device))
 
     @cached_property
     def real(self) -> Tensor:

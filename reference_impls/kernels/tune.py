@@ -22,6 +22,7 @@ from reference_impls.kernels import triton_backend
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.tiles import TILES, Kind, Numbers, Tile, candidates
 from reference_impls.masks import parse_all
+from reference_impls.mechanism import Unsupported
 
 DTYPES: dict[Numbers, torch.dtype] = {"half": torch.bfloat16, "single": torch.float32}
 REPEATS = 7
@@ -57,7 +58,7 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
         launch.run()
     try:
         last.run()
-    except (triton.runtime.errors.OutOfResources, triton.runtime.errors.PTXASError):
+    except (Unsupported, triton.runtime.errors.PTXASError):
         return None
     times = []
     for _ in range(REPEATS):

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from harness.measure.dispatch import dispatched
-from reference_impls.kernels import choice, core, exact, tiled
+from reference_impls.kernels import choice, core, exact, tiled, triton_backend
 from reference_impls.kernels.constant import constant
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.repair import repaired
@@ -295,6 +295,17 @@ def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.choose(cuda, half, 8, 100, False, False, 256) == "triton"
     # Table 1's own MTSA: two heads of 300.
     assert choice.choose(cuda, half, 2, 100, False, False, 300) == "tiled"
+
+
+def test_auto_knows_what_a_device_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="the CPU build of torch is without triton")
+    have(("native", "flex", "triton"), monkeypatch)
+    single, half = torch.float32, torch.bfloat16
+    for room, wide in ((True, "triton"), (False, "tiled")):
+        monkeypatch.setattr(triton_backend, "roomy", lambda *_, room=room: room)
+        assert choice.choose("cuda", single, 2, 100, False, False, 128) == "triton"
+        assert choice.choose("cuda", single, 2, 100, False, False, 129) == wide
+        assert choice.choose("cuda", half, 2, 100, False, False, 256) == "triton"
 
 
 def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -500,6 +500,9 @@ def test_tiles_fit_and_none_is_longer_than_the_sequence() -> None:
                 assert choose(kind, numbers, width, 10**6) == tile
                 assert choose(kind, numbers, width - 1, 10**6) == tile
                 assert choose(kind, numbers, width, 20).rows <= 32
+                cramped = choose(kind, numbers, width, 10**6, roomy=False)
+                assert cramped.rows == max(16, tile.rows // 2)
+                assert cramped.columns == max(16, tile.columns // 2)
                 assert set(candidates(kind, numbers, width))
 
 
@@ -527,8 +530,8 @@ def _launches(problem: Problem) -> dict[str, Any]:
     return {launch.kernel.fn.__name__: launch for launch in launches}
 
 
-def _assembled(launch: Any) -> tuple[int, int, int]:
-    """Compile a launch for Hopper: bytes of shared memory, registers, bytes spilled."""
+def _assembled(launch: Any, capability: int = 90) -> tuple[int, int, int]:
+    """Compile a launch, for Hopper: bytes of shared memory, registers, bytes spilled."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -554,7 +557,7 @@ def _assembled(launch: Any) -> tuple[int, int, int]:
     tile = launch.tile or Tile(0, 0, 4, 2)
     compiled = TRITON.compile(
         source,
-        target=GPUTarget("cuda", 90, 32),
+        target=GPUTarget("cuda", capability, 32),
         options={"num_warps": tile.warps, "num_stages": tile.stages},
     )
     registers, spilled = _registers(compiled.asm["cubin"])
@@ -598,8 +601,59 @@ COMPILED = {
 @pytest.mark.parametrize("name", COMPILED)
 def test_hopper_can_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_impls.kernels.triton_launch.PACKED_FROM", 0)
+    monkeypatch.setattr("reference_impls.kernels.triton_launch.roomy", lambda _: True)
     for kernel, launch in _launches(COMPILED[name]).items():
         shared, registers, spilled = _assembled(launch)
         print(f"{name} {kernel}: {shared} bytes shared, {registers} registers, {spilled} spilled")
         assert shared <= SHARED_BYTES, kernel
         assert spilled <= SPILLED_BYTES, kernel
+
+
+CRAMPED = {
+    "half-128": COMPILED["half-128"],
+    "single-75": Problem(d_i=75, d_v=75, columns=75, **LONG),
+}
+"""What takes most of the shared memory, and the heads of setting A."""
+
+
+@compiles
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CRAMPED)
+def test_a_card_with_less_shared_memory_can_run_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reference_impls.kernels.triton_launch.PACKED_FROM", 0)
+    monkeypatch.setattr("reference_impls.kernels.triton_launch.roomy", lambda _: False)
+    for kernel, launch in _launches(CRAMPED[name]).items():
+        shared, _, spilled = _assembled(launch, 86)
+        assert shared <= 99 * 1024, kernel
+        assert spilled <= SPILLED_BYTES, kernel
+
+
+def test_a_card_with_less_shared_memory_says_what_it_has_no_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(triton_backend, "roomy", lambda *_: False)
+    monkeypatch.setattr(triton_backend, "usable", lambda: "")
+    monkeypatch.setattr(triton_backend, "interpreted", lambda: True)
+    q = torch.zeros(1, 1, 2, 129)
+    with pytest.raises(Unsupported, match="129 wide; expected at most 128 on this device"):
+        triton_backend.refuse(q, q)
+    triton_backend.refuse(q[..., :128], q[..., :128])
+
+
+def test_a_kernel_that_does_not_fit_is_refused_in_one_line() -> None:
+    from triton.runtime.errors import OutOfResources
+
+    from reference_impls.kernels.triton_launch import Launch
+
+    class TooLarge:
+        def __getitem__(self, _: object) -> Any:
+            def start(**_: object) -> None:
+                raise OutOfResources(131072, 101376, "shared memory")
+
+            return start
+
+    with pytest.raises(Unsupported, match=r"Required: 131072, .* take fused_tiled") as caught:
+        Launch(TooLarge(), 1, {}, {}).run()
+    assert "\n" not in str(caught.value)
