@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -74,6 +75,7 @@ def surroundings(
             folder = data_directory(values["data"])
         directory = str(folder.resolve())
         data = data_digest(task, folder, vectors)
+        tell_unlike(task, folder)
         if vectors != NO_VECTORS:
             vectors = canonical(vectors, folder)
     else:
@@ -83,6 +85,22 @@ def surroundings(
     if fingerprint is None:
         fingerprint = device_fingerprint(values["device"])
     return Surroundings(registry, fingerprint, directory, vectors, data)
+
+
+def tell_unlike(task: Task, folder: Path) -> None:
+    """Say which of a task's files are not the listed ones: they may be used, but not unknowingly.
+
+    A line each on standard error, before anything is trained.
+    """
+    from harness.train.data.corpora import unlike
+
+    for one in unlike(folder, task.files):
+        print(
+            f"attnbench: {task.name}: {one.name} in {folder} is not the file of attnbench data "
+            "list, so what others measured on that may not be compared with this; attnbench data "
+            "check says more",
+            file=sys.stderr,
+        )
 
 
 def verified_or_refused(

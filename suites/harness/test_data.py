@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.running import tell_unlike
 from harness.errors import UsageError
 from harness.experiments.data_identity import data_digest, is_known
+from harness.train.data.corpora import unlike
 from harness.train.data.corpus import corpus
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.text import Vocabulary, tokens_raw, tokens_whitespace
@@ -572,6 +574,18 @@ def test_made_up_coverage_is_partial(folder: Path) -> None:
         assert 0.8 < found.running_share < 1
 
 
+def test_files_that_are_not_the_listed_ones_are_told_before_anything_is_trained(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_unlike(task("trec"), folder)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(" in ")[0] for line in told] == [
+        "attnbench: trec: trec/train.tsv", "attnbench: trec: trec/test.tsv"
+    ]  # fmt: skip
+    assert all("is not the file of attnbench data list" in line for line in told)
+    assert unlike(folder, ["snli/train.tsv"]) == [], "the user's own: no list knows it"
+
+
 # The real files.
 
 
@@ -583,6 +597,7 @@ def test_the_real_files_are_those_of_their_read_me(name: str) -> None:
 @real("trec/train.tsv.gz", "trec/test.tsv.gz")
 def test_real_trec() -> None:
     assert is_known("trec", data_digest(task("trec"), REAL, "none"))
+    assert unlike(REAL, task("trec").files) == []
     columns = ["coarse", "fine", "text"]
     tables = [read_table(REAL / "trec" / f"{split}.tsv.gz", columns) for split in ("train", "test")]
     train, test = tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -164,6 +164,21 @@ def found_in(folder: Path, file: CorpusFile) -> Finding:
         f"{path}: SHA-256 of its content is {digest.hexdigest()[:16]}..., expected "
         f"{file.content[:16]}...; copy the file again",
     )  # fmt: skip
+
+
+def unlike(folder: Path, names: Iterable[str]) -> list[Finding]:
+    """Those of some files whose contents are not the listed ones; files that no list knows pass.
+
+    Parameters
+    ----------
+    folder : Path
+        A data directory.
+    names : iterable of str
+        As ``trec/train.tsv``.
+    """
+    listed = {file.name: file for corpus in corpora().values() for file in corpus.files}
+    found = [found_in(folder, listed[name]) for name in names if name in listed]
+    return [one for one in found if one.status == "wrong"]
 
 
 def findings(folder: Path, corpus: KnownCorpus) -> list[Finding]:
