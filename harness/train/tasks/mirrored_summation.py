@@ -64,7 +64,7 @@ def load(
 
 
 _SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), figure 2"
-_SPLIT = "drawn anew for every seed: a tenth of train is dev, test is as large as train"
+_SPLIT = "drawn anew for every seed: a tenth of train is dev, test is drawn like it"
 _FREE = ("length", "width", "k", "train", "test")
 _RECIPE = Recipe(
     width=72, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
