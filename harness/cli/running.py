@@ -24,6 +24,7 @@ from harness.experiments.session import Progress as Standing
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
+from harness.train.task import task as find_task
 
 SHOWN = 3
 """Runs under way that are named in the bar."""
@@ -75,7 +76,6 @@ def surroundings(
             folder = data_directory(values["data"])
         directory = str(folder.resolve())
         data = data_digest(task, folder, vectors)
-        tell_unlike(task, folder)
         if vectors != NO_VECTORS:
             vectors = canonical(vectors, folder)
     else:
@@ -108,6 +108,8 @@ def verified_or_refused(
 ) -> None:
     """Check the mechanisms of runs in float32 first: what is not right is not trained.
 
+    Corpora that are not the listed ones are told, too: see `tell_unlike`.
+
     Raises
     ------
     UsageError
@@ -117,6 +119,10 @@ def verified_or_refused(
     from harness.verify.run import fitting, jobs, verify
     from harness.verify.run import workers_for as verifiers
 
+    runs = list(runs)
+    for name, directory in dict.fromkeys((r.task, r.arguments["directory"]) for r in runs):
+        if directory is not None:
+            tell_unlike(find_task(name), Path(directory))
     asked = dict.fromkeys((r.model.name, r.model.options, r.recipe.heads) for r in runs)
     wanted = [
         (name, "f32", fitting(name, options, heads, around.registry))
