@@ -325,6 +325,8 @@ def lines(folder: Path) -> list[dict]:
 
 def test_a_real_sweep(swept: tuple) -> None:
     folder, done = swept
+    told = [line for line in done.stderr.splitlines() if "is not the file of attnbench" in line]
+    assert len(told) == 5, "made up: two files of trec, three of sick_relatedness, once each"
     kinds = [r["kind"] for r in journal.read(folder / "results").records]
     assert kinds.index("sweep") < kinds.index("run")
     assert (kinds.count("sweep"), kinds.count("run")) == (1, 20)
