@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -141,6 +141,28 @@ _ALLOWED = {
 }
 
 
+@dataclass(frozen=True)
+class NamedRecipe:
+    """A recipe with a name, and what the rows of some mechanisms had instead.
+
+    The common recipe is one for all mechanisms; a paper's is not.
+
+    Attributes
+    ----------
+    usual : Recipe
+        Of every mechanism that has no row.
+    rows : mapping
+        Changed fields by mechanism.
+    """
+
+    usual: Recipe
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def recipe_for(self, mechanism: str) -> Recipe:
+        """That of its row."""
+        return replace(self.usual, **self.rows.get(mechanism, {}))
+
+
 def typed(name: str, text: str, like: Any) -> Any:
     """The value of a setting from its text, of the type of another value.
 
@@ -202,10 +224,14 @@ def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     ]
 
 
+def _texts(recipe: Recipe) -> dict[str, str]:
+    return {name: str(value) for name, value in recipe.as_dict().items()}
+
+
 def parse_settings(
     texts: Sequence[str],
     models: Sequence[Sequence[str]],
-    named: Mapping[str, Recipe] = MappingProxyType({}),
+    named: Mapping[str, NamedRecipe] = MappingProxyType({}),
     task: str = "",
 ) -> list[dict[str, str]]:
     """Read what ``--recipe`` says; one mapping of settings per model.
@@ -216,9 +242,9 @@ def parse_settings(
         ``NAME=VALUE`` (for all models) or ``MODEL:NAME=VALUE``; or, in place of ``NAME=VALUE``, the
         name of a recipe, which stands for all of its settings. Of several the last one counts.
     models : sequence of sequence of str
-        The names of each model, the shortest first; a name of several means all of them.
+        The names of each model, its mechanism's first; a name of several means all of them.
     named : mapping
-        The task's other recipes by name.
+        The task's other recipes by name; each model gets its mechanism's row.
     task : str
         Its name, for errors.
 
@@ -230,9 +256,8 @@ def parse_settings(
     out: list[dict[str, str]] = [{} for _ in models]
     for text in texts:
         model, colon, name = text.rpartition(":")
-        if name in named:
-            settings = {key: str(value) for key, value in named[name].as_dict().items()}
-        else:
+        recipe = named.get(name)
+        if recipe is None:
             left, equals, value = text.rpartition("=")
             model, colon, name = left.rpartition(":")
             if not (equals and name):
@@ -241,11 +266,10 @@ def parse_settings(
                     f"given {text!r}; expected NAME=VALUE or MODEL:NAME=VALUE; "
                     f"{task or 'the task'} has {has}"
                 )
-            settings = {name: value}
         if colon and not any(model in names for names in models):
             known = ", ".join(dict.fromkeys(name for names in models for name in names))
             raise UsageError(f"{text!r} names {model!r}; the models are {known}")
         for found, names in zip(out, models, strict=True):
             if not colon or model in names:
-                found |= settings
+                found |= {name: value} if recipe is None else _texts(recipe.recipe_for(names[0]))
     return out

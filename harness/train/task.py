@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import harness.train.tasks
 from harness.case import parse_options
 from harness.errors import UsageError
-from harness.train.recipe import Recipe, changes, typed
+from harness.train.recipe import NamedRecipe, Recipe, changes, typed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,8 @@ class Task:
     recipe : Recipe
         The common recipe, the same for all mechanisms.
     recipes : mapping
-        Others by name: the papers'. A name is given to ``--recipe``.
+        Others by name: the papers', each with its mechanisms' rows. A name is given to
+        ``--recipe``.
     options : mapping
         For `load`.
     free : tuple of str
@@ -89,7 +90,7 @@ class Task:
     split: str
     load: str
     recipe: Recipe
-    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    recipes: Mapping[str, NamedRecipe] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     free: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -15,12 +15,13 @@ from torch import nn
 
 from harness.build import literal
 from harness.errors import UsageError
-from harness.experiments.design import parse_model
+from harness.experiments.design import Surroundings, parse_model
+from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train import objective, trainer
 from harness.train.loading import load
 from harness.train.optimisers import is_bias, make_optimiser
-from harness.train.recipe import Recipe, changed, parse_settings, typed
+from harness.train.recipe import Recipe, changed, identity, parse_settings, typed
 from harness.train.run import train_run
 from harness.train.task import Data, Task, task, tasks
 from reference_impls.encoders import PairClassifier
@@ -51,6 +52,13 @@ def train(data: Path, model: str = "mtsa", name: str = "trec", **recipe: Any) ->
     )
 
 
+def named(name: str, recipe: str, mechanism: str = "mtsa") -> Recipe:
+    """What a mechanism is trained by with ``--recipe paper``."""
+    record = task(name)
+    (settings,) = parse_settings([recipe], [(mechanism,)], record.recipes, name)
+    return changed(record.recipe_for(mechanism), settings)
+
+
 def losses(record: dict[str, Any]) -> list[float]:
     return [row["loss"] for row in record["epochs"]]
 
@@ -60,12 +68,13 @@ def losses(record: dict[str, Any]) -> list[float]:
 
 def test_a_named_recipe_stands_for_all_its_settings() -> None:
     record = task("trec")
-    paper = record.recipes["paper"]
+    paper = named("trec", "paper")
     one, two = parse_settings(["paper"], MODELS, record.recipes)
-    assert changed(record.recipe_for("mtsa"), one) == paper == changed(record.recipe, two)
-    one, two = parse_settings(["paper", "multi_head:heads=8", "epochs=3"], MODELS, record.recipes)
+    assert changed(record.recipe_for("mtsa"), one) == paper
+    assert changed(record.recipe, two) == replace(paper, heads=8)
+    one, two = parse_settings(["paper", "multi_head:heads=4", "epochs=3"], MODELS, record.recipes)
     assert changed(record.recipe, one) == replace(paper, epochs=3)
-    assert changed(record.recipe, two) == replace(paper, epochs=3, heads=8)
+    assert changed(record.recipe, two) == replace(paper, epochs=3, heads=4)
     one, two = parse_settings(["epochs=3", "mtsa:paper"], MODELS, record.recipes)
     assert changed(record.recipe, one) == paper
     assert changed(record.recipe, two) == replace(record.recipe, epochs=3)
@@ -82,7 +91,8 @@ def test_a_recipe_of_one_form_of_a_mechanism_can_be_named() -> None:
 @pytest.mark.parametrize("name", list(tasks()))
 def test_every_setting_comes_back_from_its_text(name: str) -> None:
     record = task(name)
-    for recipe in (record.recipe, *record.recipes.values()):
+    papers = [r.recipe_for(m) for r in record.recipes.values() for m in ("mtsa", *r.rows)]
+    for recipe in (record.recipe, *papers):
         texts = [f"{key}={value}" for key, value in recipe.as_dict().items()]
         assert changed(record.recipe, parse_settings(texts, [("mtsa",)])[0]) == recipe
 
@@ -167,7 +177,7 @@ PAPERS = {
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_papers_recipes_have_their_numbers(name: str) -> None:
     keep, attention, decay, optimiser, rate, batch, steps, examples = PAPERS[name]
-    recipe = task(name).recipes["paper"]
+    recipe = named(name, "paper")
     assert recipe.dropout == pytest.approx(1 - keep)
     assert recipe.attention_dropout == pytest.approx(1 - attention)
     assert (recipe.weight_decay, recipe.optimiser) == (decay, optimiser)
@@ -185,19 +195,104 @@ def test_what_the_released_programs_have_instead() -> None:
     found = {
         name: (1 - r.dropout, 1 - r.attention_dropout, r.weight_decay)
         for name in ("trec", "cr", "mpqa", "subj")
-        for r in [task(name).recipes["released"]]
+        for r in [named(name, "released")]
     }
     assert found == {
         "trec": (0.5, 1.0, 5e-5), "cr": pytest.approx((0.475, 0.81, 1e-4)),
         "mpqa": pytest.approx((0.55, 1.0, 1e-4)), "subj": pytest.approx((0.55, 0.81, 1e-4)),
     }  # fmt: skip
-    steps = task("trec").recipes["released"].epochs * math.ceil(4907 / 32)
+    steps = named("trec", "released").epochs * math.ceil(4907 / 32)
     assert steps == pytest.approx(99_000, rel=0.01)
 
 
 def test_no_recipe_of_a_paper_claims_a_budget_of_ours() -> None:
     for record in tasks().values():
-        assert all(recipe.tuning_trials == 0 for recipe in record.recipes.values())
+        for recipe in record.recipes.values():
+            assert {recipe.recipe_for(m).tuning_trials for m in ("mtsa", *recipe.rows)} == {0}
+
+
+# Mechanism: heads, width and highway layer on SNLI (MTSA section 4; Table 1's printed parameters).
+ROWS = {
+    "mtsa": (2, 600, True), "mtsa_released": (2, 600, True), "none": (2, 600, True),
+    "resan": (2, 600, True), "hrchy_cnn_released": (2, 300, True), "hrchy_cnn": (2, 300, True),
+    "multi_head": (8, 600, False), "multi_head_released": (8, 600, False),
+    "multi_head_relu": (8, 600, False), "disa": (2, 600, False), "disan": (2, 600, False),
+    "bi_lstm": (2, 600, False), "bi_gru": (2, 600, False), "bi_gru_released": (2, 600, False),
+    "multi_cnn": (2, 600, False), "kim_cnn": (2, 600, False), "kim_cnn_released": (2, 600, False),
+    "biblosa": (2, 600, False), "biblosa_released": (2, 600, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ROWS)
+def test_each_mechanism_has_the_row_that_the_papers_gave_it(mechanism: str) -> None:
+    heads, width, highway = ROWS[mechanism]
+    recipe = named("snli", "paper", mechanism)
+    mtsa = named("snli", "paper")
+    assert recipe == replace(mtsa, heads=heads, width=width, highway=highway)
+    for name, which in (("trec", "released"), ("cr", "paper"), ("sick_relatedness", "released")):
+        recipe = named(name, which, mechanism)
+        assert (recipe.heads, recipe.width, recipe.highway) == (heads, width, False)
+
+
+def test_runs_by_a_papers_recipe_are_of_its_rows() -> None:
+    around = Surroundings(Registry(), {"device": "cpu"}, "data", "none", "digest")
+
+    def of(*recipe: str) -> list[dict[str, Any]]:
+        part = Part(("mtsa.algorithm1", "multi_head.sdpa"), ("snli",), (0,), recipe=recipe)
+        entries = make_sweep([part], around.registry, lambda _task, _vectors: around).entries
+        return [entry.run.arguments["recipe"] for entry in entries]
+
+    one, two = of("paper")
+    assert (one["heads"], one["width"], one["highway"]) == (2, 600, True)
+    assert (two["heads"], two["width"], two["highway"]) == (8, 600, False)
+    one, two = of("multi_head:paper", "mtsa:rate=0.002", "highway=true")
+    assert (one["heads"], one["width"], one["rate"]) == (6, 300, 0.002)
+    assert (two["heads"], two["width"], two["highway"]) == (8, 600, True)
+
+
+@pytest.mark.parametrize("name", list(tasks()))
+def test_the_rows_are_of_mechanisms_that_there_are(name: str) -> None:
+    record, known = task(name), Registry().mechanisms
+    for recipe in record.recipes.values():
+        assert set(recipe.rows) <= set(known)
+    # Unlike a paper's, the common recipe is one for all.
+    assert {str(identity(record.recipe_for(m).as_dict())) for m in known} == {
+        str(identity(record.recipe.as_dict()))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "examples", "steps", "penalty", "decay", "share"),
+    [
+        # The base model's steps, the policy's alone, and those of both (ReSAN's program).
+        ("snli", "paper", 549_367, (600_000, 5000, 195_000), 0.02, 5e-5, "text"),
+        ("sick_relatedness", "paper", 4500, (6000, 500, 18_500), 0.006, 1e-4, "text"),
+        ("sick_relatedness", "released", 4500, (6000, 500, 18_500), 0.006, 1e-4, "released"),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["resa", "resan", "resan_no_fusion"])
+def test_a_policy_is_trained_as_resans(
+    mechanism: str, name: str, which: str, examples: int, steps: tuple[int, int, int],
+    penalty: float, decay: float, share: str,
+) -> None:  # fmt: skip
+    recipe = named(name, which, mechanism)
+    base, alone, both = steps
+    a_pass = math.ceil(examples / recipe.batch)
+    assert recipe.epochs * a_pass == pytest.approx(base, rel=0.01)
+    assert recipe.policy_steps == alone
+    assert recipe.policy_epochs * a_pass == pytest.approx(both, rel=0.01)
+    assert recipe.patience >= max(recipe.epochs, recipe.policy_epochs)
+    assert (recipe.policy_penalty, recipe.policy_weight_decay) == (penalty, decay)
+    assert recipe.policy_share == share
+
+
+@pytest.mark.parametrize("mechanism", ["multi_head", "hrchy_cnn", "disa", "mtsa"])
+def test_a_papers_row_can_be_built(data: Path, mechanism: str) -> None:
+    record, recipe = task("trec"), named("trec", "paper", mechanism)
+    made = load(record, recipe, str(data), record.vectors, 0)
+    # The table decides how wide word vectors are, whatever the recipe says.
+    assert made.width == 20 != recipe.word_width == 300
+    objective.build(record, mechanism, {}, made, recipe, Registry(), 0)
 
 
 # Optimisers.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipes import PAPER, SENTENCES, TUNED, lasting
+from harness.train.recipe import NamedRecipe
+from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("0", "1", "2", "3", "4")
@@ -66,7 +67,7 @@ TASKS = (
         "official dev and test sentences",
         load="harness.train.tasks.sst5:load",
         recipe=replace(SENTENCES, batch=128, epochs=5, patience=2),
-        recipes={"paper": _PAPER},
+        recipes={"paper": NamedRecipe(_PAPER, ROWS)},
         options={"phrases": True},
         files=("sst5/train_phrases.tsv", "sst5/dev.tsv", "sst5/test.tsv"),
         vectors="top10k_100d_int8",

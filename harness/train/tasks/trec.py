@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipes import PAPER, SENTENCES, TUNED, lasting
+from harness.train.recipe import NamedRecipe
+from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -30,8 +31,11 @@ def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Da
     return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
 
 
-# The papers choose the best epoch on the test set, and have no other dev set.
+# The papers choose the best epoch on the test set, have no other dev set, and train on all 5,452
+# questions. Here a tenth is dev by these recipes too, and nothing is chosen by it; the steps are
+# the papers'.
 _PAPER = replace(PAPER, batch=32, choose="best-on-test")
+_RELEASED = replace(_PAPER, weight_decay=5e-5)
 
 TASKS = (
     Task(
@@ -44,8 +48,8 @@ TASKS = (
         load="harness.train.tasks.trec:load",
         recipe=SENTENCES,
         recipes={
-            "paper": lasting(_PAPER, 80_000, TRAINED_ON),
-            "released": lasting(replace(_PAPER, weight_decay=5e-5), 99_000, TRAINED_ON),
+            "paper": NamedRecipe(lasting(_PAPER, 80_000, TRAINED_ON), ROWS),
+            "released": NamedRecipe(lasting(_RELEASED, 99_000, TRAINED_ON), ROWS),
         },
         files=("trec/train.tsv", "trec/test.tsv"),
         vectors="top10k_100d_int8",
