@@ -11,6 +11,9 @@ from typing import Any
 from harness.errors import UsageError
 from harness.stats import LEAST_REPLICATES, replicates_needed, sd_of_differences
 
+SUSPICIOUS = 0.1
+"""Ten points of accuracy: nobody plans for a difference that shows at a glance."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -63,7 +66,8 @@ def read_effect(text: str, metric: str) -> float:
     Raises
     ------
     UsageError
-        If it is not a positive number, or not below 1 for an accuracy.
+        If it is not a positive number, or not below 1 for an accuracy, or so large for one that it
+        is likely to be in points.
     """
     try:
         effect = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -75,6 +79,12 @@ def read_effect(text: str, metric: str) -> float:
         )
     if metric == "accuracy" and effect >= 1:
         raise UsageError(f"--effect: given {text}; one point of accuracy is 0.01 or 1%")
+    if metric == "accuracy" and effect >= SUSPICIOUS and not text.endswith("%"):
+        # With --sd the unit is the user's own, and 0.5 is half a point; here it would be fifty.
+        raise UsageError(
+            f"--effect: given {text}, which is {100 * effect:g} points of accuracy; expected "
+            f"{text}% for {text} points, or {100 * effect:g}% if you mean that"
+        )
     return effect
 
 

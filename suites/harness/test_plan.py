@@ -234,3 +234,17 @@ def test_an_effect_of_a_whole_accuracy_is_a_mistake(
     asked = ["plan", "--from", str(tmp_path), *FROM[:-1], "2"]
     assert cli(asked) == 2
     assert "one point of accuracy is 0.01 or 1%" in capsys.readouterr().err
+
+
+def test_points_of_accuracy_are_not_taken_for_shares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--effect 0.5 --sd 0.8`` is half a point; from records it would be fifty."""
+    write_runs(tmp_path, *values(6))
+    asked = ["plan", "--from", str(tmp_path), *FROM[:-1]]
+    assert cli([*asked, "0.5"]) == 2
+    told = capsys.readouterr().err
+    assert "which is 50 points of accuracy; expected 0.5% for 0.5 points, or 50%" in told
+    assert told.count("\n") == 1
+    assert cli([*asked, "50%"]) == 0
+    assert cli([*asked, "0.05"]) == 0
