@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from harness.case import parse_options
+from harness.case import literal, parse_options
 from harness.errors import UsageError
 from harness.experiments.replicates import replicates, units_of
 from harness.records import schema
@@ -59,14 +59,42 @@ def parse_model(text: str, registry: Registry) -> Model:
     Raises
     ------
     UsageError
-        If it has another form or there is no such mechanism.
+        If it has another form, an option twice, or there is no such mechanism.
     """
     match = _MODEL.fullmatch(text)
     if match is None:
         raise UsageError(f"given {text!r}; expected e.g. mtsa, or mtsa.plain[scale_t=identity]")
     mechanism, implementation = registry.find(match["name"])
     options = parse_options(match["options"].split(",") if match["options"] else [])
+    names = [name for name, _ in options]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"given {text!r}, with {name} twice; expected each option once")
     return Model(f"{mechanism.name}.{implementation.name}", options)
+
+
+def meaning(model: Model, registry: Registry) -> str:
+    """A model by what it is, however it was typed: keys of runs are made of it.
+
+    Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. Of a
+    preset nothing is so anyway, and neither is what the recipe may set (attention dropout).
+    """
+    mechanism, implementation = registry.find(model.name)
+    usual = {**mechanism.options, **implementation.options}
+    given = {name: literal(value) for name, value in model.options}
+    told = sorted(
+        f"{name}={value!r}"
+        for name, value in given.items()
+        if name == "attention_dropout" or "preset" in given or name not in usual
+        or not _same(value, usual[name])
+    )  # fmt: skip
+    return model.name + (f"[{','.join(told)}]" if told else "")
+
+
+def _same(value: Any, usual: Any) -> bool:
+    """Whether an option as typed is its default; a mechanism's lists are tuples, too."""
+    alike = list(usual) if isinstance(usual, tuple) else usual
+    return isinstance(value, bool) == isinstance(alike, bool) and bool(value == alike)
 
 
 @dataclass(frozen=True)
@@ -150,8 +178,9 @@ def make_run(
     check_fold(task, fold)
     code = run_code(model.mechanism, task.load, around.registry)
     made_of = [
-        "run", str(model), task.name, dict(task.options), identity(recipe.as_dict()), seed, fold,
-        around.vectors, around.data, code, dict(around.fingerprint),
+        "run", meaning(model, around.registry), task.name, dict(task.options),
+        identity(recipe.as_dict()), seed, fold, around.vectors, around.data, code,
+        dict(around.fingerprint),
     ]  # fmt: skip
     arguments = {
         "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
@@ -261,8 +290,10 @@ def make_design(
         are not to be paired.
     """
     first, second = models
-    if first == second and recipes[0] == recipes[1]:
-        raise UsageError(f"{first} is compared with itself; give two different models")
+    alike = meaning(first, around.registry) == meaning(second, around.registry)
+    if alike and recipes[0] == recipes[1]:
+        also = "" if first == second else f", as which {second} is the same"
+        raise UsageError(f"{first} is compared with itself{also}; give two different models")
     if not seeds or len(set(seeds)) < len(seeds):
         raise UsageError(f"given seeds {list(seeds)}; expected at least one, each of them once")
     if margin is not None and not 0 < margin < math.inf:
