@@ -21,7 +21,7 @@ from harness.cli.running import (
     verified_or_refused,
 )
 from harness.errors import UsageError
-from harness.experiments.design import Design, Model, Surroundings, make_design
+from harness.experiments.design import Design, Model, Surroundings, make_design, meaning
 from harness.experiments.family import Family, make_family
 from harness.experiments.many import Many, conclude_many
 from harness.experiments.matching import match_parameters, not_buildable
@@ -117,11 +117,12 @@ def run_many(
     if len(set(names)) < len(names):
         raise UsageError(f"--task: given {', '.join(names)}; expected each once")
     baseline = everyone[-1]
-    models = list(dict.fromkeys(everyone[:-1]))
+    meant = {meaning(model, registry): model for model in everyone[:-1]}
     if values["all"] is not None:
-        models = [model for model in models if model != baseline]
-    elif len(models) < len(everyone) - 1:
+        meant.pop(meaning(baseline, registry), None)
+    elif len(meant) < len(everyone) - 1:
         raise UsageError(f"given {', '.join(map(str, everyone[:-1]))}; expected each model once")
+    models = list(meant.values())
     places = surroundings_of(tasks, registry, values)
     around = places[names[0]]
     checked = [*models, baseline]

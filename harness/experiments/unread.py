@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from types import MappingProxyType
 
 from harness.errors import UsageError
 from harness.experiments.design import Model
 from harness.registry import Registry
-from harness.train.recipe import Recipe
 from harness.train.task import Task
 
 
@@ -29,34 +27,12 @@ OF_TASKS = MappingProxyType[str, tuple[str, Callable[[Task], bool]]](
     }
 )
 """Fields that only some tasks read; see `harness.train.objective`."""
+OF_POLICIES = "policy_"
+"""What the fields begin with that only a mechanism with a policy reads.
 
-
-def _has_policy(model: Model, registry: Registry) -> bool:
-    """Whether it may have one: of a mechanism of the user's own nothing is known."""
-    mechanism, _ = registry.find(model.name)
-    return "selection" in mechanism.options or not mechanism.folder
-
-
-def _drops_attention(model: Model, registry: Registry) -> bool:
-    return "attention_dropout" in registry.find(model.name)[0].options
-
-
-def _has_heads(model: Model, registry: Registry) -> bool:
-    return registry.find(model.name)[0].takes_heads
-
-
-OF_MECHANISMS = MappingProxyType[str, tuple[str, str, Callable[[Model, Registry], bool]]](
-    {
-        "heads": ("heads", "any", _has_heads),
-        "attention_dropout": ("attention dropout", "any", _drops_attention),
-        **{
-            field.name: ("a policy", "one", _has_policy)
-            for field in fields(Recipe)
-            if field.name.startswith("policy_")
-        },
-    }
-)
-"""Fields that only some mechanisms read; see `harness.train.objective`."""
+Heads and attention dropout are read by some mechanisms alone, too; they are set for all of a sweep
+at once, and the command that repeats one of its runs has to be taken.
+"""
 
 
 def check_read(
@@ -84,9 +60,15 @@ def check_read(
                 f"--recipe {text}: {name} is read for {of} alone, and of "
                 f"{', '.join(task.name for task in tasks)} none is; leave it out"
             )
-        has, one, has_it = OF_MECHANISMS.get(name, ("", "", None))
-        if asked and has_it is not None and not any(has_it(m, registry) for m in asked):
+        policy = name.startswith(OF_POLICIES)
+        if policy and asked and not any(_has_policy(m, registry) for m in asked):
             raise UsageError(
-                f"--recipe {text}: only a mechanism with {has} reads {name}, and of "
-                f"{', '.join(map(str, asked))} none has {one}; leave it out"
+                f"--recipe {text}: only a mechanism with a policy reads {name}, and of "
+                f"{', '.join(map(str, asked))} none has one; leave it out"
             )
+
+
+def _has_policy(model: Model, registry: Registry) -> bool:
+    """Whether it may have one: of a mechanism of the user's own nothing is known."""
+    mechanism, _ = registry.find(model.name)
+    return "selection" in mechanism.options or not mechanism.folder

@@ -607,6 +607,8 @@ def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path)
         (("--all", "multi_hed"), "unknown mechanism 'multi_hed'; did you mean"),
         (("mtsa", "mtsa", "--baseline", "multi_head"), "expected each model once"),
         (("mtsa", "multi_head", "--baseline", "multi_head"), "compared with itself"),
+        (("mtsa", "mtsa[scale_t=log_sigmoid]", "disa", "--baseline", "multi_head"),
+         "expected each model once"),
         (("mtsa", "--task", "trec", "--task", "trec", "--data", "."), "--task: given trec, trec"),
         (("--task", "mirrored_summation", "--task", "sick_relatedness", "--data", "DATA",
           "--margin", "1"), "have different metrics; give one each"),

@@ -38,10 +38,6 @@ TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
          "only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa"),
         (("sweep", "--models", "mtsa,resa", "--tasks", TASK, "--recipe", "mtsa:policy_steps=3"),
          "only a mechanism with a policy reads policy_steps, and of mtsa.fused none has one"),
-        (("train", "bi_lstm", "--task", TASK, "--recipe", "heads=3"),
-         "only a mechanism with heads reads heads, and of bi_lstm.packed none has any; leave it"),
-        (("compare", "none", "bi_lstm", "--task", TASK, "--recipe", "attention_dropout=0.2"),
-         "only a mechanism with attention dropout reads attention_dropout, and of none.fused, bi"),
         (("compare", "mtsa", "mtsa[scale_t=log_sigmoid]", "--task", TASK),
          "compared with itself, as which mtsa.fused[scale_t=log_sigmoid] is the same; give two"),
         (("train", "mtsa[scale_t=identity,scale_t=log_sigmoid]", "--task", TASK),
@@ -73,8 +69,7 @@ def test_a_mistake_is_told_before_anything_is_done(
         ("degree_loss=squared", "mtsa", "sick_relatedness"), ("highway=true", "mtsa", "snli"),
         ("activation=elu", "mtsa", "sick_entailment"),
         ("paper", "mtsa", "trec"), ("epochs=3", "none", "mirrored_summation"),
-        ("heads=3", "mtsa", "trec"), ("attention_dropout=0.2", "mtsa", "trec"),
-        ("resa:heads=3", "mtsa", "trec"),
+        ("heads=3", "bi_lstm", "trec"), ("attention_dropout=0.2", "none", "trec"),
     ],
 )  # fmt: skip
 def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
