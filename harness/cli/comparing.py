@@ -94,7 +94,7 @@ def run_compare(values: dict[str, Any], json_file: str | None) -> int:
         models = [*models, parse_model(values["all"], registry)]
     else:
         models = read_models(values["names"], registry, values["baseline"])
-    check_read(values["recipe"], models, tasks, registry)
+    check_read(values["recipe"], models, tasks, registry, values["vectors"])
     if values["all"] is not None or len(models) > 2 or len(tasks) > 1:
         from harness.cli.comparing_many import run_many
 

@@ -97,7 +97,7 @@ def run_train(values: dict[str, Any], json_file: str | None) -> int:
         texts.append(f"choose={values['choose']}")
     settings = parse_settings(texts, [model.names], task.recipes, task.name)[0]
     recipe = changed(task.recipe_for(model.mechanism), settings)
-    check_read(texts, [model], [task], registry)
+    check_read(texts, [model], [task], registry, values["vectors"])
     attention = _attention(values, task, folder)
     around = surroundings(task, registry, values)
     run = make_run(model, task, recipe, values["seed"], around, values["fold"])

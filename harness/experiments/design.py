@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,18 @@ from typing import Any
 from harness.case import literal, parse_options
 from harness.errors import UsageError
 from harness.experiments.replicates import replicates, units_of
+from harness.experiments.unread import one_sided
 from harness.records import schema
-from harness.registry import Registry, code_hash, module_hash
+from harness.registry import Registry, code_hash, module_hash, resolve
 from harness.train.recipe import Recipe, identity
 from harness.train.task import Task, check_fold
 
 POOLING = "source2token"
 """Part of every model, and so of every run's code."""
+SET_BY_RECIPES = ("attention_dropout", "heads")
+"""Options whose place a recipe's setting takes where a model's name has none."""
+_TYPED = (bool, int, float, str, type(None))
+"""What a value of an option can be, but for lists."""
 _MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
 
 
@@ -76,25 +82,47 @@ def parse_model(text: str, registry: Registry) -> Model:
 def meaning(model: Model, registry: Registry) -> str:
     """A model by what it is, however it was typed: keys of runs are made of it.
 
-    Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. Of a
-    preset nothing is so anyway, and neither is what the recipe may set (attention dropout).
+    Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. What
+    the recipe may set (`SET_BY_RECIPES`) is never so anyway.
     """
-    mechanism, implementation = registry.find(model.name)
-    usual = {**mechanism.options, **implementation.options}
-    given = {name: literal(value) for name, value in model.options}
-    told = sorted(
-        f"{name}={value!r}"
-        for name, value in given.items()
-        if name == "attention_dropout" or "preset" in given or name not in usual
-        or not _same(value, usual[name])
-    )  # fmt: skip
+    usual = _usual(model, registry)
+    told = []
+    for name, text in sorted(model.options):
+        value = literal(text)
+        if name in usual:
+            value = _plain(value)
+            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
+                continue
+        told.append(f"{name}={value!r}")
     return model.name + (f"[{','.join(told)}]" if told else "")
 
 
+def _usual(model: Model, registry: Registry) -> dict[str, Any]:
+    """What options are where none is given, as the record says; else a factory of ``--with``.
+
+    Others are not asked: that would import their packages, whatever is wanted.
+    """
+    mechanism, implementation = registry.find(model.name)
+    known = {**mechanism.options, **implementation.options}
+    if known or mechanism.name not in registry.given_names:
+        return known
+    try:
+        parameters = inspect.signature(resolve(implementation.factory)).parameters
+    except (TypeError, ValueError):  # of a callable without one
+        return {}
+    return {p.name: p.default for p in parameters.values() if isinstance(p.default, _TYPED)}
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as integers, lists and tuples as lists."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _same(value: Any, usual: Any) -> bool:
-    """Whether an option as typed is its default; a mechanism's lists are tuples, too."""
-    alike = list(usual) if isinstance(usual, tuple) else usual
-    return isinstance(value, bool) == isinstance(alike, bool) and bool(value == alike)
+    """Whether two values are equal; true is not 1."""
+    return isinstance(value, bool) == isinstance(usual, bool) and bool(value == usual)
 
 
 @dataclass(frozen=True)
@@ -215,6 +243,8 @@ class Design:
     runs : tuple of pair of Run
         By seed; with folds by seed and fold.
     paired : bool
+    one_sided : tuple of str
+        What the recipes say to both, but only one of the models reads; a line each.
     """
 
     models: tuple[Model, Model]
@@ -225,6 +255,7 @@ class Design:
     match: str
     runs: tuple[tuple[Run, Run], ...]
     paired: bool = True
+    one_sided: tuple[str, ...] = ()
 
     def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started."""
@@ -250,6 +281,7 @@ class Design:
             "split": self.task.split,
             "one_test_set": self.task.one_test_set,
             "recipes": [r.as_dict() for r in self.recipes],
+            "one_sided": list(self.one_sided),
             "seeds": list(self.seeds),
             "folds": self.task.folds,
             "units": units_of(len(self.seeds), self.task.folds),
@@ -307,5 +339,6 @@ def make_design(
         for one in replicates(seeds, task.folds)
     )
     return Design(
-        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs, paired
-    )
+        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs, paired,
+        one_sided(models, task, recipes, around.registry),
+    )  # fmt: skip

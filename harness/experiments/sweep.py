@@ -170,7 +170,7 @@ def _entries(
     tasks = [find_task(name) for name in part.tasks]
     models = [parse_model(name, registry) for name in part.models]
     _check(part, [str(model) for model in models])
-    check_read(part.recipe, models, tasks, registry)
+    check_read(part.recipe, models, tasks, registry, part.vectors)
     entries = []
     for task in tasks:
         surroundings = around(task, part.vectors)

@@ -174,7 +174,7 @@ def _recipes(design: Mapping[str, Any]) -> list[str]:
     ]
     if unequal:
         out.append(f"the recipes differ: {', '.join(unequal)}")
-    return out
+    return [*out, *(design.get("one_sided") or ())]
 
 
 def _split(design: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
 
 OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
     "design": {"folds": int, "margin": Number(0, above=True), "paired": bool,
-               "paired_question": str},
+               "paired_question": str, "one_sided": Listed(str)},
     "run": {
         "task": str, "case": str, "fold": int, "code": str, "fingerprint": str,
         "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,

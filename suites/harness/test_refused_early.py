@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from rich.text import Text
 from harness.cli import app
 from harness.cli import run as cli
 from harness.errors import UsageError
-from harness.experiments.design import Surroundings, meaning, parse_model
+from harness.experiments.conclusion import conclude
+from harness.experiments.design import Surroundings, make_design, meaning, parse_model
 from harness.experiments.sweep import Part, make_sweep
-from harness.experiments.unread import check_read
+from harness.experiments.unread import check_read, one_sided
 from harness.registry import Registry
 from harness.train.task import task
 
@@ -38,6 +40,20 @@ TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
          "only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa"),
         (("sweep", "--models", "mtsa,resa", "--tasks", TASK, "--recipe", "mtsa:policy_steps=3"),
          "only a mechanism with a policy reads policy_steps, and of mtsa.fused none has one"),
+        (("train", "bi_lstm", "--task", TASK, "--recipe", "bi_lstm:heads=3"),
+         "only a mechanism with heads reads heads, and of bi_lstm.packed none has any; leave it"),
+        (("compare", "mtsa", "none", "--task", TASK, "--recipe", "none:attention_dropout=0.2"),
+         "only a mechanism with attention dropout reads attention_dropout, and of none.fused none"),
+        (("train", "additive", "--task", TASK, "--recipe", "additive:width=8"),
+         "only a mechanism with a width of its own reads width, and of additive.direct none has"),
+        (("train", "mtsa[heads=2]", "--task", TASK, "--recipe", "mtsa:heads=4"),
+         "mtsa:heads=4: the options of mtsa.fused[heads=2] say heads themselves; leave out one"),
+        (("train", "mtsa", "--task", TASK, "--recipe", "word_width=7"),
+         "word_width is read for words without vectors (--vectors none) alone, and of mirrored"),
+        (("compare", "mtsa", "none", "--task", "trec", "--recipe", "word_width=7"),
+         "word_width is read for words without vectors (--vectors none) alone, and of trec none"),
+        (("sweep", "--models", "mtsa", "--tasks", "trec", "--recipe", "word_width=7", "--vectors",
+          "sick_840B_300d", "--dry-run"), "word_width is read for words without vectors"),
         (("compare", "mtsa", "mtsa[scale_t=log_sigmoid]", "--task", TASK),
          "compared with itself, as which mtsa.fused[scale_t=log_sigmoid] is the same; give two"),
         (("train", "mtsa[scale_t=identity,scale_t=log_sigmoid]", "--task", TASK),
@@ -70,11 +86,106 @@ def test_a_mistake_is_told_before_anything_is_done(
         ("activation=elu", "mtsa", "sick_entailment"),
         ("paper", "mtsa", "trec"), ("epochs=3", "none", "mirrored_summation"),
         ("heads=3", "bi_lstm", "trec"), ("attention_dropout=0.2", "none", "trec"),
+        ("width=8", "additive", "trec"), ("heads=4", "mtsa[heads=2]", "trec"),
+        ("resan:width=8", "resan", "trec"), ("paper", "mtsa[attention_dropout=0.1]", "cr"),
+        ("resa:heads=3", "mtsa", "trec"),
     ],
 )  # fmt: skip
 def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
     registry = Registry()
     check_read([text], [parse_model(model, registry)], [task(name)], registry)
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "sweep"])
+def test_a_width_of_words_is_taken_where_no_table_gives_one(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    # What is refused then is the data directory, which is looked for after the recipe.
+    given = {
+        "train": ("mtsa", "--task", "trec"),
+        "compare": ("mtsa", "none", "--task", "trec"),
+        "sweep": ("--models", "mtsa", "--tasks", "trec", "--dry-run"),
+    }[command]
+    monkeypatch.chdir(tmp_path)
+    options = ("--recipe", "word_width=7", "--vectors", "none", "--data", "nowhere")
+    assert cli([command, *given, *options, "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert "nowhere" in said
+    assert "word_width" not in said
+
+
+OWN = """
+class Own:
+    def __init__(self, d_in, d_out, *, heads=2, scale=1.0, note=None):
+        pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    (tmp_path / "own_unread.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    return Registry(["own_unread:Own"])
+
+
+def test_heads_may_be_read_by_a_mechanism_of_the_users_own(own: Registry) -> None:
+    models, tasks = [parse_model("Own", own)], [task("trec")]
+    check_read(["Own:heads=3"], models, tasks, own)
+    with pytest.raises(UsageError, match="only a mechanism with attention dropout reads"):
+        check_read(["Own:attention_dropout=0.1"], models, tasks, own)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("Own[scale=1]", "Own.module"), ("Own[note=none]", "Own.module"),
+        ("Own[scale=2.0]", "Own.module[scale=2]"), ("Own[scale=true]", "Own.module[scale=True]"),
+        # The recipe says how many heads there are, whatever the factory does without one; and
+        # of an option that its signature does not name nothing is known.
+        ("Own[heads=2]", "Own.module[heads=2]"), ("Own[other=2.0]", "Own.module[other=2.0]"),
+    ],
+)  # fmt: skip
+def test_a_mechanism_of_the_users_own_is_asked_for_its_defaults(
+    text: str, means: str, own: Registry
+) -> None:
+    assert meaning(parse_model(text, own), own) == means
+
+
+def _one_sided(first: str, second: str, name: str = "cr", **changes: Any) -> tuple[str, ...]:
+    registry, recipe = Registry(), replace(task(name).recipe, **changes)
+    models = [parse_model(first, registry), parse_model(second, registry)]
+    return one_sided(models, task(name), [recipe, recipe], registry)
+
+
+def test_what_only_one_of_two_models_reads_is_told() -> None:
+    assert _one_sided("mtsa", "multi_head", attention_dropout=0.2) == (
+        "attention_dropout=0.2 is read by mtsa.fused alone, not by multi_head.sdpa",
+    )
+    assert _one_sided("resa", "mtsa", attention_dropout=0.2, heads=3, rate=0.1, policy_steps=7) == (
+        "policy_steps=7 is read by resa.gathered alone, not by mtsa.fused",
+        "heads=3, attention_dropout=0.2 are read by mtsa.fused alone, not by resa.gathered",
+    )
+    assert _one_sided("mtsa[attention_dropout=0.1]", "mtsa", attention_dropout=0.2) == (
+        "attention_dropout=0.2 is read by mtsa.fused alone, not by "
+        "mtsa.fused[attention_dropout=0.1]",
+    )
+    # What both read, neither, or is the common recipe's is nothing to tell.
+    assert not _one_sided("mtsa", "mtsa_released", attention_dropout=0.2, heads=3)
+    assert not _one_sided("resa", "bi_lstm", attention_dropout=0.2)
+    assert not _one_sided("mtsa", "bi_lstm")
+
+
+def test_a_comparison_warns_of_what_only_one_model_reads() -> None:
+    around = Surroundings(Registry(), {"device": "cpu"})
+    models = [parse_model(name, around.registry) for name in ("mtsa", "multi_head")]
+    recipe = replace(task("trec").recipe, attention_dropout=0.2)
+    design = make_design(models, task("trec"), [recipe, recipe], (0, 1, 2), around).record({})
+    says = "attention_dropout=0.2 is read by mtsa.fused alone, not by multi_head.sdpa"
+    assert says in conclude(design, [design]).warnings
+    usual = [task("trec").recipe] * 2
+    plain = make_design(models, task("trec"), usual, (0, 1, 2), around).record({})
+    assert not [text for text in conclude(plain, [plain]).warnings if " alone, " in text]
 
 
 @pytest.mark.parametrize(
@@ -92,10 +203,17 @@ def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
         ("multi_scale_transformer[alpha=.5,layers=3]",
          "multi_scale_transformer.windowed[layers=3]"),
         ("mtsa[masks=forward;none]", "mtsa.fused[masks=['forward', 'none']]"),
-        # What the recipe sets counts where nothing is given; of a preset nothing is so anyway.
+        ("multi_scale_transformer[alpha=1]", "multi_scale_transformer.windowed[alpha=1]"),
+        ("multi_scale_transformer[alpha=1.0]", "multi_scale_transformer.windowed[alpha=1]"),
+        ("multi_scale_transformer[alpha=0.250]", "multi_scale_transformer.windowed[alpha=0.25]"),
+        ("msmsa[scales=1.0;3;n/4]", "msmsa.windowed[scales=[1, 3, 'n/4']]"),
+        ("kim_cnn[kernel_sizes=3;4;5]", "kim_cnn.conv"),
+        # What the recipe sets counts where nothing is given.
         ("mtsa[attention_dropout=0]", "mtsa.fused[attention_dropout=0]"),
         ("transformer[preset=mirrored_transformer,layers=1]",
          "transformer.sdpa[layers=1,preset='mirrored_transformer']"),
+        ("transformer[preset=mirrored_transformer,layers=2]",
+         "transformer.sdpa[preset='mirrored_transformer']"),
     ],
 )  # fmt: skip
 def test_a_model_is_what_it_is_however_it_was_typed(text: str, means: str) -> None:
