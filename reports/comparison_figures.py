@@ -202,10 +202,8 @@ def learning_curves(comparison: Comparison) -> Figure | None:
     axes = figure.subplots()
     figure.subplots_adjust(**MARGINS)
     ends = []
-    colours = dict(zip((comparison.first, comparison.second),
-                       pair(comparison.first, comparison.second), strict=True))  # fmt: skip
-    for model, ink in colours.items():
-        mine = [run for run in comparison.runs if run.get("model") == model]
+    models = comparison.first, comparison.second
+    for model, ink, mine in zip(models, pair(*models), comparison.sides, strict=True):
         curves = [(_curve(run, comparison.metric), run.get("chosen_epoch")) for run in mine]
         curves = [(curve, chosen) for curve, chosen in curves if curve]
         for curve, chosen in curves:

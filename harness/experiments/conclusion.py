@@ -102,6 +102,11 @@ class Comparison:
         return self.units != "seeds" or is_paired(self.design)
 
     @property
+    def sides(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """The run records of the first model, and those of the second."""
+        return sides_of(self.design, self.runs)
+
+    @property
     def complete(self) -> bool:
         """Whether every declared pair is finished."""
         return self.finished == self.pairs
@@ -182,10 +187,19 @@ def conclude(
         verdict=verdict,
         sentence=sentence(design, difference, verdict, values.units),
         warnings=warnings,
-        costs=costs_of((first, second), runs),
+        costs=costs_of(dict(zip((first, second), sides_of(design, runs), strict=True))),
         runs=runs,
         coverage=coverage(runs),
     )
+
+
+def sides_of(
+    design: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Runs of a design's two models, by key: a run says its model as it was typed when trained."""
+    first = {pair[0] for pair in design["runs"]}
+    second = {pair[1] for pair in design["runs"]}
+    return [r for r in runs if r["key"] in first], [r for r in runs if r["key"] in second]
 
 
 def _says(run: Mapping[str, Any], metric: str) -> bool:

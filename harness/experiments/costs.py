@@ -36,14 +36,13 @@ class Cost:
     peak_bytes: float
 
 
-def costs_of(models: Iterable[str], runs: Sequence[Mapping[str, Any]]) -> dict[str, Cost]:
-    """`Cost` by model; none for a model without a finished run."""
-    out = {}
-    for model in models:
-        good = [r for r in runs if r["model"] == model and r["status"] == "ok"]
-        if good:
-            out[model] = _cost(good)
-    return out
+def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any] | None]]) -> dict[str, Cost]:
+    """`Cost` by model, of its runs; none for a model without a finished one."""
+    good = {
+        model: [run for run in of_model if run is not None and run["status"] == "ok"]
+        for model, of_model in runs.items()
+    }
+    return {model: _cost(finished) for model, finished in good.items() if finished}
 
 
 def epoch_seconds(run: Mapping[str, Any]) -> float:

@@ -242,6 +242,8 @@ class Design:
         Whether the larger model was narrowed to the other's number of parameters.
     runs : tuple of pair of Run
         By seed; with folds by seed and fold.
+    meanings : pair of str
+        Of the models, see `meaning`.
     paired : bool
     one_sided : tuple of str
         What the recipes say to both, but only one of the models reads; a line each.
@@ -254,6 +256,7 @@ class Design:
     margin: float | None
     match: str
     runs: tuple[tuple[Run, Run], ...]
+    meanings: tuple[str, str]
     paired: bool = True
     one_sided: tuple[str, ...] = ()
 
@@ -262,8 +265,8 @@ class Design:
         keys = [[first.key, second.key] for first, second in self.runs]
         # Designs of one question differ in seeds, margin and the order of the models at most.
         sides = sorted(
-            [str(m), schema.digest(identity(r.as_dict()))]
-            for m, r in zip(self.models, self.recipes, strict=True)
+            [meant, schema.digest(identity(r.as_dict()))]
+            for meant, r in zip(self.meanings, self.recipes, strict=True)
         )
         question = [sides, self.task.name, self.match, self.runs[0][0].arguments["vectors"]]
         # Of a paired design nothing is added: those that were declared before keep their keys.
@@ -322,8 +325,8 @@ def make_design(
         are not to be paired.
     """
     first, second = models
-    alike = meaning(first, around.registry) == meaning(second, around.registry)
-    if alike and recipes[0] == recipes[1]:
+    meanings = meaning(first, around.registry), meaning(second, around.registry)
+    if meanings[0] == meanings[1] and recipes[0] == recipes[1]:
         also = "" if first == second else f", as which {second} is the same"
         raise UsageError(f"{first} is compared with itself{also}; give two different models")
     if not seeds or len(set(seeds)) < len(seeds):
@@ -339,6 +342,6 @@ def make_design(
         for one in replicates(seeds, task.folds)
     )
     return Design(
-        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs, paired,
-        one_sided(models, task, recipes, around.registry),
+        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs,
+        meanings, paired, one_sided(models, task, recipes, around.registry),
     )  # fmt: skip

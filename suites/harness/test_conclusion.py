@@ -117,6 +117,19 @@ def test_costs_are_medians_of_the_finished_runs() -> None:
     assert (found.epochs, found.chosen_epoch) == (2, 2)
 
 
+def test_runs_trained_under_another_spelling_are_the_models() -> None:
+    typed = "mtsa.algorithm1[scale_t=log_sigmoid]"
+    records = [{**run(A, i, v), "model": typed} for i, v in enumerate(HIGH)]
+    records += [run(B, i, v) for i, v in enumerate(LOW)]
+    found = conclude(design(5), records)
+    assert found.costs == compared(HIGH, LOW).costs
+    assert [[r["model"] for r in side] for side in found.sides] == [[typed] * 5, [B] * 5]
+    drawn = compared(HIGH, LOW)
+    assert [[r["key"] for r in s] for s in found.sides] == [
+        [r["key"] for r in s] for s in drawn.sides
+    ]
+
+
 def warned(text: str, comparison: Comparison) -> bool:
     return any(text in warning for warning in comparison.warnings)
 

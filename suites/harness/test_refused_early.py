@@ -234,6 +234,18 @@ def test_one_model_typed_in_two_ways_is_one_run() -> None:
     ]  # fmt: skip
 
 
+def test_one_question_asked_in_two_spellings_is_one() -> None:
+    around = Surroundings(Registry(), {"device": "cpu"})
+    recipes = [task("trec").recipe] * 2
+
+    def asked(*names: str) -> str:
+        models = [parse_model(name, around.registry) for name in names]
+        return make_design(models, task("trec"), recipes, (0, 1, 2), around).record({})["question"]
+
+    assert asked("mtsa", "multi_head") == asked("multi_head", "mtsa[scale_t=log_sigmoid]")
+    assert asked("mtsa", "multi_head") != asked("mtsa[scale_t=identity]", "multi_head")
+
+
 def test_a_field_that_one_of_several_tasks_reads_is_taken() -> None:
     registry = Registry()
     models, tasks = [parse_model("mtsa", registry)], [task("trec"), task("sick_relatedness")]
