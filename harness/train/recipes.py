@@ -20,8 +20,9 @@ ALIKE = 4
 """Recipes tried with every mechanism that is published, by a dev split with seed 100: the common
 one and three others (``plans/tuning.toml``; their records are published too)."""
 EARLIER = ("mtsa", "multi_head")
-"""Tried with some more before, until the common recipe was settled; those records were not kept.
-The others were tried with as many more afterwards (``plans/tuning-more.toml``, published)."""
+"""Tried with some more before, until the common recipe was settled. Those records were not kept;
+the same recipes were run again (``plans/tuning-first.toml``, published), after the others had been
+tried with as many more (``plans/tuning-more.toml``, published)."""
 LATER = ("none", "mtsa_released", "disa", "bi_lstm", "multi_cnn", "msmsa", "resa")
 
 
