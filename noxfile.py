@@ -144,9 +144,9 @@ def tests(session: nox.Session) -> None:
     parallel = ("-n", str(workers), "--dist", "worksteal")
     # One thread each: workers whose threads wait for each other's cores take twice as long.
     one = {"OMP_NUM_THREADS": "1"}
-    run_in_shared(session, "pytest", "suites/verify", *parallel, **one)
-    run_in_shared(session, "pytest", "suites/harness", "-m", "not alone", *parallel, **one)
-    run_in_shared(session, "pytest", "suites/harness", "-m", "alone")
+    for suite in ("suites/verify", "suites/harness"):
+        run_in_shared(session, "pytest", suite, "-m", "not alone", *parallel, **one)
+    run_in_shared(session, "pytest", "suites/verify", "suites/harness", "-m", "alone")
 
 
 @nox.session(venv_backend="none")

@@ -192,7 +192,8 @@ def _blocks(geometry: Geometry, mask: Tensor | None, batch: int, length: int) ->
 @lru_cache(maxsize=16)
 def _blocks_of(geometry: Geometry, batch: int, length: int) -> BlockMask:
     # A Geometry is frozen and its tensors are never written to: known by their identity.
-    return _block_mask(geometry, None, batch, length)
+    with torch.inference_mode(False):  # they may serve training later
+        return _block_mask(geometry, None, batch, length)
 
 
 def _block_mask(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from reference_impls.kernels import flex
+from harness.verify.budget import CAP, error
+from reference_impls.kernels import flex, triton_backend
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.kernels.keeping import Keep
 from reference_impls.masks import allowed
@@ -122,6 +123,20 @@ def test_blocks_are_kept_for_a_geometry() -> None:
     assert flex._blocks(geometry, padded, 2, 300) is not first
 
 
+@pytest.mark.usefixtures("unfused")
+def test_blocks_that_inference_left_behind_serve_training() -> None:
+    problem = PROBLEMS["several-tiles"]
+    geometry = problem.geometry()
+
+    def attend(*arguments: Any) -> tuple[Tensor, Tensor]:
+        return on_cpu(*arguments[:4], geometry, *arguments[5:])
+
+    given, mask, _ = problem.tensors()
+    with torch.inference_mode():
+        attend(*given.values(), None, mask, problem.scale_t, problem.keep)
+    assert_agrees(problem, got(problem, attend))
+
+
 @pytest.mark.parametrize(
     ("options", "keep", "message"),
     [
@@ -154,6 +169,24 @@ def test_agrees_with_algorithm_1_on_the_device(name: str) -> None:
 def test_agrees_over_several_blocks_on_the_device(d: int, dtype: torch.dtype) -> None:
     problem = Problem(n=300, d_i=d, d_v=d, columns=d, dtype=dtype, scale=d**-0.5)
     assert_agrees(problem, got(problem, flex.attend, "cuda"))
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", WITHOUT_DROPOUT)
+def test_both_fast_paths_agree_with_each_other_on_the_device(name: str) -> None:
+    found, wanted = (got(PROBLEMS[name], b.attend, "cuda") for b in (flex, triton_backend))
+    # Each is within its cap of Algorithm 1.
+    assert all(
+        error(found[t].double().numpy(), wanted[t].double().numpy()) <= 2 * CAP["f32"]
+        for t in found.keys() - {"flagged"}
+    )
+
+
+@needs_cuda
+def test_twice_the_same_on_the_device() -> None:
+    problem = Problem(n=300, d_i=64, d_v=64, columns=64, padded=True, scale=0.125)
+    first, second = (got(problem, flex.attend, "cuda") for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @needs_cuda

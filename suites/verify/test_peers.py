@@ -320,6 +320,7 @@ def test_more_blocks_are_taken_where_they_are_needed(
     assert len(found["ours"]) == blocks
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("size", "bias", "training"),
     [
@@ -378,6 +379,7 @@ def expect_not_slower(ours: Callable[[], None], theirs: Callable[[], None]) -> N
     assert verdict == "not slower", numbers
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("training", [False, True])
 def test_with_padding_not_slower_than_torchs_packed_lstm(training: bool) -> None:
     torch.manual_seed(0)
