@@ -11,7 +11,7 @@ import pandas as pd
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, comparisons
 from harness.experiments.wording import exact_test, no_interval, replicates_of
-from harness.stats import MeanDifference
+from harness.stats import MeanDifference, too_few
 from reports import comparison_figures as figures
 from reports.opening import opened
 from reports.parameters import opens
@@ -166,13 +166,16 @@ class Compared:
             rows = [[_mean_difference(d), unit.difference(d.difference), no_interval(d)]]
         else:
             interval = f"[{unit.difference(d.low)}, {unit.difference(d.high)}]"
-            flips = f"{d.sign_flip_p:.3g}"
-            if math.isnan(d.sign_flip_p):
-                flips = "not enumerated" if c.units == "seeds" else "none: folds are dependent"
             rows = [
                 [f"{_mean_difference(d)}, 95 % t-interval",
                  f"{unit.difference(d.difference)} {interval}",
                  f"where the true difference is, over {c.replicate}s"],
+            ]  # fmt: skip
+        if not too_few(d):
+            flips = f"{d.sign_flip_p:.3g}"
+            if math.isnan(d.sign_flip_p):
+                flips = "not enumerated" if c.units == "seeds" else "none: folds are dependent"
+            rows += [
                 [f"p ({d.test}, two-sided)", f"{d.p:.3g}",
                  "small: zero is not plausible; large: says nothing"],
                 ["Hedges g", f"{d.hedges_g:+.2f}", f"difference over the spread of {c.replicate}s"],

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from harness.errors import UsageError
 from harness.experiments.replicates import Replicate, Values, counted, units_of
 from harness.experiments.selection import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity
-from harness.train.task import HIGHER_IS_BETTER, by_common_recipe
+from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
 from reports.style import mechanism_of
 
 
@@ -257,8 +258,10 @@ def against(model: Trained, other: Trained) -> Against | None:
     """Compare two models on the replicates that both have; None if they share none."""
     mine, theirs = model.replicates, other.replicates
     common = sorted(set(mine) & set(theirs), key=lambda r: (r.seed, r.fold or 0))
-    folds = len({r.fold for r in common} - {None})
-    if not common or folds == 1:
+    found = len({r.fold for r in common} - {None})
+    # How far training sets overlap is the design's number of folds, however many are finished.
+    folds = max(found, _folds(model.task)) if found else 0
+    if not common or found == 1:
         return None
     values = Values(
         units=units_of(len({r.seed for r in common}), folds),
@@ -269,6 +272,14 @@ def against(model: Trained, other: Trained) -> Against | None:
     )
     difference = values.difference()
     return None if difference is None else Against(model, other, values, difference)
+
+
+def _folds(name: str) -> int:
+    """Of a task; 0 for one that this attnbench does not know."""
+    try:
+        return task(name).folds
+    except UsageError:
+        return 0
 
 
 def judged(found: Sequence[Against]) -> list[Against]:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.wording import exact_test, no_interval, replicates_of
+from harness.stats import too_few
 
 COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
 
@@ -63,7 +64,7 @@ def _pairs(comparison: Comparison) -> Table:
 
 
 def _statistics(comparison: Comparison) -> Table:
-    """Rows in the order of the design's rules; without an interval nothing is said."""
+    """Rows in the order of the design's rules; of few replicates the interval alone."""
     unit, d = comparison.unit, comparison.difference
     assert d is not None
     better = "higher" if comparison.higher_is_better else "lower"
@@ -83,6 +84,8 @@ def _statistics(comparison: Comparison) -> Table:
         f"{unit.difference(d.difference)}, 95 % t-interval [{unit.difference(d.low)}, "
         f"{unit.difference(d.high)}]",
     )
+    if too_few(d):
+        return table
     row(f"p ({d.test}, two-sided)", f"{d.p:.3g}")
     row("Hedges g", f"{d.hedges_g:+.2f}")
     row(

@@ -121,11 +121,18 @@ def _added(design: Record, runs: Sequence[Record], plans: Plans, order: Order) -
 def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int]:
     """Seeds that both models have older runs of, under the design's recipes, and it leaves out."""
     sides: list[set[int]] = []
-    for model, recipe in zip(design["models"], design["recipes"], strict=True):
+    runs = [r for r in records if r["kind"] == "run"]
+    for side, (model, recipe) in enumerate(zip(design["models"], design["recipes"], strict=True)):
+        keys = {pair[side] for pair in design["runs"]}
+        mine = [r for r in runs if r["key"] in keys]
+        # A run says its model as it was typed; other words or other data are another question.
+        names = {model, *(r["model"] for r in mine)}
+        around = {(r.get("vectors"), r.get("data")) for r in mine}
         sides.append({
             r["seed"]
-            for r in records
-            if r["kind"] == "run" and r["model"] == model and r.get("task") == design["task"]
+            for r in runs
+            if r["model"] in names and r.get("task") == design["task"]
+            and (not mine or (r.get("vectors"), r.get("data")) in around)
             and identity(r.get("recipe") or {}) == identity(recipe) and r["status"] == "ok"
             and order.before(r, design)
         })  # fmt: skip

@@ -10,7 +10,7 @@ from harness.experiments.many import Many
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import counted
 from harness.experiments.wording import Unit, unit_of
-from harness.stats import Friedman
+from harness.stats import Friedman, too_few
 
 OVER_TASKS = (
     "model", "mean rank", "better / worse", "mean difference", "95 % interval", "p", "p Holm",
@@ -55,7 +55,9 @@ def _cells(comparison: Comparison) -> list[str]:
         return [comparison.first, comparison.verdict]
     found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
     if not math.isnan(d.low):
-        found += [f"[{unit.difference(d.low)}, {unit.difference(d.high)}]", f"{d.p:.2g}"]
+        found.append(f"[{unit.difference(d.low)}, {unit.difference(d.high)}]")
+        if not too_few(d):
+            found.append(f"{d.p:.2g}")
         if comparison.verdict not in ("descriptive only", "unfinished"):
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]

@@ -161,7 +161,9 @@ class RunSession:
     def _forget(self, run: Run, record: Mapping[str, Any]) -> None:
         """Remove the checkpoint of a run whose result has been written down."""
         if self.checkpoints is not None and record["status"] in SETTLED:
-            checkpoint_of(self.checkpoints, run).unlink(missing_ok=True)
+            # Its draft too: the run may have been killed while it wrote one.
+            for left in self.checkpoints.glob(f"{checkpoint_of(self.checkpoints, run).name}*"):
+                left.unlink(missing_ok=True)
 
     def _leave(self) -> None:
         """Take the folder of checkpoints away, if nothing is in it."""

@@ -35,7 +35,13 @@ from harness.stats.timing import (
     ratio_interval,
     verdict,
 )
-from harness.stats.verdicts import LEAST_REPLICATES, accuracy_verdict, holm, judged_p
+from harness.stats.verdicts import (
+    LEAST_REPLICATES,
+    accuracy_verdict,
+    holm,
+    judged_p,
+    too_few,
+)
 
 __all__ = [
     "ALPHA",
@@ -81,6 +87,7 @@ __all__ = [
     "shown",
     "sign_flip",
     "sign_test",
+    "too_few",
     "two_proportions",
     "verdict",
     "welch",

@@ -15,13 +15,18 @@ LEAST_REPLICATES = 5
 AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "descriptive only"]
 
 
+def too_few(difference: MeanDifference) -> bool:
+    """Whether a difference is only described: no test of it is shown either."""
+    return min(difference.count_first, difference.count_second) < LEAST_REPLICATES
+
+
 def judged_p(difference: MeanDifference) -> float:
     """The p-value that a verdict among several goes by.
 
     That of the t-test; without spread, where that has none to go by, that of the sign flips; 1
     where nothing may be concluded, so that it counts among the comparisons and finds nothing.
     """
-    if min(difference.count_first, difference.count_second) < LEAST_REPLICATES:
+    if too_few(difference):
         return 1.0
     p = difference.sign_flip_p if difference.low == difference.high else difference.p
     return 1.0 if math.isnan(p) else p
@@ -46,7 +51,7 @@ def accuracy_verdict(
         Of one among several: adjusted for their number, from `equivalence` and `judged_p`; the
         adjusted p then decides, where otherwise the interval does.
     """
-    if min(difference.count_first, difference.count_second) < LEAST_REPLICATES:
+    if too_few(difference):
         return "descriptive only"
     if equivalence_p is not None and equivalence_p < ALPHA:
         return "practically equal"

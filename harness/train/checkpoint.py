@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pickle
 import time
@@ -48,12 +50,17 @@ class Checkpoint:
         """
         draft = self.path.with_name(self.path.name + ".new")
         try:
+            # A full disk under torch's own writer is a RuntimeError like any mistake in the state.
+            whole = io.BytesIO()
+            torch.save({"version": VERSION, "run": self.run, "state": dict(state)}, whole)
             with self._opened(draft) as file:
-                torch.save({"version": VERSION, "run": self.run, "state": dict(state)}, file)
+                file.write(whole.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
             raise UsageError(
                 f"can't write the checkpoint {self.path}: {error.strerror}; free some space and "
                 "start again"

@@ -50,8 +50,8 @@ class Recipe:
         The epoch whose test metric counts: the best on the dev split (the test set is then looked
         at once), or the best on the test set itself, as the papers report it.
     tuning_trials : int
-        How many other recipes were tried before this one was settled on: unequal numbers for two
-        models are named in a comparison.
+        How many recipes were tried, itself among them, before this one was settled on: unequal
+        numbers for two models are named in a comparison.
     optimiser : {"adamw", "adam", "adadelta"}
         AdamW has a decoupled decay, of weights and biases alike. The others have an L2 penalty on
         weights, not on biases, and the constants of TensorFlow, as the papers' programs have them.

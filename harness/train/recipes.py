@@ -17,7 +17,7 @@ SENTENCES = Recipe(
 """The common recipe for single sentences: one for all mechanisms, settled on TREC's dev split."""
 
 ALIKE = 4
-"""Recipes tried with every mechanism that is published, by a dev split with seed 100: the common
+"""Recipes tried with each of these nine mechanisms, by a dev split with seed 100: the common
 one and three others (``plans/tuning.toml``; their records are published too)."""
 EARLIER = ("mtsa", "multi_head")
 """Tried with some more before, until the common recipe was settled. Those records were not kept;

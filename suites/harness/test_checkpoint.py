@@ -199,13 +199,24 @@ def test_a_death_while_it_is_written_leaves_the_one_before(
     kept = Checkpoint(file, {}, 0.0)
     kept.save({"step": 1})
 
-    def half(value: Any, out: Any) -> None:
-        out.write(b"half of it")
+    def killed(_file: int) -> None:
         raise Killed
 
-    monkeypatch.setattr(torch, "save", half)
+    monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(Killed):
         kept.save({"step": 2})
+    assert (tmp_path / "run.pt.new").exists()
+    assert kept.load() == {"step": 1}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full is here")
+def test_a_full_disk_is_told_and_leaves_the_one_before(tmp_path: Path) -> None:
+    kept = Checkpoint(tmp_path / "run.pt", {}, 0.0)
+    kept.save({"step": 1})
+    (tmp_path / "run.pt.new").symlink_to("/dev/full")
+    with pytest.raises(UsageError, match="No space left on device; free some space and start"):
+        kept.save({"step": torch.zeros(100_000)})
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
     assert kept.load() == {"step": 1}
 
 
@@ -309,7 +320,8 @@ def test_a_session_that_is_killed_goes_on_inside_its_run(data: Path, tmp_path: P
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     assert not _runs(killed)
-    assert len(list(places.glob("*.pt"))) == 1
+    (checkpoint,) = places.glob("*.pt")
+    checkpoint.with_name(f"{checkpoint.name}.new").write_bytes(b"killed while it was written")
     second = _session(data, killed)
     assert second.communicate(timeout=200)[0] == "['ok']\n"
     (one,), (two,) = _runs(whole), _runs(killed)

@@ -161,6 +161,9 @@ def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
     done = attnbench(*COMPARE, "--data", str(data), "--seeds", "3,8", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "too few seeds to conclude" in done.stdout
+    assert "95 % t-interval [" in done.stdout
+    for test in ("p (", "Hedges", "minimum detectable"):
+        assert test not in done.stdout, "described, not tested"
     assert {r["seed"] for r in runs(tmp_path)} == {3, 8}
 
 

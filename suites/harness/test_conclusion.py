@@ -279,6 +279,10 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     assert warned("not in it: 3, 4", judged("d", asked, tuned, few)), "the same recipe"
     other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
     assert warned("1 more seeds", judged("d", asked, other, few))
+    words = [{**r, "vectors": "none" if r["seed"] > 2 else "glove.txt"} for r in more]
+    assert not warned("more seeds", judged("d", asked, words, few)), "other words"
+    typed = [{**r, "model": f"{r['model']}[causal=false]"} for r in more]
+    assert warned("not in it: 3, 4", judged("d", asked, typed, few)), "the same models"
 
 
 def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from scipy import stats
 
 import reports.answers
 from harness.errors import UsageError
@@ -400,6 +402,20 @@ def test_differences_are_paired_and_judged_together(device: Device) -> None:
     folds = rows["cr", MINE]
     assert folds.values.units == "folds"
     assert folds.counted == "10 paired folds"
+
+
+def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(device: Device) -> None:
+    half = [r for r in device.records if r.get("task") == "cr" and (r.get("fold") or 0) < 5]
+    (cr,) = trained_tasks(half)
+    base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
+    found = against(mine, base)
+    assert found is not None
+    gains = found.singles
+    assert len(gains) == 5
+    spread = statistics.stdev(gains) * math.sqrt(1 / 5 + 1 / 9)  # test over training: 1 : 9
+    assert found.difference.high - found.difference.low == pytest.approx(
+        2 * stats.t.ppf(0.975, 4) * spread
+    )
 
 
 def test_models_without_common_replicates_are_not_compared(device: Device) -> None:

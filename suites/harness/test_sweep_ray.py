@@ -177,6 +177,25 @@ def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_pat
     assert "10 runs, 10 of them already there" in again.stdout
 
 
+def test_time_left_falls_while_runs_are_under_way(
+    cluster: Any, fingerprint: dict[str, Any], tmp_path: Path
+) -> None:
+    todo = [fake_run(tmp_path, seed, "3.0") for seed in range(2)]
+    jobs = [Job(r.key, r.label, CALL, r.arguments, r.code) for r in todo]
+    seen: list[dict[str, float]] = []
+    with RayExecutor(fingerprint, cluster.address) as executor:
+        assert executor.workers == 1
+        said = executor.run(
+            iter(jobs), lambda now: seen.append({key: s.seconds for key, s in now.items()})
+        )
+        assert [job.key for job, _ in said] == [job.key for job in jobs]
+    for job, other in (jobs, jobs[::-1]):
+        mine = [now[job.key] for now in seen if job.key in now]
+        assert max(mine) > 1.5
+        assert mine == sorted(mine)
+        assert not any(other.key in now for now in seen if job.key in now), "there is room for one"
+
+
 def test_a_run_that_crashes_is_a_result_and_not_tried_again(
     cluster: Any, fingerprint: dict[str, Any], tmp_path: Path
 ) -> None:

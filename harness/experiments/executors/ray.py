@@ -12,7 +12,14 @@ from types import ModuleType
 from typing import Any, Self
 
 from harness.errors import UsageError
-from harness.experiments.executors import LIMIT_SECONDS, POLL_SECONDS, Job, Jobs, OnTick
+from harness.experiments.executors import (
+    LIMIT_SECONDS,
+    POLL_SECONDS,
+    Job,
+    Jobs,
+    OnTick,
+    Standing,
+)
 from harness.experiments.executors.node import KIND, OtherNode, perform
 from harness.isolate import Limits, Outcome
 from harness.isolate.outcome import one_line
@@ -117,6 +124,7 @@ class RayExecutor:
             If no node is left, and none comes for `DESERTED_SECONDS`.
         """
         under_way: dict[Any, Job] = {}
+        began: dict[str, float] = {}
         more = True
         while more or under_way:
             while more and len(under_way) < AHEAD * self.workers:
@@ -135,10 +143,16 @@ class RayExecutor:
                 if more:
                     time.sleep(POLL_SECONDS)
             for reference in done:
-                yield under_way.pop(reference), self._outcome(reference)
+                job = under_way.pop(reference)
+                began.pop(job.key, None)
+                yield job, self._outcome(reference)
             self._refuse_desert()
-            # How far a run is stands in a file of its node, which the driver does not see.
-            on_tick({})
+            # How far a run is stands in a file of its node, which the driver does not see; but as
+            # many as there is room for are running, the first submitted first.
+            now = time.monotonic()
+            for job in list(under_way.values())[: self.workers]:
+                began.setdefault(job.key, now)
+            on_tick({key: Standing(now - begun) for key, begun in began.items()})
 
     def _count(self) -> int:
         self._workers = sum(self._room(node) for node in self._nodes())
