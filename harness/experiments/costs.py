@@ -36,12 +36,9 @@ class Cost:
     peak_bytes: float
 
 
-def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any] | None]]) -> dict[str, Cost]:
+def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, Cost]:
     """`Cost` by model, of its runs; none for a model without a finished one."""
-    good = {
-        model: [run for run in of_model if run is not None and run["status"] == "ok"]
-        for model, of_model in runs.items()
-    }
+    good = {model: [r for r in mine if r["status"] == "ok"] for model, mine in runs.items()}
     return {model: _cost(finished) for model, finished in good.items() if finished}
 
 

@@ -56,9 +56,9 @@ def _cells(comparison: Comparison) -> list[str]:
     found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
     if not math.isnan(d.low):
         found.append(f"[{unit.difference(d.low)}, {unit.difference(d.high)}]")
-        if not too_few(d):
-            found.append(f"{d.p:.2g}")
-        if comparison.verdict not in ("descriptive only", "unfinished"):
+    if not too_few(d):
+        found.append(f"{d.p:.2g}")
+        if comparison.verdict != "unfinished":
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]
             found.append(unit.size(d.detectable_among(comparison.together)))

@@ -153,8 +153,8 @@ def one_sided(
     tuple of str
         One line for each model that reads some of it alone.
     """
-    alike = [text for text in changes(recipes[0].as_dict(), task.recipe)
-             if text in changes(recipes[1].as_dict(), task.recipe)]  # fmt: skip
+    mine, others = (changes(recipe.as_dict(), task.recipe) for recipe in recipes)
+    alike = [text for text in mine if text in others]
     out = []
     for reader, other in (models, models[::-1]):
         found = [

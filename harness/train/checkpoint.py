@@ -59,7 +59,7 @@ class Checkpoint:
                 os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # what is told is why it could not be written
                 draft.unlink(missing_ok=True)
             raise UsageError(
                 f"can't write the checkpoint {self.path}: {error.strerror}; free some space and "
