@@ -30,8 +30,8 @@ TORCH = "2.13.0"
 """The version where we choose it."""
 OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
-EXTRAS = "dev,cluster" if os.environ.get("CI") else "dev"
-"""Tests of a cluster need ray, which nobody else should have to install."""
+EXTRAS = "dev,cluster,data" if os.environ.get("CI") else "dev"
+"""Tests of a cluster need ray, those of the hub datasets; nobody else has to install them."""
 
 
 def outer_torch() -> str | None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+
+from harness.train.data.corpora import CorpusFile, HubSource, KnownCorpus, corpora
 
 QUESTIONS = {
     "ABBR": (
@@ -183,3 +187,20 @@ def write_more_corpora(folder: Path, seed: int = 0) -> Path:
         columns = ("label", "sentence1", "sentence2")
         write_table(folder / "snli" / f"{name}.tsv.gz", columns, part)
     return folder
+
+
+def made_up_corpus(
+    folder: Path, name: str = "trec", hub_source: HubSource | None = None
+) -> KnownCorpus:
+    """A known corpus whose right copy is the made-up one."""
+    files = []
+    for file in corpora()[name].files:
+        packed = (folder / f"{file.name}.gz").read_bytes()
+        content = gzip.decompress(packed)
+        files.append(
+            CorpusFile(
+                file.name, content.count(b"\n") - 1, len(packed), file.columns,
+                hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest(),
+            )
+        )  # fmt: skip
+    return replace(corpora()[name], files=tuple(files), hub=hub_source)

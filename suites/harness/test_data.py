@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -31,11 +30,10 @@ from harness.train.data.vectors import (
 )
 from harness.train.task import task
 from suites.harness.made_up_data import write_data_directory, write_table
+from suites.harness.real_data import REAL, real
 from suites.harness.support import attnbench
 
 CLASSES = {"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"}
-
-REAL = Path(os.environ.get(VARIABLE) or "no-such-folder")
 
 # As in the read-me of the data directory.
 CHECKSUMS = {
@@ -53,13 +51,6 @@ d917107f33bba038d4604fb87bd064b1da230d7be3bf64a9145b0db7e2fbfaa5 sick/test.tsv.g
 """.strip().split("\n"),
     )
 }
-
-
-def real(*names: str) -> pytest.MarkDecorator:
-    """Skip where these files of the real data directory are not there."""
-    missing = [name for name in names if not (REAL / name).is_file()]
-    reason = f"set {VARIABLE} to the data directory; missing: {', '.join(missing)}"
-    return pytest.mark.skipif(bool(missing), reason=reason)
 
 
 @pytest.fixture(scope="module")

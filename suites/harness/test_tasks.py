@@ -1,19 +1,16 @@
-"""Every task, its folds and corpora: made-up files, made-up hub rows, and the real files."""
+"""Every task, its folds and corpora: made-up files, and the real ones."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
-import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,12 +23,7 @@ from harness.experiments.design import Model, Surroundings, make_run
 from harness.registry import Registry
 from harness.train import objective
 from harness.train.batches import gather
-from harness.train.data import hub
-from harness.train.data.conversions import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.data.corpora import (
-    CorpusFile,
-    HubSource,
-    KnownCorpus,
     corpora,
     corpus_named,
     findings,
@@ -39,18 +31,23 @@ from harness.train.data.corpora import (
     supplied,
     tasks_of,
 )
-from harness.train.data.directory import VARIABLE, corpus_files, digest_of, read_table
+from harness.train.data.directory import corpus_files, read_table
 from harness.train.data.folds import cross_validated, folds_of, held_out
 from harness.train.loading import load
 from harness.train.run import train_run
 from harness.train.task import Data, task, tasks
 from harness.train.tasks.sst5 import tokens
-from suites.harness.made_up_data import write_data_directory, write_more_corpora, write_table
+from suites.harness.made_up_data import (
+    made_up_corpus,
+    write_data_directory,
+    write_more_corpora,
+    write_table,
+)
+from suites.harness.real_data import REAL, real
 from suites.harness.support import attnbench
 
 FOLDED = ("cr", "mpqa", "subj", "mr")
 TEXT = [name for name, record in tasks().items() if record.files]
-REAL = Path(os.environ.get(VARIABLE) or "no-such-folder")
 PINNED = "ba05913e9df08a88"
 """Hash of the order in which the folds of CR are cut."""
 SMALL: dict[str, Any] = {"width": 12, "heads": 2, "hidden": 10, "epochs": 1, "batch": 40}
@@ -393,23 +390,8 @@ def test_the_command_line_says_it_too(tmp_path: Path) -> None:
 # Corpora and their checksums.
 
 
-def _made_up(folder: Path, name: str = "trec", hub_source: HubSource | None = None) -> KnownCorpus:
-    """A known corpus whose right copy is the made-up one."""
-    files = []
-    for file in corpora()[name].files:
-        packed = (folder / f"{file.name}.gz").read_bytes()
-        content = gzip.decompress(packed)
-        files.append(
-            CorpusFile(
-                file.name, content.count(b"\n") - 1, len(packed), file.columns,
-                hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest(),
-            )
-        )  # fmt: skip
-    return replace(corpora()[name], files=tuple(files), hub=hub_source)
-
-
 def test_a_copy_is_right_by_its_content(folder: Path, tmp_path: Path) -> None:
-    file = next(f for f in _made_up(folder).files if f.name == "trec/train.tsv")
+    file = next(f for f in made_up_corpus(folder).files if f.name == "trec/train.tsv")
     assert found_in(folder, file).status == "right"
     packed = (folder / "trec" / "train.tsv.gz").read_bytes()
     place = tmp_path / "trec"
@@ -489,195 +471,7 @@ def test_a_mistake_with_data_is_told_in_one_line(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-# The hub. Nothing here has a network: its rows are made up, and so is the library.
-
-COARSE = ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"]
-
-
-def _hub_trec(folder: Path) -> dict[str, HubSplit]:
-    """What the hub's script makes of TREC: numbers for classes, a blank for one byte."""
-    fine: list[str] = []
-    splits = {}
-    for name in ("train", "test"):
-        rows = read_table(folder / "trec" / f"{name}.tsv.gz", ("coarse", "fine", "text"))
-        fine += sorted({f"{r['coarse']}:{r['fine']}" for r in rows} - set(fine))
-        made = [
-            {
-                "text": row["text"].replace("ð", " "),
-                "coarse_label": COARSE.index(row["coarse"]),
-                "fine_label": fine.index(f"{row['coarse']}:{row['fine']}"),
-            }
-            for row in rows
-        ]
-        splits[name] = HubSplit(made, {"coarse_label": COARSE, "fine_label": fine})
-    return splits
-
-
-def _hub_mr(folder: Path) -> dict[str, HubSplit]:
-    """What the hub's script makes of the files: Latin-1, stripped, cut in three, pos before neg."""
-    texts: dict[str, list[str]] = {"0": [], "1": []}
-    for row in read_table(folder / "mr" / "all.tsv.gz", ("label", "text")):
-        texts[row["label"]].append(row["text"].encode("cp1252").decode("latin-1").strip())
-    splits = {}
-    for name, (begin, end) in {
-        "train": (0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1),
-    }.items():  # fmt: skip
-        rows = []
-        for number in (1, 0):
-            some = texts[str(number)]
-            cut = slice(int(len(some) * begin + 0.5), int(len(some) * end + 0.5))
-            rows += [{"text": text, "label": number} for text in some[cut]]
-        splits[name] = HubSplit(rows, {"label": ["neg", "pos"]})
-    return splits
-
-
-MAKERS = {"trec": _hub_trec, "mr": _hub_mr}
-
-
-class Library:
-    """A stand-in for `datasets`: hands over what it was given, and notes what was asked."""
-
-    def __init__(self, splits: dict[str, HubSplit]) -> None:
-        self.splits, self.asked = splits, list[tuple[str, str, dict[str, str]]]()
-
-    def load_dataset(self, path: str, *, revision: str, data_files: dict[str, str]) -> Any:
-        self.asked.append((path, revision, data_files))
-        return {name: _Loaded(split) for name, split in self.splits.items()}
-
-
-class _Loaded(list):
-    def __init__(self, split: HubSplit) -> None:
-        super().__init__(split.rows)
-        columns = split.rows[0] if split.rows else {}
-        self.features = {
-            name: SimpleNamespace(names=split.names[name])
-            if name in split.names
-            else SimpleNamespace(dtype="string")
-            for name in columns
-        }
-
-
-def _with_library(patch: pytest.MonkeyPatch, splits: dict[str, HubSplit]) -> Library:
-    library = Library(splits)
-    patch.setitem(sys.modules, "datasets", library)
-    return library
-
-
-def test_made_up_rows_by_hand() -> None:
-    names = {"fine_label": ["NUM:dist", "LOC:city"], "coarse_label": COARSE}
-    torn = "Which city has the oldest relationship as a sister city with Los Angeles ?"
-    rows = [
-        {"text": " How far\tis it ? ", "coarse_label": 5, "fine_label": 0},
-        {"text": torn, "coarse_label": 4, "fine_label": 1},
-    ]
-    tables = trec({"train": HubSplit(rows, names), "test": HubSplit(rows[:1], names)})
-    assert tables == {
-        "trec/train.tsv": [
-            ("NUM", "dist", "How far is it ?"),
-            ("LOC", "city", torn.replace("sister city", "sisterðcity")),
-        ],
-        "trec/test.tsv": [("NUM", "dist", "How far is it ?")],
-    }
-    label = {"label": ["neg", "pos"]}
-    one = HubSplit([{"text": "good", "label": 1}, {"text": "it\x92s bad", "label": 0}], label)
-    two = HubSplit([{"text": "fine \x97", "label": 1}], label)
-    assert mr({"train": one, "validation": two, "test": two}) == {
-        "mr/all.tsv": [("0", "it’s bad"), ("1", "good"), ("1", "fine —"), ("1", "fine —")]
-    }
-    with pytest.raises(UsageError, match="is not Latin-1"):
-        mr({"train": HubSplit([{"text": "“", "label": 0}], label)})
-    assert clean("a\u2028b\x85c\n") == "a b c"
-
-
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_the_rows_are_the_same_either_way(
-    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = corpora()[name].hub
-    assert source is not None
-    library = _with_library(monkeypatch, MAKERS[name](folder))
-    monkeypatch.setattr(hub, "corpora", lambda: {name: _made_up(folder, name, source)})
-    files = task(name).files
-    found = hub.directory(name, files, tmp_path)
-    assert library.asked == [(source.repository, source.revision, dict(source.files))]
-    for file in files:
-        assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
-    fold = 0 if task(name).folds else None
-    one, two = (
-        load(task(name), task(name).recipe, str(place), "none", 0, fold)
-        for place in (folder, found)
-    )
-    assert one.train.inputs == two.train.inputs
-    assert one.test.targets.tolist() == two.test.targets.tolist()
-    hub.directory(name, files, tmp_path)
-    assert len(library.asked) == 1, "what is there was fetched again"
-
-
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_other_rows_are_refused(
-    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    splits = MAKERS[name](folder)
-    rows = [dict(row) for row in splits["test"].rows]
-    rows[3]["text"] += " ."
-    library = _with_library(monkeypatch, splits | {"test": replace(splits["test"], rows=rows)})
-    source = corpora()[name].hub
-    monkeypatch.setattr(hub, "corpora", lambda: {name: _made_up(folder, name, source)})
-    with pytest.raises(UsageError, match="does not give the rows of") as caught:
-        hub.directory(name, task(name).files, tmp_path)
-    assert "\n" not in str(caught.value)
-    assert library.asked
-    assert not list(tmp_path.rglob("*/test.tsv*")) + list(tmp_path.rglob("*/all.tsv*"))
-
-
-def test_what_the_hub_has_not_or_the_library_refuses_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UsageError, match=r"gives the rows of cr .*the hub has mr, trec"):
-        hub.directory("cr", task("cr").files, tmp_path)
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match=r"needs the library datasets: pip install"):
-        hub.directory("trec", task("trec").files, tmp_path)
-
-    def offline(*_: Any, **__: Any) -> Any:
-        raise ConnectionError("no route to host\nand so on")
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=offline))
-    with pytest.raises(UsageError, match=r"can't be fetched \(ConnectionError: no route to host\)"):
-        hub.directory("trec", task("trec").files, tmp_path)
-
-
-def test_hub_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(VARIABLE, "hub")
-    assert hub.asked("hub")
-    assert hub.asked(None)
-    assert not hub.asked("./hub")
-    monkeypatch.setenv(VARIABLE, "elsewhere")
-    assert not hub.asked(None)
-    monkeypatch.setenv(hub.CACHE, str(tmp_path))
-    assert hub.cache_folder() == tmp_path / "hub"
-    done = attnbench(
-        "train", "none", "--task", "cr", "--data", "hub", "--device", "cpu", cwd=tmp_path
-    )
-    assert done.returncode == 2
-    assert "no data set of the hub gives the rows of cr" in done.stderr
-
-
-def test_every_source_on_the_hub_is_pinned_and_converted() -> None:
-    sources = {c.name: c.hub for c in corpora().values() if c.hub is not None}
-    assert set(sources) == set(CONVERSIONS)
-    for source in sources.values():
-        assert re.fullmatch("[0-9a-f]{40}", source.revision)
-
-
 # The real corpora.
-
-
-def real(*names: str) -> pytest.MarkDecorator:
-    """Skip where the real data directory has not got these files."""
-    missing = [name for name in names if not (REAL / name).is_file()]
-    reason = f"set {VARIABLE} to the data directory; missing: {', '.join(missing)}"
-    return pytest.mark.skipif(bool(missing), reason=reason)
 
 
 @real("README.md")
@@ -741,17 +535,6 @@ def test_real_coverage_of_sst5_is_that_of_the_read_me() -> None:
     assert data.coverage.running_words == 227_245
     assert f"{100 * data.coverage.share:.1f}" == "31.1"
     assert f"{100 * data.coverage.running_share:.1f}" == "85.2"
-
-
-@real("trec/train.tsv.gz", "mr/all.tsv.gz")
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_what_the_hubs_scripts_make_of_the_real_corpora_comes_back(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _with_library(monkeypatch, MAKERS[name](REAL))
-    found = hub.directory(name, task(name).files, tmp_path)
-    for file in task(name).files:
-        assert digest_of([found / f"{file}.gz"]) == digest_of([REAL / f"{file}.gz"])
 
 
 @real("cr/all.tsv.gz")

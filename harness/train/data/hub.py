@@ -2,7 +2,7 @@
 
 What is fetched becomes tables of the data directory's form in a folder of the user's cache, so the
 rows are the same either way: a table whose content has another checksum is refused. It has never
-run against the hub itself, only against a stand-in for the library.
+run against the hub itself, only through the library on files laid out as the hub does.
 """
 
 from __future__ import annotations
