@@ -34,7 +34,7 @@ def _lengths(rows: Sequence[Row]) -> np.ndarray:
     return np.array([length_of(r) for r in rows], dtype=float)
 
 
-def _looks(lines: Lines) -> dict[str, tuple[Look, str]]:
+def looks(lines: Lines) -> dict[str, tuple[Look, str]]:
     """Look and line style by label: implementations of one mechanism differ in the latter."""
     found: dict[str, tuple[Look, str]] = {}
     seen: dict[str, int] = {}
@@ -57,7 +57,7 @@ def _ended(line: Sequence[Row], value: Callable[[Row], float]) -> tuple[Row | No
 
 def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> None:
     """A cross at the upper edge where a case first failed, tied to the end of its line."""
-    looks = _looks(lines)
+    styles = looks(lines)
     ends: list[tuple[str, Row, Row | None]] = []
     for label, line in lines.items():
         if (end := _ended(line, value)) is not None:
@@ -70,7 +70,7 @@ def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> N
     top *= (top / bottom) ** (0.07 * most)
     axes.set_ylim(bottom, top)
     for label, row, last in ends:
-        ink = looks[label][0].colour
+        ink = styles[label][0].colour
         at = length_of(row)
         height = 0.97 - 0.06 * stacked.get(at, 0)
         stacked[at] = stacked.get(at, 0) + 1
@@ -124,7 +124,7 @@ def draw_values(
     """
     ends: list[End] = []
     every: list[float] = []
-    for label, (style, stroke) in _looks(lines).items():
+    for label, (style, stroke) in looks(lines).items():
         line = lines[label]
         x, y = _lengths(line), np.array([value(r) for r in line], dtype=float)
         good = np.isfinite(y) & np.array([r.status == "ok" for r in line])
@@ -170,7 +170,7 @@ def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
     ends: list[End] = []
     every: list[float] = []
-    for label, (style, stroke) in _looks(lines).items():
+    for label, (style, stroke) in looks(lines).items():
         known = [r for r in lines[label] if r.time is not None]
         every += list(_lengths(lines[label]))
         if not known:
@@ -197,7 +197,7 @@ def draw_memory_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Ratio of peak memories to the baseline."""
     ends: list[End] = []
     every: list[float] = []
-    for label, (style, stroke) in _looks(lines).items():
+    for label, (style, stroke) in looks(lines).items():
         known = [r for r in lines[label] if not math.isnan(r.memory_ratio)]
         every += list(_lengths(lines[label]))
         if known:

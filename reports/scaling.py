@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from harness.ceilings import impossible
 from harness.ratios import Row
-from reports import frontiers, numerics
+from reports import frontiers, growth, growth_figures, numerics
 from reports import scaling_figures as figures
 from reports import scaling_tables as tables
 from reports import scaling_words as words
 from reports.beside import printed_costs
 from reports.drifts import drift_sentences
 from reports.frontier_figures import frontier as draw_frontier
+from reports.growth import Grown
 from reports.measured import TIMED, Measured
 from reports.names import file_name
 from reports.opening import opened
@@ -262,6 +264,37 @@ class Scaling:
         if not pieces:
             return remark("No other batch, dtype or setting was measured at several lengths.")
         return together(*pieces, grid=True)
+
+    def threads(self) -> Shown:
+        """Time of the same cases on more CPU threads."""
+        grown = growth.over_threads(self.rows, self.measured.times) if self.measured else []
+        return self._grown(grown, "threads", "threads", growth_figures.over_threads)
+
+    def batches(self) -> Shown:
+        """Time of one sequence of the same cases in larger batches."""
+        grown = growth.over_batches(self.rows, self.measured.times) if self.measured else []
+        return self._grown(grown, "batch", "batches", growth_figures.over_batches)
+
+    def _grown(
+        self, grown: Sequence[Grown], what: str, several: str,
+        draw: Callable[[Sequence[Grown], str], Figure],
+    ) -> Shown:  # fmt: skip
+        if not grown:
+            return remark(
+                f"Nothing was measured with several {several}: attnbench bench --profile {what}."
+            )
+        panels: dict[tuple[str, str, int], list[Grown]] = {}
+        for g in grown:
+            panels.setdefault((g.problem, g.phase, g.least), []).append(g)
+        pieces = [
+            self.place.figure(
+                f"{what}{number}", draw(group, self._where), words.growth_caption(group, what)
+            )
+            for number, group in enumerate(panels.values())
+        ]
+        frame, columns, shown = tables.growth(grown, what, self._base)
+        return together(together(*pieces, grid=True),
+                        self.place.table(what, frame, columns, shown))  # fmt: skip
 
     def cases(self) -> Shown:
         """Every case with its numbers."""

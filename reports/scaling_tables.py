@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.ratios import Row
+from reports.growth import Grown
 from reports.slopes import Slope
 from reports.sweeps import label_of
 
@@ -122,3 +123,37 @@ def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[lis
         for cost, phase, (label, whole, end) in rows
     ]
     return pd.DataFrame(flat), shown
+
+
+def growth(
+    grown: Sequence[Grown], what: str, baseline: str
+) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """All of one kind of growth, as numbers and as texts with their headings.
+
+    Parameters
+    ----------
+    what : {"threads", "batch"}
+    """
+    batches = what == "batch"
+    flat = [
+        {
+            "case": g.row.case, what: g.amount, f"least_{what}": g.least,
+            "time_seconds": g.row.seconds, "time_ratio_to_least": g.time.ratio,
+            "time_ratio_low": g.time.low, "time_ratio_high": g.time.high,
+            "blocks": g.time.count,
+        }
+        for g in grown
+    ]  # fmt: skip
+    columns = ["", what, "time", f"over the least {what} [95 %]"]
+    columns += ["one sequence, over the least [95 %]"] if batches else []
+    columns += [f"over {baseline}, {what} alike [95 %]"]
+    shown = [
+        [
+            f"{g.phase}, {g.problem}: {g.label}", f"{g.amount:,}", time_text(g.row.seconds),
+            *([""] * (1 + batches) if g.amount == g.least
+              else [str(g.time), *([str(g.by_item)] if batches else [])]),
+            str(g.row.time) if g.row.time else "",
+        ]
+        for g in grown
+    ]  # fmt: skip
+    return pd.DataFrame(flat), columns, shown

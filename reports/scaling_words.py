@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from harness.ratios import Row
+from reports.growth import Grown
 from reports.scaling_figures import PASSES
 from reports.scaling_tables import Fit, bytes_text, time_text
 from reports.sweeps import Sweep, label_of, length_of
@@ -86,3 +87,14 @@ def slopes_caption(fits: Sequence[Fit], cost: str, phase: str) -> str:
         f"Over the longest lengths measured, {cost} of one {PASSES[phase]} grows as "
         f"{', '.join(parts)}."
     )
+
+
+def growth_caption(grown: Sequence[Grown], what: str) -> str:
+    """What the most threads, or the largest batch, make of the time."""
+    most, least = max(g.amount for g in grown), grown[0].least
+    ends = sorted((g for g in grown if g.amount == most), key=lambda g: g.time.ratio)
+    if what == "threads":
+        said = "; ".join(f"{g.label} {g.time}" for g in ends)
+        return f"With {most} threads instead of {least}, time is: {said}."
+    said = "; ".join(f"{g.label} {g.by_item}" for g in ends)
+    return f"At batch {most} instead of {least}, the time that falls to one sequence is: {said}."
