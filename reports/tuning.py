@@ -228,17 +228,21 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
 def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[Tried, list[str]]:
     """Against the common recipe, today's or a former one, that more mechanisms have finished with.
 
-    Left out is what changes more of that than of another common recipe: it was tried against that.
+    Of equals, that against which more was tried. Left out is what changes more of that than of
+    another common recipe: it was tried against that.
     """
     every = (of.recipe, *of.former)
-    common = max(every, key=lambda r: len(_finished_by(trials, r)))
+    changed = [{r: len(changes(t.settings, r)) for r in every} for t in trials]
+
+    def against(common: Recipe) -> list[bool]:
+        # A common recipe was tried against the others too.
+        return [not 0 < min(c.values()) < c[common] for c in changed]
+
+    common = max(every, key=lambda r: (len(_finished_by(trials, r)), sum(against(r))))
     mine: list[Trial] = []
     others: list[Trial] = []
-    for t in trials:
-        changed = {r: len(changes(t.settings, r)) for r in every}
-        # A common recipe was tried against the others too.
-        nearer = 0 < min(changed.values()) < changed[common]
-        (others if nearer else mine).append(replace(t, common=common))
+    for t, is_mine in zip(trials, against(common), strict=True):
+        (mine if is_mine else others).append(replace(t, common=common))
     left = [
         f"{of.name}: {len(others)} trials were made against another common recipe than the "
         f"other {len(mine)}; left out: give them a journal of their own"

@@ -60,7 +60,7 @@ _SPLIT = "official train, dev and test, the same for every seed"
 _FORMER = replace(SENTENCES, dropout=0.3)
 _RECIPE = replace(SENTENCES, dropout=0.1)
 """Better than the former over six mechanisms, on the dev split (``plans/tuning-more.toml``); over
-eight once MTSA and multi-head attention had been tried with it too."""
+all nine once MTSA, multi-head attention and ReSA had been tried with it too."""
 _EXAMPLES = 4500
 _BASE = lasting(replace(PAPER, batch=128, dropout=0.3), 25_000, _EXAMPLES)
 _PAPER = replace(
@@ -73,7 +73,7 @@ too; here it is Adam."""
 _ROWS = {**ROWS, **{name: {"epochs": lasting(_BASE, 6000, _EXAMPLES).epochs} for name in RESAN}}
 _RELEASED = replace(_PAPER, degree_loss="squared", policy_share="released")
 
-_TUNED = tried(9, "resa")
+_TUNED = tried(9)
 """By the dev split of relatedness."""
 
 TASKS = (
