@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -66,12 +68,15 @@ def look(
     """
     path = executable()
     assert path is not None, "no chromium here"
-    with tempfile.TemporaryDirectory(prefix="attnbench-chromium-") as folder:
+    # A killed child may still be writing while the folder goes; that says nothing of the pages.
+    with tempfile.TemporaryDirectory(
+        prefix="attnbench-chromium-", ignore_cleanup_errors=True
+    ) as folder:
         process = subprocess.Popen(
             [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
              "--disable-background-networking", "--remote-debugging-port=0", "--hide-scrollbars",
              "--force-color-profile=srgb", f"--user-data-dir={folder}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
             port = _port(Path(folder) / "DevToolsActivePort", process)
@@ -80,7 +85,8 @@ def look(
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-            process.kill()
+            with suppress(ProcessLookupError):  # its children write on after it: the whole group
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
