@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.ratios import Row
+from harness.stats import Interval
 from reports.axes import End, label_ends, length_axis, ratio_axis, value_axis
 from reports.style import LINES, Look, look, text_colour
 from reports.sweeps import Sweep, length_of, sweeps
@@ -166,6 +168,19 @@ def ratio_of(row: Row) -> float:
     return row.time.ratio if row.time is not None else math.nan
 
 
+def draw_intervals(
+    axes: Axes, x: np.ndarray, found: Sequence[Interval], style: Look, **more: Any
+) -> None:
+    """A line through ratios with their intervals, where these are known."""
+    y = np.array([t.ratio for t in found])
+    low = np.array([t.low if t.known else t.ratio for t in found])
+    high = np.array([t.high if t.known else t.ratio for t in found])
+    axes.errorbar(
+        x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
+        linewidth=1.4, capsize=2.5, **more,
+    )  # fmt: skip
+
+
 def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
     ends: list[End] = []
@@ -175,16 +190,10 @@ def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
         every += list(_lengths(lines[label]))
         if not known:
             continue
-        x = _lengths(known)
-        y = np.array([r.time.ratio for r in known if r.time])
-        low = np.array([r.time.low if r.time.known else r.time.ratio for r in known if r.time])
-        high = np.array([r.time.high if r.time.known else r.time.ratio for r in known if r.time])
-        axes.errorbar(
-            x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
-            linewidth=1.4, linestyle=stroke, capsize=2.5, label=label,
-        )  # fmt: skip
+        x, times = _lengths(known), [r.time for r in known if r.time]
+        draw_intervals(axes, x, times, style, linestyle=stroke, label=label)
         if _ended(lines[label], ratio_of) is None:
-            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+            ends.append((x[-1], times[-1].ratio, label, text_colour(style.colour)))
     draw_floor(axes, lines)
     ratio_axis(axes)
     axes.set_ylabel(f"time / time of {baseline}")

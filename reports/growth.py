@@ -11,7 +11,7 @@ import pandas as pd
 from harness.case import setting
 from harness.ratios import WITHHELD, Row, block_ratios
 from harness.stats import Interval, ratio_interval
-from reports.sweeps import label_of
+from reports.sweeps import label_of, length_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def over_threads(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
 
     def shared(row: Row) -> str:
         c, rest = row.columns, threads(row)[1]
-        size = f"batch {c['batch']}, N = {int(str(c['length'])):,}, {c['d_in']} wide, {c['dtype']}"
+        size = f"batch {c['batch']}, N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}"
         return size + (f", {rest}" if rest else "")
 
     return _grown(rows, times, lambda row: threads(row)[0], shared)
@@ -86,7 +86,7 @@ def over_batches(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
 
     def shared(row: Row) -> str:
         c = row.columns
-        return f"N = {int(str(c['length'])):,}, {c['d_in']} wide, {c['dtype']}, {c['settings']}"
+        return f"N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}, {c['settings']}"
 
     return _grown(rows, times, lambda row: int(str(row.columns["batch"])), shared)
 

@@ -11,7 +11,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from harness.stats import Interval
 from reports.axes import End, label_ends, length_axis, ratio_axis
-from reports.figures import looks
+from reports.figures import draw_intervals, looks
 from reports.growth import Grown
 from reports.scaling_figures import MARGINS, PASSES, SIZE, titled
 from reports.style import text_colour
@@ -70,15 +70,11 @@ def _lines(grown: Sequence[Grown], value: Callable[[Grown], Interval]) -> tuple[
         x = np.array([g.amount for g in line], dtype=float)
         found = [value(g) for g in line]
         seen += found
-        y = np.array([t.ratio for t in found])
-        low = np.array([t.low if t.known else t.ratio for t in found])
-        high = np.array([t.high if t.known else t.ratio for t in found])
-        axes.errorbar(
-            x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
-            linewidth=1.4, linestyle=stroke, capsize=2.5, label=label,
+        draw_intervals(
+            axes, x, found, style, linestyle=stroke, label=label,
             transform=axes.transData + beside,
         )  # fmt: skip
-        ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+        ends.append((x[-1], found[-1].ratio, label, text_colour(style.colour)))
     axes.axhline(1, color="0.4", linewidth=1)
     ratio_axis(axes)
     length_axis(axes, [g.amount for g in grown])
