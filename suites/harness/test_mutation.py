@@ -130,14 +130,23 @@ def test_the_program_scores_resumes_and_names_survivors(
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
 
 
-def test_a_test_is_found_again_in_each_run_whatever_its_name() -> None:
+def test_a_test_is_found_again_in_each_run_whatever_its_name(tmp_path: Path) -> None:
     # pytest escapes a name's backslashes anew each time that it collects in one process.
-    file = "suites/verify/test_msmsa.py"
-    names = [row["check"][2] for row in baseline_tests(file)["ran"]]
+    file = tmp_path / "test_of_backslashes.py"
+    file.write_text(
+        "import pytest\n"
+        "from reference_impls.masks import parse\n"
+        "@pytest.mark.parametrize('sign', ['a', '\\\\d', '\\n'], ids=str)\n"
+        "def test_of_lines(sign):\n"
+        "    assert parse('forward').lo == 1\n"
+    )
+    names = [row["check"][2] for row in baseline_tests(str(file))["ran"]]
+    assert len(names) == 3
     chosen = [name for name in names if "\\" in name]
-    assert chosen
+    assert len(chosen) == 2
     for _ in range(2):
-        assert tests.run([file], chosen[:1], {}).finished == 1
+        for name in chosen:
+            assert tests.run([str(file)], [name], {}).finished == 1
 
 
 def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
