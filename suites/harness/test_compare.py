@@ -235,6 +235,7 @@ def test_equal_parameters(data: Path, tmp_path: Path) -> None:
 
 def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
+    verified_before(tmp_path / "results")
     done = attnbench(
         "compare", "Mean", "multi_head", "--with", "own:Mean", "--task", "trec", *QUICK,
         "--data", str(data), "--seeds", "2", cwd=tmp_path,
@@ -366,7 +367,6 @@ def test_a_list_with_an_entry_per_head_is_trained(tmp_path: Path) -> None:
 
 def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
     """A package without an __init__, and a module that uses its neighbour."""
-    verified_before(tmp_path / "results")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "attention.py").write_text(OWN)
     (tmp_path / "alone.py").write_text(OWN + "from neighbour import SIZE\n")
