@@ -13,7 +13,6 @@ The ranges become lists of blocks of keys; blocks wholly inside a range are not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from reference_impls.compiled_flex import fused
 from reference_impls.kernels import sizes
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.kept import Kept
 from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.optimized import least_denominator
 
@@ -184,16 +184,14 @@ def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:
 
 def _blocks(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
     """The blocks of keys of each block of queries; kept for a geometry where nothing is padded."""
-    if mask is None and not torch.compiler.is_compiling():
-        return _blocks_of(geometry, batch, length)
-    return _block_mask(geometry, mask, batch, length)
-
-
-@lru_cache(maxsize=16)
-def _blocks_of(geometry: Geometry, batch: int, length: int) -> BlockMask:
+    if mask is not None or torch.compiler.is_compiling():
+        return _block_mask(geometry, mask, batch, length)
     # A Geometry is frozen and its tensors are never written to: known by their identity.
-    with torch.inference_mode(False):  # they may serve training later
-        return _block_mask(geometry, None, batch, length)
+    key = (geometry, batch, length)
+    return _kept.of(key, geometry.lo.device, lambda: _block_mask(geometry, None, batch, length))
+
+
+_kept: Kept[BlockMask] = Kept(16)
 
 
 def _block_mask(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:

@@ -6,12 +6,13 @@ whole tiles and nobody needs a mask of N x N.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from reference_impls.kernels.kept import Kept
 from reference_impls.masks import HeadMask
 
 LENGTHS_KEPT = 64
@@ -70,40 +71,19 @@ class Geometry:
         return count - here * inside[..., None].long()
 
 
-class KeptGeometries:
-    """Geometries made once, one object for all calls: kernels keep what they make of it."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, Geometry] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def of(self, key: Hashable, make: Callable[[], Geometry]) -> Geometry:
-        """What was made for the key, or is now."""
-        found = self._kept.get(key)
-        if found is None:
-            if len(self._kept) >= LENGTHS_KEPT:
-                self._kept.clear()
-            with torch.inference_mode(False):  # it may serve training later
-                found = make()
-            if type(found.lo) is Tensor:  # not what a mode made that only plays a call through
-                self._kept[key] = found
-        return found
-
-
 class GeometryByLength:
     """The geometry of a layer's masks, made once for each length: on a GPU it has to be copied."""
 
     def __init__(self, masks: Sequence[HeadMask]) -> None:
         self.masks = masks
-        self._kept = KeptGeometries()
+        self._kept: Kept[Geometry] = Kept(LENGTHS_KEPT)
 
     def of(self, length: int, device: torch.device) -> Geometry:
         """Of this length on this device."""
         if torch.compiler.is_compiling():
             return of_masks(self.masks, length, device)
-        return self._kept.of((length, device), lambda: of_masks(self.masks, length, device))
+        key = (length, device)
+        return self._kept.of(key, device, lambda: of_masks(self.masks, length, device))
 
 
 def of_masks(masks: Sequence[HeadMask], length: int, device: torch.device) -> Geometry:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import host_can_decide, one_of, refuse_rows
-from reference_impls.kernels.geometry import Geometry, KeptGeometries
+from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
+from reference_impls.kernels.kept import Kept
 from reference_impls.merged import MergingModule
 from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
@@ -44,7 +45,7 @@ def windows(
     )
 
 
-_kept = KeptGeometries()
+_kept: Kept[Geometry] = Kept(LENGTHS_KEPT)
 
 
 def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
@@ -56,7 +57,9 @@ def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geomet
     def make() -> Geometry:
         return windows(scales, length, None, like.device)
 
-    return _kept.of((scales, length, like.device), make) if host_can_decide(like) else make()
+    if not host_can_decide(like):
+        return make()
+    return _kept.of((scales, length, like.device), like.device, make)
 
 
 def _groups(scales: Sequence[Scale], length: int) -> list[Group]:

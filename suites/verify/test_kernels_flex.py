@@ -14,6 +14,7 @@ from harness.verify.budget import CAP, error
 from reference_impls.kernels import flex, triton_backend
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.kept import Kept
 from reference_impls.masks import allowed
 from reference_impls.mechanism import Unsupported
 from suites.verify.attending import (
@@ -121,6 +122,28 @@ def test_blocks_are_kept_for_a_geometry() -> None:
     assert flex._blocks(twin, None, 2, 300) is not first
     padded = torch.ones(2, 300, dtype=torch.bool)
     assert flex._blocks(geometry, padded, 2, 300) is not first
+
+
+def test_blocks_that_a_graph_has_read_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[torch.device] = []
+
+    class Spy(Kept[Any]):
+        def of(self, key: Any, device: torch.device, make: Any) -> Any:
+            looked.append(device)
+            return super().of(key, torch.device("cuda"), make)
+
+    capturing = [False]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
+    monkeypatch.setattr(flex, "_kept", Spy(2))
+    geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
+    first = flex._blocks(geometry, None, 2, 300)
+    capturing.append(True)
+    assert flex._blocks(geometry, None, 2, 300) is first
+    capturing.append(False)
+    for batch in range(3, 9):
+        flex._blocks(geometry, None, batch, 300)
+    assert flex._blocks(geometry, None, 2, 300) is first
+    assert set(looked) == {geometry.lo.device}
 
 
 @pytest.mark.usefixtures("unfused")

@@ -19,8 +19,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
 from harness.registry import builtins
-from reference_impls.kernels import core, cutting, geometry
+from reference_impls.kernels import core, cutting
 from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.kept import Kept
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.msmsa import fused
 from reference_impls.msmsa.fused import FusedMsmsa, kept_windows
@@ -520,8 +521,7 @@ def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.Mo
 
     core_attend = core.attend
     monkeypatch.setattr(core, "attend", attend)
-    monkeypatch.setattr(fused, "_kept", geometry.KeptGeometries())
-    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    monkeypatch.setattr(fused, "_kept", Kept(2))
     module = FusedMsmsa(D_IN, 8, heads=2, scales=[3, "n/4"], backend="tiled")
     with torch.inference_mode():
         module(torch.randn(2, 16, D_IN))

@@ -15,7 +15,8 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import choice, core, cutting, exact, geometry, keeping, tiled
+from reference_impls.kernels import choice, core, cutting, exact, geometry, keeping, kept, tiled
+from reference_impls.masks import parse
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout, fused
@@ -342,6 +343,26 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
     assert lengths == [5, 6, 7, 5]
+
+
+def test_a_geometry_that_a_graph_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kept(kept.Kept[Any]):
+        def of(self, key: Any, device: torch.device, make: Any) -> Any:
+            return super().of(key, torch.device("cuda"), make)
+
+    capturing = [False]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
+    monkeypatch.setattr(geometry, "Kept", Kept)
+    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    known = geometry.GeometryByLength([parse("forward")])
+    cpu = torch.device("cpu")
+    first = known.of(5, cpu)
+    capturing.append(True)
+    assert known.of(5, cpu) is first
+    capturing.append(False)
+    for n in range(6, 20):
+        known.of(n, cpu)
+    assert known.of(5, cpu) is first
 
 
 @pytest.mark.parametrize("name", TILED)

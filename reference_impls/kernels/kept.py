@@ -1,0 +1,62 @@
+"""What is made once for a key and read by many calls; what a CUDA graph reads is never given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """At most so many things made of tensors, one object for all calls.
+
+    A CUDA graph reads tensors at their addresses: what a capture has looked up stays, however much
+    comes after it. What is made during a capture belongs to that graph and has no values before
+    the graph is replayed: it is not kept.
+
+    Parameters
+    ----------
+    most : int
+        All are given up when one more is made; what graphs read is not counted.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: dict[Hashable, T] = {}
+        self._captured: dict[Hashable, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept) + len(self._captured)
+
+    def of(self, key: Hashable, device: torch.device, make: Callable[[], T]) -> T:
+        """What was made for the key, or is now.
+
+        Parameters
+        ----------
+        key : hashable
+        device : torch.device
+            Where it is.
+        make : callable
+            Makes it.
+        """
+        if key in self._captured:
+            return self._captured[key]
+        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if key in self._kept:
+            if captured:
+                self._captured[key] = self._kept.pop(key)
+                return self._captured[key]
+            return self._kept[key]
+        with torch.inference_mode(False):  # it may serve training later
+            made = make()
+            # A mode that only plays a call through makes no values either.
+            real = type(torch.empty(0)) is Tensor
+        if real and not captured:
+            if len(self._kept) >= self.most:
+                self._kept.clear()
+            self._kept[key] = made
+        return made
