@@ -184,7 +184,7 @@ def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:
 
 def _blocks(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
     """The blocks of keys of each block of queries; kept for a geometry where nothing is padded."""
-    if mask is not None or torch.compiler.is_compiling():
+    if mask is not None:
         return _block_mask(geometry, mask, batch, length)
     # A Geometry is frozen and its tensors are never written to: known by their identity.
     key = (geometry, batch, length)

@@ -33,7 +33,7 @@ class Kept(Generic[T]):
         return len(self._kept) + len(self._captured)
 
     def of(self, key: Hashable, device: torch.device, make: Callable[[], T]) -> T:
-        """What was made for the key, or is now.
+        """What was made for the key, or is now; always now while torch.compile traces.
 
         Parameters
         ----------
@@ -43,14 +43,14 @@ class Kept(Generic[T]):
         make : callable
             Makes it.
         """
-        if key in self._captured:
-            return self._captured[key]
+        if torch.compiler.is_compiling():
+            return make()
         captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        if key in self._kept:
-            if captured:
-                self._captured[key] = self._kept.pop(key)
-                return self._captured[key]
-            return self._kept[key]
+        if captured and key in self._kept:
+            self._captured[key] = self._kept.pop(key)
+        for held in (self._captured, self._kept):
+            if key in held:
+                return held[key]
         with torch.inference_mode(False):  # it may serve training later
             made = make()
             # A mode that only plays a call through makes no values either.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import host_can_decide, one_of, refuse_rows
+from reference_impls.checks import one_of, refuse_rows
 from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
 from reference_impls.kernels.kept import Kept
 from reference_impls.merged import MergingModule
@@ -49,16 +49,11 @@ _kept: Kept[Geometry] = Kept(LENGTHS_KEPT)
 
 
 def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
-    """`windows` without padding, one object for all calls.
-
-    Not in CUDA graph capture, where what is made belongs to the graph, nor while compiling.
-    """
+    """`windows` without padding, one object for all calls."""
 
     def make() -> Geometry:
         return windows(scales, length, None, like.device)
 
-    if not host_can_decide(like):
-        return make()
     return _kept.of((scales, length, like.device), like.device, make)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,41 +36,19 @@ KEPT = 600
 """Answers of oracles: more than all trials of a mechanism in three dtypes."""
 
 
-def _digest(*arguments: Any, **keywords: Any) -> bytes:
-    """Of all that an oracle is given: arrays by their bytes, all else by its text."""
-    found = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, np.ndarray):
-            found.update(f"{value.shape} {value.dtype} ".encode() + value.tobytes())
-        elif isinstance(value, dict):
-            found.update(b"{")
-            for key in sorted(value):
-                found.update(f"{key!r}: ".encode())
-                add(value[key])
-            found.update(b"}")
-        else:
-            found.update(f"{value!r}, ".encode())
-
-    add(dict(enumerate(arguments)))
-    add(keywords)
-    return found.digest()
-
-
 def remembering(reference: Callable[..., Reference]) -> Callable[..., Reference]:
     """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
-    kept: OrderedDict[tuple[Any, bytes], Reference] = OrderedDict()
+    kept: dict[tuple[Any, bytes], Reference] = {}
 
     def asked(naive: Any, *arguments: Any, **keywords: Any) -> Reference:
-        key = (naive, _digest(*arguments, **keywords))
+        key = (naive, hashlib.sha256(pickle.dumps((arguments, keywords))).digest())
         if key not in kept:
             answer = reference(naive, *arguments, **keywords)
             for array in (answer.output, answer.grad_x, *answer.grad_weights.values()):
                 array.setflags(write=False)
+            if len(kept) >= KEPT:
+                kept.clear()
             kept[key] = answer
-        kept.move_to_end(key)
-        while len(kept) > KEPT:
-            kept.popitem(last=False)
         return kept[key]
 
     return asked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -74,3 +76,15 @@ def test_modes_leave_nothing_behind() -> None:
     assert len(kept) == 0
     with torch.inference_mode():
         assert not kept.of(1, CPU, number).is_inference()
+
+
+def test_a_compiled_call_makes_its_own() -> None:
+    kept: Kept[Tensor] = Kept(2)
+
+    def call(x: Tensor) -> Tensor:
+        return x + kept.of(x.shape[0], x.device, lambda: torch.ones(x.shape[0]))
+
+    compiled: Any = torch.compile(call, fullgraph=True, backend="eager")
+    for n in (2, 3, 2):
+        assert torch.equal(compiled(torch.zeros(n)), torch.ones(n))
+    assert len(kept) == 0
