@@ -144,19 +144,22 @@ def tests(session: nox.Session) -> None:
     parallel = ("-n", str(workers), "--dist", "worksteal")
     # One thread each: workers whose threads wait for each other's cores take twice as long.
     one = {"OMP_NUM_THREADS": "1"}
-    for suite in ("suites/verify", "suites/harness"):
+    for suite in ("suites/reference_impls", "suites/harness", "suites/reports", "suites/programs"):
         run_in_shared(session, "pytest", suite, "-m", "not alone", *parallel, **one)
-    run_in_shared(session, "pytest", "suites/verify", "suites/harness", "-m", "alone")
+    run_in_shared(session, "pytest", "-m", "alone")
 
 
 @nox.session(venv_backend="none")
 def mutants(session: nox.Session) -> None:
     """Put small faults into the mechanisms and count those that the checks notice: an hour."""
     prepare(session)
-    run_in_shared(session, "python", "-m", "suites.mutation", *session.posargs)
+    run_in_shared(session, "python", "-m", "suites.programs.mutation", *session.posargs)
 
 
-CALIBRATIONS = {"timing": "suites.calibration", "statistics": "suites.calibration.statistics"}
+CALIBRATIONS = {
+    "timing": "suites.programs.calibration",
+    "statistics": "suites.programs.calibration.statistics",
+}
 
 
 @nox.session(venv_backend="none")
@@ -187,7 +190,7 @@ def calibrate(session: nox.Session) -> None:
 def goals(session: nox.Session) -> None:
     """Measure the goals of performance on one thread: met, missed or undecided; an hour."""
     prepare(session)
-    run_in_shared(session, "python", "-m", "suites.goals", *session.posargs)
+    run_in_shared(session, "python", "-m", "suites.programs.goals", *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import suites.verify
+import suites.harness.verify
 from harness.registry import builtins
 from reference_impls.mechanism import Mechanism
 
-GOLDEN = Path(suites.verify.__path__[0]) / "golden"
+GOLDEN = Path(suites.harness.verify.__path__[0]) / "golden"
 PAPERS_OWN = ("mtsa_paper", "multi_head_paper", "msmsa")
 """Golden folders computed from the papers' equations; the others by the authors' programs."""
 BEGIN, END = "<!-- mechanisms: attnbench list --markdown -->", "<!-- end of mechanisms -->"

@@ -51,7 +51,8 @@ def block_time(samples: Sequence[float]) -> float:
 
     What disturbs a sample (a cache emptied by others, a sibling core at work) only ever makes it
     longer, so that the lower part says more of the call and less of its neighbours; a quarter of
-    the samples must agree, where a minimum believes a single one. Calibrated: `suites.calibration`.
+    the samples must agree, where a minimum believes a single one. Calibrated by
+    `suites.programs.calibration`.
 
     Raises
     ------

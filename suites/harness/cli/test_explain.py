@@ -1,0 +1,77 @@
+"""``attnbench explain`` and the README's table of mechanisms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli.explaining import SECTIONS, about, sections
+from harness.cli.mechanism_table import BEGIN, END, markdown
+from harness.registry import builtins
+from suites.support.command_line import attnbench, between_marks
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+@pytest.mark.parametrize("name", builtins())
+def test_every_mechanism_is_explained(name: str) -> None:
+    text = about(builtins()[name])
+    found = sections(text)
+    assert tuple(found) == SECTIONS
+    assert name in text.splitlines()[0]
+    assert "```" in found["Equations"]
+    for heading in SECTIONS[1:]:
+        assert found[heading].startswith("- "), heading
+
+
+def test_explain_prints_equations_configurations_and_differences(tmp_path: Path) -> None:
+    done = attnbench("explain", "mtsa", "mtsa_released", "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "NAACL 2019", "eq. 10-11", "Where papers and released code differ", "Known to be odd",
+        "log_sigmoid_both", "scale_s='log_sigmoid'", "mtsa.fused (default)",
+        "weights 991,200", "accelerate=False",
+    ):  # fmt: skip
+        assert text in done.stdout, text
+    # Two forms of one package share one page.
+    assert done.stdout.count("Known to be odd") == 1
+    rows = json.loads((tmp_path / "out.json").read_text())
+    assert [row["name"] for row in rows] == ["mtsa", "mtsa_released"]
+    assert set(rows[0]["sections"]) == set(SECTIONS)
+
+
+def test_explain_knows_no_such_mechanism(tmp_path: Path) -> None:
+    done = attnbench("explain", "mtza", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "unknown mechanism 'mtza'; did you mean mtsa" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import torch\nMean = torch.nn.Identity\n")
+    done = attnbench("explain", "Mean", "--with", "mine:Mean", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is written about it" in done.stdout
+    assert "Mean.module" in done.stdout
+
+
+def test_the_readmes_table_is_the_generated_one() -> None:
+    assert between_marks(README.read_text(encoding="utf-8"), BEGIN, END) == markdown(), (
+        "run: attnbench list --markdown, and put it into the README"
+    )
+
+
+def test_the_table_names_every_mechanism_and_its_goldens() -> None:
+    rows = markdown().splitlines()[2:]
+    assert [row.split("|")[1].strip(" `") for row in rows] == list(builtins())
+    released = next(row for row in rows if row.startswith("| `mtsa_released`"))
+    assert "7 authors'" in released
+    assert "`algorithm1`" in released
+
+
+def test_a_readme_without_marks_is_refused() -> None:
+    assert between_marks(f"a\n{BEGIN}\ntable\n{END}\nb", BEGIN, END) == "table"
+    with pytest.raises(ValueError, match="has no table"):
+        between_marks("nothing here", BEGIN, END)

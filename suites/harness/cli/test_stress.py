@@ -1,0 +1,56 @@
+"""``attnbench verify --stress``: error over magnitudes, recorded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.records import journal
+from harness.verify.stress import SCALES, stress
+from suites.support.command_line import attnbench
+
+
+def test_points_cover_inputs_and_scores() -> None:
+    points = stress("mtsa.algorithm1", "f64", "cpu")["points"]
+    assert [(p["kind"], p["scale"]) for p in points] == [
+        (kind, scale) for kind in ("inputs", "scores") for scale in SCALES
+    ]
+    one = next(p for p in points if p["kind"] == "inputs" and p["scale"] == 1)
+    assert one["ok"]
+    assert one["gradient_ok"]
+    assert 0 <= one["error"] < one["budget"] < 1e-9
+
+
+def test_a_mechanism_without_such_weights_has_no_scores_to_magnify() -> None:
+    points = stress("multi_cnn.conv", "f32", "cpu")["points"]
+    assert {p["kind"] for p in points} == {"inputs"}
+
+
+def test_half_precision_breaks_where_single_does_not() -> None:
+    half, single = (stress("multi_head.sdpa", dtype, "cpu")["points"] for dtype in ("f16", "f32"))
+
+    def largest(points: list[dict]) -> float:
+        return max(p["error"] for p in points if p["error"] is not None and p["scale"] <= 1)
+
+    assert largest(half) > 100 * largest(single)
+
+
+@pytest.mark.slow
+def test_the_sweep_is_recorded_and_not_done_again(tmp_path: Path) -> None:
+    arguments = ("verify", "multi_cnn", "--stress", "--dtypes", "f32", "--journal", "j",
+                 "--device", "cpu")  # fmt: skip
+    done = attnbench(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "multi_cnn.conv" in done.stdout
+    (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "stress"]
+    assert (record["name"], record["dtype"], record["status"]) == ("multi_cnn.conv", "f32", "ok")
+    assert len(record["points"]) == len(SCALES)
+    attnbench(*arguments, cwd=tmp_path)
+    assert len([r for r in journal.read(tmp_path / "j").records if r["kind"] == "stress"]) == 1
+
+
+def test_a_wrong_dtype_is_one_line(tmp_path: Path) -> None:
+    done = attnbench("verify", "mtsa", "--stress", "--dtypes", "f8", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "attnbench: unknown dtype 'f8'; use one of f64, f32, bf16, f16"

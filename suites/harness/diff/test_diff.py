@@ -1,0 +1,615 @@
+"""``attnbench diff``: statistics over many cases, two journals, two revisions."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+
+from harness.cli import run
+from harness.diff import rows
+from harness.isolate import Interpreter
+from harness.records import journal, table
+from harness.stats import noise_floor, ratio_interval
+from harness.stats.differences import (
+    Estimate,
+    between_sessions,
+    inside_blocks,
+    joint_floor,
+    judge,
+)
+from suites.support.command_line import ROOT, environment
+
+BASELINE = "multi_head.sdpa"
+SIZE = "B64-N64-D300x600-H8-f32-forward-cpu+1-thread"
+
+
+def case_id(name: str) -> str:
+    return f"{name}-{SIZE}"
+
+
+def estimate_of(ratios: list[float]) -> Estimate:
+    estimate = inside_blocks(ratios)
+    assert estimate is not None
+    return estimate
+
+
+@pytest.fixture
+def quick_gc() -> Iterator[None]:
+    """Statsmodels collects garbage in every call, which takes long with torch loaded."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("quick_gc")
+class TestStatistics:
+    # Holm's own order: 0.001, 0.012, 0.02, 0.04 are tried at 5 % / 4, / 3, / 2, / 1.
+    WORKED = ((0.02, 0.04), (0.001, 0.004), (0.04, 0.04), (0.012, 0.036))
+
+    def test_holm_is_statsmodels(self) -> None:
+        estimates = {}
+        for i, (p, _) in enumerate(self.WORKED):
+            estimates[str(i)] = Estimate(scipy_stats.t.isf(p / 2, 14) * 0.01, 0.01, 14, 15)
+        judged = judge(estimates, dict.fromkeys(estimates, 1.0))
+        expected = multipletests([p for p, _ in self.WORKED], method="holm")
+        got = [judged[str(i)] for i in range(4)]
+        assert [d.p_value for d in got] == pytest.approx([p for p, _ in self.WORKED])
+        assert [d.adjusted for d in got] == pytest.approx(list(expected[1]))
+        assert [d.adjusted for d in got] == pytest.approx([a for _, a in self.WORKED])
+        assert [d.verdict == "slower" for d in got] == list(expected[0])
+
+    def test_two_small_p_values_are_not_enough_among_three(self) -> None:
+        # 0.03 and 0.04 would both pass at 5 %; Holm stops at 0.03 > 5 % / 2.
+        estimates = {
+            str(p): Estimate(scipy_stats.t.isf(p / 2, 14) * 0.005, 0.005, 14, 15)
+            for p in (0.001, 0.03, 0.04)
+        }
+        judged = judge(estimates, dict.fromkeys(estimates, 1.0))
+        assert [judged[str(p)].verdict for p in (0.001, 0.03, 0.04)] == [
+            "slower", "same", "same",
+        ]  # fmt: skip
+        assert judged["0.03"].ratio.low < 1 < judged["0.03"].ratio.high
+        assert judged["0.03"].confidence == judged["0.04"].confidence == pytest.approx(0.975)
+
+    def test_interval_and_adjusted_p_always_agree(self) -> None:
+        rng = np.random.default_rng(3)
+        for _ in range(30):
+            estimates = {
+                str(i): estimate_of(list(np.exp(rng.normal(rng.choice([0, 0.03]), 0.03, 7))))
+                for i in range(6)
+            }
+            for d in judge(estimates, dict.fromkeys(estimates, 1.0)).values():
+                excludes = d.ratio.low > 1 or d.ratio.high < 1
+                assert excludes == (d.adjusted < 0.05)
+
+    def test_no_case_at_all_is_called_slower_in_19_of_20_sessions(self) -> None:
+        rng = np.random.default_rng(0)
+        sessions, wrong = 400, 0
+        for _ in range(sessions):
+            estimates = {
+                str(i): estimate_of(list(np.exp(rng.normal(0, 0.05, 15)))) for i in range(6)
+            }
+            says = judge(estimates, dict.fromkeys(estimates, 1.0))
+            wrong += any(d.verdict in ("slower", "faster") for d in says.values())
+        low, high = scipy_stats.binom.interval(0.999, sessions, 0.05)
+        assert low <= wrong <= high
+
+    def test_one_case_is_judged_by_the_usual_t_interval(self) -> None:
+        ratios = [1.1, 1.25, 0.98, 1.4, 1.17]
+        judged = judge({"a": estimate_of(ratios)}, {"a": 1.0})["a"]
+        usual = ratio_interval(ratios)
+        assert (judged.ratio.low, judged.ratio.high) == pytest.approx((usual.low, usual.high))
+        assert judged.p_value == pytest.approx(scipy_stats.ttest_1samp(np.log(ratios), 0).pvalue)
+
+    def test_two_sessions_are_compared_by_welch(self) -> None:
+        before, after = [1.1, 1.3, 1.2, 1.25], [1.5, 1.45, 1.7, 1.62, 1.55]
+        estimate = between_sessions(before, after)
+        assert estimate is not None
+        welch = scipy_stats.ttest_ind(np.log(after), np.log(before), equal_var=False)
+        assert estimate.p_value == pytest.approx(welch.pvalue)
+        interval = estimate.interval(0.95)
+        low, high = np.exp(welch.confidence_interval(0.95))
+        assert (interval.low, interval.high) == pytest.approx((low, high))
+
+    def test_samples_without_any_spread(self) -> None:
+        changed, same = between_sessions([2.0] * 3, [3.0] * 3), between_sessions([2.0], [2.0] * 3)
+        assert same is None
+        assert changed is not None
+        assert changed.p_value == 0
+        assert estimate_of([1.0, 1.0]).p_value == 1
+
+    @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -1.0])
+    def test_impossible_ratios_are_refused(self, bad: float) -> None:
+        with pytest.raises(ValueError, match="positive and finite"):
+            inside_blocks([1.0, bad])
+
+    def test_joint_floor_is_wider_than_both_and_narrower_than_their_product(self) -> None:
+        assert 1.1 < joint_floor(1.05, 1.1) < 1.05 * 1.1
+        assert joint_floor(1.0, 1.1) == pytest.approx(1.1)
+        assert math.isinf(joint_floor(1.1, math.inf))
+
+
+def times_of(
+    case: str, base: list[float], control: list[float], head: list[float]
+) -> list[dict[str, Any]]:
+    return [
+        {"kind": "diff", "case": case, "side": side, "block": b, "status": "ok", "median": v}
+        for side, values in (("base", base), ("control", control), ("head", head))
+        for b, v in enumerate(values)
+    ]
+
+
+class TestRows:
+    def test_drift_between_blocks_cancels(self) -> None:
+        drift = [1.0, 3.0, 0.5, 8.0, 2.0]
+        wobble = [1.01, 0.99, 1.0, 1.02, 0.98]
+        base = drift
+        head = [1.2 * d * w for d, w in zip(drift, wobble, strict=True)]
+        control = [d * w for d, w in zip(drift, reversed(wobble), strict=True)]
+        (row,) = rows.measured(times_of("a", base, control, head), ["a"])
+        assert row.ratio is not None
+        assert row.ratio.low < 1.2 < row.ratio.high < 1.25
+        assert row.floor == pytest.approx(
+            noise_floor(ratio_interval([c / b for c, b in zip(control, base, strict=True)]))
+        )
+        assert row.verdict == "slower"
+        assert rows.exit_code([row]) == 1
+
+    def test_nothing_below_the_noise_of_the_base_is_claimed(self) -> None:
+        base = [1.0] * 6
+        head = [1.1, 1.11, 1.1, 1.11, 1.1, 1.11]
+        noisy = [1.3, 0.8, 1.2, 0.8, 1.25, 0.75]
+        (row,) = rows.measured(times_of("a", base, noisy, head), ["a"])
+        assert row.adjusted < 0.001
+        assert row.verdict == "undecided"
+        assert rows.exit_code([row]) == 0
+
+    def test_same_needs_the_whole_interval_within_5_percent(self) -> None:
+        quiet = [1.001, 0.999, 1.0, 1.0]
+        near = times_of("near", [1.0] * 4, quiet, [1.01, 1.0, 1.02, 1.01])
+        wide = times_of("wide", [1.0] * 4, quiet, [1.06, 0.96, 1.05, 0.97])
+        says = {r.case: r.verdict for r in rows.measured(near + wide, ["near", "wide"])}
+        assert says == {"near": "same", "wide": "undecided"}
+
+    @pytest.mark.parametrize(
+        ("failing", "verdict", "code"),
+        [
+            (["head"], "broken", 1),
+            (["base", "control"], "mended", 3),
+            (["base", "control", "head"], "not measured", 3),
+        ],
+    )
+    def test_a_failure_in_one_revision_is_a_finding(
+        self, failing: list[str], verdict: str, code: int
+    ) -> None:
+        records = times_of("a", [1.0], [1.0], [1.0])
+        for r in records:
+            if r["side"] in failing:
+                r.update(status="crash", detail="boom")
+        (row,) = rows.measured(records, ["a"])
+        assert row.verdict == verdict
+        assert "crash: boom" in row.detail
+        assert rows.exit_code([row]) == code
+
+    def test_unsupported_in_the_head_is_not_called_broken(self) -> None:
+        records = times_of("a", [1.0], [1.0], [1.0])
+        records[-1].update(status="unsupported", detail="no")
+        assert rows.measured(records, ["a"])[0].verdict == "not measured"
+
+    def test_one_block_compares_nothing(self) -> None:
+        found = rows.measured(times_of("a", [1.0], [1.0], [9.0]), ["a"], new=["n"], gone=["g"])
+        assert [r.verdict for r in found] == ["not measured", "new", "gone"]
+        assert rows.exit_code(found) == 3
+        assert "nothing of H could be compared with B" in rows.closing(found, "B", "H")
+
+    def test_closing_names_what_is_slower_worst_first(self) -> None:
+        quiet = [1.001, 0.999, 1.0, 1.0]
+        records = times_of("a", [1.0] * 4, quiet, [1.5, 1.51, 1.5, 1.5])
+        records += times_of("b", [1.0] * 4, quiet, [2.0, 2.01, 2.0, 2.0])
+        records += times_of("c", [1.0] * 4, quiet, [1.0, 1.001, 1.0, 1.0])
+        said = rows.closing(rows.measured(records, ["a", "b", "c"]), "B", "H")
+        assert said.startswith("2 of 3 cases are slower in H than in B")
+        assert said.index("b 2.00x") < said.index("a 1.50x")
+        assert "1 the same" in said
+
+
+FINGERPRINT = {
+    "device": "cpu", "model": "some CPU", "driver": None, "cuda": None, "torch": "2.13.0",
+    "python": "3.11", "threads": 2, "variables": {}, "allocator": {"M_TOP_PAD": 1},
+}  # fmt: skip
+
+
+def write_journal(
+    folder: Path, ratios: dict[str, float], code: str = "c", blocks: int = 7, **fingerprint: Any
+) -> Path:
+    """Seven blocks of the baseline, its control and cases of given ratios to it, with 1 % noise."""
+    rng = np.random.default_rng(len(folder.name))
+    writer = journal.Writer(folder, {"fingerprint": {**FINGERPRINT, **fingerprint}})
+    speed = rng.uniform(1, 100)  # another day, another clock: only ratios can be compared
+    cases = {case_id(BASELINE): 1.0, case_id(BASELINE) + "+control": 1.0}
+    cases |= {case_id(name): ratio for name, ratio in ratios.items()}
+    for block in range(blocks):
+        for case, ratio in cases.items():
+            seconds = speed * ratio * 2.0**block * float(np.exp(rng.normal(0, 0.01)))
+            writer.append(
+                {
+                    "kind": "time",
+                    "key": f"{folder.name}{fingerprint}{case}{block}",
+                    "case": case,
+                    "block": block,
+                    "status": "ok",
+                    "samples": [seconds],
+                    "median": seconds,
+                    "interpreter": f"i{block}",
+                    "code": code,
+                }
+            )
+    writer.close()
+    return folder
+
+
+class TestJournals:
+    def test_only_ratios_to_the_baseline_are_compared(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = {"mtsa.algorithm1": 1.2, "disa.broadcast": 5.0, "bi_lstm.packed": 3.0}
+        after = {"mtsa.algorithm1": 1.5, "disa.broadcast": 5.0, "multi_cnn.conv": 0.5}
+        base = write_journal(tmp_path / "base", before)
+        head = write_journal(tmp_path / "head", after)
+        told = tmp_path / "out.json"
+        assert run(["diff", str(base), str(head), "--json", str(told)]) == 1
+        printed = capsys.readouterr().out
+        assert "only ratios to the baseline multi_head.sdpa are compared" in printed
+        result = json.loads(told.read_text())
+        found = {r["case"].partition("-B")[0]: r for r in result["rows"]}
+        assert {name: r["verdict"] for name, r in found.items()} == {
+            "mtsa.algorithm1": "slower", "disa.broadcast": "same", "multi_cnn.conv": "new",
+            "bi_lstm.packed": "gone",
+        }  # fmt: skip
+        mine = found["mtsa.algorithm1"]
+        assert mine["ratio"]["low"] < 1.25 < mine["ratio"]["high"]
+        assert (mine["base"], mine["head"]) == pytest.approx((1.2, 1.5), rel=0.02)
+        assert result["exit_code"] == 1
+
+    def test_the_other_way_round_it_is_faster(self, tmp_path: Path) -> None:
+        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.5})
+        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2})
+        told = tmp_path / "out.json"
+        assert run(["diff", str(base), str(head), "--json", str(told)]) == 0
+        assert json.loads(told.read_text())["rows"][0]["verdict"] == "faster"
+
+    def test_different_devices_are_refused_naming_the_fields(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, threads=8, torch="2.12.0")
+        assert run(["diff", str(base), str(head)]) == 2
+        error = capsys.readouterr().err
+        assert "threads (2 and 8)" in error
+        assert "torch ('2.13.0' and '2.12.0')" in error
+        for equal in ("model", "python", "allocator", "driver"):
+            assert equal not in error
+        assert error.count("\n") == 1
+
+    def test_a_device_in_both_is_found_among_others(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2})
+        write_journal(head, {"mtsa.algorithm1": 9.0}, model="newer CPU")
+        assert run(["diff", str(base), str(head)]) == 0
+        assert "several devices; compared on some CPU" in capsys.readouterr().out
+
+    def test_nothing_in_common_is_code_3(self, tmp_path: Path) -> None:
+        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        head = write_journal(tmp_path / "head", {"disa.broadcast": 1.2})
+        assert run(["diff", str(base), str(head)]) == 3
+
+    def test_a_changed_baseline_is_said(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, code="d")
+        run(["diff", str(base), str(head)])
+        assert "not of the same code" in capsys.readouterr().out
+        run(["diff", str(base), str(base)])
+        assert "not of the same code" not in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (("base", "empty"), "empty holds no times"),
+            (("base", "base", "--blocks", "3", "--only", "mtsa"), "--only, --blocks given with"),
+            (("base", "base", "--device", "cuda"), "holds no times on cuda"),
+            (("base", "base", "--device", "tpu"), "unknown device 'tpu'"),
+            (("base", "base", "--json", "no/such/out.json"), "can't write --json"),
+        ],
+    )
+    def test_mistakes_are_one_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str,
+    ) -> None:  # fmt: skip
+        write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        (tmp_path / "empty").mkdir()
+        monkeypatch.chdir(tmp_path)
+        assert run(["diff", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
+
+
+OFTEN = """
+
+_once = ConvMultiCnn.convolve
+
+
+def _often(self, x, weight, bias):
+    for _ in range(59):
+        _once(self, x, weight, bias)
+    return _once(self, x, weight, bias)
+
+
+ConvMultiCnn.convolve = _often
+"""
+PLAIN_FAILS = """
+
+def _fails(self, x, weight, bias):
+    raise RuntimeError("broken on purpose")
+
+
+PlainMultiCnn.convolve = _fails
+"""
+CONV = '            Implementation(\n                "conv",'
+SMALL = (
+    "--lengths", "4", "--batch", "2", "--width", "24", "--passes", "forward", "--device", "cpu",
+)  # fmt: skip
+
+
+class Repository:
+    """A repository of its own with what attnbench needs, to commit to and to run from."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        skip = shutil.ignore_patterns("__pycache__", "golden", "published")
+        for name in ("harness", "reference_impls", "suites", "reports"):
+            shutil.copytree(ROOT / name, root / name, ignore=skip)
+        (root / ".ci").mkdir()
+        for name in ("pyproject.toml", ".gitignore", ".ci/constraints.txt"):
+            shutil.copy(ROOT / name, root / name)
+        self.git("init", "--quiet")
+        self.git("add", "--all")
+        self.commit("base")
+
+    def git(self, *arguments: str) -> str:
+        who = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+        done = subprocess.run(
+            ["git", *who, *arguments], cwd=self.root, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def commit(self, tag: str) -> None:
+        self.git("commit", "--quiet", "--all", "--message", tag)
+        self.git("tag", tag)
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        """Replace in a file what must be there; nothing is the end."""
+        file = self.root / path
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new) if old else text + new)
+
+    def branch(self, tag: str, *edits: tuple[str, str, str]) -> None:
+        """Commit edits of the base under a tag, and go back."""
+        for path, old, new in edits:
+            self.edit(path, old, new)
+        self.commit(tag)
+        self.git("checkout", "--quiet", "base")
+
+    def start(self, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
+        (cwd / "temporary").mkdir(exist_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", "diff", *arguments],
+            cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(PYTHONPATH=str(self.root), TMPDIR=str(cwd / "temporary"), **OFFLINE),
+        )  # fmt: skip
+
+    def diff(self, *arguments: str, cwd: Path) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr; whatever came of it, nothing may stay behind."""
+        process = self.start(*arguments, cwd=cwd)
+        out, err = process.communicate(timeout=300)
+        self.assert_clean(cwd)
+        return process.returncode, out, err
+
+    def assert_clean(self, cwd: Path) -> None:
+        assert len(self.git("worktree", "list").splitlines()) == 1
+        assert not list((cwd / "temporary").glob("attnbench-diff-*"))
+
+
+OFFLINE = {"PIP_NO_INDEX": "1"}
+MULTI_CNN = "reference_impls/multi_cnn/"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A base and what can become of it, one tag each."""
+    made = Repository(tmp_path_factory.mktemp("repository") / "with a blank")
+    twin = CONV.replace('"conv"', '"twin"')
+    text = (made.root / MULTI_CNN / "__init__.py").read_text()
+    entry = text[text.index(CONV) : text.index("        ),\n        folder")]
+    made.branch(
+        "changed",
+        (MULTI_CNN + "optimized.py", "", OFTEN),
+        (MULTI_CNN + "plain.py", "", PLAIN_FAILS),
+        (MULTI_CNN + "__init__.py", entry, entry + entry.replace(CONV, twin)),
+    )
+    made.branch("older", ("reference_impls/mechanism.py", "class Unsupported", "class NotYet"))
+    made.branch("unmeasured", (MULTI_CNN + "__init__.py", '"conv",', '"other",'))
+    made.branch("impossible", (".ci/constraints.txt", "", "numpy==0.0.1\n"))
+    made.branch("pinned", (".ci/constraints.txt", "", "not-a-package-we-need==1.0\n"))
+    made.git("rm", "-r", "--quiet", "--cached", "reference_impls")
+    made.commit("bare")
+    made.git("checkout", "--quiet", "--force", "base")
+    return made
+
+
+def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
+    repository: Repository, tmp_path: Path
+) -> None:
+    # Uncommitted work is not what is compared.
+    dirty = repository.root / MULTI_CNN / "optimized.py"
+    before = dirty.read_text()
+    dirty.write_text("raise RuntimeError('not committed')\n")
+    try:
+        code, out, err = repository.diff(
+            "base", "changed", "--only", "multi_cnn.conv", "--only", "multi_cnn.plain",
+            "--only", "multi_cnn.twin", *SMALL, "--blocks", "3", "--json", "out.json", cwd=tmp_path,
+        )  # fmt: skip
+    finally:
+        dirty.write_text(before)
+    assert (code, err) == (1, ""), out + err
+    told = json.loads((tmp_path / "out.json").read_text())
+    found = {r["case"].partition("-B")[0]: r for r in told["rows"]}
+    assert {name: r["verdict"] for name, r in found.items()} == {
+        "multi_cnn.conv": "slower", "multi_cnn.plain": "broken", "multi_cnn.twin": "new",
+    }  # fmt: skip
+    assert found["multi_cnn.conv"]["ratio"]["ratio"] > 3
+    assert found["multi_cnn.conv"]["ratio"]["count"] == 3
+    assert "broken on purpose" in found["multi_cnn.plain"]["detail"]
+    assert "1 of 1 cases is slower in changed" in out
+
+    read = journal.read(tmp_path / "results")
+    assert not read.warnings
+    (first,) = read.sessions.values()
+    commits = {label: commit for label, (_, commit) in first["revisions"].items()}
+    assert commits["head"] == repository.git("rev-parse", "changed").strip()
+    mine = [r for r in read.records if r["kind"] == "diff" and "multi_cnn.conv" in r["case"]]
+    assert {(r["side"], r["block"]) for r in mine} == {
+        (side, block) for side in ("base", "control", "head") for block in range(3)
+    }
+    assert {r["revision"] for r in mine if r["side"] != "head"} == {commits["base"]}
+    assert {r["revision"] for r in mine if r["side"] == "head"} == {commits["head"]}
+    assert len({r["interpreter"] for r in mine}) == 9
+    # bench and report must never take them for measurements of the code that is installed.
+    assert table.times(read.records).empty
+
+
+def test_a_revision_against_itself(repository: Repository, tmp_path: Path) -> None:
+    code, out, err = repository.diff(
+        "base", "base", "--only", "multi_cnn.conv", *SMALL, "--blocks", "2", "--json", "out.json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert err == ""
+    (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
+    # A false alarm has its few percent; a wrong pairing of the sides would be far beyond this.
+    assert 1 / 10 < row["ratio"]["ratio"] < 10
+    assert code == (1 if row["verdict"] == "slower" else 0), out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("base", "nowhere"), 2, "unknown revision 'nowhere'"),
+        (("base", "--", "--exec=x"), 2, "unknown revision '--exec=x'"),
+        (("base", ""), 2, "unknown revision ''"),
+        (("base", "temporary"), 2, "expected two revisions or two journal folders"),
+        (("base", "older"), 2, "revision older"),
+        (("base", "bare"), 2, "has no reference_impls"),
+        (("base", "base", "--only", "nosuch"), 2, "unknown mechanism 'nosuch'"),
+        (("base", "base", "--device", "tpu"), 2, "unknown device 'tpu'"),
+        (("base", "base", "--profile", "tiny"), 2, "unknown profile 'tiny'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    repository: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    got, out, err = repository.diff(*arguments, cwd=tmp_path)
+    assert got == code, out + err
+    assert says in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_cases_of_one_revision_only_are_listed_and_nothing_is_measured(
+    repository: Repository, tmp_path: Path
+) -> None:
+    code, out, err = repository.diff(
+        "base", "unmeasured", "--only", "multi_cnn.conv", "--only", "multi_cnn.other", *SMALL,
+        "--json", "out.json", cwd=tmp_path,
+    )  # fmt: skip
+    assert (code, err) == (3, "")
+    told = json.loads((tmp_path / "out.json").read_text())
+    found = {r["case"].partition("-B")[0]: r["verdict"] for r in told["rows"]}
+    assert found == {"multi_cnn.other": "new", "multi_cnn.conv": "gone"}
+    assert "nothing of unmeasured" in out
+
+
+def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
+    repository: Repository, tmp_path: Path
+) -> None:
+    process = repository.start(
+        "base", "changed", "--only", "multi_cnn.conv", *SMALL, "--blocks", "50", cwd=tmp_path
+    )
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        files = list(tmp_path.glob("results/*.jsonl"))
+        if files and '"kind":"diff"' in files[0].read_text():
+            break
+        time.sleep(0.05)
+    assert len(repository.git("worktree", "list").splitlines()) == 3
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "attnbench: stopped\n"
+    repository.assert_clean(tmp_path)
+    read = journal.read(tmp_path / "results")
+    assert not read.warnings
+    assert any(r["kind"] == "diff" and r["status"] == "ok" for r in read.records)
+
+
+@pytest.mark.slow
+def test_other_constraints_get_environments_of_their_own(
+    repository: Repository, tmp_path: Path
+) -> None:
+    code, out, err = repository.diff(
+        "base", "pinned", "--only", "multi_cnn.conv", *SMALL, "--blocks", "1", cwd=tmp_path
+    )
+    assert (code, err) == (3, ""), out + err
+    assert "the constraints of the two revisions differ" in out
+    read = journal.read(tmp_path / "results")
+    mine = [r for r in read.records if r["kind"] == "diff"]
+    assert len(mine) == 3
+    assert all(r["status"] == "ok" for r in mine)
+
+
+def test_a_failed_installation_is_fatal_with_one_line(
+    repository: Repository, tmp_path: Path
+) -> None:
+    code, out, err = repository.diff("base", "impossible", cwd=tmp_path)
+    assert code == 2, out
+    assert "revision impossible" in err
+    assert "can't be installed" in err
+    assert "numpy" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_given_to_an_interpreter_wins(tmp_path: Path) -> None:
+    (tmp_path / "statistics.py").write_text("def mean(data):\n    return 'mine'\n")
+    with Interpreter(preload=(), path=[tmp_path]) as interpreter:
+        assert interpreter.run("statistics:mean", {"data": [1, 3]}).value == "mine"
+    with Interpreter(preload=(), python=sys.executable) as interpreter:
+        assert interpreter.run("statistics:mean", {"data": [1, 3]}).value == 2

@@ -1,0 +1,633 @@
+"""Many models against a baseline: declared together, judged together; on records and for real."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from harness.cli import comparing
+from harness.cli import run as cli
+from harness.experiments.conclusion import comparisons, conclude
+from harness.experiments.declared import designs
+from harness.experiments.many import Many, conclude_many, families
+from harness.experiments.many_wording import columns, omnibus, reading, task_rows
+from harness.experiments.replicates import Replicate, replicates, units_of
+from harness.records import journal, schema
+from harness.registry import Registry
+from harness.stats import friedman
+from suites.harness.cli.test_compare import QUICK
+from suites.harness.experiments.test_conclusion import RECIPE, run
+from suites.support.command_line import verified_before
+from suites.support.made_up_data import write_data_directory
+
+BASE = "multi_head.sdpa"
+SEEDS = 6
+METRICS = {"mse": ("mse", False), "sick": ("pearson", True)}
+
+
+def pair_design(model: str, task: str, seeds: int = SEEDS, **more: Any) -> dict[str, Any]:
+    metric, higher = METRICS.get(task, ("accuracy", True))
+    return {
+        "kind": "design", "key": f"{model} {task}", "question": f"{model} {task}",
+        "models": [model, BASE], "task": task, "metric": metric, "metrics": [metric],
+        "higher_is_better": higher, "split": "s", "one_test_set": True,
+        "recipes": [dict(RECIPE), dict(RECIPE)], "seeds": list(range(seeds)), "folds": 0,
+        "units": "seeds", "paired": True, "margin": None, "match": "none", "status": "ok",
+        "runs": [[f"{model} {task} {i}", f"{BASE} {task} {i}"] for i in range(seeds)], **more,
+    }  # fmt: skip
+
+
+def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        name: more.pop(name) for name in ("key", "question", "session", "at") if name in more
+    }
+    made = [pair_design(model, task, **more) for task in tasks for model in models]
+    return {
+        "kind": "family", "key": "f", "question": "fq", "baseline": BASE, "models": models,
+        "tasks": tasks, "correction": "holm", "designs": made, "status": "ok", "session": "s",
+        "at": "2026-01-01", **own,
+    }  # fmt: skip
+
+
+def runs(model: str, task: str, values: Any, **more: Any) -> list[dict[str, Any]]:
+    metric = METRICS.get(task, ("accuracy", True))[0]
+    return [
+        run(model, seed, float(v), key=f"{model} {task} {seed}", task=task,
+            test={metric: float(v)}, **more)
+        for seed, v in enumerate(values)
+    ]  # fmt: skip
+
+
+def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.ndarray:
+    return mean + stats.zscore(np.random.default_rng(number).normal(size=count), ddof=1) * sd
+
+
+GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.fused": 0.0}
+
+
+def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None,
+           **more: Any) -> Many:  # fmt: skip
+    tasks, gains = tasks or ["trec"], gains or GAINS
+    base = {task: noisy(0.8, i) for i, task in enumerate(tasks)}
+    records = [family(list(gains), tasks, **more)]
+    for i, task in enumerate(tasks):
+        records += runs(BASE, task, base[task])
+        sign = -1 if task == "mse" else 1
+        for j, (model, gain) in enumerate(gains.items()):
+            spread = noisy(0, 100 + 10 * i + j)
+            # Tasks are not all alike: without it differences over tasks would have no spread.
+            own = gain + (0.004 * np.sin(3 * i + j) if i else 0.0)
+            records += runs(model, task, base[task] + spread + sign * own)
+    return conclude_many(records[0], records)
+
+
+# Holm
+
+
+def test_holm_is_over_all_comparisons() -> None:
+    found = judged()
+    p_values = []
+    for c in found.comparisons:
+        assert c.difference is not None
+        differences = [a - b for _, a, b in c.values]
+        p_values.append(stats.ttest_1samp(differences, 0).pvalue)
+        assert c.difference.p == pytest.approx(p_values[-1], abs=1e-10)
+    adjusted = multipletests(p_values, method="holm")[1]
+    assert [c.adjusted_p for c in found.comparisons] == pytest.approx(adjusted, abs=1e-10)
+    verdicts = dict(zip(GAINS, [c.verdict for c in found.comparisons], strict=True))
+    assert verdicts["disa.plain"] == "better"
+    assert verdicts["mtsa.fused"] == "undecided"
+    # Alone it would have been better: one of four it is not.
+    lonely = next(c for c in found.comparisons if c.first == "bi_lstm.packed")
+    assert lonely.difference is not None
+    assert lonely.difference.p < 0.05 < (lonely.adjusted_p or 0)
+    assert lonely.verdict == "undecided"
+    assert "by Holm over 4 comparisons" in lonely.sentence
+    assert any("1 undecided though the interval excludes zero" in line for line in reading(found))
+
+
+def test_holm_is_over_tasks_too() -> None:
+    one, two = judged(["trec"]), judged(["trec", "cr"])
+    same = [c for c in two.comparisons if c.task == "trec"]
+    assert [c.difference for c in same] == [c.difference for c in one.comparisons]
+    assert {c.together for c in two.comparisons} == {8}
+    assert all((a.adjusted_p or 0) >= (b.adjusted_p or 0)
+               for a, b in zip(same, one.comparisons, strict=True))  # fmt: skip
+    assert [c.adjusted_p for c in same] != [c.adjusted_p for c in one.comparisons]
+
+
+def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
+    record = family(["disa.plain", "bi_lstm.packed"], ["trec"])
+    base = noisy(0.8, 0)
+    records = [record, *runs(BASE, "trec", base)]
+    records += runs("disa.plain", "trec", (base + noisy(0.02, 5))[:5])
+    records += runs("bi_lstm.packed", "trec", base + noisy(0.02, 6))
+    found = conclude_many(record, records)
+    first, second = found.comparisons
+    assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
+    assert second.difference is not None
+    assert second.adjusted_p == pytest.approx(2 * second.difference.p)
+    assert not found.complete
+    none = conclude_many(record, [r for r in records if r.get("model") != "disa.plain"])
+    assert none.comparisons[0].difference is None
+    assert none.comparisons[1].adjusted_p == pytest.approx(2 * second.difference.p)
+
+
+def test_claims_of_equality_are_adjusted_by_themselves() -> None:
+    found = judged(gains={"a.x": 0.0, "b.x": 0.0, "c.x": 0.1}, margin=0.02)
+    alone = [conclude(c.design, list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
+    adjusted = [c.adjusted_equivalence_p for c in found.comparisons]
+    assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
+    assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
+    assert "p equal, Holm" in columns(found.comparisons)
+    assert {len(row) for row in task_rows(found.comparisons)} == {9}
+
+
+def test_few_seeds_are_only_described() -> None:
+    found = judged(seeds=4)
+    assert {c.verdict for c in found.comparisons} == {"descriptive only"}
+    assert {c.adjusted_p for c in found.comparisons} == {1.0}
+    assert {row[-2] for row in task_rows(found.comparisons)} == {""}
+
+
+def test_what_could_have_been_found_allows_for_the_others() -> None:
+    found = judged()
+    place = columns(found.comparisons).index("detectable")
+    for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
+        assert c.difference is not None
+        assert row[place] == c.unit.size(c.difference.detectable_among(4))
+        assert c.difference.detectable_among(4) > 1.2 * c.difference.detectable
+    assert "judged as one of 4." in reading(found)[1]
+
+
+# Over tasks
+
+FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
+
+
+def test_over_tasks_of_one_metric_means_are_compared() -> None:
+    found = judged(FIVE).overall
+    assert found is not None
+    assert found.tasks == tuple(FIVE)
+    row = next(r for r in found.rows if r.model == "disa.plain")
+    many = judged(FIVE)
+    mine = [c.difference for c in many.comparisons if c.first == "disa.plain"]
+    first = [d.mean_first for d in mine if d]
+    second = [d.mean_second for d in mine if d]
+    expected = stats.ttest_rel(first, second)
+    d = row.tasks.difference
+    assert d is not None
+    assert d.p == pytest.approx(expected.pvalue, abs=1e-10)
+    assert d.sign_flip_p == 2 / 32, "the five tasks agree"
+    assert (row.verdict, row.metric, row.shared) == ("better", "accuracy", tuple(FIVE))
+    p_values = [r.tasks.difference.p for r in found.rows if r.tasks.difference]
+    adjusted = [r.adjusted_p for r in found.rows]
+    assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
+    assert found.omnibus is not None
+    means: dict[str, list[float]] = {m: [] for m in (*(r.model for r in found.rows), BASE)}
+    for c in many.comparisons:
+        assert c.difference is not None
+        means[c.first].append(c.difference.mean_first)
+        if c.first == "disa.plain":
+            means[BASE].append(c.difference.mean_second)
+    assert found.omnibus.statistic == pytest.approx(
+        stats.friedmanchisquare(*means.values()).statistic
+    )
+    assert found.omnibus.ranks["disa.plain"] == 1.0
+    assert any("Friedman" in why for why in found.why)
+    assert any("5 tasks with accuracy" in why for why in found.why)
+
+
+def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
+    # Seven tasks, eight models, always in the same order: chi-squared is tasks x (models - 1).
+    same = friedman({str(m): [m / 10 + t for t in range(7)] for m in range(8)})
+    assert omnibus(same) == (
+        "any difference among the 8 models (Friedman): chi2(7) = 49.00, p < 0.0001 by 20,000 "
+        "permutations"
+    )
+    some = friedman({"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]})
+    assert f"chi2(2) = 4.67, p = {some.p:.2g} by 20,000 permutations" in omnibus(some)
+
+
+def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
+    tasks = ["trec", "mse", "sick", "cr"]
+    found = judged(tasks).overall
+    assert found is not None
+    row = found.rows[0]
+    assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
+    assert (row.tasks.wins, row.tasks.losses) == (4, 0), "less error is a win"
+    assert row.verdict == "descriptive only"
+    assert found.omnibus is not None
+    assert found.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
+    unlike = judged(["mse", "sick"]).overall
+    assert unlike is not None
+    assert unlike.rows[0].tasks.difference is None
+    assert unlike.rows[0].verdict == "signs only"
+    assert any("exact sign test" in why for why in unlike.why)
+
+
+def test_what_is_over_tasks_needs_tasks() -> None:
+    assert judged(["trec"]).overall is None
+    two = judged(FIVE, gains={"disa.plain": 0.06}).overall
+    assert two is not None
+    assert two.omnibus is None, "of two models the ranks say no more than the signs"
+    record = family(["disa.plain"], ["trec", "cr", "mr"])
+    records = [record]
+    for task in ("trec", "cr"):
+        records += [*runs(BASE, task, noisy(0.8, 1)), *runs("disa.plain", task, noisy(0.9, 2))]
+    partly = conclude_many(record, records).overall
+    assert partly is not None
+    assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+    # One seed of many is no mean of a task.
+    records += [*runs(BASE, "mr", [0.8]), *runs("disa.plain", "mr", [0.9])]
+    partly = conclude_many(record, records).overall
+    assert partly is not None
+    assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+
+
+def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Many:
+    """Seed 0 is hard for everyone; the baseline is the best with every seed, and disa the worst."""
+    record = family(models, tasks)
+    records = [record]
+    hard = np.array([-0.4, 0, 0, 0, 0, 0])
+    for number, task in enumerate(tasks):
+        own = hard + 0.001 * number * np.arange(SEEDS)
+        gains = {BASE: 0.9, "none.fused": 0.88, "disa.plain": 0.85}
+        for model, mean in gains.items():
+            made = runs(model, task, mean + (hard if model == BASE else own))
+            for seed in failing.get(f"{model} {task}", failing.get(model, [])):
+                made[seed] |= {"status": "diverged", "test": {}}
+            records += made
+    return conclude_many(record, records)
+
+
+def test_a_diverged_run_does_not_decide_the_ranks() -> None:
+    tasks = ["trec", "cr", "mr"]
+    for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
+        found = diverged(models, tasks, {"disa.plain": [0]})
+        assert found.overall is not None
+        assert found.overall.omnibus is not None
+        # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
+        ranks = {BASE: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
+        assert found.overall.omnibus.ranks == ranks
+        assert found.overall.omnibus.statistic == pytest.approx(6.0), "of three tasks that agree"
+        (told,) = found.overall.warnings
+        assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
+        assert told in found.warnings
+    alike = diverged(["disa.plain", "none.fused"], tasks, {})
+    assert alike.overall is not None
+    assert alike.overall.warnings == ()
+
+
+def test_a_task_without_a_common_replicate_is_left_out() -> None:
+    failing = {"disa.plain cr": [0, 1, 2], "none.fused cr": [3, 4, 5]}
+    found = diverged(["disa.plain", "none.fused"], ["trec", "cr", "mr"], failing)
+    assert found.overall is not None
+    assert (found.overall.tasks, found.overall.left_out) == (("trec", "mr"), ("cr",))
+    assert any("cr is left out" in w and "none of its 6 seeds" in w for w in found.warnings)
+
+
+def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
+    record = family(["a.x", "b.x"], ["cr", "mr"])
+    # Three folds, each with seeds 0 and 1: fold 2 is hard; b.x loses it with seed 1 only.
+    base = {(s, f): 0.9 - 0.3 * (f == 2) - 0.1 * s for s in (0, 1) for f in range(3)}
+    own = {BASE: 0.0, "a.x": -0.01, "b.x": -0.02}
+    records: list[dict[str, Any]] = [record]
+    for design in record["designs"]:
+        model, task = design["models"][0], design["task"]
+        keys = [[f"{m} {task} {s} {f}" for m in (model, BASE)] for s, f in base]
+        design |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
+    for model, more in own.items():
+        for task in ("cr", "mr"):
+            for (seed, fold), value in base.items():
+                made = run(model, seed, value + more, key=f"{model} {task} {seed} {fold}",
+                           task=task, fold=fold)  # fmt: skip
+                if (model, seed, fold) == ("b.x", 1, 2):
+                    made |= {"status": "diverged", "test": {}}
+                records.append(made)
+    found = conclude_many(record, records).overall
+    assert found is not None
+    assert found.omnibus is not None
+    assert found.omnibus.ranks == {BASE: 1.0, "a.x": 2.0, "b.x": 3.0}
+    assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
+
+
+# Folds
+
+
+def test_folds_and_seeds_in_one_family() -> None:
+    record = family(["disa.plain"], ["trec", "cr"])
+    keys = [[f"disa.plain cr {f}", f"{BASE} cr {f}"] for f in range(10)]
+    record["designs"][1] |= {"folds": 10, "units": "folds", "seeds": [0], "runs": keys}
+    base = noisy(0.8, 3, count=10)
+    records = [
+        record,
+        *runs(BASE, "trec", noisy(0.8, 1)),
+        *runs("disa.plain", "trec", noisy(0.9, 2)),
+    ]
+    for model, values in ((BASE, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
+        records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, "cr", values))]
+    found = conclude_many(record, records)
+    tests = [c.difference.test for c in found.comparisons if c.difference]
+    assert tests == ["paired t", "corrected resampled t"]
+    assert any(w.startswith("cr: 10 folds of one corpus") for w in found.warnings)
+    assert replicates([7], 3) == (Replicate(7, 0), Replicate(7, 1), Replicate(7, 2))
+    assert replicates([7, 8], 0) == (Replicate(7), Replicate(8))
+    assert [units_of(1, 0), units_of(1, 10), units_of(2, 10)] == [
+        "seeds",
+        "folds",
+        "repeated folds",
+    ]
+
+
+# Warnings
+
+
+def test_a_warning_of_all_is_told_once() -> None:
+    found = judged(["trec", "cr"])
+    assert [w for w in found.warnings if "one and the same test set" in w] == [
+        "all runs are tested on one and the same test set: the interval covers seeds, not the "
+        "choice of test examples"
+    ]
+    record = family(list(GAINS), ["trec"])
+    record["designs"][0]["recipes"] = [{**RECIPE, "tuning_trials": 3}, dict(RECIPE)]
+    records = [record, *runs(BASE, "trec", noisy(0.8, 0))]
+    for model in GAINS:
+        records += runs(model, "trec", noisy(0.8, 1))
+    told = conclude_many(record, records).warnings
+    assert [w for w in told if "unequal tuning budgets" in w] == [
+        "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for disa.plain, 0 for "
+        "multi_head.sdpa"
+    ]
+    # Of several models a line: what all texts end with is said once.
+    record["designs"][1]["recipes"] = [{**RECIPE, "tuning_trials": 2}, dict(RECIPE)]
+    told = conclude_many(record, records).warnings
+    (line,) = [w for w in told if "unequal tuning budgets" in w]
+    assert line.startswith("trec: unequal tuning budgets: 3 recipes were tried for disa.plain; 2 ")
+    assert line.count("for multi_head.sdpa") == 1
+    assert line.endswith(", 0 for multi_head.sdpa")
+
+
+def looked(record: dict[str, Any], session: str, at: str) -> list[dict[str, Any]]:
+    """A family in a session of its own, and that its results were seen."""
+    verdict = {"kind": "verdict", "key": f"v{session}", "design": record["key"],
+               "designs": [d["key"] for d in record["designs"]]}  # fmt: skip
+    return [{**r, "session": session, "at": at} for r in (record, verdict)]
+
+
+def test_comparisons_left_out_after_looking_are_told() -> None:
+    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
+    before = family(list(GAINS), ["trec"], key="old", question="o")
+    few = family(list(GAINS)[:2], ["trec"], session="now", at="2026-02-01")
+    records = [*looked(before, "then", "2026-01-01"), *trained, few]
+    text = "2 comparisons that were seen together with these are left out now"
+    assert any(text in w for w in conclude_many(few, records).warnings)
+    assert any("allow for 2, not for 4" in w for w in conclude_many(few, records).warnings)
+    assert not any("left out" in w for w in conclude_many(few, [few, *trained]).warnings)
+    unseen = [r for r in records if r["kind"] != "verdict"]
+    assert not any("left out" in w for w in conclude_many(few, unseen).warnings)
+    later = [*trained, few, *looked(before, "later", "2026-03-01")]
+    assert not any("left out" in w for w in conclude_many(few, later).warnings)
+    all_of_them = {**before, "key": "again", "session": "now", "at": "2026-02-01"}
+    told = conclude_many(all_of_them, [*records[:-1], all_of_them]).warnings
+    assert not any("left out" in w for w in told)
+
+
+def test_one_of_many_judged_alone_is_told() -> None:
+    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
+    before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
+    alone = {**pair_design("disa.plain", "trec", seeds=5), "key": "alone", "session": "now",
+             "at": "2026-02-01"}  # fmt: skip
+    warnings = conclude(alone, [*before, *trained, alone]).warnings
+    assert any("one of 4 comparisons that were judged together" in w for w in warnings)
+    assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)
+    assert not any("judged together" in w for w in conclude(alone, [*trained, alone]).warnings)
+    together = conclude_many(before[0], [*before, *trained]).warnings
+    assert not any("judged together" in w for w in together)
+
+
+# Records
+
+
+def test_families_are_no_single_comparisons() -> None:
+    record = family(["disa.plain"], ["trec", "cr"])
+    records = [
+        record,
+        *runs(BASE, "trec", noisy(0.8, 1)),
+        *runs("disa.plain", "trec", noisy(0.9, 2)),
+    ]
+    assert comparisons(records) == []
+    (found,) = families(records)
+    assert found.title == f"disa.plain against {BASE} on trec, cr"
+    assert families([record]) == []
+    assert [d["family"] for d in designs(records)] == ["f", "f"]
+    older = {**record, "key": "g", "session": "old", "at": "2025-01-01"}
+    assert [m.key for m in families([record, older, *records[1:]])] == ["f"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: r.pop("baseline"),
+        lambda r: r.update(designs=[]),
+        lambda r: r.update(designs=[1]),
+        lambda r: r["designs"][0].pop("runs"),
+        lambda r: r["designs"][0].update(folds="10"),
+        lambda r: r["designs"][0].update(kind="family"),
+    ],
+)
+def test_a_family_that_is_none_is_skipped_with_a_word(tmp_path: Path, spoil: Any) -> None:
+    record = family(["disa.plain"], ["trec"])
+    assert schema.fault(record) == ""
+    spoil(record)
+    writer = journal.Writer(tmp_path, {"fingerprint": {}})
+    writer.append(record)
+    writer.close()
+    found = journal.read(tmp_path)
+    assert found.records == []
+    assert "not a record (" in found.warnings[0]
+
+
+# For real
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_directory(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def compared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Two models against one on two tasks, with two seeds."""
+    folder = tmp_path_factory.mktemp("many")
+    return folder, many(data, folder)
+
+
+def many(data: Path, folder: Path, *more: str, code: int = 0) -> str:
+    verified_before(folder / "results")
+    out = io.StringIO()
+    arguments = [
+        "compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", "--task",
+        "sick_relatedness", "--seeds", "2", *QUICK, "--data", str(data), "--journal",
+        str(folder / "results"), "--json", str(folder / "out.json"), *more,
+    ]  # fmt: skip
+    with contextlib.redirect_stdout(out):
+        assert cli(arguments) == code, out.getvalue()
+    return out.getvalue()
+
+
+def test_it_is_declared_before_the_first_run_and_trained_once(
+    compared: tuple[Path, str], data: Path
+) -> None:
+    folder, text = compared
+    records = journal.read(folder / "results").records
+    kinds = [r["kind"] for r in records if r["kind"] != "verify"]
+    assert kinds == ["family", *["run"] * 12, "verdict"], "the baseline is trained once per seed"
+    assert "4 comparisons: mtsa.fused, bi_lstm.packed against multi_head.sdpa" in text
+    again = many(data, folder)
+    assert "12 runs, 12 of them already there" in again
+    assert len(journal.read(folder / "results").records) == len(records)
+    assert "changed after looking" not in again
+    (found,) = families(records)
+    assert len(found.comparisons) == 4
+    by = {(r["model"], r["task"], r["seed"]): r["test"] for r in records if r["kind"] == "run"}
+    for c in found.comparisons:
+        for seed, first, second in c.values:
+            assert first == by[c.first, c.task, seed][c.metric]
+            assert second == by[BASE, c.task, seed][c.metric]
+
+
+def test_tables_tasks_and_warnings_are_printed(compared: tuple[Path, str]) -> None:
+    _, text = compared
+    places = [text.index(word) for word in (
+        "2 models against multi_head.sdpa on trec, sick_relatedness: 4 descriptive only",
+        "trec: test accuracy (higher is better), 2 paired seeds", "mean (sd)", "95 % interval",
+        "p Holm", "baseline", "sick_relatedness: test pearson", "over tasks: trec, sick",
+        "any difference among the 3 models (Friedman)", "signs only",
+        "p Holm and the verdict allow for 4 comparisons", "warning:",
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_the_json_holds_all_but_the_records(compared: tuple[Path, str]) -> None:
+    folder, text = compared
+    found = json.loads((folder / "out.json").read_text())
+    assert found["sentences"][0] in text
+    assert len(found["comparisons"]) == 4
+    assert "runs" not in found["comparisons"][0]
+    assert found["overall"]["omnibus"]["ranks"].keys() == {
+        "mtsa.fused", "bi_lstm.packed", BASE
+    }  # fmt: skip
+
+
+def test_fewer_models_after_looking_are_told(
+    compared: tuple[Path, str], data: Path, tmp_path: Path
+) -> None:
+    folder, _ = compared
+    copy = tmp_path / "results"
+    copy.mkdir()
+    for path in (folder / "results").glob("*.jsonl"):
+        (copy / path.name).write_bytes(path.read_bytes())
+    before = len(journal.read(copy).records)
+    arguments = ["compare", "mtsa", "--baseline", "multi_head", *QUICK, "--data", str(data),
+                 "--journal", str(copy), "--seeds", "2", "--task", "trec"]  # fmt: skip
+    assert cli([*arguments, "--task", "sick_relatedness"]) == 0
+    (newest,) = [m for m in families(journal.read(copy).records) if len(m.models) == 1]
+    assert any("2 comparisons that were seen together with these" in w for w in newest.warnings)
+    assert cli(arguments) == 0
+    (alone,) = comparisons(journal.read(copy).records)
+    assert any("one of 4 comparisons that were judged together" in w for w in alone.warnings)
+    new = journal.read(copy).records[before:]
+    assert not any(r["kind"] == "run" for r in new), "nothing is trained again"
+
+
+class Few(Registry):
+    """Four mechanisms, one of which needs a width of threes, and what pools every model."""
+
+    def __init__(self, extra: Any = ()) -> None:
+        super().__init__(extra)
+        kept = ("bi_lstm", "multi_cnn", "multi_head", "none", "source2token")
+        self.mechanisms = {name: self.mechanisms[name] for name in kept}
+
+
+def test_all_against_one_leaves_out_what_cannot_be_built(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(comparing, "Registry", Few)
+    verified_before(tmp_path / "j")
+    arguments = ["compare", "--all", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
+                 "--recipe", "width=14", "--seeds", "1",
+                 "--journal", str(tmp_path / "j")]  # fmt: skip
+    assert cli(arguments) == 0
+    text = capsys.readouterr().out
+    assert "left out: multi_cnn.conv: " in text
+    models = "bi_lstm.packed, none.fused, source2token.direct"
+    assert f"3 comparisons: {models} against multi_head.sdpa on trec" in text
+    assert cli(arguments) == 0
+    assert "4 runs, 4 of them already there" in capsys.readouterr().out
+
+
+def test_margins_are_of_a_task(data: Path, tmp_path: Path) -> None:
+    many(data, tmp_path, "--margin", "trec:50%", "--margin", "sick_relatedness:1.5")
+    (found,) = families(journal.read(tmp_path / "results").records)
+    assert {c.task: c.margin for c in found.comparisons} == {"trec": 0.5, "sick_relatedness": 1.5}
+
+
+def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path) -> None:
+    verified_before(tmp_path)
+    arguments = ["compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", *QUICK,
+                 "--recipe", "width=60", "--data", str(data), "--seeds", "1", "--match",
+                 "parameters", "--journal", str(tmp_path)]  # fmt: skip
+    assert cli(arguments) == 0
+    (found,) = families(journal.read(tmp_path).records)
+    sizes = {m: cost.parameters for c in found.comparisons for m, cost in c.costs.items()}
+    assert len(sizes) == 3
+    assert max(sizes.values()) / min(sizes.values()) < 1.1
+    widths = {m: r["width"] for c in found.comparisons
+              for m, r in zip(c.design["models"], c.design["recipes"], strict=True)}  # fmt: skip
+    assert max(widths.values()) == 60
+    assert min(widths.values()) < 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("mtsa", "disa", "bi_lstm"), "given 3 models; expected two"),
+        (("mtsa", "disa", "bi_lstm"), "all against one: --baseline bi_lstm"),
+        (("mtsa", "--all", "multi_head"), "--all BASELINE compares every mechanism"),
+        (("--baseline", "disa", "--all", "multi_head"), "--all BASELINE compares every"),
+        (("--all", "multi_hed"), "unknown mechanism 'multi_hed'; did you mean"),
+        (("mtsa", "mtsa", "--baseline", "multi_head"), "expected each model once"),
+        (("mtsa", "multi_head", "--baseline", "multi_head"), "compared with itself"),
+        (("mtsa", "mtsa[scale_t=log_sigmoid]", "disa", "--baseline", "multi_head"),
+         "expected each model once"),
+        (("mtsa", "--task", "trec", "--task", "trec", "--data", "."), "--task: given trec, trec"),
+        (("--task", "mirrored_summation", "--task", "sick_relatedness", "--data", "DATA",
+          "--margin", "1"), "have different metrics; give one each"),
+        (("--margin", "trec:1%"), "'trec' is not compared; the tasks are mirrored_summation"),
+        (("--margin", "1", "--margin", "2"), "--margin: given 1 and 2 for mirrored_summation"),
+        (("mtsa", "multi_cnn", "--baseline", "multi_head", "--seeds", "1", "--recipe", "width=64"),
+         "multi_cnn.conv can't be built on mirrored_summation"),
+    ],
+)  # fmt: skip
+def test_a_users_mistake_is_told_in_one_line(
+    arguments: tuple[str, ...], says: str, data: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    given = [str(data) if word == "DATA" else word for word in arguments]
+    assert cli(["compare", *given, "--device", "cpu"]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "results").exists() or not any(
+        r["kind"] == "family" for r in journal.read(tmp_path / "results").records
+    )

@@ -1,0 +1,424 @@
+"""Runs by an executor: what is done, by whom, how often; with stand-ins for training."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.experiments.executors import Job, local
+from harness.experiments.executors.local import LocalExecutor, gpu_slots
+from harness.experiments.executors.node import without_far_checkpoint
+from harness.experiments.prediction import Durations, wall_seconds
+from harness.experiments.reservations import Reservations
+from harness.experiments.session import Progress, RunSession, checkpoint_of, finished
+from harness.measure import gpu
+from harness.records import journal, schema
+from harness.records.follow import Follower
+from suites.support.command_line import environment
+from suites.support.fake_training import CALL, FINGERPRINT, begun, do_locally, ended, fake_run
+from suites.support.made_up_records import RESULT
+
+
+def driver(*arguments: object) -> subprocess.Popen[str]:
+    """Start a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "suites.support.fake_training", *map(str, arguments)],
+        env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    """Every run in a journal, with those that reading would merge."""
+    lines = [
+        json.loads(line)
+        for path in folder.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    return [line for line in lines if line["kind"] == "run"]
+
+
+def test_a_record_says_what_the_run_was(tmp_path: Path) -> None:
+    run = fake_run(tmp_path, 3)
+    (record,) = do_locally(tmp_path / "results", [run])
+    assert record["kind"] == "run"
+    assert record["case"] == "mtsa.algorithm1 trec seed 3"
+    assert (record["seed"], record["fold"], record["status"]) == (3, None, "ok")
+    assert record["test"] == {"accuracy": 0.03}
+    assert record["task_seconds"] >= 0.05
+    assert record["workers"] == 2
+    assert finished(tmp_path / "results")[run.key]["recipe"] == run.recipe.as_dict()
+
+
+def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_workers(
+    tmp_path: Path,
+) -> None:
+    todo = [fake_run(tmp_path, seed, "0.3") for seed in (5, 2, 9, 4)]
+    records = do_locally(tmp_path / "results", todo)
+    assert {r["seed"] for r in records[:2]} == {5, 2}
+    assert {r["seed"] for r in records[2:]} == {9, 4}
+
+
+def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
+    ways = ("0.05", "crash", "diverge", "mistake", "0.05")
+    todo = [fake_run(tmp_path, seed, way) for seed, way in enumerate(ways)]
+    records = {r["seed"]: r for r in do_locally(tmp_path / "results", todo, strict=False)}
+    assert [records[seed]["status"] for seed in range(5)] == [
+        "ok", "crash", "diverged", "refused", "ok",
+    ]  # fmt: skip
+    assert "SIGSEGV" in records[1]["detail"]
+    assert records[3]["detail"] == "nothing to train on; give more data"
+    # A user's mistake is no result, and what crashed is tried again.
+    assert Counter(r["status"] for r in written(tmp_path / "results")) == {
+        "ok": 2, "crash": 1, "diverged": 1,
+    }  # fmt: skip
+    assert set(finished(tmp_path / "results")) == {todo[i].key for i in (0, 2, 4)}
+
+
+def test_a_users_mistake_ends_what_is_strict(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mtsa\.algorithm1 seed 0: nothing to train on"):
+        do_locally(tmp_path / "results", [fake_run(tmp_path, 0, "mistake")])
+
+
+def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "results" / "checkpoints"
+    done, crashed = fake_run(tmp_path, 0, "0.05"), fake_run(tmp_path, 1, "crash")
+    place.mkdir(parents=True)
+    for run in (done, crashed):
+        checkpoint_of(place, run).touch()
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(
+            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
+        )
+        assert [r["status"] for r in session.run([done, crashed])] == ["ok", "crash"]
+        assert list(place.iterdir()) == [checkpoint_of(place, crashed)]
+        checkpoint_of(place, crashed).unlink()
+        assert list(session.run([])) == []
+    assert not place.exists()
+
+
+def test_a_run_whose_time_was_up_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, run = tmp_path / "results" / "checkpoints", fake_run(tmp_path, 0, "5")
+    place.mkdir(parents=True)
+    checkpoint_of(place, run).touch()
+    monkeypatch.setattr(local, "LIMIT_SECONDS", 0.5)
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(
+            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
+        )
+        assert [r["status"] for r in session.run([run])] == ["timeout"]
+    assert checkpoint_of(place, run).exists(), "what it had done is lost"
+    assert run.key not in finished(tmp_path / "results")
+
+
+def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path) -> None:
+    near = {"seed": 1, "checkpoint": str(tmp_path / "k.pt"), "checkpoint_seconds": 1.0}
+    assert without_far_checkpoint(near) == near
+    assert without_far_checkpoint({**near, "checkpoint": "/nowhere/k.pt"}) == {"seed": 1}
+
+
+def test_two_sessions_at_once_share_the_work(tmp_path: Path) -> None:
+    both = [driver(tmp_path / "results", tmp_path, "0.25", 24) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0].split() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert set(Counter(begun(tmp_path)).values()) == {1}, "a run was trained twice"
+    records = written(tmp_path / "results")
+    assert len(records) == len({r["key"] for r in records}) == 24
+    assert len({r["session"] for r in records}) == 2, "one of them did nothing"
+    # Each of them knows all results in the end.
+    for keys in said:
+        assert sorted(keys) == sorted({r["key"] for r in records})
+
+
+def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    """But what failed before this session began is."""
+    first = fake_run(tmp_path, 0, "crash")
+    do_locally(tmp_path / "results", [first])
+    assert len(begun(tmp_path)) == 1
+    (again,) = do_locally(tmp_path / "results", [first])
+    assert again["status"] == "crash"
+    assert len(begun(tmp_path)) == 2
+    other = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    todo = [fake_run(tmp_path, 1, "0.05"), first]
+
+    def other_crashed(_: Progress) -> None:
+        if not told:
+            told.append(other.append({"kind": "run", "key": first.key, "model": "m", "seed": 0,
+                                      "status": "crash"}))  # fmt: skip
+
+    told: list[Any] = []
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(writer, FINGERPRINT, executor, other_crashed, call=CALL)
+        records = list(session.run(todo))
+    assert [r["status"] for r in records] == ["ok", "crash"]
+    assert records[1]["session"] == other.session
+    assert len(begun(tmp_path)) == 3
+
+
+def test_killed_and_started_again(tmp_path: Path) -> None:
+    process = driver(tmp_path / "results", tmp_path, "0.2", 24)
+    assert process.stdout is not None
+    for _ in range(3):
+        assert process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    before = {r["key"] for r in written(tmp_path / "results")}
+    assert 3 <= len(before) < 24
+    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(24)]
+    records = do_locally(tmp_path / "results", [r for r in todo if r.key not in before])
+    assert {r["key"] for r in records} == {run.key for run in todo} - before
+    assert Counter(r["key"] for r in written(tmp_path / "results")) == {r.key: 1 for r in todo}
+
+
+def test_the_children_of_a_killed_session_end_with_it(tmp_path: Path) -> None:
+    process = driver(tmp_path / "results", tmp_path, "60", 2)
+    while len(begun(tmp_path)) < 2:
+        time.sleep(0.02)
+    pids = [int(path.read_text().split()[0]) for path in tmp_path.glob("*.begun")]
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "a child goes on training"
+        time.sleep(0.05)
+    assert ended(tmp_path) == []
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from harness.experiments.reservations import Reservations
+held = Reservations(Path(sys.argv[1]))
+print(held.take("a"), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reservation_ends_with_its_process(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], env=environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "True\n"
+    with Reservations(tmp_path) as mine:
+        assert not mine.take("a")
+        assert mine.take("b")
+        holder.kill()
+        holder.communicate()
+        assert mine.take("a")
+        mine.give_back("a")
+        mine.give_back("b")
+
+
+def test_a_reservation_given_back_can_be_taken(tmp_path: Path) -> None:
+    code = HOLD.replace("sys.stdin.read()", "held.give_back('a'); sys.stdin.read()")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with Reservations(tmp_path) as mine:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        deadline = time.monotonic() + 10
+        while not mine.take("a"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    holder.communicate()
+
+
+def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".running").mkdir()
+    with pytest.raises(UsageError, match=r"can't lock .*\.running: .*; give a --journal"):
+        Reservations(tmp_path)
+
+
+def test_only_what_is_new_and_whole_is_followed(tmp_path: Path) -> None:
+    own = journal.Writer(tmp_path, {})
+    other = journal.Writer(tmp_path, {})
+    own.append({"kind": "run", "key": "own", "model": "m", "seed": 0, "status": "ok", **RESULT})
+    other.append({"kind": "run", "key": "a", "model": "m", "seed": 0, "status": "ok", **RESULT})
+    other.append({"kind": "design", "key": "run"})
+    follower = Follower(tmp_path, "run", own.path)
+    assert [r["key"] for r in follower.new()] == ["a"]
+    assert follower.new() == []
+    line = json.dumps(
+        {"kind": "run", "key": "b", "model": "m", "seed": 0, "status": "ok", **RESULT}
+    )
+    with other.path.open("a") as file:
+        file.write('{"kind": "run", "key": 7}\nno json "run"\n' + line[:20])
+        file.flush()
+        assert follower.new() == []
+        file.write(line[20:] + "\n")
+        file.flush()
+        assert [r["key"] for r in follower.new()] == ["b"]
+
+
+def test_each_gpu_has_as_many_runs_as_asked() -> None:
+    devices = [("0", "NVIDIA H200"), ("GPU-8f", "NVIDIA H200")]
+    slots = gpu_slots(devices, 2)
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0", "GPU-8f", "0", "GPU-8f"]
+    with pytest.raises(UsageError, match=r"not alike \(NVIDIA A100, NVIDIA H200\)"):
+        gpu_slots([*devices, ("2", "NVIDIA A100")], 2)
+
+
+class _Nvml:
+    """As much of pynvml as listing takes."""
+
+    class NVMLError(Exception): ...
+
+    names = ("NVIDIA A100", "NVIDIA H200", "NVIDIA H200")
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index >= len(self.names):
+            raise self.NVMLError("no such device")
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return self.names[handle]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, [("0", "NVIDIA A100"), ("1", "NVIDIA H200"), ("2", "NVIDIA H200")]),
+        ("2,1", [("2", "NVIDIA H200"), ("1", "NVIDIA H200")]),
+        ("", []),
+    ],
+)
+def test_the_gpus_that_cuda_sees_are_used(
+    given: str | None, found: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", _Nvml())
+    monkeypatch.delenv(gpu.VISIBLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(gpu.VISIBLE, given)
+    assert gpu.visible() == found
+
+
+def test_jobs_run_on_their_slots_gpu_never_two_in_one_slot() -> None:
+    slots = gpu_slots([("0", "x"), ("1", "x")], 1)
+    jobs = [
+        Job(str(i), "", "suites.support.fake_training:visible",
+            {"directory": "", "seconds": 0.2}, reports=False)
+        for i in range(6)
+    ]  # fmt: skip
+    with LocalExecutor(slots, preload=()) as executor:
+        began = time.monotonic()
+        outcomes = [outcome for _, outcome in executor.run(iter(jobs), lambda _: None)]
+        assert time.monotonic() - began >= 0.6
+    assert Counter(outcome.value for outcome in outcomes) == {"0": 3, "1": 3}
+
+
+def test_an_executor_asks_again_when_there_is_nothing_to_begin_yet() -> None:
+    job = Job("a", "", "statistics:mean", {"data": [1, 2, 6]}, reports=False)
+    jobs = iter([None, job, None])
+    with LocalExecutor([{}], preload=()) as executor:
+        found = [outcome.value for _, outcome in executor.run(jobs, lambda _: None)]
+    assert found == [3]
+
+
+def test_progress_and_the_time_left(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    with LocalExecutor([{}], preload=()) as executor:
+        session = RunSession(writer, FINGERPRINT, executor, seen.append, call=CALL)
+        todo = [fake_run(tmp_path, seed, "0.7") for seed in range(4)]
+        longest = max(record["task_seconds"] for record in session.run(todo))
+    assert [p.done for p in seen] == sorted(p.done for p in seen)
+    assert (seen[0].left_seconds, seen[-1].done, seen[-1].total) == (None, 4, 4)
+    for progress in seen:
+        if progress.left_seconds is not None:
+            left = 4 - progress.done
+            # That under way may be nearly done; no run takes less than 0.7 s.
+            assert 0.7 * (left - 1) <= progress.left_seconds <= longest * left
+    assert any("mtsa.algorithm1 seed 0" in text for p in seen for text in p.running)
+
+
+def durations(*times: tuple[str, str, int, float], **more: Any) -> Durations:
+    recipe = fake_run(Path(), 0).recipe.as_dict()
+    found = Durations(FINGERPRINT, 2)
+    for model, name, workers, seconds in times:
+        record = {"kind": "run", "key": "k", "model": model, "task": name, "recipe": recipe,
+                  "vectors": "0.05", "workers": workers, "task_seconds": seconds, "status": "ok",
+                  "fingerprint": schema.digest(FINGERPRINT), **more}  # fmt: skip
+        found.add(record)
+    return found
+
+
+A, B = "mtsa.algorithm1", "multi_head.sdpa"
+
+
+def test_a_run_takes_what_its_kind_took() -> None:
+    known = durations((A, "trec", 2, 10.0), (A, "trec", 2, 20.0), (B, "sick_relatedness", 2, 99.0))
+    assert known.of(fake_run(Path(), 0)) == 15.0
+    assert known.of(fake_run(Path(), 0, model=B)) is None
+    assert known.guess(fake_run(Path(), 0, model=B)) == 15.0
+    assert known.guess(fake_run(Path(), 0, model=B, name="sick_relatedness")) == 99.0
+    assert known.guess(fake_run(Path(), 0, model=B, name="cr")) == pytest.approx(43.0)
+    assert Durations(FINGERPRINT, 2).guess(fake_run(Path(), 0)) is None
+
+
+def test_a_recipe_tuned_further_takes_as_long() -> None:
+    tuned = {**fake_run(Path(), 0).recipe.as_dict(), "tuning_trials": 99}
+    assert durations((A, "trec", 2, 10.0), recipe=tuned).of(fake_run(Path(), 0)) == 10.0
+
+
+def test_as_many_at_a_time_counts_more() -> None:
+    known = durations((A, "trec", 1, 10.0), (A, "trec", 2, 30.0))
+    assert known.of(fake_run(Path(), 0)) == 30.0
+    assert durations((A, "trec", 1, 10.0)).of(fake_run(Path(), 0)) == 10.0
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"fingerprint": "another device"}, {"status": "crash"}, {"recipe": {"epochs": 1}},
+        {"vectors": "none"}, {"task_seconds": None}, {"task_seconds": "5"}, {"kind": "design"},
+    ],
+)  # fmt: skip
+def test_other_times_do_not_count(more: dict[str, Any]) -> None:
+    assert durations((A, "trec", 2, 10.0), **more).of(fake_run(Path(), 0)) is None
+
+
+def test_a_run_that_was_resumed_took_all_of_its_time() -> None:
+    assert durations((A, "trec", 2, 10.0), seconds=70.0).of(fake_run(Path(), 0)) == 70.0
+
+
+@pytest.mark.parametrize(
+    ("times", "workers", "wall"),
+    [([], 3, 0), ([5], 2, 5), ([3, 3, 3], 2, 6), ([1, 1, 1, 9], 2, 10), ([9, 1, 1, 1], 2, 9)],
+)
+def test_wall_time_of_runs_that_begin_in_turn(times: list, workers: int, wall: float) -> None:
+    assert wall_seconds(times, workers) == wall
+
+
+@pytest.mark.alone
+def test_the_prediction_is_within_one_and_a_half(tmp_path: Path) -> None:
+    ways = itertools.cycle([(A, "0.6"), (B, "0.2")])
+    todo = [fake_run(tmp_path, i // 2, way, model) for i, (model, way) in zip(range(16), ways)]  # noqa: B905
+    first = do_locally(tmp_path / "results", todo[:2])
+    known = Durations(FINGERPRINT, 2, first)
+    predicted = wall_seconds([known.of(run) or 0.0 for run in todo[2:]], 2)
+    began = time.monotonic()
+    do_locally(tmp_path / "results", todo[2:])
+    taken = time.monotonic() - began
+    assert predicted / 1.5 < taken < 1.5 * predicted

@@ -1,0 +1,559 @@
+"""`harness.isolate`: whatever a task does, an outcome comes back and nothing stays behind."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from harness import isolate
+from harness.isolate import Interpreter, Limits, Outcome, StartError
+from harness.isolate.interpreter import Mode
+from harness.isolate.outcome import of_death, of_exception
+
+HERE = "suites.support.isolated_tasks:"
+REPOSITORY = Path(__file__).parents[3]
+MIB = 2**20
+MODES: tuple[Mode, ...] = ("fork", "persistent", "spawn")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc or RLIMIT_DATA")
+
+
+@pytest.fixture(scope="module")
+def fork() -> Iterator[Interpreter]:
+    """Forks a child per task; loads nothing, so it starts at once."""
+    with Interpreter(preload=()) as interpreter:
+        yield interpreter
+
+
+@pytest.fixture(scope="module")
+def with_torch() -> Iterator[Interpreter]:
+    """Forks a child per task, with torch loaded."""
+    with Interpreter() as interpreter:
+        yield interpreter
+
+
+@pytest.fixture(params=MODES)
+def any_mode(request: pytest.FixtureRequest) -> Iterator[Interpreter]:
+    """An interpreter of each mode."""
+    with Interpreter(request.param, preload=()) as interpreter:
+        yield interpreter
+
+
+def perform(interpreter: Interpreter, name: str, seconds: float = 30, **arguments: Any) -> Outcome:
+    """Run one of the tasks beside this file."""
+    return interpreter.run(HERE + name, arguments, Limits(seconds=seconds))
+
+
+def gone(pid: int, within: float = 2.0) -> bool:
+    """Whether the process is no more, or only a zombie that its parent has yet to notice."""
+    return soon(lambda: _state(pid) in ("", "Z", "X"), within)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def soon(condition: Callable[[], bool], within: float) -> bool:
+    """Whether the condition comes true in time."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return condition()
+
+
+def test_every_mode_answers(any_mode: Interpreter) -> None:
+    for _ in range(2):
+        outcome = perform(any_mode, "add", a=1, b=2.5)
+        assert (outcome.status, outcome.value, outcome.detail) == ("ok", 3.5, "")
+        assert 0 < outcome.seconds < 5
+
+
+def test_one_off() -> None:
+    outcome = isolate.run(HERE + "add", {"a": 1, "b": 1}, preload=())
+    assert (outcome.status, outcome.value) == ("ok", 2)
+
+
+def test_output_cannot_corrupt_the_answer(any_mode: Interpreter) -> None:
+    for _ in range(2):
+        outcome = perform(any_mode, "shout")
+        assert (outcome.status, outcome.value) == ("ok", "genuine")
+
+
+def test_stdin_is_empty(any_mode: Interpreter) -> None:
+    assert perform(any_mode, "read_stdin", seconds=5).value == ""
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+
+
+def test_a_million_numbers_travel(any_mode: Interpreter) -> None:
+    outcome = perform(any_mode, "numbers", count=1_000_000)
+    assert outcome.status == "ok"
+    assert outcome.value == list(range(1_000_000))
+
+
+def test_long_arguments_travel(any_mode: Interpreter) -> None:
+    outcome = any_mode.run("builtins:dict", {"a": "x" * MIB})
+    assert outcome.value == {"a": "x" * MIB}
+
+
+def test_numbers_that_are_not_finite_travel(fork: Interpreter) -> None:
+    nan, inf, minus_inf = perform(fork, "not_finite").value
+    assert math.isnan(nan)
+    assert (inf, minus_inf) == (math.inf, -math.inf)
+
+
+def test_a_value_that_is_not_json_is_a_crash(fork: Interpreter) -> None:
+    outcome = perform(fork, "not_json")
+    assert outcome.status == "crash"
+    assert "set can't be sent as JSON" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "detail"),
+    [
+        ("unsupported", "unsupported", "no kernel for 8 heads"),
+        ("not implemented", "unsupported", "NotImplementedError: aten::x on MPS"),
+        ("no kernel", "unsupported", "not implemented for 'Half'"),
+        ("value", "crash", "ValueError: first line"),
+        ("exit", "crash", "SystemExit: 3"),
+        ("memory", "oom", "MemoryError: Unable to allocate 9 GiB"),
+        ("bad_alloc", "oom", "std::bad_alloc"),
+        ("torch cpu", "oom", "DefaultCPUAllocator"),
+        ("wrong", "wrong", "error above budget"),
+        ("wrong, unsendable", "crash", "set can't be sent as JSON"),
+    ],
+)
+def test_an_exception_has_its_status(
+    fork: Interpreter, kind: str, status: str, detail: str
+) -> None:
+    outcome = perform(fork, "fail", kind=kind)
+    assert outcome.status == status
+    assert detail in outcome.detail
+    assert "\n" not in outcome.detail
+    assert "in fail" in outcome.traceback
+    assert outcome.value == ({"margin": 3.5} if status == "wrong" else None)
+
+
+def test_a_long_message_is_cut(fork: Interpreter) -> None:
+    outcome = perform(fork, "fail", kind="long")
+    assert len(outcome.detail) < 400
+    assert len(outcome.traceback) == 2000
+
+
+def test_a_full_gpu_is_oom(with_torch: Interpreter) -> None:
+    assert perform(with_torch, "cuda_out_of_memory").status == "oom"
+
+
+def test_a_refused_thread_is_oom_only_under_a_limit_on_data() -> None:
+    error = RuntimeError("can't start new thread")
+    assert of_exception(error, limited=True)[0] == "oom"
+    assert of_exception(error, limited=False)[0] == "crash"
+
+
+@pytest.mark.parametrize("call", ["no_such_module:f", HERE + "no_such_function"])
+def test_a_call_that_does_not_exist_is_a_crash(fork: Interpreter, call: str) -> None:
+    outcome = fork.run(call, {})
+    assert outcome.status == "crash"
+    assert "no_such" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "mallopt"),
+    [("math", {}, {}), ("math:hypot", {"a": object()}, {}), ("math:hypot", {}, {"M_FOO": 1})],
+)
+def test_what_cannot_be_sent_is_refused_at_once(
+    fork: Interpreter, call: str, arguments: dict[str, Any], mallopt: dict[str, int]
+) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        fork.run(call, arguments, None, mallopt)
+    assert perform(fork, "add", a=1, b=1).value == 2
+
+
+@pytest.mark.parametrize("limits", [{"seconds": 0}, {"seconds": math.inf}, {"data_bytes": 0}])
+def test_a_limit_is_positive_and_finite(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected a positive"):
+        Limits(**limits)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
+def test_a_death_by_signal_is_a_crash_that_names_it(any_mode: Interpreter, number: int) -> None:
+    outcome = perform(any_mode, "end_by_signal", number=number)
+    assert outcome.status == "crash"
+    assert outcome.detail == f"killed by {signal.Signals(number).name}: about to end"
+    assert "about to end" in outcome.traceback
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+
+
+def test_a_segmentation_fault_shows_where(fork: Interpreter) -> None:
+    outcome = perform(fork, "read_null")
+    assert (outcome.status, outcome.detail) == ("crash", "killed by SIGSEGV")
+    assert "in read_null" in outcome.traceback
+
+
+def test_an_exit_code_is_named(any_mode: Interpreter) -> None:
+    perform(any_mode, "shout")
+    outcome = perform(any_mode, "end_by_code", code=3)
+    assert (outcome.status, outcome.detail) == ("crash", "ended with exit code 3 and no result")
+
+
+def test_a_death_is_noticed_while_a_grandchild_holds_the_pipes(any_mode: Interpreter) -> None:
+    outcome = perform(any_mode, "end_by_code", seconds=10, code=3, leave=True)
+    assert outcome.status == "crash"
+    assert outcome.seconds < 2
+
+
+def test_killing_its_own_group_leaves_the_server_alone(any_mode: Interpreter) -> None:
+    server = any_mode.pid
+    assert perform(any_mode, "kill_group").detail == "killed by SIGKILL"
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+    assert any_mode.pid == server
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "limited", "oom_killed", "status"),
+    [
+        (
+            -6,
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            False,
+            False,
+            "oom",
+        ),
+        (-6, "out of memory, trying again\n1\n2\n3\nassertion failed", False, False, "crash"),
+        (
+            1,
+            "libgomp: Thread creation failed: Resource temporarily unavailable",
+            True,
+            False,
+            "oom",
+        ),
+        (1, "libgomp: Thread creation failed: Resource temporarily unavailable", 0, False, "crash"),
+        (-9, "", False, True, "oom"),
+        (-9, "out of memory", False, False, "crash"),
+    ],
+)
+def test_a_death_for_lack_of_memory_is_oom(
+    code: int, stderr: str, limited: bool, oom_killed: bool, status: str
+) -> None:
+    assert of_death(code, stderr, limited, oom_killed)[0] == status
+
+
+@pytest.mark.parametrize("how", ["sleep", "spin", "deaf", "c"])
+def test_a_hang_ends_in_time(fork: Interpreter, how: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    outcome = perform(fork, "hang", seconds=0.4, how=how, pid_file=str(tmp_path / "pid"))
+    assert 0.4 <= time.monotonic() - began < 0.9
+    assert (outcome.status, outcome.detail) == ("timeout", "no result after 0.4 s")
+    for pid in (tmp_path / "pid").read_text().split():
+        assert gone(int(pid), within=0)
+
+
+def test_a_hang_ends_in_time_in_every_mode(any_mode: Interpreter) -> None:
+    began = time.monotonic()
+    assert perform(any_mode, "hang", seconds=0.4, how="c").status == "timeout"
+    assert time.monotonic() - began < 0.9
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+
+
+def test_a_flood_of_output_neither_blocks_nor_outlives_its_time(fork: Interpreter) -> None:
+    assert perform(fork, "flood", seconds=5, for_seconds=0.3).status == "ok"
+    began = time.monotonic()
+    assert perform(fork, "flood", seconds=0.4, for_seconds=60).status == "timeout"
+    assert time.monotonic() - began < 0.9
+
+
+def test_scribbling_on_all_descriptors_is_a_crash(any_mode: Interpreter) -> None:
+    outcome = perform(any_mode, "scribble", seconds=5)
+    assert outcome.status == "crash"
+    assert perform(any_mode, "add", a=1, b=1).value == 2
+
+
+@linux
+@pytest.mark.parametrize("name", ["detached", "program"])
+def test_processes_left_behind_are_killed(name: str) -> None:
+    with Interpreter(preload=()) as interpreter:
+        outcome = perform(interpreter, name, seconds=5)
+        assert outcome.status == "ok"
+        assert outcome.seconds < 1
+        assert gone(outcome.value, within=0)
+
+
+@linux
+@pytest.mark.parametrize("name", ["detached", "program"])
+def test_a_persistent_worker_keeps_its_processes_until_it_ends(name: str) -> None:
+    with Interpreter("persistent", preload=()) as interpreter:
+        pid = perform(interpreter, name, seconds=5).value
+        perform(interpreter, "add", a=1, b=1)
+        assert not gone(pid, within=0)
+    assert gone(pid, within=0)
+
+
+def test_threads_left_behind_do_not_matter(any_mode: Interpreter) -> None:
+    outcome = perform(any_mode, "thread", seconds=5)
+    assert (outcome.status, outcome.value) == ("ok", "left one")
+    assert outcome.seconds < 1
+
+
+@linux
+def test_the_limit_on_data_is_oom_and_over_with_its_task(with_torch: Interpreter) -> None:
+    size = 2 * 2**30
+    limits = Limits(data_bytes=512 * MIB)
+    refused = with_torch.run(HERE + "tensor_bytes", {"size": size}, limits)
+    assert refused.status == "oom"
+    assert "allocate" in refused.detail
+    fits = with_torch.run(HERE + "tensor_bytes", {"size": 400 * MIB}, limits)
+    assert (fits.status, fits.value) == ("ok", 400 * MIB)
+    assert perform(with_torch, "tensor_bytes", size=600 * MIB).value == 600 * MIB
+
+
+@linux
+def test_the_limit_on_data_is_lifted_in_a_persistent_worker() -> None:
+    with Interpreter("persistent", preload=()) as interpreter:
+        many = {"count": 10**6}
+        limits = Limits(data_bytes=MIB)
+        assert interpreter.run(HERE + "pid", {}, limits).status == "ok"
+        assert interpreter.run(HERE + "numbers", many).status == "ok"
+        assert interpreter.run(HERE + "numbers", {"count": 10**7}, limits).status == "oom"
+
+
+@linux
+def test_mallopt_changes_the_allocator(fork: Interpreter) -> None:
+    size = {"size": 4 * MIB}
+    assert fork.run(HERE + "mapped", size, mallopt={"M_MMAP_THRESHOLD": 4096}).value is True
+    settings = {"M_MMAP_THRESHOLD": 32 * MIB, "M_TRIM_THRESHOLD": 2**30, "M_TOP_PAD": MIB}
+    assert fork.run(HERE + "mapped", size, mallopt=settings).value is False
+    assert fork.run(HERE + "mapped", size, mallopt={"M_MMAP_MAX": 0}).value is False
+    assert fork.run(HERE + "mapped", size).value is True
+
+
+@linux
+def test_a_refused_allocator_setting_is_never_silent(fork: Interpreter) -> None:
+    outcome = fork.run("os:getpid", {}, mallopt={"M_MMAP_THRESHOLD": 2**32 + 1})
+    assert outcome.status == "crash"
+    assert outcome.detail == "ValueError: glibc refuses M_MMAP_THRESHOLD=4294967297"
+
+
+@pytest.mark.parametrize("mode", ["fork", "spawn"])
+def test_no_task_sees_what_another_left(mode: Literal["fork", "spawn"]) -> None:
+    with Interpreter(mode, preload=()) as interpreter:
+        assert [perform(interpreter, "set_global", value=v).value for v in (1, 2)] == [None, None]
+
+
+def test_a_persistent_worker_is_replaced_only_when_it_broke() -> None:
+    with Interpreter("persistent", preload=()) as interpreter:
+        assert perform(interpreter, "set_global", value=1).value is None
+        for kind in ("unsupported", "wrong"):
+            perform(interpreter, "fail", kind=kind)
+        assert perform(interpreter, "set_global", value=2).value == 1
+        assert interpreter.generation == 0
+        breaking: list[tuple[str, dict[str, Any]]] = [
+            ("fail", {"kind": "value"}),
+            ("fail", {"kind": "memory"}),
+            ("end_by_code", {"code": 3}),
+            ("hang", {"how": "sleep", "seconds": 0.1}),
+        ]
+        for count, (name, arguments) in enumerate(breaking, start=1):
+            assert perform(interpreter, name, **arguments).status in ("crash", "oom", "timeout")
+            assert perform(interpreter, "set_global", value=1).value is None
+            assert interpreter.generation == count
+
+
+def test_a_persistent_worker_that_dies_between_tasks_costs_no_task() -> None:
+    with Interpreter("persistent", preload=()) as interpreter:
+        os.kill(perform(interpreter, "pid").value, signal.SIGKILL)
+        time.sleep(0.1)
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+
+
+@linux
+@pytest.mark.parametrize("mode", MODES)
+def test_a_killed_server_is_a_crash_and_is_replaced(mode: Mode, tmp_path: Path) -> None:
+    with Interpreter(mode, preload=()) as interpreter:
+        pids = tmp_path / "pids"
+        outcome = perform(interpreter, "kill_server", seconds=20, pid_file=str(pids))
+        assert (outcome.status, outcome.detail) == ("crash", "the server was killed by SIGKILL")
+        assert outcome.seconds < 5
+        for pid in pids.read_text().split():
+            assert gone(int(pid))
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+        assert interpreter.generation == 1
+
+        killed = interpreter.pid
+        os.kill(killed, signal.SIGKILL)
+        assert gone(killed)
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+        assert interpreter.generation == 2
+
+
+def test_a_server_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.isolate.interpreter._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("harness.isolate.interpreter._STOP_SECONDS", 0.1)
+    with Interpreter(preload=()) as interpreter:
+        pids = tmp_path / "pids"
+        outcome = perform(interpreter, "stop_server", seconds=0.3, pid_file=str(pids))
+        assert outcome.status == "timeout"
+        for pid in pids.read_text().split():
+            assert gone(int(pid))
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+
+
+DRIVER = """
+import sys
+from harness.isolate import Interpreter
+with Interpreter(sys.argv[1], preload=()) as interpreter:
+    print(interpreter.pid, flush=True)
+    arguments = {"how": sys.argv[2], "pid_file": sys.argv[3]}
+    interpreter.run("suites.support.isolated_tasks:hang", arguments)
+"""
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ["sleep", "c"])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pids"
+    command = [sys.executable, "-c", DRIVER, mode, how, str(pid_file)]
+    driver = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert driver.stdout is not None
+    pids = [int(driver.stdout.readline())]
+    assert soon(lambda: pid_file.exists() and len(pid_file.read_text().split()) == 2, 10)
+    pids += [int(pid) for pid in pid_file.read_text().split()]
+    # To the whole group, as a terminal sends ctrl-C.
+    os.killpg(driver.pid, number)
+    _, stderr = driver.communicate(timeout=5)
+    assert driver.returncode == -number
+    assert ("KeyboardInterrupt" in stderr) == (number == signal.SIGINT)
+    for pid in pids:
+        assert gone(pid)
+
+
+@linux
+@pytest.mark.parametrize("mode", MODES)
+def test_a_task_outlives_neither_when_driver_and_server_are_killed(
+    mode: str, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pids"
+    command = [sys.executable, "-c", DRIVER, mode, "c", str(pid_file)]
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        server = int(driver.stdout.readline())
+        assert soon(lambda: pid_file.exists() and len(pid_file.read_text().split()) == 2, 10)
+        worker, daemon = map(int, pid_file.read_text().split())
+        driver.send_signal(signal.SIGSTOP)
+        os.kill(server, signal.SIGKILL)
+        driver.kill()
+    assert gone(worker)
+    os.kill(daemon, signal.SIGKILL)  # nobody is left who could have done it
+
+
+@linux
+@pytest.mark.parametrize("mode", MODES)
+def test_programs_that_a_task_starts_inherit_no_pipe(mode: Mode) -> None:
+    with Interpreter(mode, preload=()) as interpreter:
+        assert perform(interpreter, "open_to_programs").value == [0, 1, 2]
+
+
+def test_an_interrupted_interpreter_can_go_on(fork: Interpreter) -> None:
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        perform(fork, "hang", seconds=20, how="sleep")
+    assert perform(fork, "add", a=1, b=1).value == 2
+
+
+def test_interpreters_in_threads_do_not_disturb_each_other() -> None:
+    durations: list[float] = []
+
+    def drive() -> None:
+        for count in range(5):
+            with Interpreter(preload=()) as interpreter:
+                assert perform(interpreter, "numbers", count=10**5 + count).status == "ok"
+                assert perform(interpreter, "end_by_code", code=3).status == "crash"
+                began = time.monotonic()
+            durations.append(time.monotonic() - began)
+
+    threads = [threading.Thread(target=drive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(durations) == 20
+    # A server whose stdin another one holds open would not see it end, and would be waited for.
+    assert max(durations) < 3
+
+
+@linux
+def test_preloading_touches_no_gpu_and_starts_no_pool(with_torch: Interpreter) -> None:
+    state = perform(with_torch, "state").value
+    assert state["torch"] is True
+    assert state["cuda"] is False
+    assert state["server_threads"] == 1
+
+
+def test_the_driver_does_not_import_torch() -> None:
+    code = "import sys, harness.isolate; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_environment_variables_reach_the_task() -> None:
+    with Interpreter(preload=(), env={"OMP_NUM_THREADS": "3"}) as interpreter:
+        assert perform(interpreter, "state").value["threads"] == "3"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_module_that_cannot_be_imported_is_named(mode: Mode) -> None:
+    with pytest.raises(StartError, match="no_such_module"):
+        Interpreter(mode, preload=("no_such_module",))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modules_are_found_as_in_the_driver_whatever_the_folder(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "json.py").write_text("raise SystemExit('not the json that was meant')")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "foreign.py").write_text("def answer(): return 42")
+    monkeypatch.chdir(tmp_path / "folder")
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    with Interpreter(mode, preload=()) as interpreter:
+        assert interpreter.run("foreign:answer", {}).value == 42
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+
+
+def test_without_linux_a_fork_becomes_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with Interpreter(preload=()) as interpreter:
+        assert interpreter.mode == "spawn"
+        assert perform(interpreter, "add", a=1, b=1).value == 2
+
+
+def test_a_closed_interpreter_says_so() -> None:
+    with Interpreter(preload=()) as interpreter, Interpreter(preload=()) as other:
+        assert interpreter.id != other.id
+        assert interpreter.start_seconds > 0
+    with pytest.raises(RuntimeError, match="closed"):
+        perform(interpreter, "add", a=1, b=1)

@@ -1,0 +1,237 @@
+"""What the harness costs, and whether it knows how long it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.case import parse
+from harness.cost import session_cost
+from harness.isolate import Outcome
+from harness.measure import blocks
+from harness.measure.session import Session
+from harness.measure.task import Progress
+from harness.profile import load_profile
+from harness.records import journal
+from harness.registry import Registry
+from suites.support.command_line import attnbench, pytest_bench
+from suites.support.sessions_tasks import peaks_case
+
+CASES = (
+    "multi_head.sdpa-B2-N4-D24-H8-f32-forward-cpu",
+    "multi_head.sdpa-B2-N4-D24-H8-f32-forward-cpu+control",
+    "mtsa.algorithm1-B2-N4-D24-H8-f32-forward-cpu",
+)
+SECONDS = {"time": 3.0, "memory": 5.0, "margin": 7.0, "peaks": 1.5}
+START, END = 2.0, 0.25
+
+
+class FakeTime:
+    """A clock that moves when it is told to."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        """Its reading."""
+        return self.now
+
+
+class FakeInterpreter:
+    """Takes as long as it is told to, and answers at once."""
+
+    clock = FakeTime()
+    slower: Mapping[str, float] = {}
+    count = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        type(self).count += 1
+        self.id, self.generation, self.start_seconds = f"i{self.count}", 0, START
+        self.clock.now += START
+
+    def __enter__(self) -> FakeInterpreter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.clock.now += END
+
+    def run(self, call: str, arguments: Mapping[str, Any], *more: Any) -> Outcome:
+        """Move the clock by what this kind of task takes."""
+        kinds = {blocks.TIME_CALL: "time", blocks.MEMORY_CALL: "memory", blocks.PEAKS_CALL: "peaks"}
+        kind = kinds.get(call, "margin")
+        seconds = SECONDS[kind] * self.slower.get(arguments["case"], 1.0)
+        self.clock.now += seconds + 0.125
+        value = {
+            "time": {
+                "samples": [0.5, 0.5], "median": 0.5, "inner": 2, "build_seconds": 0.25,
+                "warmup_seconds": 0.5,
+            },
+            "memory": {"peak_bytes": 1.0, "transient_bytes": 1.0},
+            "margin": {"verdict": "ok", "error": 0.1, "budget": 0.2, "margin": 2.0},
+            "peaks": peaks_case("", ()),
+        }[kind]  # fmt: skip
+        return Outcome("ok", value, "", seconds)
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session of three cases and four blocks whose tasks take known times."""
+    profile = replace(load_profile("quick", "cpu"), blocks=4, memory_blocks=1, budget_seconds=None)
+    fingerprint = {"device": "cpu", "allocator": {}}
+    cases = [parse(c) for c in CASES]
+    monkeypatch.setattr(blocks, "Interpreter", FakeInterpreter)
+    monkeypatch.setattr(blocks, "time", FakeInterpreter.clock)
+    monkeypatch.setattr(FakeInterpreter, "slower", {CASES[2]: 4.0})
+    return Session(cases, profile, Registry(()), tmp_path / "journal", fingerprint)
+
+
+def block_records(session: Session) -> list[dict[str, Any]]:
+    found = [r for r in journal.read(session.folder).records if r["kind"] == "block"]
+    return sorted(found, key=lambda r: int(r["block"]))
+
+
+def test_a_block_loads_what_its_children_would_and_nothing_of_a_users(made_up: Session) -> None:
+    first = made_up.tasks()[0]
+    own = {"reference_impls.multi_head.optimized", "reference_impls.mtsa.optimized"}
+    assert {*blocks.PRELOAD, *own} == set(blocks.preload(first, made_up.registry))
+    foreign = replace(first[0], case=replace(first[0].case, mechanism="a_users"))
+    assert blocks.preload([foreign], made_up.registry) == blocks.PRELOAD
+
+
+def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Session) -> None:
+    """Interpreter starts, ends and pipes included; memory and margins, which are over, not."""
+    steps: list[Progress] = []
+    assert made_up.predict() is None
+    made_up.run(lambda step, _: steps.append(step), {})
+    first, *others = block_records(made_up)
+    one = 3.0 + 3.0 + 12.0 + 1.5 + 4 * 0.125 + START + END
+    assert [r["seconds"] for r in others] == [one] * 3
+    assert first["predicted_seconds"] is None
+    # Five more pipes were waited for in the first block than in the others, by 0.125 s.
+    assert first["left_seconds"] == pytest.approx(3 * one, rel=0.05)
+    assert [r["predicted_seconds"] for r in others] == pytest.approx([one] * 3, rel=0.05)
+    assert others[-1]["left_seconds"] == 0
+    ended = [s for s in steps if s.block_ended]
+    assert ended[1].left_seconds == pytest.approx(2 * one, rel=0.05)
+
+
+def test_a_journal_with_the_first_block_predicts_the_rest(made_up: Session) -> None:
+    made_up.profile = replace(made_up.profile, blocks=1)
+    made_up.run(lambda *_: None, {})
+    assert made_up.predict() == 0
+    made_up.profile = replace(made_up.profile, blocks=4)
+    said = made_up.predict()
+    made_up.run(lambda *_: None, {})
+    rest = [r["seconds"] for r in block_records(made_up)[1:]]
+    assert said == pytest.approx(sum(rest), rel=0.05)
+    assert block_records(made_up)[1]["predicted_seconds"] == pytest.approx(rest[0], rel=0.05)
+
+
+def test_another_profiles_times_predict_nothing(made_up: Session) -> None:
+    """The same cases with ten times the samples are other tasks."""
+    made_up.profile = replace(made_up.profile, blocks=1)
+    made_up.run(lambda *_: None, {})
+    made_up.profile = replace(made_up.profile, seconds=0.5, memory_blocks=0)
+    assert made_up.predict() is None
+
+
+def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
+    made_up.run(lambda *_: None, {})
+    cost = made_up.cost()
+    assert cost is not None
+    assert cost.total == sum(r["seconds"] for r in block_records(made_up))
+    timings = 12
+    assert (cost.timed, cost.warm_up, cost.building) == (2.0 * timings, 6.0, 3.0)
+    assert (cost.memory, cost.margins) == (5.0 * (1 + 4), 7.0 * (1 + 4))
+    assert cost.ceilings == 4 * 1.5
+    rest = 4 * (3.0 + 3.0 + 12.0) - timings * 2.75
+    assert cost.overhead == pytest.approx(4 * (START + END) + rest + (timings + 8) * 0.125)
+    longer = cost.within(cost.total + 9)
+    assert longer.overhead == pytest.approx(cost.overhead + 9)
+    percents = [int(n) for n in re.findall(r"(\d+) %", str(cost))]
+    assert abs(sum(percents) - 100) <= 3
+    assert re.fullmatch(
+        r"of \d+ s: \d+ % timed, \d+ % warm-up, \d+ % building, \d+ % memory, \d+ % margins, "
+        r"\d+ % ceilings, \d+ % overhead",
+        str(cost),
+    )
+
+
+def test_compilation_and_failures_are_apart() -> None:
+    block = {"kind": "block", "interpreter": "a", "seconds": 20.0}
+    timed = {
+        "kind": "time", "interpreter": "a", "status": "ok", "task_seconds": 9.0, "samples": [1.0],
+        "inner": 1, "build_seconds": 1.0, "warmup_seconds": 1.0, "compile_seconds": 5.0,
+    }  # fmt: skip
+    # What a companion took is timing and warming up, too; no part of it is the harness's own.
+    in_turn = {**timed, "company_seconds": 0.5, "company_setup_seconds": 0.25}
+    beside = session_cost([in_turn, block])
+    assert beside is not None
+    assert (beside.timed, beside.warm_up, beside.overhead) == (1.5, 1.25, 11.25)
+    failed = {"kind": "memory", "interpreter": "a", "status": "oom", "task_seconds": 4.0}
+    killed = {**timed, "interpreter": "b"}
+    cost = session_cost([timed, failed, killed, block])
+    assert cost is not None
+    assert (cost.timed, cost.compiling, cost.warm_up, cost.building) == (1.0, 5.0, 1.0, 1.0)
+    assert (cost.failed, cost.overhead) == (4.0, 8.0)
+    assert session_cost([timed]) is None
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real bench whose tasks take about as long as those of the quick profile."""
+    folder = tmp_path_factory.mktemp("small")
+    done = pytest_bench(*REAL, "--blocks", "3", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+REAL = (
+    "--only", "mtsa.algorithm1@8", "--lengths", "64", "--batch", "64", "--passes", "training",
+    "--width", "300x600", "--device", "cpu",
+)  # fmt: skip
+
+
+@pytest.mark.alone
+def test_the_harness_costs_little(small: Path) -> None:
+    """Ten in a hundred is the aim on whole profiles. Here one interpreter serves three cases only.
+
+    An interpreter per case would cost more than half.
+    """
+    cost = session_cost(journal.read(small / "results").records)
+    assert cost is not None
+    assert min(cost.timed, cost.warm_up, cost.building, cost.memory, cost.margins) > 0
+    assert cost.overhead_share < 0.4, str(cost)
+
+
+@pytest.mark.alone
+def test_the_rest_was_predicted_after_the_first_block(small: Path) -> None:
+    """Within 1.5x, once what the machine itself changed between the blocks is taken out."""
+    records = journal.read(small / "results").records
+    first, *others = sorted((r for r in records if r["kind"] == "block"), key=lambda r: r["block"])
+    assert len(others) == 2
+    tasks = [
+        sum(r["task_seconds"] for r in records if r["kind"] == "time" and r["block"] == block)
+        for block in range(3)
+    ]
+    machine = sum(tasks[1:]) / (2 * tasks[0])
+    took = sum(r["seconds"] for r in others) / machine
+    assert took / 1.5 < first["left_seconds"] < took * 1.5
+
+
+@pytest.mark.alone
+def test_a_dry_run_says_how_long_it_will_take_once_it_can_know(small: Path) -> None:
+    after = attnbench("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert re.search(r"measuring the rest will take about \d+ (s|min)", after.stdout)
+    told = json.loads((small / "dry.json").read_text())
+    assert len(told["cases"]) == 3
+    blocks_took = [
+        r["seconds"] for r in journal.read(small / "results").records if r["kind"] == "block"
+    ]
+    assert 6 * min(blocks_took) * 0.5 < told["predicted_seconds"] < 6 * max(blocks_took) * 1.5

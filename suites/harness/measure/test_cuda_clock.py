@@ -1,0 +1,239 @@
+"""The clock of asynchronous devices: in made-up time, in a thread, and on CUDA where it is."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.isolate import Wrong
+from harness.measure.clock import time_prepared
+from harness.measure.cpu_clock import cpu_samples
+from harness.measure.cuda_clock import LEAST_BATCH, MAX_ROUNDS, Cuda, event_samples, flush_bytes
+from harness.measure.run import prepare
+from suites.support.fake_devices import Simulated, SimulatedEvent, Threaded, ThreadEvent
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+SLEEP = 0.03
+
+
+def _is_right(samples: Sequence[float], seconds: float) -> bool:
+    """What every clock here must fulfil: never too short, and about as long as it took."""
+    return min(samples) >= 0.95 * seconds and statistics.median(samples) < 3 * seconds
+
+
+@pytest.mark.parametrize("flush_cost", [0.0, 1.0, 2.0, 1000.0])
+def test_a_cleared_cache_is_not_counted(flush_cost: float) -> None:
+    device = Simulated(flush_cost)
+    samples, inner = event_samples(lambda: device.work(0.25), 7, 0.0, device)
+    assert samples == pytest.approx([0.25] * len(samples))
+    assert inner == 1
+
+
+def test_the_cache_is_cleared_before_each_sample_and_waited_for_once_per_batch() -> None:
+    device = Simulated(1.0)
+    samples, _ = event_samples(lambda: device.work(0.25), 7, 0.0, device)
+    one = ["flush", "event", "work", "event"]
+    assert device.done == [*(one * len(samples)), "synchronize"]
+
+
+@pytest.mark.parametrize(("rounds", "batch"), [(3, LEAST_BATCH), (20, 20)])
+def test_it_goes_on_for_the_time_it_was_given(rounds: int, batch: int) -> None:
+    device = Simulated()
+    # The host's clock moves by a second per look, and it is looked at once per batch.
+    ticks = iter(range(1000))
+    samples, _ = event_samples(
+        lambda: device.work(0.5), rounds, 4.5, device, clock=lambda: float(next(ticks))
+    )
+    assert device.done.count("synchronize") == len(samples) / batch
+    assert rounds < len(samples) < MAX_ROUNDS
+
+
+def test_more_time_than_rounds_can_fill_ends_at_the_greatest_number() -> None:
+    device = Simulated()
+    samples, _ = event_samples(lambda: device.work(0.5), 3, 3600.0, device)
+    assert len(samples) == MAX_ROUNDS
+
+
+def test_work_in_another_thread_is_timed_as_long_as_it_takes() -> None:
+    device = Threaded(flush_seconds=0.1)
+    samples, _ = event_samples(lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, device)
+    assert _is_right(samples, SLEEP)
+
+
+def test_a_clock_that_does_not_wait_fails_the_same_check() -> None:
+    device = Threaded()
+    begun = time.perf_counter()
+    samples, _ = cpu_samples(
+        lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, once=SLEEP
+    )  # of the host, around calls that only queue
+    assert not _is_right(samples, SLEEP)
+    device.synchronize()
+    assert time.perf_counter() - begun > 5 * SLEEP
+
+
+def test_events_that_are_read_without_waiting_give_no_number() -> None:
+    class Impatient(Threaded):
+        def synchronize(self) -> None:
+            pass
+
+    device = Impatient()
+    with pytest.raises(RuntimeError, match="not ready"):
+        event_samples(lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, device)
+
+
+@pytest.mark.parametrize("lie", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_between_events_that_can_not_be_is_refused(lie: float) -> None:
+    class Lying(Simulated):
+        def event(self) -> SimulatedEvent:
+            event = SimulatedEvent(self)
+            event.elapsed_time = lambda end: lie  # type: ignore[method-assign]
+            return event
+
+    device = Lying()
+    with pytest.raises(Wrong, match="can't be trusted"):
+        event_samples(lambda: device.work(1.0), 5, 0.0, device)
+
+
+def test_the_median_is_the_median_and_not_the_greatest() -> None:
+    device = Simulated(flush_cost=7.0)
+    prepared = prepare("multi_head.plain-B1-N2-D4-H2-f32-forward-cpu+1-thread")
+    run = prepared.call
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        run()
+        device.work(9.0 if calls % 5 == 4 else 1.0 + calls % 5)
+        calls += 1
+
+    prepared.call = call
+    prepared.eager = run
+    record = time_prepared(prepared, 5, 0.0, device=device)
+    # Of five calls in a row one each takes 1, 2, 3, 4 and 9 s.
+    assert sorted(record["samples"]) == pytest.approx([1, 2, 3, 4, 9])
+    assert record["median"] == pytest.approx(3)
+
+
+def test_the_flush_is_sized_by_the_device() -> None:
+    assert flush_bytes(SimpleNamespace(L2_cache_size=50 * 2**20)) == 100 * 2**20
+    assert flush_bytes(SimpleNamespace(L2_cache_size=4 * 2**20)) == 8 * 2**20
+    # An older torch does not tell: then more than any GPU's.
+    assert flush_bytes(SimpleNamespace()) >= 128 * 2**20
+
+
+def test_an_event_of_a_thread_is_stamped_there() -> None:
+    device = Threaded()
+    start, end = ThreadEvent(device), ThreadEvent(device)
+    start.record()
+    device.put(lambda: time.sleep(SLEEP))
+    end.record()
+    with pytest.raises(RuntimeError, match="not ready"):
+        start.elapsed_time(end)
+    device.synchronize()
+    assert start.elapsed_time(end) >= 1e3 * SLEEP
+
+
+def _spin(million_cycles: float) -> Callable[[], None]:
+    """Work on the GPU of a length that its own clock counts; 0.5 to 1 ms per million cycles."""
+    return lambda: torch.cuda._sleep(int(million_cycles * 1e6))
+
+
+@cuda
+class TestCuda:
+    """On a real device."""
+
+    def test_twice_the_cycles_take_twice_the_time(self) -> None:
+        device = Cuda()
+        for _ in range(20):
+            _spin(2)()
+        device.synchronize()
+        once = statistics.median(event_samples(_spin(2), 20, 0.0, device)[0])
+        twice = statistics.median(event_samples(_spin(4), 20, 0.0, device)[0])
+        assert twice / once == pytest.approx(2, rel=0.1)
+
+    def test_the_events_agree_with_a_clock_that_waits(self) -> None:
+        call = _spin(5)
+        samples, _ = event_samples(call, 10, 0.0, Cuda())
+
+        def waited() -> None:
+            call()
+            torch.cuda.synchronize()
+
+        host, _ = cpu_samples(waited, 10, 0.0)
+        assert statistics.median(samples) == pytest.approx(min(host), rel=0.1)
+
+    def test_a_clock_that_does_not_wait_fails_the_same_check(self) -> None:
+        call = _spin(20)
+        true = statistics.median(event_samples(call, 5, 0.0, Cuda())[0])
+        assert _is_right([true], true)
+        torch.cuda.synchronize()
+        unsynchronised, _ = cpu_samples(call, 5, 0.0, once=true)
+        torch.cuda.synchronize()
+        assert not _is_right(unsynchronised, true)
+
+    def test_a_flush_of_twice_the_size_adds_nothing(self) -> None:
+        a = torch.randn(2048, 2048, device="cuda")
+        out = torch.empty_like(a)
+
+        def work() -> None:
+            torch.mm(a, a, out=out)
+
+        small = Cuda()
+        large = Cuda(2 * small.flush_bytes)
+        for _ in range(20):
+            work()
+        # Interleaved, so that the GPU's clocks are alike for both.
+        times: dict[int, list[float]] = {small.flush_bytes: [], large.flush_bytes: []}
+        for _ in range(7):
+            for device in (small, large):
+                times[device.flush_bytes] += event_samples(work, 10, 0.0, device)[0]
+        one, two = (statistics.median(t) for t in times.values())
+        assert two == pytest.approx(one, rel=0.05)
+
+    def test_the_flush_clears_the_cache(self) -> None:
+        device = Cuda()
+        size = device.flush_bytes // 4  # half of the cache
+        a = torch.zeros(size // 4, device="cuda")
+
+        def read() -> None:
+            a.sum()
+
+        class Warm(Cuda):
+            def flush(self) -> None:
+                super().flush()  # for as long as before, so that the host keeps ahead
+                read()
+
+        cold = statistics.median(event_samples(read, 50, 0.0, device)[0])
+        warm = statistics.median(event_samples(read, 50, 0.0, Warm())[0])
+        assert cold > warm
+
+    def test_it_agrees_with_tritons_do_bench(self) -> None:
+        testing = pytest.importorskip("triton.testing")
+        a = torch.randn(4096, 4096, device="cuda")
+        out = torch.empty_like(a)
+
+        def work() -> None:
+            torch.mm(a, a, out=out)
+
+        for _ in range(20):
+            work()
+        ours, theirs = [], []
+        for _ in range(5):
+            ours.append(statistics.median(event_samples(work, 20, 0.0, Cuda())[0]))
+            theirs.append(testing.do_bench(work, return_mode="median") / 1e3)
+        assert min(ours) == pytest.approx(min(theirs), rel=0.1)
+
+    @pytest.mark.parametrize("settings", ["", "+graphed"])
+    def test_a_case_has_its_samples_and_its_kernel(self, settings: str) -> None:
+        case = f"multi_head.sdpa_flash-B4-N128-D256-H4-bf16-forward-cuda{settings}"
+        record = time_prepared(prepare(case), 5, 0.0)
+        assert len(record["samples"]) >= 5
+        assert record["recompiles"] == 0
+        assert "aten::_scaled_dot_product_flash_attention" in record["dispatched"]
+        assert record["flush_bytes"] == Cuda().flush_bytes

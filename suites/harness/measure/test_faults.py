@@ -1,0 +1,445 @@
+"""Faults that a session survives: kill -9, a full or read-only disk, children that misbehave."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.errors import UsageError
+from harness.isolate import Interpreter, Outcome, StartError
+from harness.measure import blocks
+from harness.records import journal
+from harness.registry import Registry
+from suites.bench.display import Display
+from suites.harness.isolate.test_isolate import gone, linux, soon
+from suites.support.command_line import SMALL, environment, pytest_bench
+from suites.support.misbehaving import PIDS
+from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
+from suites.support.sessions_tasks import peaks_case
+
+KILLS = 50
+
+
+def _on_disk(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.glob("*.jsonl")} if folder.exists() else {}
+
+
+def _finished(files: dict[str, bytes]) -> list[str]:
+    """Keys of all whole lines that are a result; no reader of ours stands between."""
+    keys = []
+    for text in files.values():
+        for line in text.split(b"\n")[:-1]:
+            record = json.loads(line)
+            if "key" in record and record["status"] != "crash":
+                keys.append(record["key"])
+    return keys
+
+
+def _below(pid: int) -> list[int]:
+    """Process ids of all descendants."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has ended meanwhile
+        parents.setdefault(parent, []).append(int(path.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        mine = parents.get(waiting.pop(), [])
+        found += mine
+        waiting += mine
+    return found
+
+
+@linux
+def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    """A driver or a child is killed at a random moment, and the same command started again."""
+    draw = random.Random(5)
+    killed: Counter[str] = Counter()
+    number = 0
+    with Launcher() as launcher:
+        launcher.start(tmp_path / "whole")  # the first one also warms up the disk's cache
+        assert launcher.wait() == 0
+        began = time.monotonic()
+        launcher.start(tmp_path / "again")
+        assert launcher.wait() == 0
+        whole = time.monotonic() - began
+        while killed.total() < KILLS:
+            folder = tmp_path / str(number)
+            before = _on_disk(folder)
+            driver = launcher.start(folder)
+            time.sleep(draw.uniform(0, whole))
+            below = _below(driver)
+            whom = "driver" if not below or draw.random() < 0.5 else "child"
+            target = driver if whom == "driver" else draw.choice(below)
+            try:
+                os.kill(target, signal.SIGKILL)
+                killed[whom] += 1
+            except ProcessLookupError:
+                pass  # it has ended: nobody was killed
+            code = launcher.wait()
+            assert code in (0, -signal.SIGKILL)
+            assert all(gone(pid, within=10) for pid in below)
+            after = _on_disk(folder)
+            assert {name: after[name] for name in before} == before
+            finished = _finished(after)
+            assert len(finished) == len(set(finished)), "something was measured twice"
+            if code == 0 and not made_up(folder).missing():
+                number += 1
+        launcher.start(tmp_path / str(number))
+        launcher.wait()
+    assert min(killed["driver"], killed["child"]) >= 10
+    assert number >= 5, "hardly any session came to its end"
+    for done in range(number):
+        session = made_up(tmp_path / str(done))
+        records = journal.read(session.folder)
+        kept = Counter(r["key"] for r in records.records if r["kind"] not in ("anchor", "block"))
+        assert kept == Counter(session.keys())
+        assert {r["status"] for r in records.records if "key" in r} == {"ok"}
+        assert not [w for w in records.warnings if "torn" not in w]
+        (row,) = [r for r in session.rows() if r.verdict != "baseline"]
+        assert row.time is not None
+        assert row.time.count == 2
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up measurements instead of real ones."""
+    for name, value in INSTEAD.items():
+        monkeypatch.setattr(blocks, name, value)
+
+
+MISBEHAVING = {
+    "Hang": "timeout", "Segfault": "crash", "Scribbler": "crash", "Exits": "crash",
+    "Unprintable": "crash", "Nan": "wrong", "LateNan": "wrong", "NanGradient": "wrong",
+    "Greedy": "oom", "Shouter": "ok", "Daemon": "ok", "Twin": "ok", "Thread": "ok",
+    "Behaved": "ok",
+}  # fmt: skip
+
+
+@linux
+def test_a_session_goes_on_whatever_a_mechanism_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every one keeps its row and status, and only those that are ok have a number."""
+    pids = tmp_path / "pids"
+    monkeypatch.setenv(PIDS, str(pids))
+    given = [f"suites.support.misbehaving:{name}" for name in MISBEHAVING]
+    session = made_up(tmp_path / "results", seconds=0.01)
+    session.profile = replace(session.profile, memory_blocks=0, limit_seconds=3)
+    session.registry = Registry(given)
+    session.margin_call = "harness.verify.margin:check_case"
+    base = case("multi_head.sdpa", phase="training", heads=8)
+    session.cases = [
+        base, base.control(), *(case(f"{name}.module", phase="training") for name in MISBEHAVING)
+    ]  # fmt: skip
+    shown = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    with Display(shown, session) as display:
+        session.run(display, {})
+    left = [int(pid) for pid in pids.read_text().split()]
+    assert len(left) >= 2
+    assert all(gone(pid) for pid in left)
+    (text,) = _on_disk(session.folder).values()
+    times = [r for r in map(json.loads, text.splitlines()) if r["kind"] == "time"]
+    assert all((r["status"] == "ok") == ("median" in r) == ("samples" in r) for r in times)
+    rows = {row.case.partition(".")[0]: row for row in session.rows()}
+    assert {name: row.status for name, row in rows.items()} == {**MISBEHAVING, "multi_head": "ok"}
+    for name, status in MISBEHAVING.items():
+        row = rows[name]
+        if status == "ok":
+            assert row.time is not None
+            assert row.time.count == 2, "the others were measured in both blocks"
+        else:
+            assert (row.time, row.verdict) == (None, "")
+            assert math.isnan(row.seconds)
+            assert row.detail
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        ({"samples": [0.1, math.nan], "median": 0.1}, "wrong"),
+        ({"samples": [0.1], "median": math.inf}, "wrong"),
+        ({"samples": [], "median": 0.1}, "crash"),
+        ({"samples": [0.1], "median": "0.1"}, "crash"),
+        ({"samples": [0.1, -0.1], "median": 0.1}, "crash"),
+        ({}, "crash"),
+    ],
+)
+def test_an_answer_without_a_time_is_no_result(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, value: Any, status: str
+) -> None:
+    """Whatever a child says of itself: only positive, finite numbers become a time."""
+    monkeypatch.setattr(blocks, "TIME_CALL", "builtins:dict")
+    monkeypatch.setattr(
+        Interpreter, "run", lambda self, call, *rest: Outcome("ok", value if "dict" in call else {})
+    )
+    session = made_up(tmp_path, count=1)
+    session.run(ignore, {})
+    times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
+    assert {r["status"] for r in times} == {status}
+    assert not any("median" in r or "samples" in r for r in times)
+    assert all(math.isnan(row.seconds) for row in session.rows())
+
+
+def test_every_session_looks_once_at_what_a_case_runs_by(tmp_path: Path, quick: None) -> None:
+    made_up(tmp_path, count=1).run(ignore, {})
+    made_up(tmp_path, count=3).run(ignore, {})
+    times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
+    assert len({r["session"] for r in times}) == 2
+    looked = {(r["case"], r["block"]) for r in times if "dispatched" in r}
+    assert looked == {(r["case"], block) for r in times for block in (0, 1)}
+
+
+def test_an_interpreter_that_is_killed_at_its_start_costs_nothing(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = []
+
+    def start(*arguments: Any, **options: Any) -> Interpreter:
+        starts.append(1)
+        if len(starts) == 1:
+            raise StartError("the interpreter killed by SIGKILL at its start")
+        return Interpreter(*arguments, **options)
+
+    monkeypatch.setattr(blocks, "Interpreter", start)
+    session = made_up(tmp_path)
+    session.run(ignore, {})
+    assert len(starts) == 3
+    assert session.missing() == 0
+
+
+def test_an_interpreter_that_never_starts_is_one_line(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "preload", lambda tasks, registry: ("no_such_module",))
+    with pytest.raises(UsageError, match=r"no_such_module.*the same command goes on") as raised:
+        made_up(tmp_path).run(ignore, {})
+    assert "\n" not in str(raised.value)
+    assert journal.read(tmp_path).warnings == []
+
+
+@linux
+def test_the_late_answer_of_a_twin_is_not_taken_for_the_next_tasks() -> None:
+    """In one process for all tasks, as on a GPU, who forked and went on answers later as well."""
+    with Interpreter("persistent", preload=()) as interpreter:
+        first = interpreter.run("suites.support.isolated_tasks:twin", {"seconds": 0.3})
+        assert first.value == "the worker"
+        time.sleep(0.6)
+        later = interpreter.run("suites.support.isolated_tasks:add", {"a": 1, "b": 2})
+        assert (later.status, later.value) == ("ok", 3)
+
+
+@linux
+def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
+    tmp_path: Path, quick: None
+) -> None:
+    """The limit on a file's size stands in for the disk: it too takes a part of a line."""
+    import resource
+
+    session = made_up(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        with pytest.raises(UsageError, match="finished measurements are kept"):
+            session.run(ignore, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    before = _on_disk(tmp_path)
+    assert [len(text) for text in before.values()] == [3000]
+    finished = _finished(before)
+    assert len(finished) > 2
+    session.run(ignore, {})
+    assert session.missing() == 0
+    after = _on_disk(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert len(_finished(after)) == len(set(_finished(after)))
+    assert set(finished) < set(_finished(after))
+    (warning,) = journal.read(tmp_path).warnings
+    assert "torn" in warning
+
+
+def test_a_disk_that_takes_little_at_a_time_still_gets_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    writer = journal.Writer(tmp_path, {})
+    writer.append({"kind": "block", "text": "x" * 100})
+    writer.close()
+    read = journal.read(tmp_path)
+    assert read.records[0]["text"] == "x" * 100
+    assert read.warnings == []
+
+
+def test_a_record_after_a_torn_line_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full in the middle of a line, and then it was not."""
+    writer = journal.Writer(tmp_path, {})
+    write, room = os.write, [20]
+
+    def full(descriptor: int, data: bytes) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[: room.pop()])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(UsageError, match="No space left"):
+            writer.append({"kind": "block", "block": 1})
+    writer.append({"kind": "block", "block": 2})
+    writer.close()
+    read = journal.read(tmp_path)
+    assert [r["block"] for r in read.records] == [2]
+    assert len(read.warnings) == 1
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_journal_that_cannot_be_opened_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*arguments: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError) as raised:
+        journal.Writer(tmp_path, {})
+    assert os.strerror(number) in str(raised.value)
+    assert "give another --journal" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@linux
+def test_a_read_only_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    """The whole command, without root's right to write where it may not."""
+    folder = tmp_path / "schreibgeschützt, mit Leerzeichen"
+    folder.mkdir()
+    folder.chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "bench", *SMALL, "--journal", folder.name],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    folder.chmod(0o755)
+    assert done.returncode == 2, done.stdout + done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.strip()]
+    assert errors == [
+        f"attnbench: can't write the journal in {folder.name}: Permission denied; "
+        "give another --journal"
+    ]
+    assert list(folder.iterdir()) == []
+
+
+WITHOUT_ROOTS_RIGHT = """
+import ctypes, os, sys
+CAP_DAC_OVERRIDE, PR_CAPBSET_DROP = 1, 24
+if os.geteuid() == 0:
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.executable, [sys.executable, "-m", "harness", *sys.argv[1:]])
+"""
+
+
+def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:
+    """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
+    names = ("Greedy", "Segfault", "Nan", "Behaved")
+    given = [f"--with=suites.support.misbehaving:{name}" for name in names]
+    done = pytest_bench(
+        *given, *(f"--only={name}" for name in names), *SMALL[2:], "--blocks=1",
+        "--passes=forward", "--benchmark-json=out.json", "-rA", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if re.match("PASS|FAIL|ERROR|SKIP", line)]
+    assert Counter(line[:4].replace("ERRO", "FAIL") for line in told) == {
+        "PASS": 3, "FAIL": 2, "SKIP": 1,
+    }  # fmt: skip
+    (skipped,) = (line for line in told if line.startswith("SKIP"))
+    assert "oom: " in skipped
+    assert "Segfault.module" in done.stdout
+    assert "crash: killed by SIGSEGV" in done.stdout
+    assert "wrong: output" in done.stdout
+    written = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
+    timed = sorted(b["extra_info"]["case"].partition(".")[0] for b in written)
+    assert timed == ["Behaved", "multi_head", "multi_head"]
+
+
+def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "harness", "bench", "--only", "mtsa", *SMALL[2:]],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert soon(lambda: bool(list(tmp_path.glob("results/*.jsonl"))), within=120)
+    os.killpg(driver.pid, signal.SIGINT)
+    stdout, stderr = driver.communicate(timeout=60)
+    assert driver.returncode == 130, stdout + stderr
+    assert "stopped while verifying" in stdout
+    assert "the same command goes on from there" in stdout
+    assert "Traceback" not in stderr
+    assert journal.read(tmp_path / "results").warnings == []
+
+
+@pytest.mark.parametrize("crash_last", [False, True])
+def test_a_crash_never_hides_a_result(tmp_path: Path, crash_last: bool) -> None:
+    """Two drivers at once: one found that memory does not suffice, the other's child was killed."""
+    (case_,) = made_up(tmp_path).cases[:1]
+    told = [("oom", "too large"), ("crash", "killed")]
+    for name, (status, detail) in zip("ab", told if crash_last else told[::-1], strict=True):
+        writer = journal.Writer(tmp_path, {})
+        writer.append({
+            "kind": "time", "key": "k", "case": case_.id, "block": 0, "status": status,
+            "detail": detail,
+        })  # fmt: skip
+        writer.close()
+        writer.path.rename(tmp_path / f"{name}.jsonl")
+    (record,) = journal.read(tmp_path).records
+    assert record["status"] == "oom"
+
+
+def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_path: Path) -> None:
+    """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
+    session = made_up(tmp_path, count=15, lengths=20)
+    writer = journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)})
+    writer.close()
+    samples = [0.001 * (1 + number / 100) for number in range(20)]
+    shared = {"status": "ok", "samples": samples, "median": 0.001, "interpreter": "i",
+              "code": "0123456789abcdef", "fingerprint": session.fingerprint_id, "order": 1,
+              "verdict": "ok", "peak_bytes": 1, "transient_bytes": 1,
+                  **peaks_case("", ())}  # fmt: skip
+    rest = json.dumps(shared).removeprefix("{")
+    plan = [task for tasks in session.tasks() for task in tasks]
+    with writer.path.open("a") as file:
+        for version in range(40_000 // len(plan) + 1):
+            for t in plan:
+                key = f"{t.key}{version or ''}"
+                own = {"kind": t.kind, "key": key, "case": t.case.id, "block": t.block}
+                file.write(f"{json.dumps(own).removesuffix('}')}, {rest}\n")
+    assert len(session.rows()) == 40
+    assert session.missing() == 0
+    lines = writer.path.read_text().splitlines()
+    alone = min(_seconds(lambda: [json.loads(line) for line in lines]) for _ in range(3))
+    assert min(_seconds(session.rows) for _ in range(3)) < 3 * alone
+
+
+def _seconds(step: Callable[[], object]) -> float:
+    began = time.process_time()
+    step()
+    return time.process_time() - began

@@ -1,0 +1,212 @@
+"""Memory readings: against the formulas of the records, and beside what was held before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from harness.case import parse
+from harness.isolate import Interpreter, Limits
+from harness.measure import device as devices
+from harness.measure import gpu, memory
+from harness.measure.blocks import PRELOAD
+from harness.registry import Registry
+from reference_impls.kernels import choice
+
+MIB = 2**20
+CALL = "harness.measure.memory:memory_case"
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is the Linux kernel's")
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Interpreter]:
+    """Forks a child per reading."""
+    with Interpreter(preload=PRELOAD) as one:
+        yield one
+
+
+def read(interpreter: Interpreter, case: str) -> dict:
+    outcome = interpreter.run(CALL, {"case": case}, Limits(seconds=120), devices.MEMORY_ALLOCATOR)
+    assert outcome.status == "ok", outcome.detail
+    return outcome.value
+
+
+AGREEMENT = 0.05
+"""The records promise 15 %; what is exact today should stay so."""
+# Where pairs, tokens and features, the input, and the weights weigh most, in this order.
+TRAINING = ("B1-N1800-D64-H2", "B48-N96-D64x320-H8", "B48-N160-D1024x192-H4", "B4-N24-D1760-H8")
+FORWARD = ("B1-N2400-D64-H2", "B64-N128-D64x320-H8", "B64-N160-D1792x192-H4", "B4-N24-D1760-H8")
+KEPT = "B32-N64-D1760-H8"
+"""In place of the last: in evaluation the weights side by side are kept, not held by the pass."""
+
+
+@linux
+@pytest.mark.parametrize("phase", ["forward", "training"])
+@pytest.mark.parametrize("shape", range(4))
+@pytest.mark.parametrize("name", ["multi_head.matmul", "mtsa.algorithm1"])
+def test_the_formula_agrees_with_the_reading(
+    interpreter: Interpreter, name: str, shape: int, phase: str
+) -> None:
+    sizes = (TRAINING if phase == "training" else FORWARD)[shape]
+    if (name, sizes) == ("multi_head.matmul", FORWARD[3]):
+        sizes = KEPT
+    row = read(interpreter, f"{name}-{sizes}-f32-{phase}-cpu+1-thread")
+    assert row["transient_bytes"] >= 64 * MIB
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+@pytest.mark.parametrize(
+    "case",
+    [
+        "multi_head_released.matmul-B48-N96-D64x320-H8-f32-training",
+        "multi_head_relu.matmul-B96-N96-D64x320-H8-f32-forward",
+        "multi_head_relu.matmul-B48-N96-D64x320-H8-f32-training",
+        "multi_head_relu.matmul-B1-N1800-D64-H2-f32-training",
+        "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-forward",
+        "mtsa_released.algorithm1-B48-N96-D64x320-H8-f32-training",
+        "mtsa_nmt.algorithm1-B1-N2400-D64-H2-f32-forward",
+        "mtsa_nmt.algorithm1-B48-N96-D64x320-H8-f32-training",
+        "mtsa_stack.algorithm1-B1-N2400-D64-H2-f32-forward",
+        "mtsa_stack.algorithm1-B16-N128-D256-H8-f32-training",
+        "none.fused-B64-N128-D512x1024-f32-training",
+        "additive.direct-B64-N128-D640-f32-training",
+        "source2token.direct-B64-N128-D640-f32-training",
+    ],
+)
+def test_so_do_those_of_their_relatives(interpreter: Interpreter, case: str) -> None:
+    row = read(interpreter, f"{case}-cpu+1-thread")
+    assert row["transient_bytes"] >= 64 * MIB
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+@pytest.mark.parametrize("phase", ["forward", "training"])
+@pytest.mark.parametrize(
+    "sizes", ["B2-N4096-D256x512-H8", "B64-N64-D300x600-H8", "B64-N160-D1024x320-H4"]
+)
+@pytest.mark.parametrize("backend", ["tiled", "native"])
+def test_so_do_those_of_the_fused_layer(
+    interpreter: Interpreter, backend: str, sizes: str, phase: str
+) -> None:
+    if not choice.available(backend):
+        pytest.skip(f"{backend} can't be had here")
+    row = read(interpreter, f"mtsa.fused_{backend}-{sizes}-f32-{phase}-cpu+1-thread")
+    assert row["transient_bytes"] >= 50 * MIB
+    assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+def test_the_fused_layer_is_near_to_multi_head(interpreter: Interpreter) -> None:
+    found = {
+        name: read(interpreter, f"{name}-B64-N64-D300x600-H8-f32-training-cpu+1-thread")
+        for name in ("multi_head.sdpa", "mtsa.fused_tiled", "mtsa.algorithm1")
+    }
+    held = {name: row["transient_bytes"] for name, row in found.items()}
+    assert held["mtsa.fused_tiled"] < 1.5 * held["multi_head.sdpa"]
+    assert held["mtsa.fused_tiled"] < 0.8 * held["mtsa.algorithm1"]
+
+
+def beside(case: str, mib: int) -> dict:
+    """A reading in a process that holds a tensor of so many MiB, and has freed another. A task."""
+    held = torch.ones(mib * MIB // 4)
+    torch.ones(mib * MIB // 4)
+    row = memory.memory_case(case)
+    assert held[-1] == 1
+    return row
+
+
+@linux
+def test_what_was_held_before_is_not_counted(interpreter: Interpreter) -> None:
+    case = "multi_head.matmul-B16-N64-D128-H4-f32-training-cpu+1-thread"
+    alone = read(interpreter, case)
+    outcome = interpreter.run(
+        "suites.harness.measure.test_memory:beside", {"case": case, "mib": 200}, Limits(seconds=60),
+        devices.MEMORY_ALLOCATOR,
+    )  # fmt: skip
+    assert outcome.status == "ok", outcome.detail
+    row = outcome.value
+    assert row["baseline_bytes"] > alone["baseline_bytes"] + 190 * MIB
+    for name in ("transient_bytes", "peak_bytes"):
+        assert row[name] == pytest.approx(alone[name], rel=0.1, abs=MIB)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "multi_head.matmul[positions=none]-B2-N8-D8-H2-f32-training-cpu",
+        "multi_head.matmul-B2-N8-D8-H2-f32-training-cpu+compiled",
+        "multi_head.sdpa-B2-N8-D8-H2-f32-training-cpu",
+    ],
+)
+def test_no_formula_is_given_for_what_it_does_not_describe(case: str) -> None:
+    assert memory.formula_bytes(parse(case), Registry()) is None
+
+
+def test_a_formula_counts_bytes_of_the_dtype() -> None:
+    names = (f"multi_head.matmul-B2-N8-D8-H2-{d}-training-cpu" for d in ("f32", "f64"))
+    narrow, wide = (memory.formula_bytes(parse(name), Registry()) for name in names)
+    assert narrow is not None
+    assert wide == 2 * narrow
+
+
+@pytest.mark.parametrize(
+    ("visible", "position", "expected"),
+    [
+        (None, 0, 0),
+        (None, 1, 1),
+        ("3", 0, 3),
+        ("2, 0", 1, 0),
+        ("GPU-8932f937-d72c,1", 0, "GPU-8932f937-d72c"),
+        ("MIG-1d8a/1/0", 0, "MIG-1d8a/1/0"),
+        ("", 0, None),
+        ("-1", 0, None),
+        ("1,-1,2", 1, None),  # CUDA ends the list there
+        ("0", 1, None),
+    ],
+)
+def test_the_gpu_is_the_one_that_cuda_sees(
+    visible: str | None, position: int, expected: int | str | None
+) -> None:
+    assert gpu.chosen(visible, position) == expected
+
+
+def test_the_beginning_of_a_uuid_must_be_of_one_gpu() -> None:
+    uuids = ["GPU-aa11", "GPU-ab22"]
+    assert gpu.by_beginning("GPU-ab", uuids) == 1
+    assert gpu.by_beginning("GPU-a", uuids) is None
+    assert gpu.by_beginning("GPU-c", uuids) is None
+
+
+def test_the_driver_counts_one_process() -> None:
+    assert gpu.of_process([(7, 100), (8, 200)], 8) == 200
+    assert gpu.of_process([(7, 100)], 8) is None  # another pid in a container
+    assert gpu.of_process([(8, None)], 8) is None
+
+
+def test_the_drivers_growth_says_how_it_was_read() -> None:
+    own: list[int | None] = [500, 800]
+    used = [1000, 1400]
+    row = gpu.DriverReading(lambda: used.pop(0), lambda: own.pop(0)).growth()
+    assert (row["driver_bytes"], row["driver_process_bytes"]) == (300, 800)
+    assert row["driver_method"].startswith("NVML")
+    used = [1000, 1400]
+    row = gpu.DriverReading(lambda: used.pop(0), lambda: None).growth()
+    assert row["driver_bytes"] == 400
+    assert "driver_process_bytes" not in row
+    assert row["driver_method"].startswith("mem_get_info")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_allocator_and_driver_agree() -> None:
+    case = "multi_head.matmul-B16-N1024-D512-H8-f32-training-cuda"
+    with Interpreter("persistent", preload=PRELOAD) as one:
+        row = one.run(CALL, {"case": case}, Limits(seconds=300)).value
+    assert row["transient_bytes"] == row["allocated_bytes"] - row["baseline_bytes"]
+    assert row["allocated_bytes"] <= row["reserved_bytes"]
+    grown = row["reserved_bytes"] - row["reserved_baseline_bytes"]
+    assert row["driver_bytes"] == pytest.approx(grown, rel=0.15, abs=64 * MIB)

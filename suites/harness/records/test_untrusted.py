@@ -1,0 +1,328 @@
+"""Records are material: whatever a journal holds, it is counted, skipped with a word, or shown."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from papermill.translators import PythonTranslator
+from rich.console import Console
+
+from harness.cli.training import _show
+from harness.errors import UsageError
+from harness.experiments.building import checks
+from harness.experiments.conclusion import comparisons
+from harness.experiments.costs import run_seconds
+from harness.experiments.estimate import recorded_spread
+from harness.experiments.many import families
+from harness.experiments.prediction import Durations
+from harness.ratios import summarise
+from harness.records import journal, schema, table
+from harness.train.task import task
+from reports.bench_page import write_page
+from reports.pages import file_name
+from suites.support.sessions import made_up
+
+CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
+GOOD = {"kind": "time", "key": "good", "case": CASE, "block": 0, "status": "ok", "median": 0.1}
+EVIL = "<script>alert(1)</script>"
+ROOT = Path(__file__).parents[3]
+PUBLISHED = sorted({path.parent for path in (ROOT / "reports/published").rglob("*.jsonl*")})
+
+
+def _journal(folder: Path, *lines: str, first: dict[str, Any] | None = None) -> Path:
+    head = {"kind": "session", "schema": schema.SCHEMA, "session": "s", **(first or {})}
+    path = folder / "a.jsonl"
+    path.write_text("\n".join([json.dumps(head), *lines, json.dumps(GOOD)]) + "\n")
+    return path
+
+
+BAD_LINES = {
+    "half a line": json.dumps(GOOD)[:-9],
+    "two lines in one": json.dumps(GOOD) + json.dumps(GOOD),
+    "zeros": "\0" * 4096,
+    "too deep": "[" * 100_000,
+    "too deep inside": json.dumps({**GOOD, "key": "x"})[:-1] + ', "a": ' + '{"a": ' * 100_000,
+    "a number": "1",
+    "a list": json.dumps([GOOD]),
+    "no kind": json.dumps({k: v for k, v in GOOD.items() if k != "kind"}),
+    "kind is a list": json.dumps({**GOOD, "kind": ["time"]}),
+    "key is a list": json.dumps({**GOOD, "key": ["x"]}),
+    "key is missing": json.dumps({k: v for k, v in GOOD.items() if k != "key"}),
+    "key of a block": json.dumps({"kind": "block", "key": {}}),
+    "status is missing": json.dumps({k: v for k, v in GOOD.items() if k != "status"}),
+    "block is text": json.dumps({**GOOD, "block": "0"}),
+    "block is true": json.dumps({**GOOD, "block": True}),
+    "case is foreign": json.dumps({**GOOD, "case": "rm -rf"}),
+    "unknown setting": json.dumps({**GOOD, "case": CASE + "+warp"}),
+    "time is text": json.dumps({**GOOD, "median": EVIL}),
+    "time is nan": json.dumps({**GOOD, "median": float("nan")}),
+    "time is negative": json.dumps({**GOOD, "median": -0.1}),
+    "time is missing": json.dumps({k: v for k, v in GOOD.items() if k != "median"}),
+    "samples are text": json.dumps({**GOOD, "samples": EVIL}),
+    "memory is text": json.dumps({**GOOD, "kind": "memory", "peak_bytes": EVIL}),
+    "margin is text": json.dumps({**GOOD, "kind": "margin", "margin": EVIL}),
+    "design is bare": json.dumps({"kind": "design", "key": "d"}),
+    "run is bare": json.dumps({"kind": "run", "key": "r"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_line_that_is_no_record_is_named_and_skipped(tmp_path: Path, name: str) -> None:
+    _journal(tmp_path, BAD_LINES[name])
+    read = journal.read(tmp_path)
+    assert [r["key"] for r in read.records] == ["good"]
+    (warning,) = read.warnings
+    assert warning.startswith("a.jsonl:2: not a record (")
+    assert len(warning) < 400
+    assert table.times(read.records)["seconds"].tolist() == [0.1]
+
+
+MINE, BASE = "mtsa.algorithm1", "multi_head.sdpa"
+COVERED = {"vectors": "v", "vocabulary": 9, "covered": 8, "running_words": 7, "covered_running": 6}
+RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0}
+
+
+def _trained() -> list[dict[str, Any]]:
+    """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
+    runs = [
+        {
+            "kind": "run", "key": f"{model}{seed}", "case": f"{model} {seed}", "model": model,
+            "task": "trec", "seed": seed, "fold": None, "recipe": RECIPE, "status": "ok",
+            "code": "c", "fingerprint": "f", "vectors": "v", "data": "", "workers": 2,
+            "task_seconds": 4.0, "seconds": 3.0, "parameters": 9, "parameters_with_words": 19,
+            "peak_bytes": 2**20, "memory_method": "VmHWM", "coverage": COVERED,
+            "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)}, "chosen_epoch": 1,
+            "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
+        }
+        for seed in range(3) for model in (MINE, BASE)
+    ]  # fmt: skip
+    design = {
+        "kind": "design", "key": "d", "question": "q", "models": [MINE, BASE], "task": "trec",
+        "metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True, "split": "s",
+        "one_test_set": True, "recipes": [RECIPE, RECIPE], "seeds": [0, 1, 2], "folds": 0,
+        "margin": None, "match": "none", "status": "ok",
+        "runs": [[f"{MINE}{seed}", f"{BASE}{seed}"] for seed in range(3)],
+    }  # fmt: skip
+    family = {
+        "kind": "family", "key": "y", "question": "yq", "baseline": BASE, "models": [MINE],
+        "tasks": ["trec"], "designs": [design], "status": "ok",
+    }  # fmt: skip
+    sweep = {"kind": "sweep", "key": "s", "models": [MINE, BASE], "tasks": ["trec"],
+             "runs": [run["key"] for run in runs], "status": "ok"}  # fmt: skip
+    verdict = {"kind": "verdict", "key": "v", "design": "d", "designs": ["d"], "status": "ok"}
+    return [design, family, sweep, *runs, verdict]
+
+
+def _read_all(folder: Path) -> journal.Journal:
+    """What compare, train, sweep and plan read of runs, designs and verdicts."""
+    found = journal.read(folder)
+    if found.warnings:  # the line is skipped, and what is left can be counted with
+        return found
+    comparisons(found.records)
+    families(found.records)
+    runs = [r for r in found.records if r["kind"] == "run"]
+    checks([], runs)
+    for run in runs:
+        _show(Console(file=io.StringIO()), run, task("trec"), "dev")
+        run_seconds(run)
+    Durations({}, 2, found.records)
+    with contextlib.suppress(UsageError):  # too few pairs, say
+        recorded_spread(found.records, (MINE, BASE), "trec", "accuracy")
+    return found
+
+
+def _without(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != name}
+
+
+def _edited(records: list[dict[str, Any]], index: int, line: dict[str, Any], folder: Path) -> Path:
+    lines = [json.dumps(r) for r in (*records[:index], line, *records[index + 1 :])]
+    return _journal(folder, *lines)
+
+
+NOTHING = object()
+EDITS: list[Any] = [
+    NOTHING,
+    None,
+    3,
+    -1,
+    0.5,
+    True,
+    float("nan"),
+    float("inf"),
+    10**400,
+    1e200,
+    "x",
+    "",
+    [],
+    [3],
+    ["x"],
+    [[]],
+    [[3, 3]],
+    [{}],
+    [None, None],
+    {},
+    {"mse": "x"},
+    {"accuracy": None},
+    {"accuracy": []},
+]
+
+
+@pytest.mark.parametrize("kind", ["design", "family", "sweep", "run", "verdict"])
+def test_no_edit_of_a_record_stops_what_reads_it(tmp_path: Path, kind: str) -> None:
+    records = _trained()
+    index = next(i for i, r in enumerate(records) if r["kind"] == kind)
+    assert _read_all(_edited(records, index, records[index], tmp_path).parent).warnings == []
+    for name in [*records[index], "designs", "resumed", "selected", "test_sampled", "at"]:
+        if name == "kind":
+            continue
+        for value in EDITS:
+            line = _without(records[index], name)
+            if value is not NOTHING:
+                line[name] = value
+            try:
+                _read_all(_edited(records, index, line, tmp_path).parent)
+            except Exception as error:
+                pytest.fail(f"{kind} with {name}={value!r}: {type(error).__name__}: {error}")
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("run", {"test": {}}, "test is empty"),
+    ("run", {"test": None}, "ok, but test is missing"),
+    ("run", {"test": {"accuracy": "x"}}, "test.accuracy is no finite number"),
+    ("run", {"test": {"accuracy": float("nan")}}, "test.accuracy is no finite number"),
+    ("run", {"test": {"accuracy": 1e200}}, "test.accuracy is no finite number"),
+    ("run", {"epochs": None}, "ok, but epochs is missing"),
+    ("run", {"epochs": [{"epoch": 1}]}, "epochs[0].seconds is no finite number of 0 or more"),
+    ("run", {"seconds": "3"}, "seconds is no finite number of 0 or more"),
+    ("run", {"chosen_epoch": None}, "ok, but chosen_epoch is missing"),
+    ("run", {"coverage": 1}, "coverage is no dict"),
+    (
+        "run",
+        {"coverage": {**COVERED, "covered": "x"}},
+        "coverage.covered is no finite number of 0 or more",
+    ),
+    ("run", {"recipe": 3}, "recipe is no dict"),
+    ("design", {"margin": float("inf")}, "margin is no finite number above 0"),
+    ("design", {"one_test_set": None}, "one_test_set is no bool"),
+    ("design", {"higher_is_better": 1}, "higher_is_better is no bool"),
+    ("design", {"split": None}, "split is no str"),
+    ("design", {"match": None}, "match is no str"),
+    ("design", {"recipes": [RECIPE]}, "recipes is no list of 2"),
+    ("design", {"recipes": [RECIPE, {}]}, "recipes[1].choose is no str"),
+    ("design", {"models": [MINE]}, "models is no list of 2"),
+    ("design", {"runs": [["a"]]}, "runs[0] is no list of 2"),
+    ("design", {"folds": 1}, "folds is 1 or less"),
+    ("verdict", {"designs": 3}, "designs is no list"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "why"), WRONG, ids=[f"{kind} {edit}"[:60] for kind, edit, _ in WRONG]
+)
+def test_a_wrong_field_is_named_and_its_line_skipped(
+    tmp_path: Path, kind: str, edit: dict[str, Any], why: str
+) -> None:
+    records = _trained()
+    index = next(i for i, r in enumerate(records) if r["kind"] == kind)
+    read = journal.read(_edited(records, index, {**records[index], **edit}, tmp_path).parent)
+    # The session's line is the first.
+    assert [w for w in read.warnings if f":{index + 2}:" in w] == [
+        f"a.jsonl:{index + 2}: not a record ({why}); skipped"
+    ]
+    assert len(read.records) == len(records)
+
+
+def test_a_design_without_a_margin_says_null(tmp_path: Path) -> None:
+    records = _trained()
+    read = journal.read(_edited(records, 0, _without(records[0], "margin"), tmp_path).parent)
+    assert "a.jsonl:2: not a record (margin is missing); skipped" in read.warnings
+
+
+def test_a_run_that_failed_needs_no_result(tmp_path: Path) -> None:
+    failed = {"kind": "run", "key": "r", "model": MINE, "seed": 0, "status": "oom"}
+    read = journal.read(_journal(tmp_path, json.dumps(failed)).parent)
+    assert read.warnings == []
+    assert [r["key"] for r in read.records] == ["r", "good"]
+
+
+@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
+def test_published_records_are_read_without_a_warning(folder: Path) -> None:
+    assert journal.read(folder).warnings == []
+
+
+@pytest.mark.parametrize(
+    "first", [{"environment": EVIL}, {"fingerprint": [1]}, {"environment": {"packages": EVIL}}]
+)
+def test_a_session_that_is_none_is_skipped_with_its_records(
+    tmp_path: Path, first: dict[str, Any]
+) -> None:
+    _journal(tmp_path, first=first)
+    read = journal.read(tmp_path)
+    assert read.records == []
+    assert "is no dict" in read.warnings[0]
+
+
+def test_half_a_surrogate_pair_can_be_shown(tmp_path: Path) -> None:
+    _journal(tmp_path, '{"kind": "block", "text": "caf\\ud800 \\uD83D\\uDE00"}')
+    assert journal.read(tmp_path).records[0]["text"] == "caf? \N{GRINNING FACE}"
+
+
+def _hostile_rows(folder: Path) -> list[Any]:
+    """One case that is ok and one that failed, both of a mechanism with a hostile name."""
+    session = made_up(folder)
+    base = session.cases[0].id
+    writer = journal.Writer(
+        folder,
+        {
+            "fingerprint": {"model": EVIL, "device": "cpu", EVIL: EVIL},
+            "environment": {"commit": EVIL, "platform": EVIL, "packages": {EVIL: EVIL}},
+        },
+    )
+    shared = {"kind": "time", "block": 0, "interpreter": "i", "status": "ok", "median": 0.1}
+    writer.append({**shared, "key": "a", "case": base})
+    writer.append({**shared, "key": "b", "case": base.replace("multi_head.sdpa", f"{EVIL}.{EVIL}")})
+    failed = {"status": "crash", "median": None, "detail": EVIL}
+    other = base.replace("multi_head.sdpa", f"{EVIL}.other[{EVIL}={EVIL}]")
+    writer.append({**shared, "key": "c", "case": other, **failed})
+    writer.close()
+    read = journal.read(folder)
+    assert read.warnings == []
+    records = read.records
+    return summarise(
+        table.times(records), table.memory(records), table.margins(records), "multi_head.sdpa"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:constrained_layout")
+def test_the_bench_page_escapes_every_text_of_a_record(tmp_path: Path) -> None:
+    rows = _hostile_rows(tmp_path)
+    assert len(rows) == 3
+    verified = [{"name": EVIL, "dtype": EVIL, "verdict": EVIL, "detail": EVIL}]
+    (session,) = journal.read(tmp_path).sessions.values()
+    page = write_page(tmp_path, session["fingerprint"], "multi_head.sdpa", [EVIL], rows, verified)
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert text.count(html.escape(EVIL)) > 10
+    assert "<script" not in (tmp_path / "cost.svg").read_text()
+
+
+def test_a_key_from_a_record_is_no_path_and_no_code(tmp_path: Path) -> None:
+    for key in ("../../x", "a/b", "..", "", "\0", "C:\\x", "x" * 300):
+        name = file_name(key)
+        assert name.isalnum()
+        assert len(name) == 8 or name == key
+    assert file_name("0123456789abcdef") == "01234567"
+    assert file_name("../a") != file_name("../b")
+    target = tmp_path / "executed"
+    key = f'"\\"\n); __import__("pathlib").Path({str(target)!r}).touch() #\'\'\'"""${{x}}'
+    values: dict[str, Any] = {}
+    exec(PythonTranslator.codify({"design": key}), values)  # as the notebook's kernel does
+    assert values["design"] == key
+    assert not target.exists()

@@ -1,0 +1,462 @@
+"""Recipes: named ones, the papers' numbers, and what their settings do in a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from harness.build import literal
+from harness.errors import UsageError
+from harness.experiments.design import Surroundings, parse_model
+from harness.experiments.sweep import Part, make_sweep
+from harness.registry import Registry
+from harness.train import objective, trainer
+from harness.train.loading import load
+from harness.train.optimisers import is_bias, make_optimiser
+from harness.train.recipe import Recipe, changed, identity, parse_settings, typed
+from harness.train.run import train_run
+from harness.train.task import Data, Task, task, tasks
+from reference_impls.encoders import PairClassifier
+from suites.support.made_up_data import write_data_directory
+
+SMALL: dict[str, Any] = {
+    "width": 12, "heads": 2, "hidden": 10, "epochs": 2, "batch": 40, "rate": 5e-3,
+}  # fmt: skip
+MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_directory(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def train(data: Path, model: str = "mtsa", name: str = "trec", **recipe: Any) -> dict[str, Any]:
+    chosen = replace(task(name).recipe, **{**SMALL, **recipe})
+    return train_run(
+        model, name, chosen.as_dict(), 0, directory=str(data), vectors=task(name).vectors
+    )
+
+
+def named(name: str, recipe: str, mechanism: str = "mtsa") -> Recipe:
+    """What a mechanism is trained by with ``--recipe paper``."""
+    record = task(name)
+    (settings,) = parse_settings([recipe], [(mechanism,)], record.recipes, name)
+    return changed(record.recipe_for(mechanism), settings)
+
+
+def losses(record: dict[str, Any]) -> list[float]:
+    return [row["loss"] for row in record["epochs"]]
+
+
+# Reading them.
+
+
+def test_a_named_recipe_stands_for_all_its_settings() -> None:
+    record = task("trec")
+    paper = named("trec", "paper")
+    one, two = parse_settings(["paper"], MODELS, record.recipes)
+    assert changed(record.recipe_for("mtsa"), one) == paper
+    assert changed(record.recipe, two) == replace(paper, heads=8)
+    one, two = parse_settings(["paper", "multi_head:heads=4", "epochs=3"], MODELS, record.recipes)
+    assert changed(record.recipe, one) == replace(paper, epochs=3)
+    assert changed(record.recipe, two) == replace(paper, epochs=3, heads=4)
+    one, two = parse_settings(["epochs=3", "mtsa:paper"], MODELS, record.recipes)
+    assert changed(record.recipe, one) == paper
+    assert changed(record.recipe, two) == replace(record.recipe, epochs=3)
+
+
+def test_a_recipe_of_one_form_of_a_mechanism_can_be_named() -> None:
+    names = [("mtsa", "mtsa.algorithm1", "mtsa.algorithm1[scale_t=identity]"), ("disa",)]
+    recipes = task("trec").recipes
+    one, two = parse_settings(["mtsa.algorithm1[scale_t=identity]:paper"], names, recipes)
+    assert one["optimiser"] == "adadelta"
+    assert not two
+
+
+@pytest.mark.parametrize("name", list(tasks()))
+def test_every_setting_comes_back_from_its_text(name: str) -> None:
+    record = task(name)
+    papers = [r.recipe_for(m) for r in record.recipes.values() for m in ("mtsa", *r.rows)]
+    for recipe in (record.recipe, *papers):
+        texts = [f"{key}={value}" for key, value in recipe.as_dict().items()]
+        assert changed(record.recipe, parse_settings(texts, [("mtsa",)])[0]) == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "papr",
+            "given 'papr'; expected NAME=VALUE or MODEL:NAME=VALUE; trec has the recipes paper",
+        ),
+        ("disa:paper", "names 'disa'; the models are mtsa, mtsa.algorithm1"),
+        ("=3", "expected NAME=VALUE"),
+    ],
+)
+def test_an_unknown_recipe_is_told(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_settings([text], MODELS, task("trec").recipes, "trec")
+
+
+def test_a_task_without_named_recipes_says_so() -> None:
+    mr = task("mr")
+    assert not mr.recipes
+    with pytest.raises(UsageError, match=r"given 'paper'; .*; mr has no recipe with a name"):
+        parse_settings(["paper"], MODELS, mr.recipes, mr.name)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("optimiser=sgd", "optimiser='sgd'; expected adamw or adam or adadelta"),
+        ("precision=f16", "precision='f16'; expected f32 or bf16"),
+        ("activation=tanh", "activation='tanh'; expected relu or elu"),
+        ("attention_dropout=1", "attention_dropout=1.0; expected 0 or more"),
+        ("compile=yes", "compile=yes; expected true or false"),
+        ("epochs=2.5", "epochs=2.5; expected int"),
+    ],
+)
+def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        changed(task("trec").recipe, parse_settings([setting], [("mtsa",)])[0])
+
+
+def test_truth_is_read_as_such() -> None:
+    assert [typed("compile", text, False) for text in ("true", "False")] == [True, False]
+
+
+def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
+    assert literal("forward;none") == ["forward", "none"]
+    assert literal("1;0.5;n/16") == [1, 0.5, "n/16"]
+    assert literal("3;") == [3]
+    model = parse_model("multi_scale_transformer[layers=3,candidates=n/8;]", Registry())
+    assert str(parse_model(str(model), Registry())) == str(model)
+    words: Any = SimpleNamespace(width=20)
+    recipe = replace(task("trec").recipe, width=40, heads=5)
+    options = dict(model.options)
+    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
+    fusion: Any = built.fusion
+    assert {s.divisor for layer in fusion.scales for s in layer} == {8}
+    model = parse_model("mtsa[masks=none;none]", Registry())
+    recipe = replace(recipe, heads=2)
+    options = dict(model.options)
+    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
+    fusion = built.fusion
+    assert {mask.text for mask in fusion.masks} == {"none"}
+
+
+# What the papers say (their recipes as handed down: table and read-me).
+
+PAPERS = {
+    # keep, attention keep, decay, optimiser, rate, batch, steps, examples of ours
+    "trec": (0.5, 1, 1e-4, "adadelta", 0.5, 32, 80_000, 4907),
+    "sst5_phrases": (0.7, 1, 1e-4, "adadelta", 0.5, 128, 120_000, 159_274),
+    "cr": (0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 3055),
+    "mpqa": (0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 8588),
+    "subj": (0.5, 1, 1e-4, "adam", 1e-3, 64, 1000, 8100),
+    "sick_relatedness": (0.7, 1, 1e-4, "adadelta", 0.5, 128, 25_000, 4500),
+    "snli": (0.65, 1, 5e-5, "adadelta", 0.5, 128, 600_000, 549_367),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_recipes_have_their_numbers(name: str) -> None:
+    keep, attention, decay, optimiser, rate, batch, steps, examples = PAPERS[name]
+    recipe = named(name, "paper")
+    assert recipe.dropout == pytest.approx(1 - keep)
+    assert recipe.attention_dropout == pytest.approx(1 - attention)
+    assert (recipe.weight_decay, recipe.optimiser) == (decay, optimiser)
+    assert (recipe.rate, recipe.batch) == (rate, batch)
+    assert (recipe.width, recipe.heads, recipe.hidden) == (600, 2, 300)
+    assert recipe.epochs == recipe.patience
+    assert recipe.epochs * math.ceil(examples / batch) == pytest.approx(steps, rel=0.06)
+    by_test = name in ("trec", "cr", "mpqa", "subj")
+    assert recipe.choose == ("best-on-test" if by_test else "dev")
+    assert (recipe.activation, recipe.highway) == (("elu", True) if name == "snli" else
+                                                   ("relu", False))  # fmt: skip
+
+
+def test_what_the_released_programs_have_instead() -> None:
+    found = {
+        name: (1 - r.dropout, 1 - r.attention_dropout, r.weight_decay)
+        for name in ("trec", "cr", "mpqa", "subj")
+        for r in [named(name, "released")]
+    }
+    assert found == {
+        "trec": (0.5, 1.0, 5e-5), "cr": pytest.approx((0.475, 0.81, 1e-4)),
+        "mpqa": pytest.approx((0.55, 1.0, 1e-4)), "subj": pytest.approx((0.55, 0.81, 1e-4)),
+    }  # fmt: skip
+    steps = named("trec", "released").epochs * math.ceil(4907 / 32)
+    assert steps == pytest.approx(99_000, rel=0.01)
+
+
+def test_no_recipe_of_a_paper_claims_a_budget_of_ours() -> None:
+    for record in tasks().values():
+        for recipe in record.recipes.values():
+            assert {recipe.recipe_for(m).tuning_trials for m in ("mtsa", *recipe.rows)} == {0}
+
+
+# Mechanism: heads, width and highway layer on SNLI (MTSA section 4; Table 1's printed parameters).
+ROWS = {
+    "mtsa": (2, 600, True), "mtsa_released": (2, 600, True), "none": (2, 600, True),
+    "resan": (2, 600, True), "hrchy_cnn_released": (2, 300, True), "hrchy_cnn": (2, 300, True),
+    "multi_head": (8, 600, False), "multi_head_released": (8, 600, False),
+    "multi_head_relu": (8, 600, False), "disa": (2, 600, False), "disan": (2, 600, False),
+    "bi_lstm": (2, 600, False), "bi_gru": (2, 600, False), "bi_gru_released": (2, 600, False),
+    "multi_cnn": (2, 600, False), "kim_cnn": (2, 600, False), "kim_cnn_released": (2, 600, False),
+    "biblosa": (2, 600, False), "biblosa_released": (2, 600, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ROWS)
+def test_each_mechanism_has_the_row_that_the_papers_gave_it(mechanism: str) -> None:
+    heads, width, highway = ROWS[mechanism]
+    recipe = named("snli", "paper", mechanism)
+    mtsa = named("snli", "paper")
+    assert recipe == replace(mtsa, heads=heads, width=width, highway=highway)
+    for name, which in (("trec", "released"), ("cr", "paper"), ("sick_relatedness", "released")):
+        recipe = named(name, which, mechanism)
+        assert (recipe.heads, recipe.width, recipe.highway) == (heads, width, False)
+
+
+def test_runs_by_a_papers_recipe_are_of_its_rows() -> None:
+    around = Surroundings(Registry(), {"device": "cpu"}, "data", "none", "digest")
+
+    def of(*recipe: str) -> list[dict[str, Any]]:
+        part = Part(("mtsa.algorithm1", "multi_head.sdpa"), ("snli",), (0,), recipe=recipe)
+        entries = make_sweep([part], around.registry, lambda _task, _vectors: around).entries
+        return [entry.run.arguments["recipe"] for entry in entries]
+
+    one, two = of("paper")
+    assert (one["heads"], one["width"], one["highway"]) == (2, 600, True)
+    assert (two["heads"], two["width"], two["highway"]) == (8, 600, False)
+    one, two = of("multi_head:paper", "mtsa:rate=0.002", "highway=true")
+    assert (one["heads"], one["width"], one["rate"]) == (6, 300, 0.002)
+    assert (two["heads"], two["width"], two["highway"]) == (8, 600, True)
+
+
+@pytest.mark.parametrize("name", list(tasks()))
+def test_the_rows_are_of_mechanisms_that_there_are(name: str) -> None:
+    record, known = task(name), Registry().mechanisms
+    for recipe in record.recipes.values():
+        assert set(recipe.rows) <= set(known)
+    # Unlike a paper's, the common recipe is one for all.
+    assert {str(identity(record.recipe_for(m).as_dict())) for m in known} == {
+        str(identity(record.recipe.as_dict()))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "examples", "steps", "penalty", "decay", "share"),
+    [
+        # The base model's steps, the policy's alone, and those of both (ReSAN's program).
+        ("snli", "paper", 549_367, (600_000, 5000, 195_000), 0.02, 5e-5, "text"),
+        ("sick_relatedness", "paper", 4500, (6000, 500, 18_500), 0.006, 1e-4, "text"),
+        ("sick_relatedness", "released", 4500, (6000, 500, 18_500), 0.006, 1e-4, "released"),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["resa", "resan", "resan_no_fusion"])
+def test_a_policy_is_trained_as_resans(
+    mechanism: str, name: str, which: str, examples: int, steps: tuple[int, int, int],
+    penalty: float, decay: float, share: str,
+) -> None:  # fmt: skip
+    recipe = named(name, which, mechanism)
+    base, alone, both = steps
+    a_pass = math.ceil(examples / recipe.batch)
+    assert recipe.epochs * a_pass == pytest.approx(base, rel=0.01)
+    assert recipe.policy_steps == alone
+    assert recipe.policy_epochs * a_pass == pytest.approx(both, rel=0.01)
+    assert recipe.patience >= max(recipe.epochs, recipe.policy_epochs)
+    assert (recipe.policy_penalty, recipe.policy_weight_decay) == (penalty, decay)
+    assert recipe.policy_share == share
+
+
+@pytest.mark.parametrize("mechanism", ["multi_head", "hrchy_cnn", "disa", "mtsa"])
+def test_a_papers_row_can_be_built(data: Path, mechanism: str) -> None:
+    record, recipe = task("trec"), named("trec", "paper", mechanism)
+    made = load(record, recipe, str(data), record.vectors, 0)
+    # The table decides how wide word vectors are, whatever the recipe says.
+    assert made.width == 20 != recipe.word_width == 300
+    objective.build(record, mechanism, {}, made, recipe, Registry(), 0)
+
+
+# Optimisers.
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[1.0, -2.0], [0.5, 3.0]]))
+        self.b = nn.Parameter(torch.tensor([0.5, -0.5]))
+        self.s_b = nn.Parameter(torch.tensor([[2.0], [1.0]]))
+
+
+def steps(optimiser: str, count: int = 3, decay: float = 0.1) -> tuple[Layer, dict[str, Any]]:
+    """Weights after some steps with gradients 1, 2, ... times the first weights."""
+    layer = Layer()
+    first = {name: p.detach().clone() for name, p in layer.named_parameters()}
+    recipe = replace(task("trec").recipe, optimiser=optimiser, rate=0.5, weight_decay=decay)
+    made = make_optimiser(layer.named_parameters(), recipe)
+    for step in range(1, count + 1):
+        for name, p in layer.named_parameters():
+            p.grad = step * first[name]
+        made.step()
+    return layer, first
+
+
+def test_adadelta_by_hand() -> None:
+    layer, first = steps("adadelta")
+    rho, eps, rate = 0.95, 1e-8, 0.5
+    for name, p in layer.named_parameters():
+        x = first[name].double()
+        square, update = torch.zeros_like(x), torch.zeros_like(x)
+        for step in range(1, 4):
+            gradient = step * first[name].double() + (0.1 * x if name == "w" else 0)
+            square = rho * square + (1 - rho) * gradient**2
+            change = (update + eps).sqrt() / (square + eps).sqrt() * gradient
+            update = rho * update + (1 - rho) * change**2
+            x = x - rate * change
+        torch.testing.assert_close(p.detach(), x.float(), rtol=1e-5, atol=1e-7)
+
+
+def test_adam_has_a_penalty_on_weights_alone() -> None:
+    with_decay, first = steps("adam", 1)
+    without, _ = steps("adam", 1, decay=0.0)
+    for name in ("b", "s_b"):
+        assert torch.equal(with_decay.get_parameter(name), without.get_parameter(name))
+    gradient = first["w"] * 1.1  # g + decay * w
+    expected = first["w"] - 0.5 * gradient / (gradient.abs() + 1e-8)
+    torch.testing.assert_close(with_decay.w.detach(), expected)
+
+
+def test_adamw_takes_its_decay_apart_from_the_gradient() -> None:
+    layer, first = steps("adamw", 1)
+    for name, p in layer.named_parameters():
+        expected = first[name] * (1 - 0.5 * 0.1) - 0.5 * first[name].sign()
+        torch.testing.assert_close(p.detach(), expected)
+
+
+def test_what_is_a_bias(data: Path) -> None:
+    names = ("hidden.b", "fusion.s1_b", "lstm.bias_hh_l0", "map_b", "b3", "l0_ln1_scale")
+    assert all(is_bias(name) for name in names)
+    others = ("hidden.w", "embedding.words.weight", "fusion.b_w", "lstm.weight_ih_l0")
+    assert not any(is_bias(name) for name in others)
+    # In the mechanisms here what starts as one and the same number is a bias.
+    record = task("trec")
+    made, recipe = _data(data, record), replace(record.recipe, **SMALL)
+    for model in Registry().mechanisms:
+        module = objective.build(record, model, {}, made, recipe, Registry(), 0)
+        for name, p in module.named_parameters():
+            if bool((p == p.flatten()[0]).all()) and (p.numel() > 1 or not p.any()):
+                assert is_bias(name), (model, name)
+            elif "bias" not in name and p.numel() > 1:
+                assert not is_bias(name), (model, name)
+
+
+def _data(data: Path, record: Task) -> Data:
+    return load(record, record.recipe, str(data), record.vectors, 0)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adadelta"])
+def test_other_optimisers_train(data: Path, optimiser: str) -> None:
+    rate = {"adam": 5e-3, "adadelta": 5.0}[optimiser]
+    record = train(data, optimiser=optimiser, rate=rate, epochs=8, weight_decay=0.0)
+    assert losses(record)[-1] < 0.8 * losses(record)[0]
+    assert losses(record) == losses(
+        train(data, optimiser=optimiser, rate=rate, epochs=8, weight_decay=0.0)
+    )
+
+
+# Other settings.
+
+
+def test_attention_dropout_reaches_what_has_it(data: Path) -> None:
+    record = task("trec")
+    made = _data(data, record)
+    recipe = replace(record.recipe, **SMALL, attention_dropout=0.2)
+
+    def fusion(model: str, **options: str) -> Any:
+        module = objective.build(record, model, options, made, recipe, Registry(), 0)
+        return module.get_submodule("encoder.fusion")
+
+    assert fusion("mtsa").attention_dropout == 0.2
+    assert fusion("mtsa_released").attention_dropout == 0.2
+    assert fusion("mtsa", attention_dropout="0.4").attention_dropout == 0.4
+    assert not hasattr(fusion("multi_head"), "attention_dropout")
+    assert losses(train(data, attention_dropout=0.2)) != losses(train(data))
+
+
+def test_the_head_of_pairs_is_the_recipes(data: Path) -> None:
+    record = task("sick_entailment")
+    made = _data(data, record)
+    for activation, highway in (("relu", False), ("elu", True)):
+        recipe = replace(record.recipe, **SMALL, activation=activation, highway=highway)
+        module = objective.build(record, "mtsa", {}, made, recipe, Registry(), 0)
+        assert isinstance(module, PairClassifier)
+        assert (module.highway is not None) is highway
+        value = torch.tensor([-1.0])
+        assert float(module.activation(value)) == pytest.approx(
+            0.0 if activation == "relu" else math.exp(-1) - 1
+        )
+
+
+def test_half_precision_is_for_products_alone(data: Path) -> None:
+    dtypes: set[torch.dtype] = set()
+    real = trainer.loss
+
+    def noting(
+        which: Any, recipe: Recipe, output: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
+        dtypes.add(output.dtype)
+        return real(which, recipe, output, targets)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "loss", noting)
+        half = train(data, "multi_head", precision="bf16")
+    full = train(data, "multi_head")
+    assert dtypes == {torch.float32}
+    assert losses(half) != losses(full)
+    assert losses(half) == pytest.approx(losses(full), rel=0.05)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_gives_about_the_same(data: Path) -> None:
+    recipe: dict[str, Any] = {"dropout": 0.0, "epochs": 1}
+    compiled = train(data, "multi_head", compile=True, **recipe)
+    assert losses(compiled) == pytest.approx(losses(train(data, "multi_head", **recipe)), rel=1e-3)
+
+
+def test_a_policy_is_not_compiled(data: Path) -> None:
+    with pytest.raises(UsageError, match="policy can't be compiled"):
+        train(data, "resa", compile=True)
+
+
+def test_tuning_budgets_are_equal(data: Path) -> None:
+    for record in tasks().values():
+        assert isinstance(record.recipe, Recipe)
+        assert record.recipe_for("no such mechanism").tuning_trials == 0
+    # A recipe that was tuned on one task is no less tuned on another.
+    for name in ("trec", "sst5", "sst5_phrases", "cr", "mpqa", "subj", "mr", "snli"):
+        assert task(name).tuned == task("trec").tuned, name
+    assert task("sick_entailment").tuned == task("sick_relatedness").tuned
+    # Equal: nine each on TREC, thirteen on SICK; nothing is said to be tuned that was not.
+    published = {"none", "multi_head", "mtsa", "mtsa_released", "disa", "bi_lstm", "multi_cnn",
+                 "msmsa", "resa"}  # fmt: skip
+    for name, count in (("trec", 9), ("sick_relatedness", 13)):
+        assert task(name).tuned == dict.fromkeys(published, count)
+    assert task("mirrored_summation").tuned == {}

@@ -1,0 +1,164 @@
+"""Every implementation against its oracle: values and gradients within the error budget."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.registry import Registry
+from harness.verify import check as checking
+from harness.verify.budget import CAP, FLOOR, Finding, budget, error, worst
+from harness.verify.check import check
+from harness.verify.oracle import Reference
+from reference_impls.kernels.native import loader
+from reference_impls.mechanism import Unsupported
+from suites.support.parameters import DTYPES, has_compiler, implementations
+
+torch.set_num_threads(1)
+
+
+NAMES = implementations("cpu")
+CHECKS = [
+    (name, dtype)
+    for name in NAMES
+    for dtype in DTYPES
+    if dtype == "f32" or f"{name}_native" not in NAMES  # else it is one of two that are checked
+]
+
+
+KEPT = 600
+"""Answers of oracles: more than all trials of a mechanism in three dtypes."""
+
+
+def remembering(reference: Callable[..., Reference]) -> Callable[..., Reference]:
+    """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
+    kept: dict[tuple[Any, bytes], Reference] = {}
+
+    def asked(naive: Any, *arguments: Any, **keywords: Any) -> Reference:
+        key = (naive, hashlib.sha256(pickle.dumps((arguments, keywords))).digest())
+        if key not in kept:
+            answer = reference(naive, *arguments, **keywords)
+            for array in (answer.output, answer.grad_x, *answer.grad_weights.values()):
+                array.setflags(write=False)
+            if len(kept) >= KEPT:
+                kept.clear()
+            kept[key] = answer
+        return kept[key]
+
+    return asked
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _oracles_are_asked_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "reference", remembering(checking.reference))
+        yield
+
+
+def test_an_oracle_is_asked_again_when_anything_differs() -> None:
+    asked: list[Any] = []
+
+    def reference(naive: Any, *arguments: Any, **keywords: Any) -> Reference:
+        asked.append(naive)
+        return Reference(np.zeros(1), np.zeros(1), {"w": np.zeros(1)})
+
+    ask = remembering(reference)
+    x, weights = np.arange(6.0).reshape(2, 3), {"w": np.ones(2), "v": np.zeros(2)}
+    other = x.copy()
+    other[1, 2] = np.nextafter(other[1, 2], 9)
+    given = (x, (2, 1), weights, {"heads": 2})
+    for times in (1, 1):
+        answer = ask(len, *given, padding_matters=False)
+        assert len(asked) == times
+    assert not answer.output.flags.writeable
+    different = [
+        (len, (other, *given[1:]), False),
+        (len, (x.reshape(3, 2), *given[1:]), False),
+        (len, (x, (1, 2), *given[2:]), False),
+        (len, (*given[:2], {"w": np.zeros(2), "v": np.ones(2)}, given[3]), False),
+        (len, (*given[:3], {"heads": 3}), False),
+        (len, given, True),
+        (max, given, False),
+    ]
+    for count, (naive, arguments, padding) in enumerate(different, 2):
+        ask(naive, *arguments, padding_matters=padding)
+        assert len(asked) == count
+
+
+@pytest.mark.parametrize(("name", "dtype"), CHECKS)
+def test_within_the_error_budget(name: str, dtype: str) -> None:
+    row = check(name, dtype, "cpu")
+    assert row["verdict"] in ("ok", "unsupported"), row
+    if row["verdict"] == "unsupported":
+        assert (name, dtype) in EXPECTED_UNSUPPORTED, row["detail"]
+    else:
+        assert row["comparisons"] > 40
+        assert row["value_margin"] >= 1
+        assert row["gradient_margin"] >= 1
+
+
+def unsupported_here(compiler: bool) -> set[tuple[str, str]]:
+    """What a CPU can't do, with or without a C++ compiler; any other *unsupported* is a fault."""
+    if compiler:
+        return set()
+    native = [name for name in implementations("cpu") if name.endswith(".fused_native")]
+    return {(name, dtype) for name in native for dtype in DTYPES}
+
+
+EXPECTED_UNSUPPORTED = unsupported_here(has_compiler())
+
+
+def test_without_a_compiler_the_native_kernel_alone_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loader, "_outcome", lambda: Unsupported("no compiler"))
+    names = {name for name, _ in unsupported_here(compiler=False)}
+    assert "mtsa.fused_native" in names
+    for name in names:
+        assert check(name, "f32", "cpu")["verdict"] == "unsupported", name
+    assert not unsupported_here(compiler=True)
+
+
+def test_every_mechanism_has_oracle_plain_and_formulas() -> None:
+    for mechanism in Registry().mechanisms.values():
+        if not mechanism.folder:
+            continue
+        assert mechanism.oracle, mechanism.name
+        assert mechanism.plain, mechanism.name
+        assert mechanism.parameters is not None, mechanism.name
+        assert mechanism.operations is not None, mechanism.name
+        assert mechanism.transient_bytes is not None, mechanism.name
+        assert "plain" in {i.name for i in mechanism.implementations}, mechanism.name
+
+
+def test_error_is_relative_to_the_larger_of_one_and_the_output() -> None:
+    assert error(np.array([1.5]), np.array([1.0])) == 0.5
+    assert error(np.array([0.2]), np.array([0.1])) == pytest.approx(0.1)
+    assert error(np.array([110.0, 0]), np.array([100.0, 0])) == pytest.approx(0.1)
+    assert error(np.array([np.nan]), np.array([1.0])) == float("inf")
+    with pytest.raises(ValueError, match="shape"):
+        error(np.zeros(2), np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16"])
+def test_budget_is_twice_plain_plus_floor_under_the_cap(dtype: str) -> None:
+    assert budget(0.0, dtype) == FLOOR[dtype]
+    small = FLOOR[dtype] / 8
+    assert budget(small, dtype) == pytest.approx(2 * small + FLOOR[dtype])
+    assert budget(1.0, dtype) == CAP[dtype]
+    assert budget(None, dtype) == CAP[dtype]
+    assert budget(float("inf"), dtype) == CAP[dtype]
+    assert FLOOR[dtype] < CAP[dtype]
+
+
+def test_not_a_number_is_never_within_budget() -> None:
+    assert not Finding("x", float("nan"), 1.0).ok
+    assert not Finding("x", float("inf"), 1.0).ok
+    bad = Finding("bad", float("inf"), 1.0)
+    assert worst([Finding("good", 0.5, 1.0), bad]) is bad

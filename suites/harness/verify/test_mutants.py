@@ -1,0 +1,179 @@
+"""Every named mutant must exceed the error budget; a verifier that lets one pass is no verifier."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.records import journal
+from harness.registry import Registry, builtins
+from harness.verify.check import check_drawn, trials
+from harness.verify.margin import check_case
+from reference_impls.mechanism import Implementation, Mechanism
+from suites.support.command_line import SMALL, attnbench, pytest_bench
+from suites.support.mutants import MUTANTS
+from suites.support.patches import PATCHES
+from suites.support.patching import OPERATORS, Patch, patched
+
+torch.set_num_threads(1)
+
+
+def _mutant(name: str) -> tuple[Mechanism, Implementation]:
+    mechanism = builtins()[MUTANTS[name]]
+    implementation = Implementation(
+        name, f"suites.support.mutants:{name}", "wrong on purpose", mask_optional=True
+    )
+    return replace(mechanism, implementations=(implementation,)), implementation
+
+
+def _broken_trials(name: str, dtype: str) -> Iterator[str]:
+    mechanism, implementation = _mutant(name)
+    for trial in trials(mechanism, dtype):
+        values, gradients = check_drawn(mechanism, implementation, trial, dtype, "cpu")
+        yield from (f.what for f in values + gradients if not f.ok)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_a_mutant_exceeds_the_budget(name: str, dtype: str) -> None:
+    assert next(_broken_trials(name, dtype), None) is not None, f"{name} passes as correct"
+
+
+def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
+    mechanism, implementation = _mutant("MtsaDetachedScores")
+    for trial in trials(mechanism, "f64"):
+        values, gradients = check_drawn(mechanism, implementation, trial, "f64", "cpu")
+        assert all(f.ok for f in values)
+        if not all(f.ok for f in gradients):
+            return
+    pytest.fail("missing gradients went unnoticed")
+
+
+WRONG = "suites.support.mutants:WRONG"
+
+
+@pytest.mark.parametrize("phase", ["forward", "training"])
+def test_a_wrong_implementation_has_no_margin_at_a_benchmarks_shape(phase: str) -> None:
+    row = check_case(f"wrong_cnn.shifted-B4-N32-D24-f32-{phase}-cpu+1-thread", [WRONG])
+    assert row["verdict"] == "wrong"
+    assert row["error"] > row["budget"]
+    right = check_case(f"multi_cnn.conv-B4-N32-D24-f32-{phase}-cpu+1-thread")
+    assert right["verdict"] == "ok"
+    assert right["margin"] > 1
+
+
+@pytest.mark.parametrize("phase", ["forward", "training"])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("deaf_mtsa.deaf-B4-N32-D24-H2", "suites.support.mutants:PADDED_WRONG"),
+        ("reading_cnn.reads-B16-N64-D24", "suites.support.mutants:END_WRONG"),
+        ("reading_cnn.reads-B16-N256-D24", "suites.support.mutants:END_WRONG"),
+    ],
+)
+def test_what_is_wrong_with_padding_has_no_margin_where_a_benchmark_pads(
+    name: str, given: str, phase: str
+) -> None:
+    case = f"{name}-f32-{phase}-cpu+1-thread"
+    assert check_case(case, [given])["verdict"] == "ok"
+    row = check_case(f"{case}+padded", [given])
+    assert row["verdict"] == "wrong"
+    assert row["error"] > row["budget"]
+
+
+@pytest.mark.parametrize("name", [n for n, m in builtins().items() if m.oracle])
+def test_every_mechanism_has_a_margin_where_a_benchmark_pads(name: str) -> None:
+    mechanism = builtins()[name]
+    heads = "-H2" if mechanism.takes_heads else ""
+    case = f"{name}.{mechanism.default}-B4-N32-D24{heads}-f32-training-cpu+1-thread+padded"
+    row = check_case(case)
+    assert row["verdict"] == "ok", row
+    assert row["margin"] > 1
+
+
+def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
+    done = attnbench("bench", "--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "wrong_cnn.shifted f32 is not measured: wrong" in done.stdout
+    kinds = {r["kind"] for r in journal.read(tmp_path / "results").records}
+    assert kinds == {"verify"}
+
+
+def test_a_wrong_margin_fails_plain_pytest(tmp_path: Path) -> None:
+    done = pytest_bench("--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "wrong: output: error" in done.stdout
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=str)
+def test_a_changed_line_is_noticed(patch: Patch) -> None:
+    with patched(patch):
+        mechanism, implementation = Registry().find(patch.implementation)
+        assert _noticed(mechanism, implementation), f"{patch} passes as correct"
+
+
+def _noticed(mechanism: Mechanism, implementation: Implementation) -> bool:
+    """Whether any trial in float64 is over budget or fails."""
+    for trial in trials(mechanism, "f64"):
+        try:
+            values, gradients = check_drawn(mechanism, implementation, trial, "f64", "cpu")
+        except (ValueError, RuntimeError, IndexError):
+            return True
+        if not all(f.ok for f in values + gradients):
+            return True
+    return False
+
+
+def test_a_patch_that_changes_nothing_passes() -> None:
+    # What is noticed above is the fault, not the patching.
+    idle = Patch("nothing", "none.fused", "none/layer.py", "self.d_in = d_in", "self.d_in = (d_in)")
+    with patched(idle):
+        assert not _noticed(*Registry().find(idle.implementation))
+    with pytest.raises(ValueError, match=r"stands 0 times in none/layer\.py"):
+        replace(idle, old="no such text").source()
+
+
+def test_every_package_has_three_mutants() -> None:
+    found = Counter(
+        builtins()[name].folder
+        for name in (*MUTANTS.values(), *(p.implementation.partition(".")[0] for p in PATCHES))
+    )
+    assert {m.folder for m in builtins().values() if found[m.folder] < 3} == set()
+    assert sum(found.values()) >= 40
+
+
+def test_afterwards_packages_hold_the_modules_of_before() -> None:
+    before = importlib.import_module("reference_impls.kernels.core")
+    with patched(PATCHES[0]):
+        assert importlib.import_module("reference_impls.kernels.core") is not before
+    package = importlib.import_module("reference_impls.kernels")
+    assert package.core is before
+    assert sys.modules["reference_impls.kernels.core"] is before
+
+
+def test_afterwards_the_operators_are_those_of_before() -> None:
+    native = importlib.import_module("reference_impls.kernels.native")
+    repair = importlib.import_module("reference_impls.kernels.repair")
+    with patched(PATCHES[0]):
+        for name in OPERATORS[:2]:
+            importlib.import_module(name)
+    assert sys.modules["reference_impls.kernels.native"] is native
+    for module, operators in (
+        (native, ("native_forward", "native_backward")),
+        (repair, ("repaired", "repaired_backward")),
+    ):
+        for name in operators:
+            assert getattr(torch.ops.attnbench, name).default._schema.name == f"attnbench::{name}"
+            assert torch._library.custom_ops.OPDEFS[f"attnbench::{name}"] is getattr(module, name)
+    with (
+        pytest.raises(ValueError, match="registers operators"),
+        patched(replace(PATCHES[0], file="kernels/repair.py")),
+    ):
+        raise AssertionError("nothing may be patched there")

@@ -1,0 +1,217 @@
+"""Lengths, magnitudes, empty rows and samples, layouts, modes, threads, copies: nothing breaks."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from suites.support.batches import D_IN, assert_same, batch, build, error, run
+from suites.support.configurations import CONFIGURATIONS, DEFAULTS, module_of
+
+torch.set_num_threads(1)
+
+MAGNITUDES = (1e-3, 1.0, 1e2)
+
+
+def plain_of(name: str, variant: str = "default") -> nn.Module:
+    """The plain implementation with the weights of a configuration."""
+    plain = build(f"{name.partition('.')[0]}.plain", variant)
+    plain.load_state_dict(module_of(name, variant).state_dict())
+    return plain
+
+
+def assert_finite(found: dict[str, Tensor]) -> None:
+    """Assert that an output and its gradients are numbers."""
+    for what, tensor in found.items():
+        assert tensor.isfinite().all(), what
+
+
+@pytest.mark.parametrize("magnitude", MAGNITUDES)
+@pytest.mark.parametrize("lengths", [(1,), (2, 1), (3, 2), (5, 4), (13, 5)], ids=str)
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_lengths_and_magnitudes(name: str, lengths: tuple[int, ...], magnitude: float) -> None:
+    x, mask = batch(lengths)
+    x = magnitude * x
+    found, wanted = run(module_of(name), x, mask), run(plain_of(name), x, mask)
+    # However small the output is. A gradient may be next to nothing, its terms are not.
+    largest = {"output": wanted["output"].abs().max()}
+    of_gradients = max(float(t.abs().max()) for what, t in wanted.items() if what != "output")
+    for what, tensor in wanted.items():
+        scale = float(largest.get(what, max(1.0, of_gradients)))
+        assert float((found[what] - tensor).abs().max()) <= 1e-11 * scale, what
+    assert_finite(run(copy.deepcopy(module_of(name)).float(), x.float(), mask))
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_long_sequence(name: str) -> None:
+    x, mask = batch((257, 64))
+    module, plain = module_of(name), plain_of(name)
+    with torch.no_grad():
+        assert error(module(x, mask), plain(x, mask)) < 1e-10
+    for magnitude in MAGNITUDES:
+        assert_finite(run(copy.deepcopy(module).float(), magnitude * x.float(), mask))
+
+
+@pytest.mark.parametrize(("name", "variant"), CONFIGURATIONS)
+def test_rows_without_a_key(name: str, variant: str) -> None:
+    # One token alone, the first and last of several, and a sample that is nothing but padding.
+    module = module_of(name, variant)
+    for dtype in (torch.float64, torch.float32):
+        other = copy.deepcopy(module).to(dtype)
+        for lengths in ((1,), (1, 1), (2, 1, 0), (4, 0, 1)):
+            x, mask = batch(lengths, padding=math.nan)
+            assert_finite(run(other, x.to(dtype), mask))
+
+
+@pytest.mark.parametrize(("name", "variant"), CONFIGURATIONS)
+def test_samples_of_padding_alone_give_zeros(name: str, variant: str) -> None:
+    module = module_of(name, variant)
+    x, mask = batch((5, 0, 2))
+    found = run(module, x.masked_fill(~mask[..., None], math.inf), mask)
+    assert not found["output"][1].any()
+    assert not found["x"][1].any()
+    assert found["output"][0].any()
+    assert_finite(found)
+    for tensor in run(module, x, torch.zeros_like(mask)).values():
+        assert not tensor.any()
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_layout_of_the_input_does_not_matter(name: str) -> None:
+    x, mask = batch((7, 4))
+    wanted = run(module_of(name), x, mask)
+    transposed = x.transpose(0, 1).contiguous().transpose(0, 1)
+    features_first = x.transpose(1, 2).contiguous().transpose(1, 2)
+    every_second = torch.full((4, 14, 2 * D_IN), math.nan, dtype=x.dtype)[::2, ::2, ::2].copy_(x)
+    part = torch.full((2, 9, D_IN + 3), math.nan, dtype=x.dtype)[:, 1:8, 2:-1].copy_(x)
+    masks = (
+        mask,
+        mask.T.contiguous().T,
+        torch.ones(2, 14, dtype=torch.bool)[:, ::2].copy_(mask),
+        mask[:1].expand(2, -1),
+    )
+    for strided in (transposed, features_first, every_second, part):
+        assert not strided.is_contiguous()
+        for given in masks[:3]:
+            out = module_of(name)(strided, given)
+            assert error(out, wanted["output"]) < 1e-12
+    with torch.no_grad():
+        once = x[:1].expand(2, -1, -1)
+        full = module_of(name)(once.contiguous(), masks[3].contiguous())
+        assert error(module_of(name)(once, masks[3]), full) < 1e-12
+    # The gradient of a non-contiguous leaf.
+    leaf = features_first.detach().requires_grad_()
+    out = module_of(name)(leaf, mask)
+    generator = torch.Generator().manual_seed(2)  # as in `run`
+    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    assert leaf.grad is not None
+    assert error(leaf.grad, wanted["x"]) < 1e-12
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_input_and_the_mask_are_left_as_they_were(name: str) -> None:
+    x, mask = batch((7, 4), padding=math.nan)
+    kept, kept_mask = x.clone(), mask.clone()
+    run(module_of(name), x, mask)
+    module_of(name)(x, mask)
+    assert torch.equal(x.nan_to_num(7), kept.nan_to_num(7))
+    assert torch.equal(mask, kept_mask)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_training_and_evaluation_are_the_same_without_dropout(name: str) -> None:
+    module = copy.deepcopy(module_of(name))
+    x, mask = batch((7, 4, 0))
+    training = run(module.train(), x, mask)
+    assert_same(run(module.eval(), x, mask), training, 0.0)
+    with torch.inference_mode():
+        assert error(module(x, mask), training["output"]) < 1e-12
+    assert_same(run(module.train(), x, mask), training, 0.0)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_gradients_are_computed_where_they_are_wanted(name: str) -> None:
+    module = copy.deepcopy(module_of(name))
+    x, mask = batch((7, 4))
+    wanted = run(module, x, mask)
+    module.zero_grad()
+    out = module(x, mask)  # x wants none
+    assert error(out, wanted["output"]) == 0
+    if list(module.parameters()):
+        generator = torch.Generator().manual_seed(2)  # as in `run`
+        (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+        for name_of, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                assert error(parameter.grad, wanted[name_of]) < 1e-12, name_of
+    module.requires_grad_(False)
+    assert not module(x, mask).requires_grad
+    found = run(module, x, mask)  # only x wants one
+    assert error(found["x"], wanted["x"]) < 1e-12
+    assert found.keys() == {"output", "x"}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_copies(name: str) -> None:
+    module = module_of(name)
+    x, mask = batch((7, 4))
+    wanted = run(module, x, mask)
+    twin = copy.deepcopy(module)
+    assert_same(run(twin, x, mask), wanted, 0.0)
+    saved = io.BytesIO()
+    torch.save(module.state_dict(), saved)
+    saved.seek(0)
+    other = build(name, seed=1)
+    if list(other.parameters()):
+        assert error(other(x, mask), wanted["output"]) > 1e-3
+    other.load_state_dict(torch.load(saved, weights_only=True))
+    assert_same(run(other, x, mask), wanted, 0.0)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(1)
+    assert_same(run(module, x, mask), wanted, 0.0)
+
+
+AUTOCAST = 0.05
+"""Products in bfloat16 have 8 bits; several layers of them lose some more."""
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_autocast(name: str) -> None:
+    module = copy.deepcopy(module_of(name)).float()
+    x, mask = batch((7, 4, 1, 0), padding=math.nan)
+    x = x.float()
+    wanted = run(module, x, mask)
+    given = x.clone().requires_grad_()
+    module.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = module(given, mask)
+    assert error(low, wanted["output"]) < AUTOCAST
+    low.float().sum().backward()
+    assert given.grad is not None
+    assert given.grad.isfinite().all()
+    for parameter in module.parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all()
+    assert torch.equal(module(x, mask), wanted["output"])
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_threads_change_nothing(name: str) -> None:
+    x, mask = batch((33, 20))
+    wanted = run(module_of(name), x, mask)
+    torch.set_num_threads(2)
+    try:
+        found = run(module_of(name), x, mask)
+    finally:
+        torch.set_num_threads(1)
+    assert_same(found, wanted, 1e-11)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_twice_the_same(name: str) -> None:
+    x, mask = batch((13, 6))
+    assert_same(run(module_of(name), x, mask), run(module_of(name), x, mask), 0.0)

@@ -1,0 +1,114 @@
+"""``python -m suites.programs.calibration``: measure what is missing, judge it, print the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from harness.errors import UsageError
+from suites.bench.setup import device_fingerprint
+from suites.programs.calibration import table
+from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
+from suites.programs.calibration.run import missing, run
+from suites.programs.calibration.score import Score, score
+from suites.programs.calibration.store import load
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _conditions(text: str) -> list[str]:
+    chosen = [c.strip() for c in text.split(",") if c.strip()]
+    if not chosen or set(chosen) - set(CONDITIONS):
+        raise UsageError(f"--conditions: given {text!r}; expected some of {','.join(CONDITIONS)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _measure(out: Console, plan: Plan, conditions: list[str], folder: Path) -> int:
+    """Measure what is missing; returns how many passages failed."""
+    fingerprint = device_fingerprint("cpu")
+    todo = missing(plan, conditions, folder, fingerprint)
+    all_of_it = plan.blocks * plan.repeats * len(conditions)
+    out.print(
+        f"{all_of_it} passages, {all_of_it - len(todo)} of them already there; journal {folder}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    failures: list[Mapping[str, Any]] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal
+    ) as bar:
+        task = bar.add_task("calibrating", total=len(todo))
+
+        def on_passage(record: Mapping[str, Any]) -> None:
+            bar.update(task, advance=1, description=f"{record['condition']} {record['block'] + 1}")
+            if record["status"] != "ok":
+                failures.append(record)
+
+        if todo:
+            run(plan, todo, folder, fingerprint, on_passage)
+    for record in failures[:5]:
+        out.print(f"not measured: {record['detail']}", markup=False, style="red", soft_wrap=True)
+    return len(failures)
+
+
+def _write_json(path: str | None, result: Score) -> None:
+    if path is None:
+        return
+    import json
+
+    try:
+        Path(path).write_text(json.dumps(table.as_json(result), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"can't write --json {path}: {error.strerror}") from None
+
+
+@app.command()
+def main(
+    comparisons: Annotated[int, typer.Option(help="of each kind, under each condition")] = 200,
+    blocks: Annotated[int, typer.Option(help="fresh interpreters")] = 15,
+    conditions: Annotated[str, typer.Option(help="joined by a comma")] = ",".join(CONDITIONS),
+    journal: Annotated[str, typer.Option(metavar="DIR")] = "results/calibration",
+    quick: Annotated[bool, typer.Option("--quick", help="a self-test in seconds")] = False,
+    given: Annotated[
+        str, typer.Option("--from", metavar="DIR", help="judge these records, measure nothing")
+    ] = "",
+    markdown: Annotated[bool, typer.Option("--markdown", help="the README's table")] = False,
+    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
+) -> None:
+    """Prove the measuring: no difference where there is none, 10 % and 5 % found where they are.
+
+    Killed and started again it goes on where it was. Exit code 1: the goals are not met.
+    """
+    # The README's table alone may go to standard output.
+    out = Console(stderr=markdown)
+    out = out if out.is_terminal else Console(width=160, stderr=markdown)
+    try:
+        plan_id, failed = "", 0
+        if not given:
+            plan = short() if quick else standard(comparisons, blocks)
+            plan_id = plan.id
+            failed = _measure(out, plan, _conditions(conditions), Path(journal))
+        plan, records, warnings = load(Path(given or journal), plan_id)
+        for warning in warnings:
+            print(f"calibrate: {warning}", file=sys.stderr)
+        result = score(plan, records)
+        _write_json(json_file, result)
+        if markdown:
+            print(table.markdown(result))
+        else:
+            table.print_score(out, result, quick)
+        code = int(bool(failed) or not (result.reached or quick))
+    except UsageError as error:
+        print(f"calibrate: {error}", file=sys.stderr)
+        code = 2
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app()

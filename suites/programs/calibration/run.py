@@ -1,0 +1,210 @@
+"""Measure what is missing: a fresh interpreter per block, every arm in a fork, in random order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.isolate import Interpreter, Limits
+from harness.measure import device as devices
+from harness.measure.blocks import PRELOAD
+from harness.records import journal, schema
+from harness.registry import harness_hash
+from suites.programs.calibration.plan import ARMS, BASE_CALLS, Arm, Plan, Problem
+
+KIND = "calibration"
+CALL = "suites.programs.calibration.arms:time_arm"
+LIMIT_SECONDS = 60.0
+SPIN = (
+    "import os, sys\n"
+    "from harness.isolate.processes import tie_to\n"
+    "tie_to(int(sys.argv[1]))\n"
+    "print(flush=True)\n"
+    "while True: pass\n"
+)
+DIGITS = 4
+"""Significant digits of a sample on disk: half a thousandth at worst, and a third of the bytes."""
+
+TimeArm = Callable[[Interpreter, Problem, Arm], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What is measured and recorded at a time: the problems once, in one block."""
+
+    condition: str
+    repeat: int
+    block: int
+    key: str
+
+
+def passages(plan: Plan, condition: str, fingerprint: Mapping[str, Any]) -> list[Passage]:
+    """All passages of one condition, block by block."""
+    code = harness_hash("measure") + schema.digest(Path(__file__).with_name("arms.py").read_text())
+    return [
+        Passage(
+            condition, repeat, block,
+            schema.key(KIND, f"{plan.id}-{condition}-{repeat}", block, code, fingerprint),
+        )
+        for block in range(plan.blocks)
+        for repeat in range(plan.repeats)
+    ]  # fmt: skip
+
+
+def missing(
+    plan: Plan, conditions: list[str], folder: Path, fingerprint: Mapping[str, Any]
+) -> list[Passage]:
+    """Passages that no earlier run has finished."""
+    done = {k for k, r in journal.read(folder).finished().items() if r.get("status") == "ok"}
+    return [
+        passage
+        for condition in conditions
+        for passage in passages(plan, condition, fingerprint)
+        if passage.key not in done
+    ]
+
+
+@contextlib.contextmanager
+def kept_busy(condition: str) -> Iterator[int | None]:
+    """Keep one core busy while the condition says so; the process, whose id is given, dies with us.
+
+    Raises
+    ------
+    RuntimeError
+        If it did not start, or ended by itself.
+    """
+    if condition != "busy":
+        yield None
+        return
+    arguments = [sys.executable, "-c", SPIN, str(os.getpid())]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as spinner:
+        try:
+            assert spinner.stdout is not None
+            if not spinner.stdout.readline():
+                raise RuntimeError("the process that keeps a core busy did not start")
+            yield spinner.pid
+            if spinner.poll() is not None:
+                raise RuntimeError("the process that keeps a core busy has ended")
+        finally:
+            spinner.kill()
+
+
+def run(
+    plan: Plan,
+    todo: list[Passage],
+    folder: Path,
+    fingerprint: Mapping[str, Any],
+    on_passage: Callable[[Mapping[str, Any]], None],
+    time_arm: TimeArm | None = None,
+) -> None:
+    """Measure passages and write a record of each.
+
+    Parameters
+    ----------
+    todo : list of Passage
+        Those of one block together.
+    on_passage : callable
+        Called with every record written.
+    time_arm : callable, optional
+        Times one arm; a test gives made-up samples.
+    """
+    time_arm = time_arm or _Timer(plan)
+    environment = {
+        "environment": devices.environment(),
+        "fingerprint": dict(fingerprint),
+        "purpose": KIND,
+        "plan": plan.described(),
+        "plan_id": plan.id,
+    }
+    writer = journal.Writer(folder, environment)
+    try:
+        for condition in dict.fromkeys(passage.condition for passage in todo):
+            of_condition = [p for p in todo if p.condition == condition]
+            with kept_busy(condition):
+                for block in dict.fromkeys(p.block for p in of_condition):
+                    with Interpreter("fork", preload=(*PRELOAD, "harness.registry")) as interpreter:
+                        for passage in of_condition:
+                            if passage.block == block:
+                                record = _measure(plan, passage, interpreter, time_arm)
+                                on_passage(writer.append(record))
+    finally:
+        writer.close()
+
+
+def _measure(
+    plan: Plan, passage: Passage, interpreter: Interpreter, time_arm: TimeArm
+) -> dict[str, Any]:
+    """Time all arms of a passage in random order."""
+    before = devices.machine_state()
+    todo = [(problem, arm) for problem in plan.of_repeat(passage.repeat) for arm in ARMS]
+    random.Random(passage.key).shuffle(todo)
+    arms: dict[str, dict[str, Mapping[str, Any]]] = {}
+    failed = ""
+    for problem, arm in todo:
+        value = time_arm(interpreter, problem, arm)
+        arms.setdefault(problem.name, {})[arm.name] = value
+        if "detail" in value:
+            failed = failed or f"{problem.name}, {arm.name}: {value['detail']}"
+    record = {
+        "kind": KIND,
+        "key": passage.key,
+        "plan_id": plan.id,
+        "condition": passage.condition,
+        "repeat": passage.repeat,
+        "block": passage.block,
+        "interpreter": interpreter.id,
+        "status": "crash" if failed else "ok",
+        "before": before,
+        "after": devices.machine_state(),
+        "arms": arms,
+    }
+    if failed:
+        record["detail"] = failed
+    return record
+
+
+class _Timer:
+    """Times an arm in a fork, under the allocator that bench's times are taken with."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __call__(self, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:
+        arguments = {
+            "work": problem.work, "sizes": list(problem.sizes), "calls": arm.calls,
+            "base_calls": BASE_CALLS, "rounds": self.plan.rounds, "seconds": self.plan.seconds,
+        }  # fmt: skip
+        mallopt = devices.TIME_ALLOCATOR if sys.platform == "linux" else None
+        outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS), mallopt)
+        if outcome.status != "ok":
+            return {"detail": f"{outcome.status}: {outcome.detail}"}
+        return compact(outcome.value)
+
+
+def compact(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An arm as recorded: microseconds to four digits, and only waiting that there was."""
+    return {
+        "ratio": value["ratio"],
+        "mine": _compact(value["mine"]),
+        "base": _compact(value["base"]),
+    }
+
+
+def _compact(side: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "inner": side["inner"],
+        "us": [_rounded(s * 1e6) for s in side["samples"]],
+        "waited_us": {str(i): _rounded(w * 1e6) for i, w in enumerate(side["waited"]) if w > 0},
+    }
+
+
+def _rounded(value: float) -> float:
+    rounded = float(f"{value:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,0 +1,396 @@
+"""The calibration: comparisons whose answer is known, with made-up samples and a few real ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import t
+from typer.testing import CliRunner
+
+from harness.errors import UsageError
+from harness.measure.cpu_clock import Pair, Sampled
+from harness.ratios import summarise
+from harness.records import journal, table
+from suites.harness.measure.test_ratios import BASE, MINE, case_id, record
+from suites.programs.calibration import arms, plan, run, score, store
+from suites.programs.calibration import table as printed
+from suites.programs.calibration.__main__ import app
+from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
+from suites.support.command_line import ROOT, between_marks
+
+FINGERPRINT = {"device": "made up"}
+PROBLEMS = tuple(Problem("product", (size,)) for size in range(10))
+
+
+class NoInterpreter:
+    """Stands where an interpreter would be; made-up samples need none."""
+
+    made = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        NoInterpreter.made += 1
+        self.id = f"i{NoInterpreter.made}"
+
+    def __enter__(self) -> NoInterpreter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "Interpreter", NoInterpreter)
+
+
+class MadeUp:
+    """Samples of an arm: as many calls as it has, and noise of an arm in a block.
+
+    Parameters
+    ----------
+    noise : float
+        Deviation of the log time, once per arm and block.
+    stop_after : int, optional
+        Arms after which the user interrupts.
+    """
+
+    def __init__(self, noise: float, stop_after: int | None = None) -> None:
+        self.noise = noise
+        self.stop_after = stop_after
+        self.random = random.Random(0)
+        self.asked: list[tuple[str, str]] = []
+
+    def __call__(self, _: Any, problem: Problem, arm: Arm) -> Mapping[str, Any]:
+        self.asked.append((problem.name, arm.name))
+        if len(self.asked) == self.stop_after:
+            raise KeyboardInterrupt
+        seconds = 1e-4 * arm.calls * math.exp(self.random.gauss(0, self.noise))
+        samples = [seconds * factor for factor in (0.999, 1.0, 1.0, 1.0, 1.05)]
+        return run.compact(pair(samples, [2e-3] * 5))
+
+
+def pair(mine: list[float], base: list[float]) -> dict[str, Any]:
+    """What `arms.time_arm` gives, for samples taken in turn."""
+    sides = [Sampled(samples, [0.0] * len(samples), 1) for samples in (mine, base)]
+    return {"ratio": Pair(*sides).ratio, "mine": vars(sides[0]), "base": vars(sides[1])}
+
+
+def measured(
+    folder: Path, what: Plan, time_arm: Callable[..., Mapping[str, Any]], condition: str = "idle"
+) -> score.Score:
+    todo = run.missing(what, [condition], folder, FINGERPRINT)
+    run.run(what, todo, folder, FINGERPRINT, lambda _: None, time_arm)
+    found, records, _ = store.load(folder)
+    return score.score(found, records)
+
+
+def shares(result: score.Score) -> dict[tuple[str, str], float]:
+    return {(s.arm, s.judge): s.count / s.total for s in result.shares}
+
+
+def predicted(noise: float, blocks: int, ratio: float, draws: int = 4000) -> tuple[float, float]:
+    """How often a difference is claimed as slower, and as faster, worked out apart from harness."""
+    rng = np.random.default_rng(1)
+    shift, other = rng.normal(0, noise, (2, draws, blocks))
+    critical = t.ppf(0.975, blocks - 1) / math.sqrt(blocks)
+    floor = np.abs(shift.mean(axis=1)) + critical * shift.std(axis=1, ddof=1)
+    difference = other + math.log(ratio)
+    mean, half = difference.mean(axis=1), critical * difference.std(axis=1, ddof=1)
+    slower = (mean - half > 0) & (mean > floor)
+    faster = (mean + half < 0) & (mean < -floor)
+    return float(slower.mean()), float(faster.mean())
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.09])
+def test_scores_are_what_the_statistics_predict(
+    tmp_path: Path, no_interpreter: None, noise: float
+) -> None:
+    what = Plan(200, 15, 3, 0.05, PROBLEMS)
+    found = shares(measured(tmp_path, what, MadeUp(noise)))
+    for arm in ("same", "5 % slower", "10 % slower"):
+        calls = next(a.calls for a in ARMS if a.name == arm)
+        slower, faster = predicted(noise, 15, calls / 20)
+        expected = slower + faster if arm == "same" else slower
+        error = math.sqrt(expected * (1 - expected) / 200)
+        assert found[arm, score.ATTNBENCH] == pytest.approx(expected, abs=4 * error + 0.01)
+    if noise == 0.05:
+        assert 0.3 < found["5 % slower", score.ATTNBENCH] < 0.95
+
+
+def test_goals_are_met_by_a_quiet_machine_and_by_no_noisy_one(
+    tmp_path: Path, no_interpreter: None
+) -> None:
+    what = Plan(40, 15, 3, 0.05, PROBLEMS)
+    assert measured(tmp_path / "quiet", what, MadeUp(0.01)).reached
+    assert not measured(tmp_path / "noisy", what, MadeUp(0.2)).reached
+
+
+def test_goals_are_those_that_were_set() -> None:
+    same, ten, five = plan.GOALS
+    assert [same.met(15, 200), same.met(16, 200)] == [True, False]
+    assert [ten.met(190, 200), ten.met(189, 200)] == [True, False]
+    assert [five.met(160, 200), five.met(159, 200)] == [True, False]
+    calls = {arm.name: arm.calls for arm in ARMS}
+    assert calls == {"control": 20, "same": 20, "10 % slower": 22, "5 % slower": 21}
+
+
+def test_work_that_is_not_longer_is_not_found(
+    tmp_path: Path, no_interpreter: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tuple(dataclasses.replace(a, calls=20) if a.calls == 21 else a for a in ARMS)
+    monkeypatch.setattr(run, "ARMS", broken)
+    result = measured(tmp_path, Plan(40, 15, 3, 0.05, PROBLEMS), MadeUp(0.01))
+    assert shares(result)["5 % slower", score.ATTNBENCH] <= 0.1
+    assert shares(result)["10 % slower", score.ATTNBENCH] == 1
+    assert not result.reached
+
+
+def test_an_interrupted_calibration_goes_on_where_it_was(
+    tmp_path: Path, no_interpreter: None
+) -> None:
+    what = Plan(20, 3, 3, 0.05, PROBLEMS)
+    first = MadeUp(0.01, stop_after=2 * 40 + 7)  # in the third passage, the second block's first
+    with pytest.raises(KeyboardInterrupt):
+        measured(tmp_path, what, first)
+    left = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
+    assert [(p.block, p.repeat) for p in left] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    second = MadeUp(0.01)
+    result = measured(tmp_path, what, second)
+    assert len(second.asked) == 4 * 40
+    assert {s.total for s in result.shares if s.judge == score.ATTNBENCH} == {20}
+    assert run.missing(what, ["idle"], tmp_path, FINGERPRINT) == []
+    assert len(run.missing(what, ["idle", "busy"], tmp_path, FINGERPRINT)) == 6
+    assert len(run.missing(what, ["idle"], tmp_path, {"device": "another"})) == 6
+
+
+def test_a_lost_record_is_counted_as_missing_and_measured_again(
+    tmp_path: Path, no_interpreter: None
+) -> None:
+    what = Plan(20, 3, 3, 0.05, PROBLEMS)
+    assert measured(tmp_path, what, MadeUp(0.01)).missing == {"idle": 0}
+    [path] = tmp_path.glob("*.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    torn = lines[4][: len(lines[4]) // 2] + "\n"
+    path.write_text("".join([*lines[:4], torn, *lines[5:]]))
+    _, records, warnings = store.load(tmp_path)
+    result = score.score(what, records)
+    assert result.missing == {"idle": 10}
+    assert not result.reached
+    assert "torn" in warnings[0]
+    assert {s.total for s in result.shares if s.judge == score.ATTNBENCH} == {10}
+    [again] = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
+    assert (again.block, again.repeat) == (1, 1)
+    assert measured(tmp_path, what, MadeUp(0.01)).missing == {"idle": 0}
+
+
+def test_an_arm_that_fails_is_named_and_tried_again(tmp_path: Path, no_interpreter: None) -> None:
+    what = Plan(2, 2, 3, 0.05, PROBLEMS[:2])
+    good = MadeUp(0.01)
+
+    def fails_once(interpreter: Any, problem: Problem, arm: Arm) -> Mapping[str, Any]:
+        value = good(interpreter, problem, arm)
+        return {"detail": "crash: killed"} if len(good.asked) == 3 else value
+
+    assert measured(tmp_path, what, fails_once).missing == {"idle": 2}
+    [failed] = [r for r in journal.read(tmp_path).records if r["status"] != "ok"]
+    assert failed["detail"].endswith("crash: killed")
+    assert measured(tmp_path, what, good).missing == {"idle": 0}
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.03, 1.05, 1.1])
+def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
+    rng = np.random.default_rng(int(factor * 100))
+    times: list[dict[str, Any]] = []
+    blocks: dict[int, dict[str, dict[str, Any]]] = {}
+    names = {"control": case_id(BASE, extra="+control"), "same": case_id(MINE)}
+    for block in range(15):
+        blocks[block] = {}
+        times.append(record(case_id(BASE), block, 1.0))
+        for arm, case in names.items():
+            mine, base = 100 * np.exp(rng.normal(0, 0.02, (2, 7)))
+            found = pair((mine * (factor if arm == "same" else 1)).tolist(), base.tolist())
+            # What was timed apart, in whatever state the machine was then, does not count.
+            apart = record(case, block, float(rng.uniform(0.5, 2)))
+            times.append(apart | {"ratio": found["ratio"], "beside": case_id(BASE)})
+            blocks[block][arm] = found
+    rows = summarise(table.times(times), table.memory([]), table.margins([]), BASE)
+    [row] = [r for r in rows if r.case == names["same"]]
+    floor = score.noise_floor(score.interval(blocks, "control"))
+    assert floor == row.floor
+    assert score.interval(blocks, "same") == row.time
+    assert score.told_apart(blocks, "same", floor) == (row.verdict in ("slower", "faster"))
+    assert row.verdict == {0.9: "faster", 1.1: "slower"}.get(factor, row.verdict)
+
+
+def test_pytest_benchmark_fails_what_is_more_than_five_per_cent_slower_on_the_wall() -> None:
+    assert not score.compare_fails([100.0, 101, 99], [105, 104.9, 150])
+    assert score.compare_fails([100.0, 101, 99], [105.1, 105.2, 90])
+    assert not score.compare_fails([100.0], [50.0])
+    arm = {"us": [100.0, 100.0, 100.0], "waited_us": {"0": 10.0, "2": 7.5}}
+    assert score.wall(arm) == [110.0, 100.0, 107.5]
+
+
+def test_what_the_arms_waited_counts_for_pytest_benchmark_alone(
+    tmp_path: Path, no_interpreter: None
+) -> None:
+    good = MadeUp(0.005)
+
+    def waiting(interpreter: Any, problem: Problem, arm: Arm) -> Mapping[str, Any]:
+        value = good(interpreter, problem, arm)
+        lost = {str(i): 500.0 for i in range(5)} if arm.name == "same" else {}
+        return {**value, "mine": {**value["mine"], "waited_us": lost}}
+
+    found = shares(measured(tmp_path, Plan(10, 15, 3, 0.05, PROBLEMS), waiting))
+    assert found["same", score.ATTNBENCH] <= 0.2
+    assert found["same", score.ONE_RUN] == found["same", score.POOLED] == 1
+
+
+def test_samples_on_disk_are_short_and_hardly_rounded() -> None:
+    side = {"samples": [1.23456789e-3, 2e-3], "waited": [0.0, 3e-3], "inner": 2}
+    value = run.compact({"ratio": 1.5, "mine": side, "base": side})
+    short = {"inner": 2, "us": [1235.0, 2000.0], "waited_us": {"1": 3000.0}}
+    assert value == {"ratio": 1.5, "mine": short, "base": short}
+
+
+@pytest.mark.parametrize("work", plan.PROBLEMS, ids=lambda p: p.name)
+def test_every_work_can_be_done(work: Problem) -> None:
+    import torch
+
+    with torch.inference_mode():
+        result = arms.WORKS[work.work](*work.sizes)()
+    assert isinstance(result, torch.Tensor)
+    assert bool(torch.isfinite(result).all())
+
+
+def test_an_arm_makes_exactly_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    threads = torch.get_num_threads()
+    done = 0
+
+    def work() -> None:
+        nonlocal done
+        done += 1
+        time.sleep(1e-4)
+
+    monkeypatch.setitem(arms.WORKS, "counted", lambda: work)
+    try:
+        for calls in (20, 21, 22):
+            done = 0
+            value = arms.time_arm("counted", [], calls, base_calls=20, rounds=2, seconds=0.0)
+            timed = [len(v["samples"]) * v["inner"] for v in (value["mine"], value["base"])]
+            # Each side is warmed up by two or three calls.
+            warming = done - timed[0] * calls - timed[1] * 20
+            assert warming in {a * calls + b * 20 for a in (2, 3, 4) for b in (2, 3, 4)}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_core_is_kept_busy_only_as_long_as_it_must() -> None:
+    with run.kept_busy("idle") as nobody:
+        assert nobody is None
+    with run.kept_busy("busy") as pid:
+        assert pid is not None
+        deadline = time.monotonic() + 20
+        ran = 0.0
+        while ran < 0.2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ran = int(fields[11]) / os.sysconf("SC_CLK_TCK")
+        assert ran >= 0.2
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
+    what = Plan(1, 2, 3, 0.01, plan.PROBLEMS[:1])
+    todo = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
+    seen: list[Mapping[str, Any]] = []
+    run.run(what, todo, tmp_path, FINGERPRINT, seen.append)
+    assert [r["status"] for r in seen] == ["ok", "ok"]
+    assert len({r["interpreter"] for r in seen}) == 2
+    for r in seen:
+        [timed] = r["arms"].values()
+        assert set(timed) == {a.name for a in ARMS}
+        for arm in timed.values():
+            assert len(arm["mine"]["us"]) == len(arm["base"]["us"]) >= 3
+            assert min(arm["mine"]["us"] + arm["base"]["us"]) > 0
+            assert 0 < arm["ratio"] < 10
+        assert r["before"]["load"] is None or len(r["before"]["load"]) == 3
+    found, records, _ = store.load(tmp_path)
+    result = score.score(found, records)
+    assert found == what
+    assert result.missing == {"idle": 0}
+    assert "idle" in printed.markdown(result)
+    json.dumps(printed.as_json(result))
+
+
+def test_the_readme_table_says_counts_and_goals(tmp_path: Path, no_interpreter: None) -> None:
+    result = measured(tmp_path, Plan(40, 15, 3, 0.05, PROBLEMS), MadeUp(0.01), "idle")
+    lines = printed.markdown(result).splitlines()
+    assert lines[0].startswith("| condition |")
+    assert "| idle | 10 % slower: found | at least 95% | 40 of 40 (100.0%) | 600 of 600" in lines[3]
+    assert "40 comparisons of each kind in 15 blocks" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--conditions", "hot"], "expected some of idle,busy"),
+        (["--blocks", "1"], "two or more"),
+        (["--from", "nowhere"], "0 different calibrations"),
+    ],
+)
+def test_a_wrong_word_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_two_calibrations_in_one_folder_are_not_mixed(tmp_path: Path, no_interpreter: None) -> None:
+    for blocks in (2, 3):
+        what = Plan(2, blocks, 3, 0.05, PROBLEMS[:2])
+        todo = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
+        run.run(what, todo, tmp_path, FINGERPRINT, lambda _: None, MadeUp(0.01))
+    with pytest.raises(UsageError, match="2 different calibrations"):
+        store.load(tmp_path)
+    found, records, _ = store.load(tmp_path, Plan(2, 2, 3, 0.05, PROBLEMS[:2]).id)
+    assert (found.blocks, len(records)) == (2, 2)
+
+
+def test_other_code_or_another_machine_is_not_mixed(tmp_path: Path, no_interpreter: None) -> None:
+    what = Plan(2, 2, 3, 0.05, PROBLEMS[:2])
+    for device in ("one", "other"):
+        todo = run.missing(what, ["idle"], tmp_path, {"device": device})
+        run.run(what, todo, tmp_path, {"device": device}, lambda _: None, MadeUp(0.01))
+    with pytest.raises(UsageError, match="twice"):
+        store.load(tmp_path)
+
+
+def test_the_readme_shows_the_published_records() -> None:
+    published = "reports/published/cpu/calibration"
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        "<!-- calibration: python -m suites.programs.calibration "
+        f"--from {published} --markdown -->",
+        "<!-- end of calibration -->",
+    )
+    given, records, warnings = store.load(ROOT / published)
+    assert warnings == []
+    result = score.score(given, records)
+    assert (given.comparisons, given.blocks, result.missing) == (200, 15, {"idle": 0, "busy": 0})
+    assert shown == printed.markdown(result)

@@ -1,0 +1,232 @@
+"""The statistics on simulated experiments whose answer is known; `nox -s calibrate` is longer.
+
+The draws are the same every time, so that a test that passes does so always.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm, t
+from typer.testing import CliRunner
+
+from harness.stats import MeanDifference, compare_means
+from suites.programs.calibration.statistics import conditions as declared
+from suites.programs.calibration.statistics import experiments
+from suites.programs.calibration.statistics.__main__ import app
+from suites.programs.calibration.statistics.conditions import Condition, conditions
+from suites.programs.calibration.statistics.run import Chunk, chunks, count, done, run
+from suites.programs.calibration.statistics.score import Row, markdown, score
+from suites.support.command_line import ROOT, between_marks
+
+DRAWS = 2000
+BY_NAME = {c.says: c for c in conditions()}
+
+PROGRAM = "suites.programs.calibration.statistics"
+
+
+def draws_of(condition: Condition) -> int:
+    return round(DRAWS * min(1.0, 2 * condition.weight))
+
+
+@pytest.mark.parametrize("says", BY_NAME)
+def test_what_must_come_out_does(says: str) -> None:
+    condition = BY_NAME[says]
+    draws = draws_of(condition)
+    hits = count(condition, 0, draws)
+    assert condition.met(hits, draws), (hits / draws, condition.interval(draws))
+
+
+def test_the_conditions_that_were_asked_for_are_there() -> None:
+    for correlation in (0, 0.7):
+        for n in (3, 5, 10):
+            name = f"n = {n}, correlation {correlation:g}"
+            rates = [BY_NAME[f"false positives, paired t, {name}"],
+                     BY_NAME[f"coverage of the interval, paired, {name}"]]  # fmt: skip
+            assert [(c.expected, c.goal) for c in rates] == [(0.05, "equal"), (0.95, "equal")]
+            assert (f"false verdicts, paired, {name}" in BY_NAME) == (n > 3)
+    assert len(BY_NAME) == len(conditions()), "each needs a name of its own"
+    assert len({c.id for c in conditions()}) == len(conditions())
+
+
+@pytest.mark.parametrize(
+    ("goal", "rate", "met"),
+    [
+        ("equal", 0.05, True), ("equal", 0.053, False), ("equal", 0.047, False),
+        ("at most", 0.01, True), ("at most", 0.053, False),
+        ("at least", 0.5, True), ("at least", 0.047, False),
+        ("near", 0.058, True), ("near", 0.063, False), ("near", 0.037, False),
+    ],
+)  # fmt: skip
+def test_goals_reach_as_far_as_chance_does(goal: declared.Goal, rate: float, met: bool) -> None:
+    condition = Condition("", "paired_statistic", {}, 0.05, goal)
+    assert condition.met(round(rate * 100_000), 100_000) is met
+
+
+def test_the_accepted_interval_is_the_binomial_one() -> None:
+    condition = Condition("", "paired_statistic", {}, 0.05)
+    low, high = condition.interval(5000)
+    outside = binom.cdf(round(low * 5000) - 1, 5000, 0.05) + binom.sf(
+        round(high * 5000), 5000, 0.05
+    )
+    assert 0.2e-3 < outside <= 1e-3
+
+
+# Mistakes that the simulation must see
+
+
+def normal_instead_of_t(first: list[float], second: list[float], **more: Any) -> MeanDifference:
+    d = compare_means(first, second, **more)
+    error = (d.high - d.low) / 2 / t.ppf(0.975, d.count_first - 1)
+    half, p = norm.ppf(0.975) * error, 2 * norm.sf(abs(d.difference) / error)
+    return replace(d, low=d.difference - half, high=d.difference + half, p=float(p))
+
+
+@pytest.mark.parametrize(
+    "says",
+    ["false positives, paired t, n = 5, correlation 0.7",
+     "coverage of the interval, paired, n = 10, correlation 0",
+     "false verdicts, paired, n = 10, correlation 0.7"],
+)  # fmt: skip
+def test_a_normal_instead_of_a_t_distribution_is_seen(
+    says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "compare_means", normal_instead_of_t)
+    assert not BY_NAME[says].met(count(BY_NAME[says], 0, DRAWS), DRAWS)
+
+
+def test_without_holm_the_family_is_wrong_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    condition = BY_NAME["any false verdict among 7 equal models, Holm, n = 5"]
+    monkeypatch.setattr(experiments, "holm", lambda p_values: list(p_values))
+    assert not condition.met(count(condition, 0, 500), 500)
+
+
+def test_folds_as_drawn_are_as_correlated_as_they_say() -> None:
+    random = np.random.default_rng(0)
+    drawn = np.array([experiments._correlated_folds(random, 4, 0.25) for _ in range(20_000)])
+    found = np.corrcoef(drawn.T)
+    assert found[np.triu_indices(4, 1)] == pytest.approx([0.25] * 6, abs=0.03)
+    assert drawn.std(axis=0) == pytest.approx([1.0] * 4, abs=0.03)
+
+
+def test_the_learners_are_equally_good_and_share_their_corpus() -> None:
+    random = np.random.default_rng(0)
+    first, second = [], []
+    for _ in range(200):
+        a, b, folds = experiments._cross_validated(random, 10, 2, 200)
+        assert len(a) == len(b) == len(folds) == 20
+        first.append(np.mean(a))
+        second.append(np.mean(b))
+    assert np.mean(first) == pytest.approx(np.mean(second), abs=0.01)
+    assert 0.7 < np.mean(first) < 0.85, "learnt something, and not everything"
+
+
+# The long form
+
+
+SHORT = [c for c in conditions() if c.experiment == "paired_statistic"][:2]
+
+
+def drawn_into(folder: Path, todo: Iterable[Chunk], stop_after: int | None = None) -> None:
+    for number, _ in enumerate(run(todo, folder), start=1):
+        if number == stop_after:
+            return
+
+
+def test_a_stopped_simulation_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{PROGRAM}.run.CHUNK", 50)
+    wanted = chunks(SHORT, 120)
+    assert [c.draws for c in wanted] == [50, 50, 20] * 2
+    drawn_into(tmp_path, wanted, stop_after=2)
+    (first, *_) = rows = score(wanted, done(tmp_path))
+    assert [(r.draws, r.wanted, r.met) for r in rows] == [(100, 120, False), (0, 120, False)]
+    assert "not finished" in first.cells
+    left = [c for c in wanted if c.key not in done(tmp_path)]
+    assert len(left) == 4
+    drawn_into(tmp_path, left)
+    rows = score(wanted, done(tmp_path))
+    assert [(r.draws, r.met) for r in rows] == [(120, True), (120, True)]
+    whole = tmp_path / "whole"
+    drawn_into(whole, wanted)
+    assert [r.count for r in score(wanted, done(whole))] == [r.count for r in rows]
+
+
+def test_chunks_draw_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def noting(generator: np.random.Generator, draws: int, **sizes: Any) -> int:
+        seen.append(generator.random())
+        return 0
+
+    monkeypatch.setitem(experiments.EXPERIMENTS, "paired_statistic", noting)
+    for number in (0, 1):
+        for condition in SHORT:
+            count(condition, number, 1)
+    count(SHORT[0], 0, 1)
+    assert len(set(seen)) == 4
+    assert seen[4] == seen[0]
+
+
+def test_other_code_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {c.key for c in chunks(SHORT, 100)}
+    monkeypatch.setattr(
+        "suites.programs.calibration.statistics.run.harness_hash", lambda _: "other"
+    )
+    assert not before & {c.key for c in chunks(SHORT, 100)}
+
+
+def test_the_command_prints_what_came_out_and_fails_when_goals_are_not_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "suites.programs.calibration.statistics.__main__.conditions", lambda: tuple(SHORT)
+    )
+    arguments = ["--draws", "200", "--journal", str(tmp_path / "j")]
+    done_ = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "out.json")])
+    assert done_.exit_code == 0, done_.output
+    assert "all goals met" in done_.output
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert [row["draws"] for row in found] == [200, 200]
+    again = CliRunner().invoke(app, [*arguments, "--markdown"])
+    assert "2 chunks, 2 of them already there" in again.output
+    assert "| false positives, paired t, n = 3, correlation 0 |" in again.output
+    wrong = Condition(SHORT[0].says, SHORT[0].experiment, SHORT[0].sizes, 0.5)
+    monkeypatch.setattr(
+        "suites.programs.calibration.statistics.__main__.conditions", lambda: (wrong,)
+    )
+    failed = CliRunner().invoke(app, arguments)
+    assert failed.exit_code == 1
+    assert "goals not met" in failed.output
+    assert CliRunner().invoke(app, ["--draws", "0"]).exit_code == 2
+
+
+def test_the_readmes_table() -> None:
+    text = markdown([Row(SHORT[0], 10, 200, 200), Row(SHORT[1], 0, 0, 200)])
+    lines = text.splitlines()
+    assert lines[2].startswith(f"| {SHORT[0].says} | 5.00% | 5.00% (")
+    assert "not drawn" in lines[3]
+
+
+def test_the_readme_shows_the_published_draws() -> None:
+    """By whichever code they were drawn: whoever changes the statistics draws them again."""
+    published = "reports/published/cpu/calibration-statistics"
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        "<!-- statistics: python -m suites.programs.calibration.statistics --draws 20000 "
+        f"--journal {published} --markdown -->",
+        "<!-- end of statistics -->",
+    )
+    records = {(r["condition"], r["chunk"]): r for r in done(ROOT / published).values()}
+    wanted = chunks(conditions(), 20_000)
+    rows = score(wanted, {c.key: records[c.condition.id, c.number] for c in wanted})
+    assert len(rows) == len(conditions())
+    assert all(row.met for row in rows)
+    assert shown == markdown(rows)

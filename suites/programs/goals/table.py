@@ -1,0 +1,197 @@
+"""The goals for people: a table in the terminal, the README's table, and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harness.json_file import plain
+from suites.bench.display import bytes_text, times_text
+from suites.programs.goals.goal import Goal
+from suites.programs.goals.judge import (
+    MET,
+    MISSED,
+    NOT_HERE,
+    SHOWN,
+    UNDECIDED,
+    Against,
+    Result,
+    bounded_by,
+)
+from suites.programs.goals.store import Held
+
+HEADS = (
+    "goal", "what", "measured : against", "bound", "found", "verdict", "off", "ops", "of peak",
+    "memory", "margin", "prototype",
+)  # fmt: skip
+_COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
+
+
+def number_text(goal: Goal, value: float) -> str:
+    """A bound or a prototype's figure, in the goal's unit."""
+    if goal.kind == "accuracy":
+        return f"{value:.1e}"
+    return f"n^{value:g}" if goal.kind == "growth" else f"{value:g}x"
+
+
+def bound_text(goal: Goal) -> str:
+    """``<= 1.2x``."""
+    if goal.bound is None:
+        return "fits" if goal.kind == "fits" else ""
+    return f"{'<=' if goal.at_least is None else '>='} {number_text(goal, goal.bound)}"
+
+
+def found_text(goal: Goal, one: Against | None, verdict: str) -> str:
+    """``1.24x [1.20, 1.28]``."""
+    if one is None:
+        return "fits" if goal.kind == "fits" and verdict == MET else ""
+    if goal.kind == "accuracy":
+        return f"{one.value.ratio:.1e}"
+    return ("n^" if goal.kind == "growth" else "") + (
+        str(one.value).replace("x", "") if goal.kind == "growth" else str(one.value)
+    )
+
+
+def off_text(distance: float) -> str:
+    """How far on the wrong side of the bound (+) or on the right one (-)."""
+    return "" if math.isnan(distance) else f"{100 * distance:+.0f} %"
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{100 * share:.0f}%"
+
+
+def _lengths(goal: Goal) -> str:
+    return f", n = {', '.join(f'{n:,}' for n in goal.lengths)}" if goal.lengths else ""
+
+
+def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
+    goal = result.goal
+    against = f" : {one.baseline}" if one is not None and one.baseline else ""
+    shares = [_percent(result.share), _percent(one.share if one is not None else math.nan)]
+    ratio = times_text(one.memory_ratio if one is not None else math.nan)
+    timed = one is not None and one.baseline
+    return [
+        goal.id if first else "",
+        goal.what + _lengths(goal) if first else "",
+        goal.measured + against,
+        bound_text(goal),
+        found_text(goal, one, result.verdict),
+        result.verdict,
+        off_text(result.distance) if first else "",
+        times_text(one.operations_ratio) if one is not None else "",
+        " : ".join(filter(None, shares)) if timed else shares[0],
+        " ".join(filter(None, (bytes_text(result.peak_bytes), ratio))),
+        "" if math.isnan(result.margin) else f"{result.margin:.3g}x",
+        "" if goal.prototype is None else number_text(goal, goal.prototype),
+    ]
+
+
+def rows(results: Sequence[Result]) -> list[list[str]]:
+    """One line for each goal, by its worst baseline; of what is only shown one for each.
+
+    None for goals of a device that is not here: `sentences` names them.
+    """
+    lines = []
+    for result in results:
+        if result.verdict == NOT_HERE:
+            continue
+        shown: Sequence[Against | None] = result.against if result.verdict == SHOWN else ()
+        for i, one in enumerate(shown or (result.worst,)):
+            lines.append(_cells(result, one, i == 0))
+    return lines
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Below the table: what bounds a goal that was not met, and why something is not there.
+
+    Goals of which the same is said share a line.
+    """
+    lines: dict[str, list[str]] = {}
+    for result in results:
+        says = [result.detail] if result.detail else []
+        if result.verdict in (MISSED, UNDECIDED) and (bound := bounded_by(result)):
+            says.append(bound)
+        one = result.worst
+        if result.verdict == UNDECIDED and one is not None and not one.value.known:
+            says.append("one block gives no interval")
+        elif result.verdict == UNDECIDED and one is not None and one.floor > 1:
+            floor = f"{100 * (one.floor - 1):.1f} %" if math.isfinite(one.floor) else "not known"
+            says.append(f"noise floor {floor}")
+        if says and result.verdict != NOT_HERE:
+            lines.setdefault(f"{result.verdict}: {'; '.join(says)}", []).append(result.goal.id)
+    return [f"{', '.join(ids)}: {said}" for said, ids in lines.items()]
+
+
+def sentences(results: Sequence[Result], held: Mapping[str, Held]) -> list[str]:
+    """How many goals ended how, which wait for another device, and where they were measured."""
+    counts = Counter(result.verdict for result in results)
+    said = [", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) + "."]
+    elsewhere: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict == NOT_HERE:
+            elsewhere.setdefault(result.detail, []).append(result.goal.id)
+    said += [f"Not here ({why}): {', '.join(ids)}." for why, ids in elsewhere.items()]
+    for device, one in held.items():
+        f = one.fingerprint
+        threads = ", one thread" if device == "cpu" else ""
+        said.append(
+            f"{f.get('model', device)} ({device}{threads}), torch {f.get('torch', '?')}; "
+            f"up to {one.blocks} blocks; ratios with 95 % t-intervals over blocks"
+            f"{'; commits ' * bool(one.commits)}{', '.join(one.commits)}."
+        )
+    return said
+
+
+LEGEND = (
+    "off: beyond the bound (+) or within it (-). ops: operations over the baseline's, by formulas. "
+    "of peak: operations per second, of the session's best matrix product, ours : the baseline's. "
+    "memory: our peak, and over the baseline's. margin: error budget over error at this size."
+)
+
+
+def print_results(out: Console, results: Sequence[Result], held: Mapping[str, Held]) -> None:
+    """Print table, remarks and sentences."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in HEADS:
+        right = head in ("bound", "found", "off", "ops", "of peak", "memory", "margin", "prototype")
+        table.add_column(
+            head, justify="right" if right else "left", overflow="fold",
+            no_wrap=head in ("bound", "found", "verdict"),
+        )  # fmt: skip
+    for line in rows(results):
+        cells = [escape(cell) for cell in line]
+        verdict = HEADS.index("verdict")
+        cells[verdict] = f"[{_COLOURS.get(line[verdict], 'bold red')}]{cells[verdict]}[/]"
+        table.add_row(*cells)
+    out.print(table)
+    for text in [LEGEND, *remarks(results), *sentences(results, held)]:
+        out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
+    """The README's table, with what is said below it."""
+    lines = [list(HEADS), ["---"] * len(HEADS), *rows(results)]
+    table = "\n".join("| " + " | ".join(line).replace("\n", " ") + " |" for line in lines)
+    below = [LEGEND, *(f"- {line}" for line in remarks(results)), *sentences(results, held)]
+    return table + "\n\n" + "\n".join(below)
+
+
+def as_json(results: Sequence[Result], held: Mapping[str, Held]) -> dict[str, Any]:
+    """Everything, for machines; what is no number is null."""
+    goals = [
+        {**asdict(r), "distance": r.distance, "bounded_by": bounded_by(r)} for r in results
+    ]  # fmt: skip
+    devices = {
+        device: {"fingerprint": dict(one.fingerprint), "blocks": one.blocks}
+        for device, one in held.items()
+    }
+    found: dict[str, Any] = plain({"goals": goals, "devices": devices})
+    return found

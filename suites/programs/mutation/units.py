@@ -1,0 +1,124 @@
+"""What is mutated: the packages of mechanisms, and each module that they share."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import reference_impls
+from harness.errors import UsageError
+
+ROOT = Path(reference_impls.__path__[0])
+REPOSITORY = ROOT.parent
+NOT_MUTATED = re.compile(r"naive.*|golden|__init__")
+"""Of a package: the oracle, the reader of the goldens, the record."""
+RECORDS = "mechanism.py"
+"""Of the shared modules: it holds the records' classes, which the runner itself uses."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A package, or a shared module.
+
+    Attributes
+    ----------
+    name : str
+        ``mtsa`` or ``masks``.
+    files : tuple of Path
+        What is mutated.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is a mechanism's own package."""
+        return (ROOT / self.name).is_dir()
+
+
+def module_name(path: Path) -> str:
+    """``reference_impls.mtsa.layer``."""
+    return ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+
+
+def short(path: Path) -> str:
+    """``mtsa/layer.py``."""
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def units() -> Mapping[str, Unit]:
+    """All units by name."""
+    found = {}
+    for path in sorted(ROOT.iterdir()):
+        if (path / "__init__.py").exists():
+            files = [f for f in sorted(path.glob("*.py")) if not NOT_MUTATED.fullmatch(f.stem)]
+        elif path.suffix == ".py" and path.name not in (RECORDS, "__init__.py"):
+            files = [path]
+        else:
+            continue
+        found[path.stem] = Unit(path.stem, tuple(files))
+    return found
+
+
+def select(names: Iterable[str]) -> list[Unit]:
+    """The named units; all where none is named.
+
+    Raises
+    ------
+    UsageError
+        If there is no such unit.
+    """
+    known = units()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no package or module {name!r}; expected some of {', '.join(known)}")
+    return [known[name] for name in (names or known)]
+
+
+@cache
+def read_by(name: str) -> frozenset[Path]:
+    """All files that decide what a package does: its own, shared modules, packages it imports."""
+    todo, seen = [name], set()
+    files = set(ROOT.glob("*.py"))
+    while todo:
+        package = todo.pop()
+        if package in seen or not (ROOT / package).is_dir():
+            continue
+        seen.add(package)
+        own = set((ROOT / package).glob("*.py"))
+        files |= own
+        for file in own:
+            todo += re.findall(r"reference_impls\.(\w+)", file.read_text(encoding="utf-8"))
+    return frozenset(files)
+
+
+def digest(files: Iterable[Path], *more: str) -> str:
+    """Hash of some files' names and contents."""
+    total = hashlib.sha256("\0".join(more).encode())
+    for file in sorted(files):
+        total.update(file.relative_to(REPOSITORY).as_posix().encode())
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def check_files() -> list[Path]:
+    """Files that decide what the checks notice: tests, goldens, the verifier."""
+    suites = Path(__file__).parents[2]
+    return [
+        *sorted((suites / "reference_impls").rglob("*.py")),
+        *sorted((suites / "harness" / "verify").rglob("*.py")),
+        *sorted((suites / "harness" / "verify" / "golden").rglob("*.npz")),
+        *sorted((REPOSITORY / "harness" / "verify").glob("*.py")),
+    ]
+
+
+def runner_files() -> list[Path]:
+    """Files of ours that decide whether a mutant is killed."""
+    names = ("inside.py", "planting.py", "relevance.py", "run.py", "steps.py", "tests.py")
+    return [Path(__file__).with_name(name) for name in names]

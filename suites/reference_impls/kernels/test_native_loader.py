@@ -1,0 +1,305 @@
+"""Building the native kernel: once, whatever dies in between, and clear words where it can't be."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from reference_impls.kernels import choice, core
+from reference_impls.kernels.geometry import of_masks
+from reference_impls.kernels.native import loader
+from reference_impls.kernels.native.call import Problem
+from reference_impls.masks import parse_all
+from reference_impls.mechanism import Unsupported
+from suites.support.parameters import has_compiler
+
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
+
+
+def script(file: Path, text: str) -> Path:
+    file.write_text("#!/bin/sh\n" + text)
+    file.chmod(0o755)
+    return file
+
+
+def without_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
+    which = shutil.which
+    monkeypatch.setattr(loader.shutil, "which", lambda n: None if n == "ninja" else which(n))
+
+
+@pytest.fixture(autouse=True)
+def fresh_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process has built, or not, is as if it had not been asked yet."""
+    monkeypatch.setattr(loader, "_outcome", cache(loader._outcome.__wrapped__))
+    monkeypatch.setattr(choice, "_failed", [])
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """In place of a build of half a minute: an empty library, slowly; when each build began."""
+    monkeypatch.setenv("CXX", str(script(tmp_path / "c++", "exit 0\n")))
+    began: list[float] = []
+    good = Path(torch.__file__).parent / "lib" / "libtorch_global_deps.so"
+
+    def build(cxx: loader.Command, used: tuple[str, ...], library: Path) -> None:
+        began.append(time.monotonic())
+        time.sleep(0.5)
+        shutil.copy(good, library)
+
+    monkeypatch.setattr(loader, "_build", build)
+    return began
+
+
+def test_importing_the_kernel_costs_nothing() -> None:
+    code = (
+        "import sys, torch; before = set(sys.modules); import reference_impls.kernels.native;"
+        "new = set(sys.modules) - before; assert 'torch.utils.cpp_extension' not in new, new"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(Unsupported, match=r"needs a C\+\+ compiler, and there is no 'c\+\+'"):
+        loader.build(tmp_path)
+
+
+def test_a_failure_is_kept_for_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise Unsupported("not here")
+
+    monkeypatch.setattr(loader, "build", fail)
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="not here"):
+            loader.library()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("ninja", [True, False])
+def test_a_compiler_that_fails(
+    ninja: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ninja and not shutil.which("ninja"):
+        pytest.skip("needs ninja")
+    says = 'case "$*" in *-dumpfullversion*) echo 12.2.0;; *fsyntax*) ;; *.cpp*) '
+    cxx = script(tmp_path / "g++", f"{says} echo the disk is purple >&2; exit 1;; esac\n")
+    monkeypatch.setenv("CXX", str(cxx))
+    if not ninja:
+        without_ninja(monkeypatch)
+    with pytest.raises(Unsupported, match=r"could not be built with .*; what it said is in") as it:
+        loader.build(tmp_path / "cache")
+    (log,) = (tmp_path / "cache").glob("*/build.log")
+    assert str(log) in str(it.value)
+    assert "\n" not in str(it.value)
+    assert "the disk is purple" in log.read_text()
+    assert not list(log.parent.glob("build-*"))
+
+
+@pytest.mark.parametrize("ninja", [True, False])
+@pytest.mark.parametrize(
+    "body", ["exit 1\n", "exit 0\n", None], ids=["says nothing", "builds nothing", "no program"]
+)
+def test_a_compiler_that_is_none(
+    body: str | None, ninja: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ninja and not shutil.which("ninja"):
+        pytest.skip("needs ninja")
+    cxx = script(tmp_path / "it", body or "")
+    if body is None:
+        cxx.write_bytes(b"\x7fELF, or not")
+    monkeypatch.setenv("CXX", str(cxx))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    if not ninja:
+        without_ninja(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(Unsupported, match=r"could not be built with .*/it; what it said") as it:
+            loader.library()
+        assert "\n" not in str(it.value)
+    (log,) = (tmp_path / "cache").glob("*/build.log")
+    assert str(log) in str(it.value)
+    assert log.read_text().strip()
+
+
+def test_auto_says_once_that_the_build_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", str(script(tmp_path / "c++", "exit 1\n")))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice, "available", cache(choice._available.__wrapped__))
+    ones = torch.ones(1, 1, 2, 4)
+    open_to_all = of_masks(parse_all(["none"], 1), 2, torch.device("cpu"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            core.attend(ones, ones, ones, ones, open_to_all, None, "identity")
+            assert core.ran() == "tiled"
+    (one,) = told
+    text = str(one.message)
+    assert text.startswith("fused_tiled runs in place of fused_native: ")
+    assert "build.log" in text
+    assert "\n" not in text
+
+
+def test_not_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unsupported, match="not on Windows: choose the implementation fused_tiled"):
+        loader.compiler()
+
+
+def test_auto_is_quiet_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(choice, "available", cache(choice._available.__wrapped__))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choice.choose("cpu", torch.float32, 8, 100, False, False) == "tiled"
+
+
+def test_a_compiler_of_several_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = script(tmp_path / "wrapper", 'echo "$@" >> "$0.log"; exit 1\n')
+    monkeypatch.setenv("CXX", f"{wrapper} 'the compiler' -m64")
+    assert loader.compiler() == (str(wrapper), "the compiler", "-m64")
+    with pytest.raises(Unsupported, match=r"could not be built with .* 'the compiler' -m64;"):
+        loader.build(tmp_path / "cache")
+    calls = Path(f"{wrapper}.log").read_text().splitlines()
+    assert all(call.startswith("the compiler -m64 ") for call in calls)
+    assert "-shared" in calls[-1]  # torch's loader would look for one program of that long name
+
+
+def test_a_compiler_whose_path_has_a_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my own").mkdir()
+    cxx = script(tmp_path / "my own" / "c++", "exit 0\n")
+    monkeypatch.setenv("CXX", str(cxx))
+    assert loader.compiler() == (str(cxx),)
+
+
+def test_a_compiler_with_an_open_quotation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "ccache 'g++")
+    with pytest.raises(Unsupported, match=r"No closing quotation.*; expected a C"):
+        loader.compiler()
+
+
+def test_the_library_is_built_once_by_two_at_a_time(stand_in: list[float], tmp_path: Path) -> None:
+    loaded: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: loaded.append(loader.build(tmp_path / "cache")))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loaded) == 2
+    assert len(stand_in) == 1
+
+
+def test_a_broken_library_is_built_again(stand_in: list[float], tmp_path: Path) -> None:
+    loader.build(tmp_path / "one")
+    (library,) = (tmp_path / "one").glob("*/*.so")
+    # Elsewhere: this process has loaded that one.
+    other = tmp_path / "two" / library.relative_to(tmp_path / "one")
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"half of it")
+    loader.build(tmp_path / "two")
+    assert other.stat().st_size > 100
+    assert len(stand_in) == 2
+
+
+def test_the_key_is_of_all_that_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = (str(script(tmp_path / "one", "echo 1\n")),)
+    two = (str(script(tmp_path / "two", "echo 2\n")),)
+    keys = {loader.key(one, ()), loader.key(two, ()), loader.key(one, ("-O3",))}
+    keys.add(loader.key((*one, "word"), ()))
+    monkeypatch.setattr(torch, "__version__", "0")
+    keys.add(loader.key(one, ()))
+    monkeypatch.setattr(loader, "_processor", lambda: "another")
+    keys.add(loader.key(one, ()))
+    assert len(keys) == 6
+    assert loader.key(one, ()) in keys
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from reference_impls.kernels.native import loader
+with loader.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_dead_hold_no_lock_and_the_living_do(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(file)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(Unsupported, match="another process has been building"),
+            loader.locked(file, patience=0.3),
+        ):
+            pass
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        holder.stdout.close()
+    with loader.locked(file, patience=0.3):
+        pass
+
+
+def test_what_a_killed_build_left_is_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "build-left").mkdir()
+
+    def built(cxx: loader.Command, used: tuple[str, ...], folder: Path) -> Path:
+        library = folder / "it.so"
+        library.write_bytes(b"whole")
+        return library
+
+    monkeypatch.setattr(loader, "_build_by_torch", built)
+    monkeypatch.setattr(loader, "_build_directly", built)
+    loader._build(("c++",), (), tmp_path / "library.so")
+    assert [file.name for file in tmp_path.iterdir()] == ["library.so"]
+
+
+def test_a_cache_that_cannot_be_written(stand_in: list[float], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(Unsupported, match="set TORCH_EXTENSIONS_DIR to a folder") as it:
+        loader.build(tmp_path / "cache")
+    assert "\n" not in str(it.value)
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/somewhere")
+    assert loader.cache_root() == Path("/somewhere")
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert loader.cache_root() == Path("/cache/attnbench")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert loader.cache_root() == Path.home() / ".cache" / "attnbench"
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_it_builds_without_ninja(tmp_path: Path) -> None:
+    cxx = loader.compiler()
+    library = loader._build_directly(cxx, loader.flags(cxx), tmp_path)
+    code = f"import torch, ctypes; print(ctypes.CDLL({str(library)!r}).attnbench_problem_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == ctypes.sizeof(Problem)

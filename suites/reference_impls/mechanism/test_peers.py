@@ -1,0 +1,632 @@
+"""Peers are never handicapped: weights put together once, chunks, products, torch's own layers."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.functional import conv1d, pad, scaled_dot_product_attention
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import reference_impls.disa.chunked as chunked
+from harness.case import parse as parse_case
+from harness.ceilings import work_of
+from harness.measure.cpu_clock import undisturbed
+from harness.registry import builtins
+from harness.stats import block_time, noise_floor, ratio_interval
+from reference_impls.bi_lstm import optimized as lstm
+from reference_impls.bi_lstm.optimized import PackedBiLstm
+from reference_impls.convolution import convolved, multiplied, windows
+from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
+from reference_impls.disa.cutting import chunks
+from reference_impls.disa.plain import PlainDisa
+from reference_impls.masks import allowed, parse
+from reference_impls.mechanism import Size, Unsupported
+from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
+from reference_impls.multi_head.layer import MultiHeadLayer
+from reference_impls.multi_head.optimized import MatmulMultiHead, SdpaMultiHead, visible_keys
+from reference_impls.multi_head.plain import PlainMultiHead
+from suites.support.batches import (
+    D_IN,
+    MECHANISMS,
+    WITH_VARIANTS,
+    assert_same,
+    batch,
+    build,
+    error,
+    fresh,
+    run,
+)
+
+torch.set_num_threads(1)
+
+# Weights side by side
+
+MERGING = [
+    "multi_head.sdpa", "multi_head.matmul", "multi_head_relu.sdpa", "msmsa.masked",
+    "msmsa.windowed", "transformer.sdpa", "multi_scale_transformer.windowed", "mtsa.fused_tiled",
+    "mtsa_released.fused_tiled", "disa.chunked", "disa.broadcast", "resa.gathered",
+]  # fmt: skip
+
+
+class Copies(TorchDispatchMode):
+    """Counts how often weights are put side by side: what is made of weights alone."""
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        super().__init__()
+        self.held = list(weights)  # no address is given away twice
+        self.known = {w.untyped_storage().data_ptr() for w in weights}
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        parts = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+        if parts and all(t.untyped_storage().data_ptr() in self.known for t in parts):
+            self.count += func is torch.ops.aten.cat.default
+            made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+            self.held += made
+            self.known |= {t.untyped_storage().data_ptr() for t in made}
+        return result
+
+
+def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
+    """How often a call without gradients puts weights together."""
+    with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
+        module(x, mask)
+    return counter.count
+
+
+@pytest.mark.parametrize(("lengths", "turned"), [((9, 5, 0, 8), True), ((9, 1, 0, 2), False)])
+def test_an_lstm_on_a_cpu_packs_only_what_is_mostly_padding(
+    lengths: tuple[int, ...], turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = PackedBiLstm(D_IN, 16).double()
+    x, mask = batch(lengths, padding=7.0)
+    assert (float(mask.double().mean()) >= lstm.FILLED) == turned
+    packing = Mock(wraps=lstm.pack_padded_sequence)
+    monkeypatch.setattr(lstm, "pack_padded_sequence", packing)
+    found = []
+    for least in (lstm.FILLED, 0.0, 1.0):
+        monkeypatch.setattr(lstm, "FILLED", least)
+        module.zero_grad()
+        given = x.clone().requires_grad_()
+        out = module(given, mask)
+        (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
+        grads = [p.grad for p in module.parameters() if p.requires_grad]
+        assert given.grad is not None
+        assert all(g is not None for g in grads)
+        found.append([out.detach(), given.grad, *(g.clone() for g in grads if g is not None)])
+    assert packing.call_count == (1 if turned else 2)  # at 1.0 always, at 0.0 never
+    for one in found[1:]:
+        assert all(error(a, b) < 1e-12 for a, b in zip(found[0], one, strict=True))
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_evaluation_puts_weights_together_once(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    assert copies(module, x, mask) > 0
+    assert copies(module, x, mask) == 0
+    assert copies(module, x) == 0
+    module.train()
+    assert copies(module, x) == copies(module, x) > 0
+
+
+FUSED = [(name, label) for name, label in WITH_VARIANTS if name.endswith(".fused_tiled")]
+
+
+@pytest.mark.parametrize(("name", "label"), FUSED)
+def test_evaluation_by_the_kernels_puts_no_weights_together(name: str, label: str) -> None:
+    module = build(name, label).eval()
+    x, mask = batch((7, 4))
+    copies(module, x, mask)
+    assert copies(module, x, mask) == 0
+
+
+def doubled(module: nn.Module) -> None:
+    """Change all weights where they are."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(1.5)
+
+
+def stepped(module: nn.Module) -> None:
+    """One step of an optimizer."""
+    for weight in module.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.Adam(module.parameters(), lr=0.1).step()
+
+
+def loaded(module: nn.Module) -> None:
+    """Load other weights."""
+    module.load_state_dict({n: 1.5 * w for n, w in module.state_dict().items()})
+
+
+def rounded(module: nn.Module) -> None:
+    """To half precision and back: the old memory may be given to the new weights."""
+    module.bfloat16()
+    module.double()
+
+
+def replaced(module: nn.Module) -> None:
+    """Put other memory behind the parameters."""
+    for weight in module.parameters():
+        weight.data = 1.5 * weight.data
+
+
+def written_behind(module: nn.Module) -> None:
+    """Write where torch does not count it, as averages of weights do, then evaluate."""
+    module.train()
+    for weight in module.parameters():
+        weight.data.mul_(1.5)
+    module.eval()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [doubled, stepped, loaded, rounded, replaced, written_behind],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize("name", MERGING)
+def test_weights_that_change_are_put_together_again(
+    name: str, change: Callable[[nn.Module], None]
+) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.no_grad():
+        before = module(x, mask)
+        change(module)
+        after = module(x, mask)
+        assert torch.equal(after, fresh(module, name)(x, mask))
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.inference_mode():
+        wanted = module(x, mask)
+    # Gradients afterwards.
+    assert_same(run(module, x, mask), run(fresh(module, name), x, mask), 0.0)
+    # Other tensors in the parameters' place.
+    others = {n: 1.5 * w for n, w in module.state_dict().items()}
+    with torch.no_grad():
+        found = functional_call(module, others, (x, mask))
+        assert torch.equal(module(x, mask), wanted)
+        twin = fresh(module, name)
+        twin.load_state_dict(others)
+        assert torch.equal(found, twin(x, mask))
+        # Copies, and a file.
+        copied = copy.deepcopy(module)
+        doubled(copied)
+        assert torch.equal(copied(x, mask), twin(x, mask))
+        assert torch.equal(module(x, mask), wanted)
+        saved = io.BytesIO()
+        torch.save(module, saved)
+        saved.seek(0)
+        assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
+
+
+def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    with torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            module(x)
+        assert torch.equal(module(x), fresh(module, "multi_head.sdpa")(x))
+
+
+def test_a_compiled_call_sees_weights_that_change() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        module(x)
+        compiled(x)
+        doubled(module)
+        assert error(compiled(x), fresh(module, "multi_head.sdpa")(x)) < 1e-13
+
+
+# Multi-head against torch's own
+
+MARGIN = 1.05
+"""How far beyond the noise floor the whole interval must lie before we call ours slower."""
+LARGEST_FLOOR = 1.15
+"""So disturbed a machine would let anything pass: more blocks are taken, or nothing is said."""
+BLOCKS, MOST_BLOCKS = 8, 32
+
+
+def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Times of calls, block by block in random order, each without waiting for a core.
+
+    `BLOCKS` of them, and as many more, up to `MOST_BLOCKS`, while they do not tell "ours" from
+    "theirs".
+    """
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    once = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            begun = time.perf_counter()
+            call()
+            once[name] = time.perf_counter() - begun
+    order = list(calls)
+    for block in range(MOST_BLOCKS):
+        if block and block % BLOCKS == 0 and judged(found)[0] != "inconclusive":
+            break
+        random.Random(block).shuffle(order)
+        for name in order:
+            sampled = undisturbed(calls[name], 5, 0.02, once[name])
+            found[name].append(block_time(sampled.samples))
+    return found
+
+
+def judged(found: dict[str, list[float]]) -> tuple[str, str]:
+    """Whether "ours" is slower than "theirs", and the numbers; "again" is ours once more."""
+    control = [a / b for a, b in zip(found["again"], found["ours"], strict=True)]
+    ratios = [a / b for a, b in zip(found["ours"], found["theirs"], strict=True)]
+    floor, interval = noise_floor(ratio_interval(control)), ratio_interval(ratios)
+    numbers = f"{interval}, noise floor {floor:.3f} after {len(ratios)} blocks"
+    if interval.low > floor * MARGIN:
+        return "slower", numbers
+    return "not slower" if floor <= LARGEST_FLOOR else "inconclusive", numbers
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "verdict"),
+    [
+        (1.0, 1.0, "not slower"),
+        (1.1, 1.1, "not slower"),
+        (1.3, 1.1, "slower"),
+        (1.4, 1.4, "inconclusive"),
+        (1.0, 1.4, "inconclusive"),
+        (2.0, 1.4, "slower"),
+    ],
+)
+def test_a_disturbed_machine_passes_nothing(ratio: float, noise: float, verdict: str) -> None:
+    # The control is off by the noise, alike in all blocks: the floor is just that.
+    found = {"ours": [ratio] * BLOCKS, "again": [ratio * noise] * BLOCKS, "theirs": [1.0] * BLOCKS}
+    assert judged(found)[0] == verdict
+
+
+@pytest.mark.parametrize(("noise", "blocks"), [(1.0, BLOCKS), (1.4, MOST_BLOCKS)])
+def test_more_blocks_are_taken_where_they_are_needed(
+    noise: float, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sampled(call: Callable[[], float], *limits: float) -> SimpleNamespace:
+        return SimpleNamespace(samples=[call()])
+
+    monkeypatch.setattr(sys.modules[__name__], "undisturbed", sampled)
+    monkeypatch.setattr(sys.modules[__name__], "block_time", lambda samples: samples[0])
+    seconds = {"ours": 1.0, "again": noise, "theirs": 1.0}
+    found = seconds_of({name: partial(seconds.get, name) for name in seconds})
+    assert len(found["ours"]) == blocks
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("size", "bias", "training"),
+    [
+        ((16, 64, 512), False, False),
+        ((16, 64, 512), False, True),
+        ((16, 64, 512), True, False),
+        ((1, 512, 256), True, False),
+    ],
+    ids=["without-bias", "without-bias-training", "torch-with-bias", "one-long-sequence"],
+)
+def test_not_slower_than_torchs_multi_head(
+    size: tuple[int, int, int], bias: bool, training: bool
+) -> None:
+    """Same widths, no positions, no padding; torch's fast path in evaluation wants biases.
+
+    Without biases both compute the same. With them torch adds four vectors that ours does not have:
+    that is there so that its fast path is met too, where it is faster.
+    """
+    b, n, d = size
+    torch.manual_seed(0)
+    ours = SdpaMultiHead(d, d, heads=8, positions=None).train(training)
+    theirs = nn.MultiheadAttention(d, 8, bias=bias, batch_first=True).train(training)
+    x = torch.randn(b, n, d, requires_grad=training)
+    g = torch.randn(b, n, d)
+
+    leaves = (x, *ours.parameters(), *theirs.parameters())
+    expect_not_slower(
+        passing(lambda: ours(x), leaves, g, training),
+        passing(lambda: theirs(x, x, x, need_weights=False)[0], leaves, g, training),
+    )
+
+
+def passing(
+    call: Callable[[], Tensor], leaves: tuple[Tensor, ...], g: Tensor, training: bool
+) -> Callable[[], None]:
+    """A pass of a layer: forward in inference mode, or forward and backward from no gradients."""
+
+    def forward() -> None:
+        with torch.inference_mode():
+            call()
+
+    def both_ways() -> None:
+        out = call()
+        for leaf in leaves:
+            leaf.grad = None
+        out.backward(g)
+
+    return both_ways if training else forward
+
+
+def expect_not_slower(ours: Callable[[], None], theirs: Callable[[], None]) -> None:
+    """Fail if ours is slower beyond the noise floor; skip where that is too high."""
+    verdict, numbers = judged(seconds_of({"ours": ours, "again": ours, "theirs": theirs}))
+    if verdict == "inconclusive":
+        pytest.skip(f"the machine is too disturbed: {numbers}; expected at most {LARGEST_FLOOR}")
+    assert verdict == "not slower", numbers
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("training", [False, True])
+def test_with_padding_not_slower_than_torchs_packed_lstm(training: bool) -> None:
+    torch.manual_seed(0)
+    ours = PackedBiLstm(64, 128).train(training)
+    lengths = torch.tensor([32, 20, 26, 16])
+    mask = torch.arange(32) < lengths[:, None]
+    x = torch.randn(4, 32, 64, requires_grad=training)
+
+    def call_theirs() -> Tensor:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(ours.lstm(packed)[0], batch_first=True, total_length=32)[0]
+
+    leaves, g = (x, *ours.parameters()), torch.randn(4, 32, 128)
+    expect_not_slower(
+        passing(lambda: ours(x, mask), leaves, g, training),
+        passing(call_theirs, leaves, g, training),
+    )
+
+
+# FlexAttention, by its definition: its kernels are for CUDA
+
+
+def test_flex_is_refused_where_it_can_not_run() -> None:
+    module = FlexMultiHead(D_IN, 16, heads=4)
+    x, mask = batch((7, 4))
+    with pytest.raises(Unsupported, match="flex runs on CUDA only, x is on cpu; take sdpa"):
+        module(x.float(), mask)
+    assert MECHANISMS["multi_head"].implementation("flex").devices == ("cuda",)
+
+
+@pytest.mark.parametrize("n", [5, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+def test_blocks_of_padding_are_left_out(n: int) -> None:
+    real = torch.zeros(4, n, dtype=torch.bool)
+    for b, length in enumerate((n, n // 2, 1, 0)):
+        real[b, :length] = True
+    real[1] = real[1].flip(0)  # padding in front
+    visible = visible_keys(real)
+    blocks = real_keys_only(visible)
+    assert blocks.shape == (4, 1, n, n)
+    kept = blocks.to_dense()  # [B, 1, Q, K]
+    for b in range(4):
+        for j in range(kept.shape[-1]):
+            some = bool(visible[b, j * BLOCK : (j + 1) * BLOCK].any())
+            assert (kept[b, 0, :, j] == int(some)).all()
+    causal = real_keys_only(visible, causal=True).to_dense()
+    assert (causal == kept.tril()).all()
+
+
+@pytest.mark.parametrize("d", [4, 30])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_is_fused_attention(d: int) -> None:
+    torch.manual_seed(0)
+    n = BLOCK + 40
+    q, k, v = (
+        torch.randn(3, 2, n, 3, 2, d).double().permute(0, 1, 3, 4, 2, 5).flatten(2, 3).unbind(0)
+    )
+    real = torch.arange(n) < torch.tensor([n, 60])[:, None]
+    for mask in (real, None):
+        keys = None if mask is None else mask[:, None, None, :]
+        wanted = scaled_dot_product_attention(q, k, v, attn_mask=keys, scale=0.3)
+        torch._dynamo.reset()
+        assert error(flexed(q, k, v, mask, 0.3, flex_attention), wanted) < 1e-13
+        up_to = torch.ones(n, n, dtype=torch.bool).tril()
+        pairs = up_to if keys is None else up_to & keys
+        wanted = scaled_dot_product_attention(q, k, v, attn_mask=pairs, scale=0.3)
+        torch._dynamo.reset()
+        assert error(flexed(q, k, v, mask, 0.3, flex_attention, True), wanted) < 1e-13
+
+
+@pytest.mark.parametrize("kind", [PlainMultiHead, MatmulMultiHead, SdpaMultiHead])
+@pytest.mark.parametrize("padding", ["none", "behind", "in front"])
+def test_causal_heads_do_not_see_what_comes_later(kind: type[MultiHeadLayer], padding: str) -> None:
+    torch.manual_seed(0)
+    n, d = 9, 12
+    module = kind(d, d, heads=3, causal=True).double()
+    x = torch.randn(2, n, d, dtype=torch.float64, requires_grad=True)
+    mask = None
+    if padding != "none":
+        mask = torch.arange(n) < torch.tensor([n, 4])[:, None]
+        mask = mask.flip(1) if padding == "in front" else mask
+    real = torch.ones(2, n, dtype=torch.bool) if mask is None else mask
+    out = module(x, mask)
+    for i in range(n):
+        (seen,) = torch.autograd.grad(out[:, i].sum(), x, retain_graph=True)
+        touched = seen.abs().amax(-1) > 0  # [B, N]
+        expected = real & (torch.arange(n) <= i) & real[:, i : i + 1]
+        assert (touched == expected).all(), (i, touched, expected)
+
+
+# DiSA in chunks
+
+
+@pytest.mark.parametrize("text", ["forward", "backward", "diagonal"])
+@pytest.mark.parametrize("budget", [1, 8 * 3 * 10, 8 * 3 * 50, 10**9])
+def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
+    direction, shape = parse(text), torch.Size((3, 10, 3))
+    count = torch.zeros(3, 10, 10)
+    for at in chunks(shape, direction.lo, direction.hi, 8, budget):
+        count[at.samples, at.queries, at.keys] += 1
+    pairs = allowed((direction,), 10, torch.device("cpu"))
+    assert (count[pairs.expand(3, -1, -1)] == 1).all()
+    assert count.max() == 1
+
+
+def test_directions_skip_keys_that_no_query_may_attend_to() -> None:
+    shape = torch.Size((1, 64, 3))
+    for text, share in (("forward", 0.6), ("backward", 0.6), ("diagonal", 1.0)):
+        direction = parse(text)
+        met = sum(
+            (at.queries.stop - at.queries.start) * (at.keys.stop - at.keys.start)
+            for at in chunks(shape, direction.lo, direction.hi, 4, 8 * 64 * 3 * 4)
+        )
+        assert met <= share * 64**2
+
+
+@pytest.mark.parametrize("scale", [5.0, 100.0])
+@pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
+@pytest.mark.parametrize("budget", [1, 5000])
+def test_disa_in_chunks_of_any_size(
+    budget: int, direction: str, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked, "CHUNK_BYTES", budget)
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"direction": direction, "tanh_scale": scale}
+    module = ChunkedDisa(D_IN, 8, **options).double()
+    plain = PlainDisa(D_IN, 8, **options).double()
+    plain.load_state_dict(module.state_dict())
+    for x, mask in (batch((13, 6, 1, 0)), (batch((9, 9))[0], None)):
+        assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
+
+
+class Tanhs(TorchDispatchMode):
+    """How many tanh were taken."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket is torch.ops.aten.tanh_:
+            self.count += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
+@pytest.mark.parametrize(("n", "count"), [(1, 3), (9, 5), (200, 2), (700, 1)])
+def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
+    n: int, count: int, dtype: str
+) -> None:
+    d = 8
+    kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    with Tanhs() as tanhs, torch.no_grad():
+        ChunkedDisa(6, 2 * d).to(kind)(torch.randn(count, n, 6, dtype=kind))
+    mechanism = builtins()["disa"]
+    own, every = mechanism.implementation("chunked").operations, mechanism.operations
+    assert own is not None
+    assert every is not None
+    for training, each in ((False, 9), (True, 24)):
+        size = Size(count, n, 6, 2 * d, item_bytes=kind.itemsize, training=training)
+        left_out = 2 * count * n * n * d - tanhs.count
+        assert every(size) - own(size) == each * left_out
+
+
+def test_disas_chunks_are_counted_as_they_are_cut_on_the_device() -> None:
+    size = "-B4-N256-D300x600-f32-forward"
+    case, whole = (parse_case(f"disa.{name}{size}-cpu") for name in ("chunked", "broadcast"))
+    on_gpu = parse_case(f"disa.chunked{size}-cuda")
+    disa = builtins()["disa"]
+    counts = [work_of(disa, c).operations for c in (case, on_gpu, whole)]
+    assert counts[0] < 0.8 * counts[2]
+    assert counts[1] > 0.98 * counts[2]  # a sample is not cut
+
+
+def test_gradients_of_chunks() -> None:
+    torch.manual_seed(0)
+    h, k, q = (torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = torch.arange(5) < torch.tensor([5, 3])[:, None]
+    for text in ("forward", "backward", "diagonal"):
+        for c in (2.0, 40.0):
+            for given in (mask, None):
+                assert torch.autograd.gradcheck(
+                    lambda *leaves, text=text, c=c, given=given: ChunkedSums.apply(
+                        *leaves, parse(text), given, c, 8 * 2 * 5 * 3
+                    ),
+                    (h, k, q),
+                )
+
+
+class Held(TorchDispatchMode):
+    """Numbers in the largest tensor that any operation makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.largest = max(self.largest, leaf.untyped_storage().nbytes())
+        return result
+
+
+def test_a_chunk_is_all_that_disa_holds() -> None:
+    n, d = 512, 32
+    module = ChunkedDisa(d, 2 * d)
+    x = torch.randn(1, n, d, requires_grad=True)
+    with Held() as watch:
+        module(x).sum().backward()
+    assert watch.largest <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
+
+
+# Convolutions as products
+
+
+@pytest.mark.parametrize("count", [1, 6, 9])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_windows_are_the_tokens_around(size: int, count: int) -> None:
+    x, _ = batch((6, 6, 6))
+    for front in range(size):
+        found = windows(x, size, front, count).view(3, count, size, D_IN)
+        for i in range(count):
+            for t in range(size):
+                j = i + t - front
+                wanted = x[:, j] if 0 <= j < 6 else torch.zeros(3, D_IN)
+                assert (found[:, i, t] == wanted).all()
+
+
+def test_products_of_windows_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    w2, w3 = (torch.randn(k, 3, 2, dtype=torch.float64, requires_grad=True) for k in (2, 3))
+    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    def products(count: int, x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
+        return multiplied(x, [w2, w3], bias, [0, 1], count)
+
+    same = conv1d(x.mT, w3.permute(2, 1, 0), bias[2:], padding=1).mT
+    assert error(products(6, x, bias, w2, w3)[..., 2:], same) < 1e-14
+    for count in (4, 6):
+        assert torch.autograd.gradcheck(
+            lambda *leaves, count=count: products(count, *leaves), (x, bias, w2, w3)
+        )
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_convolutions_leave_the_features_last(size: int) -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 9, 12), torch.randn(size, 12, 7), torch.randn(7)
+    front = (size - 1) // 2
+    out = convolved(x, w, b, front, size - 1 - front)
+    assert out.is_contiguous()
+    padded = pad(x.mT, (front, size - 1 - front))
+    assert error(out, conv1d(padded, w.permute(2, 1, 0), b).mT) < 1e-5

@@ -1,0 +1,123 @@
+"""Bad inputs and options are refused in one line that says what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness.build import make
+from reference_impls.bi_lstm.optimized import PackedBiLstm
+from reference_impls.bi_lstm.plain import PlainBiLstm
+from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.multi_head.optimized import SdpaMultiHead
+from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, build
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("name", [*FAST, *PLAIN])
+def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
+    module = build(name)
+    x, mask = batch((3, 2))
+    bad: list[tuple[Tensor, Tensor | None, str]] = [
+        (x, mask.double(), r"mask has dtype torch.float64; expected torch.bool"),
+        (x, mask[:, :2], r"mask has shape \[2, 2\]; expected \[2, 3\]"),
+        (x, mask.to("meta"), r"mask is on meta; expected cpu"),
+        (x[:, :0], None, r"x has shape \[2, 0, 12\], no positions; expected N >= 1"),
+        (x[0], None, r"x has shape \[3, 12\]; expected \[B, N, 12\]"),
+        (x[..., :5], None, r"x has shape \[2, 3, 5\]; expected \[B, N, 12\]"),
+        (x.long(), None, r"x has dtype torch.int64; expected a floating dtype"),
+    ]
+    for values, real, message in bad:
+        with pytest.raises(ValueError, match=message) as caught:
+            module(values, real)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("mtsa", {"heads": 3}, "d_out=16 is not divisible by 3 heads"),
+        ("mtsa", {"heads": 1}, "1 heads can't be halved"),
+        ("mtsa", {"heads": 2, "masks": ["none"]}, "1 masks given for 2 heads"),
+        ("mtsa", {"heads": 1, "masks": ["sideways"]}, "unknown mask 'sideways'; expected none, "),
+        ("mtsa", {"heads": 1, "masks": ["window:-1"]}, "window:W, W an integer >= 0"),
+        ("mtsa", {"heads": 1, "masks": ["window:1.5"]}, "window:W, W an integer >= 0"),
+        ("mtsa", {"heads": 1, "masks": ["distance:x"]}, "distance:A, A a number >= 0"),
+        ("mtsa", {"heads": 1, "masks": ["distance:nan"]}, "distance:A, A a number >= 0"),
+        ("mtsa", {"heads": 1, "masks": "forward"}, "expected a list with one text per head"),
+        ("mtsa", {"heads": 2, "scale_t": "log"}, "scale_t='log'; expected 'log_sigmoid' or"),
+        ("mtsa", {"heads": 2, "scale_s": None}, "scale_s=None; expected 'log_sigmoid' or"),
+        ("mtsa", {"heads": 2, "activation": "gelu"}, "activation='gelu'; expected 'relu' or"),
+        ("mtsa", {"heads": 2, "key_dim": 0}, "key_dim=0; expected an integer of at least 1"),
+        ("mtsa", {"heads": 2, "key_size": 3}, "mtsa has no option 'key_size'; it has heads, "),
+        ("mtsa_released", {"heads": 1}, "1 heads can't be halved"),
+        ("mtsa_released", {"heads": 1, "include_self": True}, "1 heads can't be halved"),
+        ("mtsa_released", {"heads": 2, "head_dim": 3}, "d_out=16, but heads [*] head_dim is 6"),
+        ("mtsa_released", {"heads": 2, "output_hidden": 5}, "d_out=16, but output_hidden is 5"),
+        ("mtsa_released", {"heads": 2, "directional": False, "include_self": True}, "refuses it"),
+        ("mtsa_released", {"heads": 2, "fusion_gate": 1}, "fusion_gate=1; expected True or False"),
+        ("multi_head", {"heads": 5}, "d_out=16 is not divisible by 5 heads"),
+        ("multi_head", {"heads": 2, "positions": "learned"}, "positions='learned'; expected"),
+        ("multi_head_released", {"heads": 2, "head_dim": 5}, "d_out=16, but heads [*] head_dim"),
+        ("source2token", {}, "d_out=16, but source2token keeps d_in=12"),
+        ("disa", {"direction": "up"}, "direction='up'; expected 'both' or 'forward'"),
+        ("disa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
+        ("disa", {"heads": 2}, "disa has no option 'heads'"),
+        ("bi_lstm", {"layers": 2}, "bi_lstm has no option 'layers'"),
+        ("multi_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
+        ("multi_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
+        ("multi_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": (3, 3)}, "expected different integers"),
+        ("kim_cnn", {"kernel_sizes": ()}, "kernel_sizes=\\[\\]; expected different integers"),
+        ("kim_cnn", {"kernel_sizes": (2, 3, 4)}, "d_out=16 is not divisible by 3 kernel sizes"),
+        ("kim_cnn", {"kernel_sizes": (2, 0)}, "kernel_sizes=0; expected an integer of at least 1"),
+        ("kim_cnn", {"kernel_sizes": 3}, "kernel_sizes=3; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": "345"}, "kernel_sizes='345'; expected a list of integers"),
+        ("kim_cnn", {"kernel_sizes": (3, 4), "windows": "all"}, "windows='all'; expected 'real'"),
+        ("biblosa", {"extra": -1}, "extra=-1; expected an integer of at least 0"),
+        ("biblosa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
+        ("bi_gru", {"reset": "late"}, "reset='late'; expected"),
+        ("additive", {}, "d_out=16, but additive keeps d_in=12"),
+        ("mtsa_stack", {"heads": 2}, "d_out=16, but mtsa_stack keeps d_in=12"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    mechanism = MECHANISMS[name]
+    for implementation in mechanism.implementations:
+        arguments = {**mechanism.options, **options, **implementation.options}
+        heads = arguments.pop("heads", 0)
+        if heads and not mechanism.takes_heads:
+            arguments["heads"] = heads
+        with pytest.raises(BadOption, match=message) as caught:
+            make(mechanism, implementation.factory, 12, 16, heads, arguments)
+        assert "\n" not in str(caught.value)
+
+
+def test_odd_widths_of_two_directions_are_refused() -> None:
+    for name in ("disa", "bi_lstm"):
+        mechanism = MECHANISMS[name]
+        with pytest.raises(BadOption, match="d_out=15 is not divisible by 2 directions"):
+            make(mechanism, mechanism.implementations[-1].factory, 12, 15, 0, mechanism.options)
+
+
+def test_padding_in_front_is_refused_by_the_packed_lstm() -> None:
+    x, mask = batch((3, 3))
+    mask[0, 0] = False
+    with pytest.raises(ValueError, match="mask has a real token behind padding"):
+        PackedBiLstm(D_IN, D_OUT).double()(x, mask)
+    assert PlainBiLstm(D_IN, D_OUT).double()(x, mask).isfinite().all()
+
+
+@pytest.mark.parametrize("backend", ["efficient", "cudnn"])
+def test_backends_say_what_they_cannot_do(backend: str) -> None:
+    x, mask = batch((3, 2))
+    with pytest.raises(Unsupported, match=f"sdpa backend {backend} runs on CUDA only"):
+        SdpaMultiHead(D_IN, D_OUT, heads=2, backend=backend).double()(x, mask)
+    with pytest.raises(BadOption, match="backend='fast'"):
+        SdpaMultiHead(D_IN, D_OUT, heads=2, backend="fast")

@@ -1,0 +1,241 @@
+"""Windows by shifts, in tiles and by kernels: as all pairs under a mask, and never N x N."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from reference_impls.mechanism import BadOption
+from reference_impls.msmsa import tiles
+from reference_impls.msmsa.fused import FusedMsmsa, windows
+from reference_impls.msmsa.layer import within_windows
+from reference_impls.msmsa.near import Neighbours
+from reference_impls.msmsa.optimized import MaskedMsmsa
+from reference_impls.msmsa.scales import GivenScale, parse, parse_all
+from reference_impls.msmsa.tiles import Group, pieces, plan, tile_for
+from reference_impls.msmsa.windowed import Bands, WindowedMsmsa
+from suites.support.batches import D_IN, assert_same, batch, run
+
+torch.set_num_threads(1)
+
+GOAL: list[GivenScale] = [1, 1, 1, 1, 1, 3, 3, "n/16", "n/16", "n/8"]
+"""The scales that the goals are stated for."""
+
+
+def alike(*sizes: int, **options: Any) -> tuple[nn.Module, nn.Module]:
+    """A windowed and a masked module with the same float64 weights."""
+    torch.manual_seed(0)
+    windowed = WindowedMsmsa(*sizes, **options).double()
+    masked = MaskedMsmsa(*sizes, **options).double()
+    masked.load_state_dict(windowed.state_dict())
+    return windowed, masked
+
+
+def assert_equal_to_masked(n: int, **options: Any) -> None:
+    """Values and gradients, with and without padding."""
+    windowed, masked = alike(D_IN, 4, heads=2, **options)
+    ragged = (n, max(1, 2 * n // 3), 3, 0)
+    for x, mask in (batch(ragged, padding=math.nan), (batch((n, n))[0], None)):
+        assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
+
+
+# Arithmetic
+
+
+@given(half=st.integers(1, 40), tile=st.integers(1, 40), more=st.integers(0, 200))
+@settings(max_examples=200, deadline=None)
+def test_pieces_hold_every_query_once_and_its_whole_window(half: int, tile: int, more: int) -> None:
+    length = 2 * half + tile + more
+    met = []
+    for piece in pieces(half, tile, length):
+        for m in range(piece.tiles):
+            first = piece.first + m * piece.tile
+            assert first >= 0
+            assert first + piece.band <= length
+            for i in range(piece.start + m * piece.tile, piece.start + (m + 1) * piece.tile):
+                met.append(i)
+                assert first <= max(0, i - half)
+                assert min(length - 1, i + half) < first + piece.band
+    assert met == list(range(length))
+
+
+@pytest.mark.parametrize(("n", "size"), [(16, 1), (128, 1), (128, 64), (2048, 4), (8192, 1)])
+def test_a_plan_has_every_head_once(n: int, size: int) -> None:
+    groups = plan(parse_all(GOAL, 10), n, size)
+    assert sorted(h for group in groups for h in group.heads) == list(range(10))
+    methods = [group.method for group in groups]
+    assert methods == sorted(methods, key=tiles.ORDER.index)
+    assert methods.count("alone") == methods.count("near") == 1
+    assert methods.count("all") <= 1
+
+
+def test_tiles_are_taken_where_they_save_pairs() -> None:
+    assert tile_for(half=8, length=64, batch=1) == 0
+    assert tile_for(half=128, length=300, batch=1) == 0
+    for half in (4, 64, 512):
+        tile = tile_for(half, 8192, 1)
+        assert tile > 0
+        computed = sum(piece.pairs for piece in pieces(half, tile, 8192))
+        assert computed < 8192 * (2 * half + 1 + 300)
+    # A larger batch is worth more calls.
+    assert tile_for(half=16, length=200, batch=64) > 0
+
+
+# Equalities
+
+
+@pytest.mark.parametrize("tile", [1, 7, 16, 64])
+@pytest.mark.parametrize("half", [1, 3, 16, 40])
+def test_tiles_of_any_size_equal_all_pairs(
+    half: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "NEAREST", 0)
+    monkeypatch.setattr(tiles, "tile_for", lambda half, length, batch: tile)
+    for n in (2 * half + tile, 2 * half + 3 * tile + 5):
+        assert_equal_to_masked(n, scales=[2 * half + 1, 2 * half])
+    assert_equal_to_masked(33 * half + tile, scales=["n/16", "n/17"])
+
+
+@pytest.mark.parametrize("half", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_shifts_equal_all_pairs(n: int, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "NEAREST", half)
+    assert_equal_to_masked(n, scales=[2 * half + 1, 3])
+    assert_equal_to_masked(n, scales=["n/4", 2 * half + 1])
+
+
+@pytest.mark.parametrize("n", [17, 40, 130, 300])
+def test_the_goals_scales_equal_all_pairs(n: int) -> None:
+    windowed, masked = alike(D_IN, 20, heads=10, scales=GOAL)
+    for x, mask in (batch((n, n // 2, 1, 0), padding=math.nan), (batch((n, n))[0], None)):
+        assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
+
+
+def test_heads_in_any_order() -> None:
+    windowed, masked = alike(D_IN, 14, heads=7, head_dim=2, scales=[3, 1, 129, "n/4", 1, 3, "n/16"])
+    for n in (40, 400):
+        for x, mask in (batch((n, n // 2), padding=math.nan), (batch((n, n))[0], None)):
+            assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_neighbours_in_half_precision_are_summed_in_float32(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 50, 3, 64).to(dtype) for _ in range(3))
+    found = Neighbours.apply(q, k, v, 1, None)
+    exact = Neighbours.apply(q.double(), k.double(), v.double(), 1, None)
+    assert found.dtype == dtype
+    # One rounding, that of the result.
+    assert ((found - exact).abs() <= torch.finfo(dtype).eps * exact.abs() + 1e-5).all()
+
+
+def test_gradients_of_neighbours_and_bands() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 5, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    closed = torch.rand(5, 2, 5, 2) < 0.4
+    closed[2] = False
+    for given_ in (closed, None):
+        assert torch.autograd.gradcheck(
+            lambda q, k, v, given_=given_: Neighbours.apply(q, k, v, 2, given_), (q, k, v)
+        )
+    t = torch.randn(2, 19, 3, dtype=torch.float64, requires_grad=True)
+    for cut in (pieces(3, 4, 19), pieces(2, 1, 19), pieces(5, 9, 19)):
+        assert torch.autograd.gradcheck(lambda t, cut=cut: Bands.apply(t, cut), (t,))
+
+
+# What it costs
+
+
+def test_bands_are_views() -> None:
+    t = torch.randn(2, 400, 90)[..., 30:60]
+    for band in Bands.apply(t, pieces(16, 32, 400)):
+        assert band.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+        assert band.stride(-1) == 1
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that any operation makes, in numbers that it really holds."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                held = leaf.untyped_storage().nbytes() // leaf.element_size()
+                self.largest = max(self.largest, held)
+        return result
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_nothing_of_n_times_n_is_held(masked: bool) -> None:
+    n, d = 4096, 20
+    module = WindowedMsmsa(d, d, heads=10, scales=GOAL)
+    x = torch.randn(1, n, d, requires_grad=True)
+    mask = torch.ones(1, n, dtype=torch.bool) if masked else None
+    with Largest() as watch:
+        module(x, mask).sum().backward()
+    # With padding every tile has a mask of its own: N times a band, an eighth of n and a tile.
+    bound = n * (n // 8 + 2 * max(tiles.TILES)) if masked else n * 3 * d
+    assert watch.largest <= bound
+
+
+class NoReading(TorchDispatchMode):
+    """Fails where a value is read from a tensor: on a GPU that waits for all that is queued."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func not in (
+            torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default,
+        )  # fmt: skip
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_no_length_is_read_from_the_device(n: int) -> None:
+    module = WindowedMsmsa(D_IN, 20, heads=10, scales=GOAL).double()
+    for x, mask in (batch((n, n // 2, 0)), (batch((n, n))[0], None)):
+        with NoReading(), sdpa_kernel(SDPBackend.MATH):
+            module(x, mask)
+            windows(module.scales, n, mask, x.device)
+
+
+# Kernels for ranges
+
+
+@pytest.mark.parametrize("reading", ["total", "radius"])
+def test_ranges_are_the_windows(reading: str) -> None:
+    scales = parse_all([1, 3, "n/16", "n/4", 999], 5, reading)
+    n = 70
+    apart = torch.arange(n)[:, None] - torch.arange(n)
+    _, ragged = batch((70, 33, 17, 1))
+    for mask in (ragged, None):
+        geometry = windows(scales, n, mask, torch.device("cpu"))
+        assert geometry.lo.dtype == geometry.hi.dtype == torch.int32
+        assert geometry.hi.shape == (5, 1 if mask is None else 4)
+        assert not geometry.hole.any()
+        assert not geometry.slope.any()
+        lo, hi = (t.T[..., None, None] for t in (geometry.lo, geometry.hi))  # [B, H, 1, 1]
+        found = (apart >= lo) & (apart <= hi)
+        if mask is not None:
+            found = found & mask[:, None, None, :]
+        assert torch.equal(found, within_windows(scales, n, mask, torch.device("cpu")))
+
+
+def test_a_backend_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(BadOption, match="backend='cuda'; expected 'auto' or 'native'"):
+        FusedMsmsa(D_IN, 4, heads=2, backend="cuda")
+
+
+def test_groups_say_what_products_they_need() -> None:
+    assert Group("near", (0,), (parse(3),), 1).pairs(100) == 0
+    assert Group("all", (0,), (parse(99),), 49).pairs(100) == 10_000
+    assert Group("tiles", (0,), (parse(5),), 2, 16).pairs(100) == 2 * 4 + 6 * 16 * 20 + 2 * 4

@@ -1,0 +1,174 @@
+"""Stabilised Algorithm 1 where float32 underflows, and in half precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reference_impls.mtsa.optimized as algorithm
+from harness.build import make
+from reference_impls.masks import parse
+from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
+from suites.support.batches import D_IN, MECHANISMS, assert_same, batch, build, error, run
+
+torch.set_num_threads(1)
+
+SCALES = (1.0, 10.0, 50.0, 100.0)
+
+
+def exaggerated(factory: Any, scale: float, **options: Any) -> tuple[nn.Module, Tensor, Tensor]:
+    """A float32 module with its scores multiplied, and a batch with padding."""
+    torch.manual_seed(3)
+    module = factory(D_IN, 64, heads=4, **options)
+    with torch.no_grad():
+        for name in ("q_w", "s2_w", "s2_b"):
+            getattr(module, name).mul_(scale)
+    x, mask = batch((64, 40), seed=4)
+    return module, x.float(), mask
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    ("factory", "options"),
+    [
+        (Algorithm1MTSA, {}),
+        (Algorithm1MTSA, {"scale_t": "identity"}),
+        (Algorithm1MTSA, {"masks": ["window:3", "distance:0.7", "diagonal", "none"]}),
+        (
+            Algorithm1MTSA,
+            {"masks": ["window:3", "distance:0.7", "diagonal", "none"], "scale_t": "identity"},
+        ),
+        (Algorithm1ReleasedMTSA, {}),
+        (Algorithm1ReleasedMTSA, {"scale_t": "identity", "activation": "elu"}),
+    ],
+)
+def test_algorithm1_is_accurate_at_every_scale(
+    factory: Any, options: dict[str, Any], scale: float
+) -> None:
+    module, x, mask = exaggerated(factory, scale, **options)
+    name = "mtsa" if factory is Algorithm1MTSA else "mtsa_released"
+    mechanism = MECHANISMS[name]
+    assert mechanism.plain is not None
+    plain = make(mechanism, mechanism.plain, D_IN, 64, 4, {**mechanism.options, **options})
+    plain.load_state_dict(module.state_dict())
+    single, double = run(plain, x, mask), run(plain.double(), x.double(), mask)
+    got = run(module, x, mask)
+    assert error(got["output"], double["output"]) <= 2e-5
+    for key in double:
+        assert error(got[key], double[key]) <= 3 * error(single[key], double[key]) + 8e-6, key
+
+
+@pytest.mark.parametrize("options", [{}, {"scale_t": "identity"}])
+def test_recomputation_is_needed_and_found(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, x, mask = exaggerated(Algorithm1MTSA, 50.0, **options)
+    wanted = module.double()(x.double(), mask)
+    module.float()
+    seen: list[int] = []
+    original = algorithm._recomputed
+
+    def spy(where: Tensor, *rest: Any) -> Tensor:
+        seen.append(where.numel())
+        return original(where, *rest)
+
+    monkeypatch.setattr(algorithm, "_recomputed", spy)
+    assert error(module(x, mask), wanted) < 2e-5
+    assert len(seen) == 1
+    assert seen[0] > 0
+    monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 0.0)
+    assert not error(module(x, mask), wanted) < 1e-2
+
+
+def test_no_recomputation_at_ordinary_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Tensor:
+        raise AssertionError("recomputed")
+
+    monkeypatch.setattr(algorithm, "_recomputed", fail)
+    for scale in (1.0, 10.0):
+        module, x, mask = exaggerated(Algorithm1MTSA, scale)
+        assert module(x, mask).isfinite().all()
+
+
+def test_recomputation_in_small_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x, mask = exaggerated(Algorithm1MTSA, 50.0)
+    wanted = run(module, x, mask)
+    monkeypatch.setattr(algorithm, "CHUNK_BYTES", 200_000)
+    assert_same(run(module, x, mask), wanted, 1e-6)
+
+
+def test_all_keys_out_of_sight_of_the_largest_score() -> None:
+    # One key outshines the others by exp(300) in every feature, and only later queries see it.
+    v = torch.randn(1, 1, 6, 3)
+    s = torch.zeros(1, 1, 6, 3)
+    s[:, :, 4] = 300
+    q = torch.zeros(1, 1, 6, 2)
+    k = q.clone()
+    for leaf in (q, k, v, s):
+        leaf.requires_grad_()
+    out = algorithm.algorithm1(q, k, v, s, (parse("forward"),), "identity", None)
+    out.sum().backward()
+    for i in range(1, 5):
+        assert error(out[0, 0, i], v[0, 0, :i].mean(0)) < 1e-6
+    assert error(out[0, 0, 5], v[0, 0, 4]) < 1e-6
+    assert not out[0, 0, 0].any()
+    for leaf in (q, k, v, s):
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
+
+
+def test_where_the_host_cannot_decide_lost_entries_are_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x, mask = exaggerated(Algorithm1MTSA, 50.0)
+    assert isinstance(module, Algorithm1MTSA)
+    arguments = (*module.project(x), module.masks, module.scale_t, mask)
+    wanted = algorithm.algorithm1(*arguments)
+    monkeypatch.setattr(algorithm, "host_can_decide", lambda _: False)
+    got = algorithm.algorithm1(*arguments)
+    lost = got.isnan()
+    assert 0 < lost.sum() < lost.numel()
+    assert error(got[~lost], wanted[~lost]) < 1e-5
+
+
+def test_padded_queries_are_finite_whatever_they_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The padded query sees only keys that the largest one outshines by exp(300).
+    monkeypatch.setattr(algorithm, "host_can_decide", lambda _: False)
+    q, v, s = torch.zeros(1, 1, 5, 2), torch.randn(1, 1, 5, 3), torch.zeros(1, 1, 5, 3)
+    s[:, :, 0] = 300
+    mask = torch.tensor([[True, True, True, True, False]])
+    out = algorithm.algorithm1(q, q, v, s, (parse("window:1"),), "log_sigmoid", mask)
+    assert out[0, 0, 4].isfinite().all()
+    assert out[0, 0, 3].isnan().all()
+
+
+def test_bias_of_the_source2token_scores_has_no_gradient() -> None:
+    # The softmax does not see what is added to all keys alike (sigma_s = identity).
+    module = build("mtsa.algorithm1").float()
+    x, mask = batch((257, 140), seed=5)
+    found = run(module, 4 * x.float(), mask)
+    assert found["s2_w"].abs().max() > 100
+    assert found["s2_b"].abs().max() < 2e-5
+
+
+def test_maximum_of_a_query_is_not_that_of_a_padded_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Scores of -200 at real keys, 0 at the padded one, whose key is zero.
+    monkeypatch.setattr(algorithm, "host_can_decide", lambda _: False)
+    q, k = torch.full((1, 1, 4, 1), 20.0), torch.full((1, 1, 4, 1), -10.0)
+    k[:, :, 3] = 0
+    v = torch.randn(1, 1, 4, 3)
+    mask = torch.tensor([[True, True, True, False]])
+    out = algorithm.algorithm1(q, k, v, torch.zeros_like(v), (parse("none"),), "identity", mask)
+    assert error(out[0, 0, :3], v[0, 0, :3].mean(0).expand(3, 3)) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["mtsa.algorithm1", "disa.broadcast"])
+def test_half_precision_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
+    module = build(name)
+    x, mask = batch((7, 4))
+    wanted = module(x, mask)
+    out = module.to(dtype)(x.to(dtype), mask)
+    assert out.dtype == dtype
+    assert error(out, wanted) < (5e-3 if dtype == torch.float16 else 5e-2)

@@ -1,0 +1,212 @@
+"""Attention dropout of MTSA (appendix A.3): on the two factors of the numerator, nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reference_impls.mtsa.optimized as algorithm
+from reference_impls.masks import allowed
+from reference_impls.mechanism import BadOption
+from reference_impls.mtsa import dropout
+from reference_impls.mtsa.dropout import Kept
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
+from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
+from suites.support.batches import D_IN, D_OUT, HEADS, assert_same, batch, error, run
+
+torch.set_num_threads(1)
+
+PAIRS = ((PlainMTSA, Algorithm1MTSA), (PlainReleasedMTSA, Algorithm1ReleasedMTSA))
+FACTORIES = [factory for pair in PAIRS for factory in pair]
+SHARE = 0.6
+"""p_ad of most tests; attention_dropout is one less that."""
+
+
+def fixed(pairs: Sequence[int], values: Sequence[int], rate: float, device: torch.device) -> Kept:
+    """Stands in for `draw`: the same for the same shapes."""
+    generator = torch.Generator().manual_seed(7)
+    kept = [torch.rand(tuple(s), generator=generator) < SHARE**0.5 for s in (pairs, values)]
+    return Kept(kept[0], kept[1], SHARE)
+
+
+def made(factory: Any, **options: Any) -> nn.Module:
+    """A float64 module in training mode, dropout on."""
+    torch.manual_seed(0)
+    options = {"heads": HEADS, "attention_dropout": 1 - SHARE, **options}
+    module: nn.Module = factory(D_IN, D_OUT, **options)
+    return module.double()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale_t": "identity"},
+        {"token2token": False},
+        {"source2token": False},
+        {"token2token": False, "source2token": False},
+    ],
+)
+@pytest.mark.parametrize("plain_and_fast", PAIRS)
+def test_with_the_same_factors_algorithm1_is_plain(
+    plain_and_fast: tuple[Any, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropout, "draw", fixed)
+    plain, fast = (made(factory, **options) for factory in plain_and_fast)
+    for lengths in ((1, 1), (7, 4, 0)):
+        x, mask = batch(lengths, padding=math.nan)
+        assert_same(run(fast, x, mask), run(plain, x, mask), 1e-11)
+    x, _ = batch((7, 7))
+    assert_same(run(fast, x, None), run(plain, x, None), 1e-11)
+
+
+def test_mixed_masks_and_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout, "draw", fixed)
+    masks = ["window:2", "distance:0.7", "diagonal", "none"]
+    plain, fast = (made(factory, masks=masks) for factory in PAIRS[0])
+    x, mask = batch((7, 4))
+    wanted = run(plain, x, mask)
+    assert_same(run(fast, x, mask), wanted, 1e-11)
+    out = fast.bfloat16()(x.bfloat16(), mask)
+    assert out.dtype == torch.bfloat16
+    assert error(out, wanted["output"]) < 5e-2
+
+
+@pytest.mark.parametrize("options", [{}, {"scale_t": "identity"}, {"source2token": False}])
+def test_recomputed_queries_drop_the_same_factors(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropout, "draw", fixed)
+    plain, fast = (made(factory, **options) for factory in PAIRS[0])
+    seen: list[int] = []
+    original = algorithm._recomputed
+
+    def spy(where: Tensor, *rest: Any) -> Tensor:
+        seen.append(where.numel())
+        return original(where, *rest)
+
+    monkeypatch.setattr(algorithm, "_recomputed", spy)
+    monkeypatch.setattr(algorithm, "CHUNK_BYTES", 100_000)
+    # As if these denominators had lost something: queries that see few keys.
+    monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 1.5)
+    x, mask = batch((40, 25), seed=4)
+    assert_same(run(fast, x, mask), run(plain, x, mask), 1e-11)
+    assert len(seen) == 1
+    assert 0 < seen[0] < HEADS * 65 - 8  # less than all that have a key
+
+
+@pytest.mark.parametrize("factory", PAIRS[0])
+def test_each_kept_product_is_divided_by_the_share_and_the_denominator_is_whole(
+    factory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropout, "draw", fixed)
+    module = made(factory)
+    assert isinstance(module, PaperLayer)
+    n, d_h = 6, D_OUT // HEADS
+    x, _ = batch((n,))
+    kept = fixed((HEADS, 1, n, n), (HEADS, 1, n, d_h), 1 - SHARE, x.device)
+    q, k, v, s = (t[:, 0].detach().numpy() for t in module.project(x))
+    open_pairs = allowed(module.masks, n, x.device).numpy()
+    a = np.zeros((HEADS, n, d_h))
+    for c, i, f in np.ndindex(HEADS, n, d_h):
+        numerator = denominator = 0.0
+        for j in range(n):
+            if open_pairs[c, i, j]:
+                w = np.exp(s[c, j, f]) / (1 + np.exp(-q[c, i] @ k[c, j]))
+                both = kept.pairs[c, 0, i, j] and kept.values[c, 0, j, f]
+                numerator += float(both) * w * v[c, j, f] / SHARE
+                denominator += w
+        a[c, i, f] = numerator / denominator if denominator else 0.0
+    wanted = torch.from_numpy(a.transpose(1, 0, 2).reshape(1, n, D_OUT)) @ module.o_w
+    assert error(module(x), wanted) < 1e-13
+
+
+def test_plain_of_some_rows_drops_the_factors_of_those_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropout, "draw", fixed)
+    module = made(PlainMTSA)
+    x, mask = batch((7, 4))
+    full, rows = module(x, mask), torch.tensor([5, 0, 3])
+
+    def restricted(pairs: Sequence[int], values: Sequence[int], *rest: Any) -> Kept:
+        assert tuple(pairs) == (HEADS, 2, 3, 7)
+        kept = fixed((HEADS, 2, 7, 7), values, *rest)
+        return Kept(kept.pairs[:, :, rows], kept.values, kept.share)
+
+    monkeypatch.setattr(dropout, "draw", restricted)
+    torch.testing.assert_close(module(x, mask, rows), full[:, rows], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_the_expectation_is_the_undropped_output(factory: Any) -> None:
+    # Behind the attention everything must be linear: so no gate. No value is exactly 0 with elu.
+    released = {} if issubclass(factory, PaperLayer) else {"fusion_gate": False}
+    module = made(factory, activation="elu", **released)
+    draws, n = 4000, 6
+    x, _ = batch((n,), seed=3)
+    with torch.no_grad():
+        found = module(x.expand(draws, n, D_IN))  # every sample has factors of its own
+        wanted = module.eval()(x)[0]
+    deviation = found.std(0)
+    assert deviation[1:-1].min() > 0
+    # 96 means of 4000 draws: by chance one is off by 5.5 standard errors in 1 of 2.7e5 runs.
+    off = (found.mean(0) - wanted).abs()
+    assert (off <= 5.5 * deviation / math.sqrt(draws) + 1e-12).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.19, 0.5])
+def test_each_factor_is_kept_with_the_root_of_the_share(rate: float) -> None:
+    torch.manual_seed(1)
+    kept = dropout.draw((4, 5, 50, 50), (4, 5, 50, 50), rate, torch.device("cpu"))
+    assert kept.share == pytest.approx(1 - rate)
+    count = kept.pairs.numel()
+    for drawn, p in (
+        (kept.pairs, math.sqrt(1 - rate)),
+        (kept.values, math.sqrt(1 - rate)),
+        (kept.pairs & kept.values, 1 - rate),
+    ):
+        assert drawn.dtype == torch.bool
+        # Five standard deviations of a mean of `count` coins.
+        assert drawn.double().mean().item() == pytest.approx(
+            p, abs=5 * math.sqrt(p * (1 - p) / count)
+        )
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_evaluation_and_rate_zero_draw_nothing(
+    factory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, mask = batch((7, 4))
+    dropping, without = made(factory), made(factory, attention_dropout=0.0)
+    before = torch.get_rng_state()
+    monkeypatch.setattr(dropout, "draw", None)
+    wanted = run(without, x, mask)
+    assert_same(run(dropping.eval(), x, mask), wanted, 0.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(TypeError):
+        dropping.train()(x, mask)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_every_call_draws_anew_and_attention_shows_whole_weights(factory: Any) -> None:
+    module = made(factory)
+    x, mask = batch((7, 4))
+    assert not torch.equal(module(x, mask), module(x, mask))
+    assert isinstance(module, TensorizedLayer)
+    shown, again = module.attention(x, mask), module.eval().attention(x, mask)
+    torch.testing.assert_close(shown, again, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, True, "0.1", math.nan])
+def test_a_rate_that_is_none_is_refused(factory: Any, rate: Any) -> None:
+    with pytest.raises(BadOption, match=r"attention_dropout=.*below 1"):
+        factory(D_IN, D_OUT, heads=2, attention_dropout=rate)

@@ -1,0 +1,605 @@
+"""The fused layers of MTSA, beyond what every implementation is held to."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.build import make
+from reference_impls.kernels import choice, core, cutting, exact, geometry, keeping, kept, tiled
+from reference_impls.masks import parse
+from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.merged import Merged
+from reference_impls.mtsa import dropout, fused
+from reference_impls.mtsa.dropout import Kept
+from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.optimized import Algorithm1MTSA
+from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
+from suites.support.batches import (
+    D_IN,
+    D_OUT,
+    HEADS,
+    MECHANISMS,
+    assert_same,
+    batch,
+    build,
+    error,
+    run,
+)
+from suites.support.configurations import with_variants
+
+torch.set_num_threads(1)
+
+NAMES = ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")
+TILED = [f"{name}.fused_tiled" for name in NAMES]
+OURS = [
+    f"{name}.{i.name}"
+    for name in NAMES
+    for i in MECHANISMS[name].implementations
+    if i.name.startswith("fused") and "cpu" in i.devices
+    and (i.name != "fused_native" or choice.available("native"))
+]  # fmt: skip
+PAIRS = ((PlainMTSA, FusedMTSA), (PlainReleasedMTSA, FusedReleasedMTSA))
+SHARE = 0.6
+
+
+def made(factory: Any, **options: Any) -> nn.Module:
+    """A float64 module in training mode."""
+    torch.manual_seed(0)
+    if issubclass(factory, (FusedMTSA, FusedReleasedMTSA)):
+        options = {"backend": "tiled", **options}
+    module: nn.Module = factory(D_IN, D_OUT, **{"heads": HEADS, **options})
+    return module.double()
+
+
+# Every backend
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("scale", [1.0, 10.0, 50.0, 100.0])
+def test_accurate_at_every_scale_of_the_scores(name: str, scale: float) -> None:
+    mechanism = MECHANISMS[name.partition(".")[0]]
+    width = D_IN if mechanism.keeps_width else 64
+    options = {**mechanism.options, **mechanism.implementation(name.partition(".")[2]).options}
+    factory = mechanism.implementation(name.partition(".")[2]).factory
+    module = make(mechanism, factory, D_IN, width, 4, options, seed=3)
+    with torch.no_grad():
+        for weight in mechanism.score_weights:
+            module.get_parameter(weight).mul_(scale)
+    assert mechanism.plain is not None
+    plain = make(mechanism, mechanism.plain, D_IN, width, 4, mechanism.options)
+    plain.load_state_dict(module.state_dict())
+    x, mask = batch((64, 40), seed=4)
+    single, double = run(plain, x.float(), mask), run(plain.double(), x, mask)
+    got = run(module, x.float(), mask)
+    assert error(got["output"], double["output"]) <= 2e-5
+    for key in double:
+        assert error(got[key], double[key]) <= 3 * error(single[key], double[key]) + 8e-6, key
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_long_sequences_are_those_of_algorithm1(name: str) -> None:
+    module, other = build(name), build(f"{name.partition('.')[0]}.algorithm1")
+    other.load_state_dict(module.state_dict())
+    x, mask = batch((530, 301, 1), seed=6)
+    assert_same(run(module, x, mask), run(other, x, mask), 1e-10)
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
+    module = build(name)
+    x, mask = batch((70, 41))
+    wanted = module(x, mask)
+    out = module.to(dtype)(x.to(dtype), mask)
+    assert out.dtype == dtype
+    assert error(out, wanted) < (5e-3 if dtype == torch.float16 else 5e-2)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_autocast(name: str) -> None:
+    module = build(name).float()
+    x, mask = batch((7, 4, 1, 0), padding=math.nan)
+    x = x.float()
+    wanted = module(x, mask)
+    given = x.clone().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = module(given, mask)
+    assert 0 < error(low, wanted) < 0.05
+    low.float().sum().backward()
+    assert given.grad is not None
+    assert given.grad.isfinite().all()
+    assert torch.equal(module(x, mask), wanted)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in OURS if n.startswith("mtsa.") or n.endswith("d.fused")]
+)
+def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
+    module = build(name)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="aot_eager")
+    for lengths in ((5, 3, 0), (9, 9, 2)):
+        x, mask = batch(lengths)
+        found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
+        assert_same(found, run(module, x, mask), 1e-11)
+        assert error(compiled(x, None), module(x, None)) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["mtsa.fused", "msmsa.windowed"])
+def test_one_graph_serves_all_lengths(name: str) -> None:
+    """With dynamic shapes: a length, and a number of sequences, that no earlier call had."""
+    module = build(name)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, dynamic=True, backend="aot_eager")
+    for lengths in ((5, 3, 0), (17, 4)):
+        x, mask = batch(lengths)
+        found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
+        assert_same(found, run(module, x, mask), 1e-11)
+
+
+@pytest.mark.parametrize("backend", [b for b in ("native", "tiled") if choice.available(b)])
+def test_dropout_draws_anew_from_one_graph(backend: str) -> None:
+    """What is drawn is a number of the call: a graph made for one number would be made again."""
+    module = made(FusedMTSA, backend=backend, attention_dropout=0.5).float().train()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled: Any = torch.compile(module, backend="aot_eager")
+    x = torch.randn(2, 9, D_IN)
+    graphs, found = [], []
+    for _ in range(4):
+        out = compiled(x)
+        out.sum().backward()
+        found.append(out.detach())
+        graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert graphs[0] > 0
+    # The second number tells the compiler that it changes.
+    assert len(set(graphs[1:])) == 1, graphs
+    assert not any(torch.equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_no_sample_at_all_gives_none(name: str) -> None:
+    module = build(name)
+    width = module(batch((7,))[0], None).shape[2]
+    x = torch.randn(0, 7, D_IN, dtype=torch.float64, requires_grad=True)
+    for mask in (None, torch.ones(0, 7, dtype=torch.bool)):
+        out = module(x, mask)
+        assert out.shape == (0, 7, width)
+        out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+def test_a_bias_that_changes_nothing_has_a_gradient_of_zero_however_it_is_trained() -> None:
+    x = torch.randn(2, 9, D_IN)
+
+    def gradient(module: Any, call: Any, autocast: bool = False) -> Tensor | None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            out = call(x)
+        out.float().sum().backward()
+        found: Tensor | None = module.s2_b.grad
+        return found
+
+    for kind in ("eager", "autocast", "frozen", "compiled"):
+        module: Any = made(FusedMTSA, backend="tiled").float().train()
+        torch._dynamo.reset()
+        call = torch.compile(module, backend="aot_eager") if kind == "compiled" else module
+        module.v_w.requires_grad_(kind != "frozen")
+        found = gradient(module, call, kind == "autocast")
+        assert found is not None, kind
+        assert found.abs().max() == 0, kind
+
+
+@pytest.mark.parametrize(("name", "variant"), with_variants(TILED))
+def test_gradients_are_finite_differences(name: str, variant: str) -> None:
+    torch.manual_seed(0)
+    x, mask = batch((5, 3, 0), seed=5)
+    module = build(name, variant)
+    given = (x.requires_grad_(), *module.parameters())
+    assert gradcheck(lambda x, *weights: module(x, mask), given, atol=1e-5, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_only_what_is_wanted_has_a_gradient(name: str) -> None:
+    module = build(name)
+    x, mask = batch((7, 4))
+    wanted = run(module, x, mask)
+    module.zero_grad()
+    out = module(x, mask)  # x wants none
+    generator = torch.Generator().manual_seed(2)  # as in `run`
+    (out * torch.randn(out.shape, generator=generator, dtype=out.dtype)).sum().backward()
+    for weight, parameter in module.named_parameters():
+        assert parameter.grad is not None, weight
+        assert error(parameter.grad, wanted[weight]) < 1e-12, weight
+    module.requires_grad_(False)
+    assert not module(x, mask).requires_grad
+    assert error(run(module, x, mask)["x"], wanted["x"]) < 1e-12
+    # Of the weights only one, whichever it is.
+    for weight, parameter in module.named_parameters():
+        parameter.requires_grad_(True)
+        assert error(run(module, x, mask)[weight], wanted[weight]) < 1e-12, weight
+        parameter.requires_grad_(False)
+
+
+@pytest.mark.parametrize("backend", ["triton", "flex"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_runs_on_cuda_only_says_so(name: str, backend: str) -> None:
+    module, (x, mask) = build(f"{name}.fused_{backend}"), batch((3, 2))
+    with pytest.raises(Unsupported, match=backend) as caught:
+        module(x, mask)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    for factory in (FusedMTSA, FusedReleasedMTSA):
+        with pytest.raises(BadOption, match="backend='fast'; expected 'auto' or 'native'"):
+            factory(D_IN, D_OUT, heads=2, backend="fast")
+
+
+# Products and views
+
+
+def test_queries_keys_and_values_are_views_of_one_product() -> None:
+    for module in (
+        made(FusedMTSA),
+        made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False),
+    ):
+        assert isinstance(module, TensorizedLayer)
+        x, _ = batch((6, 6))
+        for context in (torch.enable_grad(), torch.no_grad()):
+            with context:
+                q, k, _, _ = module.project(x)
+            assert q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr()
+            assert k.data_ptr() - q.data_ptr() == D_OUT * 8
+
+
+def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(cutting, "FEW", 0)  # small heads are put together
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
+        ) -> Any:
+            seen.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    module = made(FusedMTSA).eval()
+    x, _ = batch((6, 6))
+    with torch.no_grad():
+        module(x)
+        with Watch():
+            module(x)
+    assert seen.count("mm") == 2  # q k v, and W^o
+    assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
+    assert "clone" not in seen
+    assert seen.count("cat") == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"key_dim": 3, "score_dim": 5}, {"score_dim": 15}])
+@pytest.mark.parametrize("activation", ["relu", "elu", "selu"])
+def test_the_backward_pass_by_hand_is_autograds(
+    activation: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = made(FusedMTSA, activation=activation, **options)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    x, mask = batch((7, 4))
+    used: list[int] = []
+    original = fused.Projection.apply
+
+    def spy(*arguments: Any) -> Any:
+        used.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(fused.Projection, "apply", spy)
+    by_hand = run(module, x, mask)
+    assert used == [1]
+    monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
+    assert_same(run(module, x, mask), by_hand, 1e-13)
+    assert used == [1]
+
+
+def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
+    module = made(FusedMTSA)
+    assert isinstance(module, FusedMTSA)
+    x, _ = batch((6, 6))
+    found = module.project(x.requires_grad_())
+    given = [torch.randn(t.shape, dtype=t.dtype) for t in found]
+    kept = [t.clone() for t in given]
+    torch.autograd.backward(found, given)
+    assert all(torch.equal(a, b) for a, b in zip(given, kept, strict=True))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    module = made(FusedMTSA)
+    x, _ = batch((3,))
+    with pytest.raises(Unsupported, match="no second derivative; use algorithm1"):
+        torch.autograd.grad(module(x.requires_grad_()).sum(), x, create_graph=True)
+
+
+def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    original = geometry.of_masks
+
+    def spy(masks: Any, length: int, *rest: Any) -> Any:
+        lengths.append(length)
+        return original(masks, length, *rest)
+
+    monkeypatch.setattr(geometry, "of_masks", spy)
+    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    module = made(FusedMTSA)
+    for n in (5, 5, 6, 5, 7, 7, 5):
+        module(batch((n,))[0])
+    assert lengths == [5, 6, 7, 5]
+
+
+def test_a_geometry_that_a_graph_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kept(kept.Kept[Any]):
+        def of(self, key: Any, device: torch.device, make: Any) -> Any:
+            return super().of(key, torch.device("cuda"), make)
+
+    capturing = [False]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
+    monkeypatch.setattr(geometry, "Kept", Kept)
+    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    known = geometry.GeometryByLength([parse("forward")])
+    cpu = torch.device("cpu")
+    first = known.of(5, cpu)
+    capturing.append(True)
+    assert known.of(5, cpu) is first
+    capturing.append(False)
+    for n in range(6, 20):
+        known.of(n, cpu)
+    assert known.of(5, cpu) is first
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_what_inference_left_behind_serves_training(name: str) -> None:
+    module, (x, mask) = build(name), batch((7, 4))
+    with torch.inference_mode():
+        module(x, mask)
+    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
+
+
+def test_a_distance_is_as_exact_as_the_scores() -> None:
+    module, plain = (made(f, masks=["distance:0.7"] * HEADS) for f in PAIRS[0])
+    x, mask = batch((40, 11))
+    assert error(module(x, mask), plain(x, mask)) < 1e-13
+
+
+# Weights that are kept
+
+
+def test_merged_weights_are_made_again_when_one_changes() -> None:
+    calls: list[int] = []
+
+    def total(*weights: Tensor) -> Tensor:
+        calls.append(1)
+        return torch.cat([w.flatten() for w in weights])
+
+    a, b = (nn.Parameter(torch.randn(3)) for _ in range(2))
+    merged = Merged()
+    with torch.no_grad():
+        first = merged.of(total, a, b)
+        assert merged.of(total, a, b) is first
+        a.add_(1)
+        assert torch.equal(merged.of(total, a, b)[:3], a)
+        b.data = torch.ones(3)
+        assert torch.equal(merged.of(total, a, b)[3:], b)
+        b.data = torch.zeros(3)
+        assert torch.equal(merged.of(total, a, b)[3:], b)
+        assert torch.equal(merged.of(total, b, a)[:3], b)
+    assert len(calls) == 5
+    with torch.inference_mode():
+        merged.of(total, a, b)
+        assert not merged.of(total, a, b).is_inference()
+    assert len(calls) == 5  # what was made for both orders is there
+    # With gradients it is made every time, and they arrive.
+    merged.of(total, a, b).sum().backward()
+    assert a.grad is not None
+    assert len(calls) == 6
+    assert copy.deepcopy(merged)._kept == pickle.loads(pickle.dumps(merged))._kept == {}
+
+
+@pytest.mark.parametrize("name", TILED)
+@pytest.mark.parametrize("fused", [False, True], ids=["counted", "not counted"])
+def test_no_change_of_a_module_is_missed(name: str, fused: bool) -> None:
+    """Torch counts what an optimiser writes, but not what a fused one does."""
+    module, (x, mask) = build(name).eval(), batch((7, 4))
+
+    def told() -> Tensor:
+        """Without gradients, from weights that may be kept."""
+        with torch.no_grad():
+            return module(x, mask)
+
+    def fresh() -> Tensor:
+        """From weights that are merged anew."""
+        return module(x, mask).detach()
+
+    before = told()
+    assert torch.equal(told(), before)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, fused=fused)
+    for mode in (False, True):
+        module.train(mode)
+        module(x, mask).sum().backward()
+        optimizer.step()
+        if mode:
+            module.eval()
+        assert error(told(), before) > 1e-3
+        before = told()
+        assert error(before, fresh()) < 1e-13
+    saved = io.BytesIO()
+    torch.save(build(name, seed=1).state_dict(), saved)
+    saved.seek(0)
+    module.load_state_dict(torch.load(saved))
+    assert error(told(), fresh()) < 1e-13
+    twin = copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.mul_(2)
+    after = told()
+    with torch.no_grad():
+        assert error(twin(x, mask), after) > 1e-3
+    assert torch.equal(told(), after)
+    module.float()
+    with torch.no_grad():
+        assert module(x.float(), mask).dtype == torch.float32
+    module.double()
+    for parameter in module.parameters():
+        parameter.data = parameter.data + 0.5
+    assert error(told(), fresh()) < 1e-13
+    with torch.inference_mode():
+        module(x, mask)
+    run(module, x, mask)
+
+
+# Dropout
+
+
+def drop_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make plain drop what the fused layer drops, told by the seed of torch's generator."""
+
+    def draw(pairs: Any, values: Any, rate: float, device: torch.device) -> Kept:
+        share = 1 - rate
+        kept = torch.empty(values, dtype=torch.bool).bernoulli_(math.sqrt(share))
+        keep = keeping.draw(math.sqrt(share))
+        heads, samples, length, _ = pairs
+        return Kept(keep.pairs(heads, samples, length, device), kept, share)
+
+    monkeypatch.setattr(dropout, "draw", draw)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale_t": "identity"},
+        {"token2token": False},
+        {"source2token": False},
+        {"token2token": False, "source2token": False},
+    ],
+)
+@pytest.mark.parametrize("plain_and_fused", PAIRS)
+@pytest.mark.parametrize("again", [False, True])
+def test_with_the_same_factors_it_is_plain(
+    plain_and_fused: tuple[Any, Any], options: dict[str, Any], again: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    plain, module = (made(f, attention_dropout=1 - SHARE, **options) for f in plain_and_fused)
+    drop_alike(monkeypatch)
+    if again:  # as if all denominators had lost something
+        monkeypatch.setattr(tiled, "least_denominator", lambda dtype, length: math.inf)
+    for lengths in ((1, 1), (7, 4, 0)):
+        x, mask = batch(lengths, padding=math.nan)
+        torch.manual_seed(5)
+        found = run(module, x, mask)
+        torch.manual_seed(5)
+        assert_same(found, run(plain, x, mask), 1e-11)
+        whole = run(module.eval(), x, mask)
+        if lengths[0] > 1:
+            assert error(whole["output"], found["output"]) > 0.05
+        module.train()
+
+
+@pytest.mark.parametrize("factory", [FusedMTSA, FusedReleasedMTSA])
+def test_the_expectation_is_the_undropped_output(factory: Any) -> None:
+    # Behind the attention everything must be linear: so no gate. No value is exactly 0 with elu.
+    released = {} if issubclass(factory, PaperLayer) else {"fusion_gate": False}
+    module = made(factory, activation="elu", attention_dropout=1 - SHARE, **released)
+    draws, n = 4000, 6
+    x, _ = batch((n,), seed=3)
+    with torch.no_grad():
+        found = module(x.expand(draws, n, D_IN))  # every sample has factors of its own
+        wanted = module.eval()(x)[0]
+    deviation = found.std(0)
+    assert deviation[1:-1].min() > 0
+    # 96 means of 4000 draws: by chance one is off by 5.5 standard errors in 1 of 2.7e5 runs.
+    off = (found.mean(0) - wanted).abs()
+    assert (off <= 5.5 * deviation / math.sqrt(draws) + 1e-12).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.19, 0.5])
+def test_each_factor_is_kept_with_the_root_of_the_share(rate: float) -> None:
+    torch.manual_seed(1)
+    ones = torch.ones(4, 5, 50, 50, dtype=torch.float64)
+    values, keep = dropout.draw_linear(ones, rate)
+    assert torch.equal(values.unique(), torch.tensor([0, 1 / (1 - rate)], dtype=torch.float64))
+    pairs = keep.pairs(4, 5, 50, ones.device)
+    for drawn, p in (
+        (pairs, math.sqrt(1 - rate)),
+        (values > 0, math.sqrt(1 - rate)),
+        (pairs & (values > 0), 1 - rate),
+    ):
+        # Five standard deviations of a mean of so many coins.
+        assert drawn.double().mean().item() == pytest.approx(
+            p, abs=5 * math.sqrt(p * (1 - p) / ones.numel())
+        )
+
+
+@pytest.mark.parametrize("factory", [FusedMTSA, FusedReleasedMTSA])
+def test_evaluation_and_rate_zero_draw_nothing(
+    factory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, mask = batch((7, 4))
+    dropping, without = made(factory, attention_dropout=0.4), made(factory)
+    before = torch.get_rng_state()
+    monkeypatch.setattr(dropout, "draw_linear", None)
+    wanted = run(without, x, mask)
+    assert_same(run(dropping.eval(), x, mask), wanted, 0.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(TypeError):
+        dropping.train()(x, mask)
+
+
+@pytest.mark.parametrize("factory", [FusedMTSA, FusedReleasedMTSA])
+def test_every_call_draws_anew_and_attention_shows_whole_weights(factory: Any) -> None:
+    module = made(factory, attention_dropout=0.4)
+    x, mask = batch((7, 4))
+    assert not torch.equal(module(x, mask), module(x, mask))
+    assert isinstance(module, TensorizedLayer)
+    shown, again = module.attention(x, mask), module.eval().attention(x, mask)
+    torch.testing.assert_close(shown, again, rtol=0, atol=1e-14)
+
+
+# What underflows
+
+
+@pytest.mark.parametrize("options", [{}, {"scale_t": "identity"}])
+def test_computing_again_is_needed_and_found(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(3)
+    module = FusedMTSA(D_IN, 64, heads=4, backend="tiled", **options)
+    with torch.no_grad():
+        for name in ("q_w", "s2_w", "s2_b"):
+            getattr(module, name).mul_(50)
+    x, mask = batch((64, 40), seed=4)
+    double = Algorithm1MTSA(D_IN, 64, heads=4, **options).double()
+    double.load_state_dict(module.state_dict())
+    wanted = double(x, mask)
+    seen: list[int] = []
+    original = exact.recomputed
+
+    def spy(where: Tensor, *rest: Any) -> Tensor:
+        seen.append(where.numel())
+        return original(where, *rest)
+
+    monkeypatch.setattr(exact, "recomputed", spy)
+    assert error(module(x.float(), mask), wanted) < 2e-5
+    assert len(seen) == 1
+    assert 0 < seen[0] < 4 * 104
+    monkeypatch.setattr(core, "host_can_decide", lambda _: False)
+    assert error(module(x.float(), mask), wanted) < 2e-5
+    assert len(seen) == 2

@@ -1,0 +1,601 @@
+"""ReSA and ReSAN: what is selected, what selections change, and how policies learn from them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from harness.verify.golden import check_path
+from reference_impls.disa.plain import PlainDisa
+from reference_impls.encoders import Dense
+from reference_impls.mechanism import BadOption, Size
+from reference_impls.resa import MECHANISMS as RESA
+from reference_impls.resa import naive, naive_policy
+from reference_impls.resa.optimized import GatheredResa, MaskedResa
+from reference_impls.resa.plain import PlainResa
+from reference_impls.resa.policy import POLICIES, Decision
+from reference_impls.resa.selecting import Selection, given
+from reference_impls.resan import MECHANISMS as RESAN
+from reference_impls.resan.layer import PREFIXES
+from reference_impls.resan.optimized import GatheredResan, GatheredWords
+from reference_impls.resan.plain import PlainResan, PlainWords
+from suites.support.batches import D_IN, D_OUT, assert_same, batch, error, run
+
+torch.set_num_threads(1)
+GOLDEN = Path(__file__).parents[2] / "harness" / "verify" / "golden"
+ALL = (PlainResa, MaskedResa, GatheredResa)
+LENGTHS = (7, 4, 1, 0)
+SHARES = (0.5, 0.1, 0.9, 0.0)
+
+
+def built(kind: type, **options: Any) -> Any:
+    """A layer in float64 with biases that are not zero; equal for all kinds."""
+    torch.manual_seed(0)
+    d_in = D_OUT if "Words" in kind.__name__ else D_IN
+    module = kind(d_in, D_OUT, **options).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, dtype=torch.float64))
+    return module
+
+
+def drawn(mask: Tensor, seed: int, share: float = 0.5) -> Selection:
+    """A random selection; true at some padded positions too."""
+    generator = torch.Generator().manual_seed(seed)
+    heads, dependents = torch.rand((2, *mask.shape), generator=generator) < share
+    return given(heads, dependents, mask)
+
+
+def run_with(module: Any, x: Tensor, mask: Tensor, selection: Selection) -> dict[str, Tensor]:
+    """Output and gradients under a given selection."""
+    call: Any = torch.nn.Module()
+    call.layer = module
+    call.forward = lambda x, mask: module(x, mask, selection=selection)
+    return run(call, x, mask)
+
+
+# Policies
+
+
+def rss_golden() -> tuple[dict[str, Any], dict[str, Tensor]]:
+    with np.load(GOLDEN / "rss" / "policy.npz") as z:
+        arrays = {name: torch.from_numpy(z[name]) for name in z.files if name != "config"}
+        return json.loads(str(z["config"])), arrays
+
+
+def decided(dtype: torch.dtype) -> tuple[Decision, dict[str, Tensor]]:
+    config, a = rss_golden()
+    weights = {name: a[name].to(dtype) for name in ("w1", "b1", "w2", "b2")}
+    made = POLICIES["rss"].decide(
+        weights, a["x"].to(dtype), a["mask"], a["uniform"].to(dtype), config["activation"]
+    )
+    return made, a
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rss_is_the_released_programs(dtype: torch.dtype) -> None:
+    made, a = decided(dtype)
+    assert error(made.probability, a["output"]) < 1e-6
+    assert torch.equal(made.actions, a["actions"])
+    assert error(made.log_probability, a["logp"]) < 1e-6
+    assert error(made.share, a["percentage"]) < 1e-6
+
+
+def test_rss_is_the_oracles() -> None:
+    """Actions, log-probabilities and their gradients, one sample at a time."""
+    layer = built(PlainResa, rss_hidden=5)
+    x, mask = batch((7, 4, 1))
+    uniform = torch.rand(mask.shape, dtype=torch.float64)
+    weights = {name: layer.get_parameter(f"head_{name}") for name in layer.policy_shapes}
+    cotangent = torch.randn(mask.shape, dtype=torch.float64)
+    x.requires_grad_()
+    made = POLICIES["rss"].decide(weights, x, mask, uniform)
+    (made.log_probability * cotangent).sum().backward()
+    assert x.grad is not None
+    total = {name: np.zeros(w.shape) for name, w in weights.items()}
+    arrays = {name: w.detach().numpy() for name, w in weights.items()}
+    for b, n in enumerate((7, 4, 1)):
+        own = x[b, :n].detach().numpy()
+        p = naive_policy.probabilities(own, arrays)
+        chosen = naive_policy.actions(p, uniform[b, :n].numpy())
+        log = naive_policy.log_probabilities(p, chosen)
+        grad_x, grads = naive_policy.gradients(own, arrays, chosen, cotangent[b, :n].numpy())
+        assert (made.actions[b, :n].numpy() == chosen).all()
+        assert not made.actions[b, n:].any()
+        assert error(made.probability[b, :n], torch.from_numpy(p)) < 1e-12
+        assert error(made.log_probability[b, :n], torch.from_numpy(log)) < 1e-12
+        assert not made.log_probability[b, n:].any()
+        assert float(made.share[b]) == pytest.approx(naive_policy.share(chosen))
+        assert error(x.grad[b, :n], torch.from_numpy(grad_x)) < 1e-12
+        total = {name: value + grads[name] for name, value in total.items()}
+    for name, weight in weights.items():
+        assert weight.grad is not None
+        assert error(weight.grad, torch.from_numpy(total[name])) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("unselected", ["all_real", "dependents", "others"])
+def test_given_selections_are_the_oracles(kind: type, unselected: str) -> None:
+    layer = built(kind, unselected=unselected)
+    x, mask = batch((7, 4, 1), padding=math.nan)
+    weights = {name: w.detach().numpy() for name, w in layer.named_parameters()}
+    for seed, share in enumerate(SHARES):
+        selection = drawn(mask, seed, share)
+        out = layer(x, mask, selection=selection)
+        for b, n in enumerate((7, 4, 1)):
+            wanted, _, _ = naive.fuse(
+                x[b, :n].numpy(), weights, np.arange(n), None,
+                selection.dependents[b, :n].numpy(), selection.heads[b, :n].numpy(),
+                unselected=unselected,
+            )  # fmt: skip
+            assert error(out[b, :n], torch.from_numpy(wanted)) < 1e-12
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gradients_of_log_probabilities(policy: str) -> None:
+    torch.manual_seed(1)
+    x, mask = batch((5, 3, 1))
+    weights = {
+        name: torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        for name, shape in POLICIES[policy].shapes(D_IN, 4).items()
+    }
+    uniform = torch.rand(mask.shape, dtype=torch.float64)
+
+    def log_probability(x: Tensor, *values: Tensor) -> Tensor:
+        named = dict(zip(weights, values, strict=True))
+        return POLICIES[policy].decide(named, x * mask[..., None], mask, uniform).log_probability
+
+    assert torch.autograd.gradcheck(log_probability, (x.requires_grad_(), *weights.values()))
+
+
+def test_log_probability_is_clipped_and_finite() -> None:
+    weights = {
+        "w1": torch.zeros(3 * D_IN, 2), "b1": torch.zeros(2),
+        "w2": torch.zeros(2, 1), "b2": torch.tensor([-200.0]),
+    }  # fmt: skip
+    for sign in (1, -1):
+        # An action of no probability at all: it can't be drawn, but it can be given.
+        named = {**weights, "b2": sign * weights["b2"].clone().requires_grad_()}
+        u = torch.zeros(1, 3) if sign > 0 else torch.full((1, 3), 1.5)
+        made = POLICIES["rss"].decide(named, torch.zeros(1, 3, D_IN), torch.ones(1, 3).bool(), u)
+        assert error(made.log_probability, torch.full((1, 3), math.log(1e-10))) < 1e-6
+
+
+def test_half_precision_does_not_decide() -> None:
+    """Every dtype selects what float64 arithmetic on the same numbers does."""
+    layer = built(GatheredResa, selection="threshold").bfloat16()
+    x, mask = batch((257, 100))
+    x = x.bfloat16()
+    wanted = layer.select(x, mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        same = layer.select(x, mask)
+    exact = layer.double().select(x.double(), mask)
+    assert torch.equal(wanted.heads, exact.heads)
+    assert torch.equal(same.dependents, exact.dependents)
+    assert 0 < wanted.head_share[0] < 1
+
+
+def test_iterative_probabilities_depend_on_earlier_actions_only() -> None:
+    layer = built(PlainResa, policy="iterative")
+    x, mask = batch((6, 6))
+    uniform = torch.full(mask.shape, 0.5, dtype=torch.float64)
+    base = layer.decide("head", x, mask, uniform)
+    other = uniform.clone()
+    other[:, 2] = torch.where(base.actions[:, 2], 2.0, -1.0)  # the opposite action at 2
+    moved = layer.decide("head", x, mask, other)
+    assert torch.equal(moved.probability[:, :3], base.probability[:, :3])
+    assert (moved.probability[:, 3] != base.probability[:, 3]).all()
+    rss = built(PlainResa)
+    same, still = (rss.decide("head", x, mask, u).probability for u in (uniform, other))
+    assert torch.equal(same, still)
+
+
+def test_iterative_sampling_by_hand() -> None:
+    layer = built(PlainResa, policy="iterative")
+    x, mask = batch((4,))
+    uniform = torch.rand(mask.shape, dtype=torch.float64)
+    made = layer.decide("dep", x, mask, uniform)
+    w = {name: layer.get_parameter(f"dep_{name}").detach() for name in layer.policy_shapes}
+    state, last = torch.zeros(D_IN, dtype=torch.float64), 0.0
+    mean = x[0].mean(0)
+    for i in range(4):
+        z = torch.cat([x[0, i], mean, x[0, i] * mean, torch.tensor([last], dtype=torch.float64)])
+        state = torch.tanh(z @ w["in_w"] + state @ w["state_w"] + w["state_b"])
+        p = float(torch.sigmoid(state @ w["out_w"] + w["out_b"]))
+        assert float(made.probability[0, i].detach()) == pytest.approx(p, abs=1e-12)
+        last = float(uniform[0, i] <= p)
+        assert bool(made.actions[0, i]) == bool(last)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sampling_follows_the_generator_and_the_probabilities(policy: str) -> None:
+    layer = built(GatheredResa, selection="sampled", policy=policy)
+    x, mask = batch((5, 3))
+    found = []
+    for seed in (0, 0, 1):
+        layer.generator = torch.Generator().manual_seed(seed)
+        found.append(layer.select(x, mask))
+    assert torch.equal(found[0].heads, found[1].heads)
+    assert torch.equal(found[0].dependents, found[1].dependents)
+    assert torch.equal(found[0].log_probability, found[1].log_probability)
+    assert any(not torch.equal(a, b) for a, b in zip(found[0][:2], found[2][:2], strict=True))
+    many = 4000
+    one, real = x[:1].expand(many, -1, -1), mask[:1].expand(many, -1)
+    sampled = layer.select(one, real)
+    frequency = sampled.heads[:, 0].double().mean()
+    u = torch.full(mask.shape, 0.5, dtype=torch.float64)
+    p = float(layer.decide("head", x, mask, u).probability[0, 0].detach())  # no history
+    assert 0.05 < p < 0.95
+    assert abs(float(frequency) - p) < 5 * math.sqrt(p * (1 - p) / many)
+    # exp(log-probability) is the probability of the whole selection: the mean of 1/q over the
+    # draws estimates how many selections there are, 2^5 for heads times 2^5 for dependents.
+    count = float((-sampled.log_probability.detach()).exp().mean())
+    assert count == pytest.approx(2**10, rel=0.25)
+    heads, dependents = (s.sum(1) / 5 for s in sampled[:2])
+    assert error(sampled.head_share, heads) < 1e-6
+    assert error(sampled.dependent_share, dependents) < 1e-6
+
+
+def test_the_threshold_is_certain_and_needs_no_random_numbers() -> None:
+    layer = built(GatheredResa)
+    x, mask = batch(LENGTHS, padding=math.nan)
+    state = torch.get_rng_state()
+    one, again = layer.select(x, mask), layer.select(x, mask)
+    layer(x, mask)
+    assert torch.equal(torch.get_rng_state(), state)
+    for a, b in zip(one, again, strict=True):
+        assert torch.equal(a, b)
+    assert not one.log_probability.any()
+    assert not (one.heads & ~mask).any()
+    for prefix, chosen in (("head", one.heads), ("dep", one.dependents)):
+        u = torch.rand(mask.shape, dtype=torch.float64)
+        p = layer.decide(prefix, x.masked_fill(~mask[..., None], 0), mask, u).probability
+        assert torch.equal(chosen, (p >= 0.5) & mask)
+        assert 0 < chosen.sum() < mask.sum()
+
+
+def test_decisions_are_noted_where_a_list_is_given() -> None:
+    for kind, d_in in ((GatheredResa, D_IN), (PlainResan, D_IN), (GatheredWords, D_OUT)):
+        layer = built(kind, selection="sampled")
+        x, mask = torch.randn(2, 5, d_in, dtype=torch.float64), torch.ones(2, 5).bool()
+        layer(x, mask)
+        assert layer.decisions is None
+        layer.decisions = []
+        layer(x, mask)
+        layer(x, mask)
+        assert len(layer.decisions) == 2
+        log_probability = layer.decisions[0].log_probability
+        assert log_probability.requires_grad
+        assert (log_probability < 0).all()
+
+
+# Attention between selected tokens
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
+def test_with_everything_selected_it_is_disa(kind: type, direction: str) -> None:
+    layer = built(kind, direction=direction, selection="all")
+    disa = PlainDisa(D_IN, D_OUT, direction=direction).double()
+    own = disa.state_dict()
+    disa.load_state_dict({name: w for name, w in layer.state_dict().items() if name in own})
+    x, mask = batch(LENGTHS, padding=math.nan)
+    got, wanted = run(layer, x, mask), run(disa, x, mask)
+    assert_same({name: got[name] for name in wanted}, wanted, 1e-12)
+
+
+@pytest.mark.parametrize("kind", [MaskedResa, GatheredResa])
+@pytest.mark.parametrize("unselected", ["all_real", "dependents", "others"])
+@pytest.mark.parametrize("share", SHARES)
+def test_all_ways_to_compute_are_equal(kind: type, unselected: str, share: float) -> None:
+    for c, direction in ((5.0, "both"), (100.0, "diagonal")):
+        options: dict[str, Any] = {
+            "unselected": unselected,
+            "tanh_scale": c,
+            "direction": direction,
+        }
+        plain, fast = built(PlainResa, **options), built(kind, **options)
+        x, mask = batch(LENGTHS, padding=math.nan)
+        for seed in range(3):
+            selection = drawn(mask, seed, share)
+            wanted = run_with(plain, x, mask, selection)
+            assert all(torch.isfinite(value).all() for value in wanted.values())
+            assert_same(run_with(fast, x, mask, selection), wanted, 1e-12)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_one_pair_selected(kind: type) -> None:
+    """Only head 2 and dependent 4: backward it attends to 4 alone, forward to nothing."""
+    x, mask = batch((6,))
+    heads, dependents = torch.zeros(2, 1, 6, dtype=torch.bool)
+    heads[0, 2] = dependents[0, 4] = True
+    seen: dict[str, Tensor] = {}
+    for direction in ("backward", "forward"):
+        layer = built(kind, direction=direction)
+        out = layer(x, mask, selection=given(heads, dependents))[0]
+        h = torch.nn.functional.elu(x[0] @ layer.map_w + layer.map_b)
+        a = h.mean(0).expand(6, -1).clone()
+        a[2] = h[4] if direction == "backward" else 0
+        gate = torch.sigmoid(h @ layer.fi_w + a @ layer.fa_w + layer.fi_b + layer.fa_b + layer.o_b)
+        assert error(out, gate * h + (1 - gate) * a) < 1e-12
+        seen[direction] = out[2]
+    assert error(seen["forward"], seen["backward"]) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("unselected", ["all_real", "dependents", "others"])
+def test_what_unselected_queries_get(kind: type, unselected: str) -> None:
+    layer = built(kind, unselected=unselected, direction="forward")
+    x, mask = batch((5, 1), padding=math.nan)
+    heads = torch.zeros_like(mask)
+    dependents = torch.tensor([[True, False, False, True, False], [False] * 5])
+    out = layer(x, mask, selection=given(heads, dependents, mask))
+    for b, n in enumerate((5, 1)):
+        h = torch.nn.functional.elu(x[b, :n] @ layer.map_w + layer.map_b)
+        chosen = dependents[b, :n]
+        among = {
+            "all_real": [h for _ in range(n)],
+            "dependents": [h[chosen] for _ in range(n)],
+            "others": [h[torch.arange(n) != i] for i in range(n)],
+        }[unselected]
+        a = torch.stack([m.mean(0) if len(m) else torch.zeros_like(h[0]) for m in among])
+        gate = torch.sigmoid(h @ layer.fi_w + a @ layer.fa_w + layer.fi_b + layer.fa_b + layer.o_b)
+        assert error(out[b, :n], gate * h + (1 - gate) * a) < 1e-12
+        assert not out[b, n:].any()
+
+
+def test_dependents_reach_the_output_and_others_only_by_the_mean() -> None:
+    layer = built(GatheredResa, unselected="dependents")
+    x, mask = batch((8,))
+    selection = drawn(mask, 3)
+    x.requires_grad_()
+    head = int(selection.heads[0].nonzero()[0])
+    layer(x, mask, selection=selection)[0, head].sum().backward()
+    assert x.grad is not None
+    reached = x.grad[0].abs().sum(-1) > 0
+    others = selection.dependents[0].clone()
+    others[head] = True
+    assert torch.equal(reached, others)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_no_gradient_reaches_the_policies(kind: type) -> None:
+    for selection in ("threshold", "sampled", "all"):
+        found = run(built(kind, selection=selection), *batch(LENGTHS))
+        assert not any(
+            found[name].any() for name in found if name.startswith(("head_w1", "dep_w1"))
+        )
+
+
+def test_gathering_saves_products_and_memory() -> None:
+    """An eighth of the heads and dependents: a sixty-fourth of the pairs."""
+    x, mask = torch.randn(2, 64, D_IN), torch.ones(2, 64, dtype=torch.bool)
+    few = torch.arange(64).expand(2, -1) % 8 == 0
+    selection = given(few, few)
+    flops, kept = {}, {}
+    for kind in (MaskedResa, GatheredResa):
+        layer = built(kind).float()
+        with FlopCounterMode(display=False) as counter:
+            layer(x, mask, selection=selection)
+        flops[kind] = counter.get_total_flops()
+        sizes: list[int] = []
+
+        def noted(tensor: Tensor, sizes: list[int] = sizes) -> Tensor:
+            sizes.append(tensor.nbytes)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(noted, lambda t: t):
+            layer(x.clone().requires_grad_(), mask, selection=selection)
+        kept[kind] = sum(sizes)
+    pairs = 2 * 2 * 2 * (64 * 64 - 8 * 8) * D_OUT  # two samples, a product of width two
+    assert flops[MaskedResa] - flops[GatheredResa] == pairs
+    assert kept[GatheredResa] < kept[MaskedResa] / 4
+
+
+@pytest.mark.parametrize("kind", [GatheredResa, GatheredResan])
+def test_it_compiles(kind: type) -> None:
+    layer = built(kind).float()
+    x, mask = batch((9, 4))
+    wanted = layer(x.float(), mask)
+    got = torch.compile(layer, backend="eager")(x.float(), mask)
+    assert error(got, wanted) < 1e-6
+
+
+@pytest.mark.parametrize("kind", [*ALL, PlainResan, GatheredResan])
+def test_autocast(kind: type) -> None:
+    layer = built(kind).float()
+    x, mask = batch((9, 4))
+    wanted = layer(x.float(), mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = layer(x.float(), mask)
+    got.sum().backward()
+    assert error(got, wanted) < 0.05
+
+
+@pytest.mark.parametrize("path", sorted((GOLDEN / "resa").glob("*.npz")), ids=lambda p: p.stem)
+def test_goldens(path: Path) -> None:
+    told = check_path(str(path))
+    assert told is not None
+    assert told["verdict"] == "ok", told
+    assert len(told["rows"]) == 2 * len(RESA[0].implementations)
+    assert not any("not comparable" in row["detail"] for row in told["rows"])
+
+
+# Training of the policies
+
+
+def test_the_estimator_is_unbiased() -> None:
+    """Eq. 19-20: over all actions, sum of p R grad log p = gradient of the expected reward."""
+    layer = built(GatheredResa, rss_hidden=2)
+    x, mask = batch((3, 2))
+    readout = torch.randn(D_OUT, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    weights = layer.policy_parameters()
+    for b, n in enumerate((3, 2)):
+        one, real = x[b : b + 1], mask[b : b + 1]
+        expected = torch.zeros((), dtype=torch.float64)
+        estimate = [torch.zeros_like(w) for w in weights]
+        total = 0.0
+        for actions in itertools.product((False, True), repeat=2 * n):
+            heads, dependents = torch.zeros(2, 1, 3, dtype=torch.bool)
+            heads[0, :n], dependents[0, :n] = torch.tensor(actions[:n]), torch.tensor(actions[n:])
+            # u = -1 selects and u = 2 does not, whatever the probability.
+            log_probability = torch.stack([
+                layer.decide(prefix, one, real, torch.where(a, -1.0, 2.0)).log_probability.sum()
+                for prefix, a in (("head", heads), ("dep", dependents))
+            ]).sum()  # fmt: skip
+            out = layer(one, real, selection=given(heads, dependents, real)).detach()
+            reward = float((out @ readout).sum() - 0.3 * heads.sum() - 0.1 * dependents.sum())
+            probability = log_probability.exp()
+            total += float(probability.detach())
+            expected = expected + probability * reward
+            found = torch.autograd.grad(reward * log_probability, weights, retain_graph=True)
+            for sum_of, g in zip(estimate, found, strict=True):
+                sum_of += probability.detach() * g
+        assert total == pytest.approx(1, abs=1e-12)
+        exact = torch.autograd.grad(expected, weights)
+        for got, wanted in zip(estimate, exact, strict=True):
+            assert wanted.abs().max() > 1e-4
+            assert error(got, wanted) < 1e-10
+
+
+# Sentences
+
+
+def weights_of(d_in: int, d_out: int, kind: type, **options: Any) -> int:
+    return sum(p.numel() for p in kind(d_in, d_out, **options).parameters())
+
+
+def test_sizes_are_those_measured_on_the_released_graphs() -> None:
+    """At 300 -> 600 with the pair classifier and its highway layer of 180,600."""
+
+    def classifier(width: int) -> int:
+        head = (Dense(4 * width, 300), Dense(300, 3))
+        return 180_600 + sum(p.numel() for layer in head for p in layer.parameters())
+
+    fused = {
+        "full": 3_067_205, "without_unselected_heads": 3_067_205, "one_rss": 2_796_604,
+        "no_hard": 2_526_003,
+    }  # fmt: skip
+    assert fused.keys() == PREFIXES.keys()
+    for variant, count in fused.items():
+        assert weights_of(300, 600, GatheredResan, variant=variant) + classifier(600) == count
+    words = {"no_soft": 993_004, "neither": 541_803}  # 1.0m and 0.5m in Table 2
+    for variant, count in words.items():
+        assert weights_of(300, 300, GatheredWords, variant=variant) + classifier(300) == count
+    one_policy = sum(p.numel() for p in GatheredWords(300, 300).policy_parameters())
+    assert one_policy == 270_601
+    for record, kind, size in (
+        (RESA[0], GatheredResa, Size(1, 1, 300, 600)),
+        (RESAN[0], GatheredResan, Size(1, 1, 300, 600)),
+        (RESAN[1], GatheredWords, Size(1, 1, 300, 300)),
+    ):
+        assert record.parameters is not None
+        assert record.parameters(size) == weights_of(size.d_in, size.d_out, kind)
+
+
+CONFIGURATIONS = [
+    (PlainResan, GatheredResan, {"variant": variant, "direction": direction})
+    for variant in PREFIXES
+    for direction in ("both", "diagonal")
+] + [(PlainWords, GatheredWords, {"variant": variant}) for variant in ("no_soft", "neither")]
+
+
+@pytest.mark.parametrize(("plain", "fast", "options"), CONFIGURATIONS)
+def test_short_sequences_give_what_masked_ones_do(
+    plain: type, fast: type, options: dict[str, Any]
+) -> None:
+    slow, quick = built(plain, **options), built(fast, **options)
+    x, mask = batch(LENGTHS, padding=math.nan)
+    if "Words" in plain.__name__:
+        x = torch.nn.functional.pad(x, (0, D_OUT - D_IN), value=0.3)
+    one_policy = options["variant"] in ("one_rss", "no_soft")
+    for seed, share in enumerate(SHARES):
+        selection = drawn(mask, seed, share)
+        if one_policy:
+            selection = given(selection.heads, selection.heads, mask)
+        wanted = run_with(slow, x, mask, selection)
+        assert all(torch.isfinite(value).all() for value in wanted.values())
+        assert_same(run_with(quick, x, mask, selection), wanted, 1e-12)
+    assert_same(run(quick, x, mask), run(slow, x, mask), 1e-12)
+
+
+def test_what_each_variant_pools() -> None:
+    """Only heads reach a sentence where unselected tokens are dropped, and only their keys."""
+    x, mask = batch((8,))
+    selection = drawn(mask, 0, 0.4)
+    heads, dependents = selection.heads[0], selection.dependents[0]
+    assert int((heads & ~dependents).sum()) > 0
+    assert int((dependents & ~heads).sum()) > 0
+    reached = {}
+    for variant in ("full", "without_unselected_heads"):
+        layer = built(GatheredResan, variant=variant, direction="diagonal")
+        leaf = x.clone().requires_grad_()
+        layer(leaf, mask, selection=selection).sum().backward()
+        assert leaf.grad is not None
+        reached[variant] = leaf.grad[0].abs().sum(-1) > 0
+    assert reached["full"].all()
+    assert torch.equal(reached["without_unselected_heads"], heads | dependents)
+    # The whole is what the selected tokens give when they are a sentence of their own.
+    both = given(selection.heads, selection.heads)
+    kept = x[:, heads]
+    everything = torch.ones(kept.shape[:2], dtype=torch.bool)
+    for kind, variant in ((PlainResan, "one_rss"), (PlainWords, "no_soft")):
+        layer = built(kind, variant=variant)
+        grown = (0, 0) if kind is PlainResan else (0, D_OUT - D_IN)
+        whole, part = (torch.nn.functional.pad(t, grown) for t in (x, kept))
+        alone = layer(part, everything, selection=given(everything, everything))
+        assert error(layer(whole, mask, selection=both), alone) < 1e-12
+
+
+def test_without_hard_attention_it_is_the_released_disan() -> None:
+    with np.load(GOLDEN / "disan" / "encoder.npz") as z:
+        arrays = {name: z[name] for name in z.files if name != "config"}
+        config = json.loads(str(z["config"]))
+    layer = GatheredResan(
+        arrays["x"].shape[-1], arrays["output"].shape[-1], variant="no_hard",
+        activation=config["activation"], tanh_scale=config["tanh_scale"],
+    ).double()  # fmt: skip
+    layer.load_state_dict(
+        {name: torch.from_numpy(arrays[name]).double() for name in layer.state_dict()}
+    )
+    assert layer.policy_parameters() == []
+    out = layer(torch.from_numpy(arrays["x"]).double(), torch.from_numpy(arrays["mask"]))
+    assert error(out, torch.from_numpy(arrays["output_f64"])) < 1e-10
+
+
+def test_nothing_kept_gives_zeros() -> None:
+    x, mask = batch((4, 2))
+    nothing = given(torch.zeros_like(mask), torch.zeros_like(mask), mask)
+    for variant in ("without_unselected_heads", "one_rss"):
+        for kind in (PlainResan, GatheredResan):
+            assert not built(kind, variant=variant)(x, mask, selection=nothing).any()
+    assert built(PlainResan)(x, mask, selection=nothing).any()
+
+
+def test_bad_options_are_refused() -> None:
+    for kind, options in (
+        (PlainResa, {"unselected": "none"}),
+        (PlainResa, {"selection": "hard"}),
+        (PlainResa, {"rss_hidden": 0}),
+        (PlainResa, {"rss_activation": "tanh"}),
+        (PlainResa, {"policy": "greedy"}),
+        (PlainResa, {"prefixes": "head"}),
+        (PlainResa, {"variant": "full"}),
+        (PlainResan, {"variant": "no_soft"}),
+        (PlainResan, {"variant": "other"}),
+        (PlainResan, {"prefixes": ()}),
+        (PlainWords, {"direction": "both"}),
+    ):
+        with pytest.raises(BadOption):
+            built(kind, **options)
+    with pytest.raises(BadOption, match="make them equal"):
+        PlainWords(D_IN, D_OUT)

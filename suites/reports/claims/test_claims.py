@@ -1,0 +1,281 @@
+"""Claims as records, regions, and the ledger's score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.registry import Registry
+from harness.train.task import tasks
+from reports.claims import Claim, ledger, load_claims, score, told
+from reports.claims.judging import AUDITS, PAGES, QUERIES
+from reports.claims.names import alternatives, first_fitting, parse
+from reports.claims.published import published
+from reports.claims.verdict import Region, region
+from reports.printed import PAPERS, load_all
+from suites.support.made_up_records import case, exact, timed
+
+CLAIMS = load_claims()
+TABLES = load_all()
+KNOWN_PAGES = {
+    "scaling", "tradeoff", "comparison", "corpora", "attention", "trust", "audit", "claims",
+}  # fmt: skip
+
+
+def test_every_published_item_has_its_claims() -> None:
+    assert {c.item for c in CLAIMS} == set(range(1, 27))
+    assert {c.paper for c in CLAIMS} == set(PAPERS)
+    assert len(CLAIMS) > 150
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
+    assert {c.kind for c in CLAIMS} == {"exact", "audit", "measured", "not testable"}
+
+
+def test_commands_that_make_records_name_what_there_is() -> None:
+    """The implementations, options and tasks of what a claim says to run."""
+    known = Registry()
+    asked = 0
+    for claim in CLAIMS:
+        if claim.kind != "measured":
+            continue
+        for side in ("first", "second"):
+            for text in alternatives(claim.parameters.get(side, ())):
+                name, _, options = text.partition("@")[0].partition("[")
+                mechanism, _ = known.find(name)
+                for option in filter(None, options.rstrip("]").split(",")):
+                    assert option.partition("=")[0] in {*mechanism.options, "preset"}, text
+                asked += 1
+        if "task" in claim.parameters:
+            assert claim.parameters["task"] in tasks(), claim.id
+            metrics = tasks()[claim.parameters["task"]].metrics
+            if claim.query in ("accuracy_difference", "epoch_ratio"):
+                assert claim.parameters.get("metric", "accuracy") in metrics, claim.id
+    assert asked > 150
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
+def test_every_claim_is_complete(claim: Claim) -> None:
+    queries = AUDITS if claim.kind == "audit" else QUERIES
+    assert claim.kind == "not testable" or claim.query in queries
+    assert claim.statement.endswith(".")
+    found = published(claim, TABLES)
+    if claim.tolerance:
+        wanted = region(claim.tolerance, found.value)
+        assert wanted.least < wanted.most
+        if {"factor", "plus_minus"} & set(claim.tolerance):
+            # What is published is itself within the tolerance.
+            assert wanted.judge(found.value, found.value) == "reproduced"
+    if claim.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
+        assert claim.tolerance
+        assert claim.setup
+    assert (claim.page or PAGES.get(claim.kind, "claims")) in KNOWN_PAGES
+    assert claim.kind != "not testable" or claim.why.endswith(".")
+
+
+def test_every_query_is_used() -> None:
+    used = {c.query for c in CLAIMS}
+    assert set(AUDITS) <= used
+    assert set(QUERIES) <= used
+
+
+def test_published_numbers_come_from_the_tables() -> None:
+    by_id = {c.id: c for c in CLAIMS}
+    found = published(by_id["mtsa-2-disa"], TABLES)
+    assert found.value == pytest.approx(558 / 6682)
+    assert found.text == "558MB / 6682MB = 0.0835"
+    assert published(by_id["multi-scale-15-average"], TABLES).value == pytest.approx(1 / 6.5)
+    gain = published(by_id["mtsa-8-measured-trec"], TABLES)
+    assert (round(gain.value, 6), gain.text) == (1.9, "95.3 - 93.4 = +1.9")
+    assert published(by_id["resan-24-training-time"], TABLES).value == pytest.approx(622 / 2996)
+    apart = published(by_id["resan-23-measured-disan"], TABLES)
+    assert apart.text == ".8720 - .8695 = +0.0025"
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "inside", "outside", "across"),
+    [
+        ({"factor": 1.5}, (1.4, 2.9), (3.1, 4.0), (2.0, 3.5)),
+        ({"plus_minus": 0.5}, (1.6, 2.4), (2.6, 3.0), (1.0, 1.7)),
+        ({"alike": 1.25}, (0.85, 1.2), (0.5, 0.7), (1.1, 1.4)),
+        ({"margin": 0.5}, (-0.4, 0.3), (0.6, 0.7), (0.4, 0.6)),
+        ({"at_most": 1.0}, (0.2, 0.9), (1.1, 2.0), (0.9, 1.1)),
+        ({"at_least": 4.0}, (4.1, 5.0), (2.0, 3.9), (3.0, 5.0)),
+        ({"positive": True}, (0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1)),
+    ],
+)
+def test_three_way(
+    tolerance: dict[str, Any], inside: tuple[float, float], outside: tuple[float, float],
+    across: tuple[float, float],
+) -> None:  # fmt: skip
+    wanted = region(tolerance, 2.0)
+    assert wanted.judge(*inside) == "reproduced"
+    assert wanted.judge(*outside) == "not reproduced"
+    assert wanted.judge(*across) == "undecided"
+    assert wanted.judge(math.nan, math.nan) == "undecided"
+
+
+def test_a_difference_of_nothing_is_not_positive() -> None:
+    wanted = region({"positive": True}, math.nan)
+    assert wanted.judge(0.0, 0.0) == "not reproduced"
+    assert wanted.judge(0.0, 0.1) == "undecided"
+    assert Region(1, 1, False, "").judge(1, 1) == "reproduced"
+
+
+def test_tolerances_that_can_not_be_are_refused() -> None:
+    for tolerance in ({}, {"factor": 2, "alike": 2}, {"nearly": 1}):
+        with pytest.raises(ValueError, match="tolerance"):
+            region(tolerance, 1.0)
+    with pytest.raises(ValueError, match="needs a published value"):
+        region({"factor": 1.5}, math.nan)
+
+
+FAMILY = """
+[names]
+A = ["a", "b"]
+[[family]]
+item = 1
+paper = "mtsa"
+place = "p"
+line = "l"
+kind = "measured"
+query = "time_ratio"
+parameters = {{ first = "$A", batch = 64 }}
+claims = [{claims}]
+"""
+
+
+def write(folder: Path, claims: str) -> Path:
+    path = folder / "claims.toml"
+    path.write_text(FAMILY.format(claims=claims))
+    return path
+
+
+def test_a_family_is_shared(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        '{ id = "x", statement = "X." }, '
+        '{ id = "y", statement = "Y.", parameters = { batch = 2 }, place = "q" }',
+    )
+    x, y = load_claims(path)
+    assert (x.id, y.id) == ("mtsa-1-x", "mtsa-1-y")
+    assert x.parameters == {"first": ["a", "b"], "batch": 64}
+    assert y.parameters == {"first": ["a", "b"], "batch": 2}
+    assert (x.place, y.place) == ("p", "q")
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        ('{ id = "x" }', "x lacks statement"),
+        ('{ id = "x", statement = "X.", tolerence = {} }', "x has unknown tolerence"),
+        ('{ id = "x", statement = "X." }, { id = "x", statement = "Y." }', "two claims are called"),
+        ('{ id = "x", statement = "X.", kind = "guessed" }', "x is 'guessed'"),
+        ('{ id = "x", statement = "X.", kind = "not testable" }', "needs a why"),
+        ('{ id = "x", statement = "X.", query = "" }', "needs a query"),
+        ('{ id = "x", statement = "X.", parameters = { second = "$B" } }', r"unknown name \$B"),
+    ],
+)
+def test_a_wrong_record_is_refused(tmp_path: Path, claims: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load_claims(write(tmp_path, claims))
+
+
+def test_names_fit_what_is_recorded() -> None:
+    name = parse("mtsa[token2token=false]@2")
+    assert name.fits("mtsa.algorithm1[token2token=False]", 2)
+    assert not name.fits("mtsa.algorithm1[token2token=False]", 8)
+    assert not name.fits("mtsa.algorithm1", 2)
+    assert not name.fits("mtsa.algorithm1[token2token=False,a=1]", 2)
+    assert parse("mtsa.plain").fits("mtsa.plain", 8)
+    assert not parse("mtsa.plain").fits("mtsa.algorithm1")
+    assert not parse("mtsa").fits("mtsa_released.plain")
+    recorded = ["b.x", "a.y", "a.x"]
+    assert first_fitting(["a", "b.x"], recorded) == ["a.y", "a.x", "b.x"]
+    assert first_fitting("c", recorded) == []
+
+
+SOME = [
+    Claim("one", 1, "mtsa", "p", "l", "One.", "exact", query="exact", parameters={"check": "a"}),
+    Claim("two", 2, "mtsa", "p", "l", "Two.", "exact", query="exact", parameters={"check": "b"}),
+    Claim("three", 3, "mtsa", "p", "l", "Three.", "not testable", why="No data."),
+    Claim("four", 4, "mtsa", "p", "l", "Four.", "measured", query="time_ratio",
+          parameters={"first": "mtsa.algorithm1@8", "second": "multi_head.sdpa@8", "batch": 64,
+                      "length": 64, "width_in": 300, "phase": "training"},
+          tolerance={"at_most": 1.5}),
+    Claim("five", 5, "mtsa", "p", "l", "Five.", "measured", query="accuracy_difference",
+          parameters={"first": "mtsa", "second": "disa", "task": "trec"},
+          tolerance={"positive": True}),
+    Claim("six", 6, "mtsa", "p", "l", "Six.", "audit", query="ratio",
+          parameters={"table": "table1", "column": "memory", "first": "MTSA", "second": "DiSA"},
+          tolerance={"at_most": 0.5}),
+]  # fmt: skip
+
+
+def test_the_score_line_counts_every_claim_once() -> None:
+    seconds = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+    records = [exact("a"), exact("b", "wrong"), *timed(seconds)]
+    verdicts = ledger({"d": records}, claims=SOME)
+    found = score(verdicts, "d")
+    assert str(found) == (
+        "Of 6 published claims 3 are reproduced, 1 are not, 0 are undecided, 2 are not testable "
+        "here (1 of these: not measured yet)."
+    )
+    assert found.failed == ("two",)
+    assert found.total == 6
+    assert [v.verdict for v in verdicts] == [
+        "reproduced", "not reproduced", "not testable here", "reproduced", "not testable here",
+        "reproduced",
+    ]  # fmt: skip
+
+
+def test_a_check_of_ours_is_told_and_not_counted() -> None:
+    own = [replace(claim, ours=claim.id in ("two", "four")) for claim in SOME]
+    seconds = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+    verdicts = ledger({"d": [exact("a"), exact("b", "wrong"), *timed(seconds)]}, claims=own)
+    assert len(verdicts) == len(SOME)
+    found = score(verdicts, "d")
+    assert found.total == 4
+    assert str(found).startswith("Of 4 published claims 2 are reproduced, 0 are not")
+    assert found.failed == ("two",)  # an exact check that fails, fails
+    assert verdicts[1].as_json()["ours"]
+    assert verdicts[3].measured.endswith("]x")
+    assert verdicts[3].unit == "x"
+
+
+def test_the_score_is_by_device() -> None:
+    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
+    assert len(verdicts) == 2 * 4 + 2
+    good, bad = score(verdicts, "good"), score(verdicts, "bad")
+    assert good.total == bad.total == 6
+    assert (good.counts["reproduced"], bad.counts["reproduced"]) == (3, 1)
+    assert (good.failed, bad.failed) == ((), ("two",))
+    assert bad.unmeasured == 3
+
+
+def test_a_device_without_the_records_is_silent_where_another_has_them() -> None:
+    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
+    lines = told(verdicts)
+    assert len({v.id for v in lines}) == len(SOME)
+    for claim in SOME:
+        mine = [v for v in verdicts if v.id == claim.id]
+        kept = [v for v in lines if v.id == claim.id]
+        measured = [v for v in mine if not v.wants_records]
+        assert kept == (measured or mine[:1])
+    assert len(lines) < len(verdicts)
+
+
+def test_without_records_audits_are_settled_all_the_same() -> None:
+    verdicts = ledger({})
+    assert len(verdicts) == len(CLAIMS)
+    assert not any(v.failed_exactly for v in verdicts)
+    found = score(verdicts)
+    assert found.total == sum(not claim.ours for claim in CLAIMS)
+    kinds = {v.claim.kind for v in verdicts if v.wants_records}
+    assert kinds == {"exact", "measured"}
+    assert found.unmeasured == sum(c.kind in kinds and not c.ours for c in CLAIMS)
+    decided = {v.claim.kind for v in verdicts if v.verdict != "not testable here"}
+    assert decided == {"audit"}

@@ -1,0 +1,525 @@
+"""Measured and exact claims on made-up records: value, interval, verdict."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from harness.train.task import task
+from reports.claims import Claim, Verdict, ledger, load_claims
+from reports.claims.names import first_fitting
+from reports.trained import recipe_of
+from suites.support.command_line import ROOT
+from suites.support.made_up_records import case, exact, peaks, timed, trained
+
+OURS, BASE, OTHER = "mtsa.algorithm1", "multi_head.sdpa", "multi_cnn.conv"
+SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "training"}
+
+
+def judged(
+    query: str, records: Iterable[Mapping[str, Any]], tolerance: Mapping[str, Any],
+    published: float | None = None, kind: Any = "measured", **parameters: Any,
+) -> Verdict:  # fmt: skip
+    """The one verdict on a made-up claim."""
+    claim = Claim(
+        "x", 1, "mtsa", "place", "line", "Statement.", kind, query=query, parameters=parameters,
+        published={} if published is None else {"value": published}, tolerance=tolerance,
+    )  # fmt: skip
+    (found,) = ledger({"d": list(records)}, claims=[claim])
+    assert found.device == "d"
+    return found
+
+
+def times(ratio: float, **more: Any) -> list[dict[str, Any]]:
+    seconds = {case(BASE, 64): 1.0, case(OURS, 64, heads=2): ratio, case(OTHER, 64, heads=0): 0.5}
+    return list(timed(seconds, **more))
+
+
+TIME: dict[str, Any] = {"first": f"{OURS}@2", "second": f"{BASE}@8", **SIZE}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "answer"), [(1.2, "reproduced"), (2.5, "not reproduced"), (0.4, "not reproduced")]
+)
+def test_a_time_ratio_is_judged_by_its_factor(ratio: float, answer: str) -> None:
+    v = judged("time_ratio", times(ratio), {"factor": 1.5}, 1.1, **TIME)
+    assert v.verdict == answer, v.reason
+    assert v.value == pytest.approx(ratio, rel=0.01)
+    assert v.low < ratio < v.high
+    assert v.wanted == "within 1.5x of 1.1"
+    assert len(v.keys) == 14
+    assert "7 blocks" in v.reason
+
+
+def test_a_time_ratio_at_the_edge_is_undecided() -> None:
+    v = judged("time_ratio", times(1.5, noise=0.05), {"at_most": 1.5}, **TIME)
+    assert v.low < 1.5 < v.high
+    assert v.verdict == "undecided"
+
+
+def test_nothing_smaller_than_the_noise_floor_is_claimed() -> None:
+    # The control strays by 20 % although the two cases themselves repeat exactly.
+    records = times(1.1, noise=0.0)
+    for r in records:
+        if r["kind"] == "time" and r["case"].endswith("+control"):
+            r["median"] *= 1.2
+    v = judged("time_ratio", records, {"at_least": 1.05}, **TIME)
+    assert v.value == pytest.approx(1.1)
+    assert v.low == pytest.approx(1.1 / 1.2)
+    assert v.high == pytest.approx(1.1 * 1.2)
+    assert v.verdict == "undecided"
+    assert judged("time_ratio", times(1.1, noise=0.0), {"at_least": 1.05}, **TIME).verdict == (
+        "reproduced"
+    )
+
+
+def test_without_control_margin_or_a_second_block_nothing_is_decided() -> None:
+    good = {"factor": 1.5}
+    for more, word in (
+        ({"control": False}, "A/A control"), ({"verified": False}, "not verified"),
+        ({"blocks": 1}, "no interval"),
+    ):  # fmt: skip
+        v = judged("time_ratio", times(1.1, **more), good, 1.1, **TIME)
+        assert v.verdict == "undecided", more
+        assert word in v.reason
+        assert v.value == pytest.approx(1.1, rel=0.02)
+
+
+def test_the_preferred_name_is_taken_where_it_is_there() -> None:
+    released = case("mtsa_released.algorithm1", 64, heads=2)
+    seconds = {case(BASE, 64): 1.0, case(OURS, 64, heads=2): 2.0, released: 3.0}
+    names = {"first": ["mtsa_released.algorithm1@2", f"{OURS}@2"], "second": f"{BASE}@8", **SIZE}
+    both = judged("time_ratio", timed(seconds), {"factor": 1.5}, 3.0, **names)
+    assert both.value == pytest.approx(3.0, rel=0.01)
+    del seconds[released]
+    one = judged("time_ratio", timed(seconds), {"factor": 1.5}, 3.0, **names)
+    assert one.value == pytest.approx(2.0, rel=0.01)
+    assert "mtsa.algorithm1 2h" in one.reason
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"length": 128}, {"batch": 2}, {"phase": "forward"}, {"first": f"{OURS}@8"},
+              {"first": "disa.broadcast"}]
+)  # fmt: skip
+def test_what_was_not_measured_is_not_testable_and_says_how(wrong: dict[str, Any]) -> None:
+    v = judged("time_ratio", times(1.1), {"factor": 1.5}, 1.1, **{**TIME, **wrong})
+    assert v.verdict == "not testable here"
+    assert v.wants_records
+    assert "attnbench bench --only" in v.reason
+    assert v.measured == ""
+
+
+def test_a_case_that_failed_gives_no_ratio() -> None:
+    records = times(1.1)
+    for r in records:
+        if r["kind"] == "time" and r["case"].startswith(OURS):
+            r |= {"status": "oom"}
+    v = judged("time_ratio", records, {"factor": 1.5}, 1.1, **TIME)
+    assert v.verdict == "undecided"
+    assert "mtsa.algorithm1: oom" in v.reason
+
+
+def test_memory_is_judged_by_its_readings() -> None:
+    cases = {case(OURS, 64, heads=2): [120.0], case(BASE, 64): [100.0]}
+    records = [*times(1.1), *peaks(cases)]
+    v = judged("memory_ratio", records, {"factor": 1.25}, 1.2, **TIME)
+    assert (v.value, v.low, v.high) == pytest.approx((1.2, 1.2, 1.2))
+    assert v.verdict == "reproduced"
+    assert "120 MiB and 100 MiB; 1 reading)" in v.reason
+    assert len(v.keys) == 2
+    assert judged("memory_ratio", records, {"at_most": 1}, **TIME).verdict == "not reproduced"
+    three = {case(OURS, 64, heads=2): [90.0, 120.0, 150.0], case(BASE, 64): [100.0] * 3}
+    wide = judged("memory_ratio", [*times(1.1), *peaks(three)], {"at_most": 1.2}, **TIME)
+    assert wide.low < 1.0 < wide.high
+    assert wide.verdict == "undecided"
+    assert judged("memory_ratio", times(1.1), {"at_most": 1}, **TIME).wants_records
+
+
+def sweep(power: float, lengths: tuple[int, ...], noise: float = 0.01) -> list[dict[str, Any]]:
+    seconds = {case(OURS, n, batch=2, heads=2): 1e-3 * n**power for n in lengths}
+    return list(timed(seconds, noise=noise))
+
+
+SLOPE: dict[str, Any] = {"first": [f"{OURS}@2"], "cost": "time", "phase": "training", "reach": 1024}
+
+
+def test_growth_is_judged_where_the_leading_term_shows() -> None:
+    lengths = (64, 256, 1024, 2048)
+    v = judged("slope", sweep(2.0, lengths), {"plus_minus": 0.25}, 2.0, **SLOPE)
+    assert v.verdict == "reproduced", v.reason
+    assert v.value == pytest.approx(2.0, abs=0.05)
+    linear = judged("slope", sweep(1.0, lengths), {"plus_minus": 0.25}, 2.0, **SLOPE)
+    assert linear.verdict == "not reproduced"
+    short = judged("slope", sweep(1.0, (64, 256)), {"plus_minus": 0.25}, 2.0, **SLOPE)
+    assert short.verdict == "undecided"
+    assert "ends before N = 1024" in short.reason
+    once = [r for r in sweep(2.0, lengths) if r.get("block", 0) == 0]
+    single = judged("slope", once, {"plus_minus": 0.25}, 2.0, **SLOPE)
+    assert single.verdict == "undecided"
+    assert "one block holds all lengths" in single.reason
+    assert judged("slope", times(1.0), {"plus_minus": 0.25}, 2.0, **SLOPE).wants_records
+
+
+def test_growth_of_memory() -> None:
+    lengths = (256, 1024, 2048)
+    cases = {case(OURS, n, batch=2, heads=2): [n * 1.0] for n in lengths}
+    records = [*sweep(2.0, lengths), *peaks(cases)]
+    where = {**SLOPE, "cost": "memory"}
+    v = judged("slope", records, {"plus_minus": 0.25}, 1.0, **where)
+    assert v.value == pytest.approx(1.0)
+    assert v.verdict == "reproduced"
+    assert judged("slope", records, {"plus_minus": 0.25}, 2.0, **where).verdict == "not reproduced"
+
+
+def test_growth_is_that_of_the_longest_sweep_of_the_preferred_name() -> None:
+    """Batch 2 ends at 256 and grows little there; batch 4 goes to 1,024."""
+    short = timed({case(OURS, n, batch=2, heads=2): s for n, s in ((64, 1.0), (256, 1.1))})
+    long = timed({case(OURS, n, batch=4, heads=2): float(n) for n in (64, 256, 1024)})
+    other = timed({case(BASE, n, batch=4): 1.0 for n in (64, 256, 4096)})
+    where = {**SLOPE, "reach": 256, "first": [OURS, BASE]}
+    v = judged("slope", [*short, *long, *other], {"plus_minus": 0.1}, 1.0, **where)
+    assert v.verdict == "reproduced", v.reason
+    assert "N = 256 to 1024" in v.reason
+
+
+SEEDS = (0.80, 0.82, 0.79, 0.85, 0.81, 0.83)
+
+
+def runs(gain: float, spread: float = 0.002, count: int = 6, **more: Any) -> list[dict[str, Any]]:
+    ours = [v + gain + spread * (-1) ** i for i, v in enumerate(SEEDS[:count])]
+    return [*trained("mtsa.algorithm1", ours, **more), *trained(BASE, SEEDS[:count], **more)]
+
+
+ACCURACY: dict[str, Any] = {
+    "first": ["mtsa_released", "mtsa"],
+    "second": "multi_head",
+    "task": "trec",
+}
+
+
+@pytest.mark.parametrize(
+    ("gain", "answer"),
+    [(0.02, "reproduced"), (-0.02, "not reproduced"), (0.0005, "undecided")],
+)
+def test_an_accuracy_is_judged_paired_by_seed(gain: float, answer: str) -> None:
+    v = judged("accuracy_difference", runs(gain), {"positive": True}, **ACCURACY)
+    assert v.verdict == answer, v.reason
+    assert v.value == pytest.approx(100 * gain)  # in points
+    assert (
+        v.low < v.value < v.high < v.value + 1
+    )  # seeds differ by points, their differences little
+    assert len(v.keys) == 12
+    assert "6 paired seeds" in v.reason
+
+
+def test_the_preferred_form_stands_before_one_with_more_seeds() -> None:
+    """Claims that are judged together are to be about one model."""
+    many = runs(-0.02)
+    wanted = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:5]])
+    v = judged("accuracy_difference", [*many, *wanted], {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(2.0)
+    assert "5 paired seeds" in v.reason
+    few = trained("mtsa_released.algorithm1", [v + 0.02 for v in SEEDS[:4]])
+    v = judged("accuracy_difference", [*many, *few], {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(-2.0)
+
+
+def test_few_seeds_conclude_nothing() -> None:
+    v = judged("accuracy_difference", runs(0.05, count=4), {"positive": True}, **ACCURACY)
+    assert v.verdict == "undecided"
+    assert "fewer than 5" in v.reason
+    assert v.value == pytest.approx(5.0)
+
+
+def test_lower_is_better_for_errors() -> None:
+    records = runs(-0.02, metric="mse", task="sick_relatedness")
+    where = {**ACCURACY, "task": "sick_relatedness", "metric": "mse"}
+    v = judged("accuracy_difference", records, {"positive": True}, **where)
+    assert v.value == pytest.approx(0.02)
+    assert v.low < v.value < v.high
+    assert v.verdict == "reproduced"
+
+
+def test_only_runs_of_one_recipe_are_compared() -> None:
+    ours = trained("mtsa.algorithm1", [v + 0.05 for v in SEEDS], width=300)
+    other = trained(BASE, SEEDS, width=600)
+    v = judged("accuracy_difference", [*ours, *other], {"positive": True}, **ACCURACY)
+    assert v.wants_records
+    assert "attnbench compare mtsa_released multi_head --task trec" in v.reason
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_recipes_with_as_many_runs_the_tasks_common_one_counts(turned: bool) -> None:
+    assert task("trec").recipe.width == 300
+    mine, other = runs(0.02), runs(-0.02, width=600)
+    records = [*other, *mine] if turned else [*mine, *other]
+    v = judged("accuracy_difference", records, {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(2.0)
+    fewer = [r for r in records if (r["recipe"]["width"], r["seed"]) != (300, 5)]
+    v = judged("accuracy_difference", fewer, {"positive": True}, **ACCURACY)
+    assert v.value == pytest.approx(-2.0)
+
+
+def test_options_of_a_model_must_be_those_of_the_claim() -> None:
+    records = [*runs(0.02), *trained("mtsa.algorithm1[token2token=False]", SEEDS)]
+    where = {**ACCURACY, "second": "mtsa[token2token=false]"}
+    v = judged("accuracy_difference", records, {"positive": True}, **where)
+    assert v.verdict == "reproduced"
+    assert "mtsa.algorithm1[token2token=False]" in v.reason
+    where = {**ACCURACY, "second": "mtsa[source2token=false]"}
+    assert judged("accuracy_difference", records, {"positive": True}, **where).wants_records
+
+
+def test_a_margin_is_an_equivalence() -> None:
+    near = judged("accuracy_difference", runs(0.0005), {"margin": 1.0}, **ACCURACY)
+    assert near.verdict == "reproduced"
+    far = judged("accuracy_difference", runs(0.05), {"margin": 1.0}, **ACCURACY)
+    assert far.verdict == "not reproduced"
+
+
+def test_seconds_per_epoch() -> None:
+    fast = trained("resan.gathered", SEEDS, epoch_seconds=2.0)
+    slow = trained("resan.gathered[policy=iterative]", SEEDS, epoch_seconds=10.0)
+    where: dict[str, Any] = {
+        "first": ["resan"],
+        "second": ["resan[policy=iterative]"],
+        "task": "trec",
+    }
+    v = judged("epoch_ratio", [*fast, *slow], {"factor": 1.5}, 0.21, **where)
+    assert v.value == pytest.approx(0.2)
+    assert v.verdict == "reproduced"
+
+
+def test_of_a_run_in_stages_the_epochs_count_in_which_it_samples() -> None:
+    where: dict[str, Any] = {
+        "first": ["resan"], "second": ["resan[policy=iterative]"], "task": "trec",
+    }  # fmt: skip
+    records = []
+    for name, seconds in (("resan.gathered", 2.0), ("resan.gathered[policy=iterative]", 10.0)):
+        for r in trained(name, SEEDS):
+            base = [{"epoch": i, "seconds": 1.0, "stage": "base"} for i in range(1, 9)]
+            rest = [{"epoch": 9, "seconds": 77.0, "stage": "policy"},
+                    {"epoch": 10, "seconds": seconds, "stage": "both"}]  # fmt: skip
+            records.append({**r, "epochs": [*base, *rest]})
+    assert judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where).value == (
+        pytest.approx(0.2)
+    )
+
+
+def test_runs_on_other_data_are_not_paired() -> None:
+    better = [v + 0.2 for v in SEEDS]
+    first, second = trained("mtsa.plain", better), trained("multi_head.sdpa", SEEDS)
+    mine = [{**r, "data": "a corpus"} for r in first]
+    for data, paired in (("a corpus", True), ("another of that name", False)):
+        other = [{**r, "data": data} for r in trained("multi_head.sdpa", SEEDS)]
+        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **ACCURACY)
+        assert v.wants_records != paired
+    assert recipe_of(mine[0]) != recipe_of(next(second))
+
+
+def test_a_policy_that_leaves_nothing_out_decides_nothing_of_selecting() -> None:
+    where = {**ACCURACY, "first": ["resan"]}
+    better = [v + 0.2 for v in SEEDS]
+    for share, verdict in ((0.6, "reproduced"), (0.995, "undecided")):
+        mine = trained("resan.gathered", better, selected=(share, 1.0))
+        other = trained("multi_head.sdpa", SEEDS)
+        v = judged("accuracy_difference", [*mine, *other], {"positive": True}, **where)
+        assert v.verdict == verdict, v.reason
+        assert ("nothing of selecting" in v.reason) == (share > 0.9)
+
+
+def test_shares_of_what_is_selected() -> None:
+    records = list(trained("resan.gathered", SEEDS, selected=(0.4, 0.6)))
+    where: dict[str, Any] = {"first": ["resan", "resa"], "task": "trec"}
+    for i, r in enumerate(records):
+        r["selected"]["heads"] += 0.01 * i
+    v = judged("selected_shares", records, {"positive": True}, **where)
+    assert v.verdict == "reproduced"
+    assert v.value == pytest.approx(17.5)
+    wider = list(trained("resan.gathered", SEEDS, selected=(0.6, 0.4), width=600))
+    for both in ([*records, *wider], [*wider, *records]):  # by one recipe, the common one
+        v = judged("selected_shares", both, {"positive": True}, **where)
+        assert v.value == pytest.approx(17.5)
+        assert "6 seeds" in v.reason
+    assert judged("selected_shares", runs(0.0), {"positive": True}, **where).wants_records
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answer"),
+    [("ok", "reproduced"), ("wrong", "not reproduced"), ("crash", "undecided")],
+)
+def test_exact_claims_are_records(verdict: str, answer: str) -> None:
+    v = judged("exact", [exact("a", verdict)], {}, kind="exact", check="a")
+    assert v.verdict == answer
+    assert v.failed_exactly == (verdict == "wrong")
+    assert len(v.keys) == 1
+    missing = judged("exact", [exact("b")], {}, kind="exact", check="a")
+    assert missing.wants_records
+    assert not missing.failed_exactly
+    assert "attnbench verify" in missing.reason
+
+
+def test_a_part_of_an_exact_check() -> None:
+    parts = {"one": {"verdict": "ok", "value": 3, "detail": "three"}, "two": {"verdict": "wrong"}}
+    records = [exact("a", "wrong", parts=parts)]
+    one = judged("exact", records, {}, kind="exact", check="a", part="one")
+    assert (one.verdict, one.value, one.reason) == ("reproduced", 3, "three")
+    two = judged("exact", records, {}, kind="exact", check="a", part="two")
+    assert two.failed_exactly
+    assert judged("exact", records, {}, kind="exact", check="a", part="three").wants_records
+
+
+def test_devices_are_never_mixed() -> None:
+    claim = Claim("x", 1, "mtsa", "place", "line", "S.", "measured", query="time_ratio",
+                  parameters=TIME, published={"value": 1.1}, tolerance={"factor": 1.5})  # fmt: skip
+    found = ledger({"fast": times(1.1), "slow": times(9.0), "none": []}, claims=[claim])
+    assert [(v.device, v.verdict) for v in found] == [
+        ("fast", "reproduced"), ("slow", "not reproduced"), ("none", "not testable here"),
+    ]  # fmt: skip
+    assert not set(found[0].keys) & set(found[1].keys)
+
+
+def test_an_ablation_is_compared_with_the_form_it_is_of() -> None:
+    level = {"mtsa_released.fused": 0.2, "mtsa.fused": 0.1, "mtsa.fused[masks=none]": 0.0}
+    records = [r for m, more in level.items() for r in trained(m, [v + more for v in SEEDS])]
+    v = judged(
+        "accuracy_difference", records, {"positive": True}, task="trec",
+        first=["mtsa_released", "mtsa"], second=["mtsa_released[masks=none]", "mtsa[masks=none]"],
+    )  # fmt: skip
+    assert v.value == pytest.approx(10), "in points; 20 would be masks and another program"
+    cost = {case("mtsa_released.fused", 64): 9.0, case("mtsa.fused", 64): 2.0,
+            case("mtsa.fused[masks=none]", 64): 1.0, case(BASE, 64): 1.0}  # fmt: skip
+    v = judged(
+        "time_ratio", timed(cost), {"at_most": 3.0}, **SIZE,
+        first=["mtsa_released", "mtsa"], second=["mtsa[masks=none]"],
+    )  # fmt: skip
+    assert v.value == pytest.approx(2.0, rel=0.01)
+
+
+def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> dict[str, Any]:
+    spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
+    return {
+        "kind": "attention", "status": "ok", "key": f"{model} {at}", "case": f"{model} trec seed 0",
+        "model": model, "task": "trec", "seed": 0, "at": at, "code": "c", "fingerprint": "d",
+        "contrast": {"source2token_scores": spread},
+        "stop_words": {"selected_neither": spread},
+    }  # fmt: skip
+
+
+CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
+
+
+@pytest.mark.parametrize(
+    ("mean", "sentences", "answer"),
+    [
+        (0.1, 100, "reproduced"), (-0.1, 100, "not reproduced"), (0.01, 100, "undecided"),
+        (0.1, 1, "undecided"),
+    ],
+)  # fmt: skip
+def test_scores_of_content_words_are_over_sentences(
+    mean: float, sentences: int, answer: str
+) -> None:
+    records = [looked("disa.plain", 9.0, 50), looked(OURS, mean, sentences)]
+    v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
+    assert v.verdict == answer, v.reason
+    assert v.value == mean
+    assert v.keys == (f"{OURS} 2026-01-01",)
+    if sentences > 1:  # 1.984 is the t quantile of 99 degrees of freedom
+        assert v.high - v.value == pytest.approx(1.984 * 0.2 / 10, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("share", "answer"), [(0.6, "reproduced"), (0.4, "not reproduced"), (0.51, "undecided")]
+)
+def test_most_stop_words_are_selected_as_neither(share: float, answer: str) -> None:
+    where: dict[str, Any] = {"first": ["resan", "resa"], "number": "selected_neither"}
+    records = [looked("resa.gathered", share, 100)]
+    v = judged("share_of_stop_words", records, {"at_least": 50}, **where)
+    assert v.verdict == answer, v.reason
+    assert v.value == pytest.approx(100 * share)
+    assert v.high - v.value == pytest.approx(100 * 1.984 * 0.2 / 10, rel=1e-3)
+    # What was looked at before such shares were recorded says nothing.
+    older = [{key: value for key, value in records[0].items() if key != "stop_words"}]
+    assert judged("share_of_stop_words", older, {"at_least": 50}, **where).wants_records
+
+
+def test_the_newest_look_counts_and_none_says_how() -> None:
+    records = [looked(OURS, -1.0, 100), looked(OURS, 1.0, 100, at="2026-01-02")]
+    v = judged("content_over_stop_words", records, {"positive": True}, **CONTRAST)
+    assert v.value == 1.0
+    v = judged("content_over_stop_words", times(1.0), {"positive": True}, **CONTRAST)
+    assert v.verdict == "not testable here"
+    assert "attnbench train mtsa --task trec --look" in v.reason
+
+
+def claimed(task: str, family: int = 0, **tolerance: Any) -> Claim:
+    return Claim(
+        f"{task}-{family}", 1, "mtsa", "place", "line", "Statement.", "measured",
+        query="accuracy_difference", parameters={**ACCURACY, "task": task},
+        tolerance=tolerance or {"positive": True}, family=family,
+    )  # fmt: skip
+
+
+BARELY = 0.0025
+"""p = .038 over the six seeds: significant by itself, not of two (Holm 1979)."""
+
+
+@pytest.mark.parametrize("gain", [BARELY, -BARELY])
+def test_claims_that_a_paper_makes_together_are_tested_together(gain: float) -> None:
+    records = [*runs(gain), *runs(gain, task="sst5")]
+    (alone,) = ledger({"d": records}, claims=[claimed("trec")])
+    assert alone.verdict == ("reproduced" if gain > 0 else "not reproduced")
+    both = ledger({"d": records}, claims=[claimed("trec"), claimed("sst5")])
+    assert [v.verdict for v in both] == ["undecided"] * 2
+    assert "Holm over the 2 claims made together" in both[0].reason
+    assert "p = 0.076, no longer significant" in both[0].reason
+    assert (both[0].low, both[0].high) == (alone.low, alone.high)
+    # Not measured, or claimed elsewhere: each stands by itself.
+    apart = ledger({"d": records}, claims=[claimed("trec"), claimed("mpqa"), claimed("sst5", 1)])
+    assert [v.verdict for v in apart] == [alone.verdict, "not testable here", alone.verdict]
+
+
+def test_what_is_sure_stays_so_among_others() -> None:
+    records = [*runs(0.02), *runs(BARELY, task="sst5"), *runs(0.0002, task="mpqa")]
+    found = ledger({"d": records}, claims=[claimed(t) for t in ("trec", "sst5", "mpqa")])
+    assert [v.verdict for v in found] == ["reproduced", "undecided", "undecided"]
+    # An equality is no test against zero, and adds nothing to correct for.
+    both = [claimed("trec", margin=5.0), claimed("sst5")]
+    assert [v.verdict for v in ledger({"d": records}, claims=both)] == ["reproduced"] * 2
+
+
+def planned(task: str) -> list[str]:
+    """Models that one of the plans trains on a task."""
+    found: list[str] = []
+    for file in ("cpu.toml", "h200.toml"):
+        plan = tomllib.loads((ROOT / "plans" / file).read_text())
+        parts = [part for part in plan["part"] if task in part["tasks"]]
+        found += [model for part in parts for model in part.get("models", plan.get("models", []))]
+    return found
+
+
+def test_what_the_plans_train_settles_every_claim_on_accuracy() -> None:
+    asked = [c for c in load_claims() if c.query == "accuracy_difference" and c.kind == "measured"]
+    assert len(asked) > 30
+    for claim in asked:
+        for side in ("first", "second"):
+            models = planned(claim.parameters["task"])
+            assert first_fitting(claim.parameters[side], models), (claim.id, side)
+
+
+def test_the_plan_trains_what_table_6_of_the_multi_scale_paper_compares() -> None:
+    """The models that the claims ask for first, not those that stand in for them."""
+    asked = [c for c in load_claims() if c.id.startswith("multi-scale-18-trec-")]
+    assert len(asked) == 5
+    for claim in asked:
+        for side in ("first", "second"):
+            assert first_fitting(claim.parameters[side][:1], planned("trec")), (claim.id, side)
+
+
+def test_devices_are_not_tested_together() -> None:
+    records = runs(BARELY)
+    found = ledger({"d": records, "e": records}, claims=[claimed("trec")])
+    assert [v.verdict for v in found] == ["reproduced"] * 2

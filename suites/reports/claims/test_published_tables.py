@@ -1,0 +1,111 @@
+"""Published tables: every transcribed line and cell stands in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reports.claims import load_claims
+from reports.printed import FOLDER, PAPERS, at, load, load_all, number
+from suites.support import papers
+from suites.support.papers import sentences, squeezed, stands, tables, text_of
+
+TEXTS = [(paper, name) for paper in PAPERS for name in load(paper)["paper"]["texts"]]
+
+
+def text_or_skip(name: str) -> str:
+    if not (papers.PAPERS / name).is_file():
+        pytest.skip(f"the papers are not part of the repository; none at {papers.PAPERS}")
+    return text_of(name)
+
+
+def rows(paper: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(name, row) for name, table in tables(paper) for row in table.get("rows", ())]
+
+
+@pytest.mark.parametrize(("paper", "name"), TEXTS)
+def test_every_line_stands_in_the_paper(paper: str, name: str) -> None:
+    text = text_or_skip(name)
+    lines = [line for _, table in tables(load(paper)) for line in sentences(table)]
+    assert len(lines) >= 2
+    for line in lines:
+        assert squeezed(line) in text, line
+
+
+@pytest.mark.parametrize(("paper", "name"), TEXTS)
+def test_every_row_stands_in_the_paper(paper: str, name: str) -> None:
+    text = text_or_skip(name)
+    transcribed = [row for _, row in rows(load(paper)) if "line" not in row]
+    assert len(transcribed) > 10
+    for row in transcribed:
+        assert stands(row, text), row
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_quotes_the_paper(paper: str) -> None:
+    text = "".join(text_or_skip(name) for name in load(paper)["paper"]["texts"])
+    mine = [claim for claim in load_claims() if claim.paper == paper]
+    assert len(mine) > 10
+    for claim in mine:
+        assert squeezed(claim.line) in text, (claim.id, claim.line)
+
+
+def test_a_wrong_digit_or_a_shifted_cell_is_found() -> None:
+    text = squeezed("MTSA Shen et al. (2019) 2.9m 180s 558MB 86.3")
+    right = {"name": "MTSA", "cells": ["2.9m", "180s", "558MB", "86.3"]}
+    assert stands(right, text)
+    assert stands({**right, "cells": ["2.9m", "180s", "", "558MB", "86.3"]}, text)  # a blank one
+    assert not stands({**right, "cells": ["2.9m", "181s", "558MB", "86.3"]}, text)
+    assert not stands({**right, "cells": ["2.9m", "558MB", "180s", "86.3"]}, text)
+    assert not stands({**right, "name": "DiSA"}, text)
+    far = squeezed("MTSA" + "x" * 200 + "2.9m 180s 558MB 86.3")  # another row's cells
+    assert not stands(right, far)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_rows_with_a_line_of_their_own_have_its_numbers(paper: str) -> None:
+    for name, row in rows(load(paper)):
+        if "line" in row:
+            for cell in row["cells"]:
+                # "8k to 28k" is printed as "8k~28k", which our text spells out.
+                for part in cell.replace("-", "").split(" to "):
+                    assert part in row["line"], (name, row)
+
+
+def test_every_table_is_whole() -> None:
+    known = load_all()
+    assert set(known) == {path.stem for path in FOLDER.glob("*.toml")}
+    for paper, content in known.items():
+        for name, table in tables(content):
+            assert table["place"], (paper, name)
+            names = [row["name"] for row in table.get("rows", ())]
+            assert len(names) == len(set(names)), (paper, name)
+            for row in table.get("rows", ()):
+                assert len(row["cells"]) == len(table["columns"]), (paper, name, row)
+            assert len(table.get("units", table.get("columns", ()))) == len(
+                table.get("columns", ())
+            ), (paper, name)
+
+
+def test_printed_numbers_carry_their_rounding() -> None:
+    found = number("2.9m")
+    assert (found.value, found.half, found.text) == (2.9, 0.05, "2.9m")
+    assert (number("180s").value, number("180s").half) == (180, 0.5)
+    assert (number(".8720 (.0014)").value, number(".8720 (.0014)").half) == (0.872, 0.00005)
+    assert number("84.8(1.3)").text == "84.8"
+    assert (number("92.6%").low, number("92.6%").high) == pytest.approx((92.55, 92.65))
+    assert number("10m").half == 0.5
+    assert number("-0.5").value == -0.5
+    for text in ("", "/", "-", "N/16"):
+        with pytest.raises(ValueError, match="expected a printed number"):
+            number(text)
+
+
+def test_a_cell_that_is_not_there_is_an_error() -> None:
+    table = load("mtsa")["table1"]
+    assert at(table, "DiSA", "memory") == "6682MB"
+    for row, column in (("DiSAN", "memory"), ("DiSA", "bytes")):
+        with pytest.raises(ValueError, match="has no cell"):
+            at(table, row, column)

@@ -1,0 +1,282 @@
+"""The ledger as it is shown: ``attnbench claims``, its page, and the audit's further sections."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import reports.source
+from harness.cli import run as command
+from harness.records import journal
+from reports.audit_others import Others
+from reports.claims import load_claims
+from reports.ledger import Ledger, begin
+from reports.shown import Place
+from suites.support.made_up_records import case, exact, peaks, timed, trained
+
+EVIL = '<script>alert("$x_1$")</script>'
+OURS, BASE = case("mtsa.algorithm1", 64, heads=2), case("multi_head.sdpa", 64)
+TOTAL = len(load_claims())
+PUBLISHED = sum(not claim.ours for claim in load_claims())
+
+
+def write(folder: Path, records: list[dict[str, Any]], model: str = "Fast") -> Path:
+    fingerprint = {"device": "cpu", "model": model, "torch": "2.13.0", "threads": 2}
+    writer = journal.Writer(folder, {"fingerprint": fingerprint, "environment": {}})
+    for record in records:
+        writer.append(record)
+    writer.close()
+    return folder
+
+
+def some(equality: str = "ok") -> list[dict[str, Any]]:
+    """A bench with the published ratios, one comparison, and an exact check."""
+    parts = {name: {"verdict": equality, "value": 1e-15, "detail": f"d {EVIL}"}
+             for name in ("output", "gradients")}  # fmt: skip
+    return [
+        *timed({OURS: 1.0, BASE: 1.0}),
+        *peaks({OURS: [120.0], BASE: [100.0]}),
+        *trained("mtsa.algorithm1", [0.9, 0.91, 0.92, 0.9, 0.93]),
+        *trained("multi_head.sdpa", [0.8, 0.81, 0.83, 0.8, 0.82]),
+        exact("algorithm1", equality, parts=parts),
+    ]
+
+
+def told(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
+    file = folder / "out.json"
+    code = command(["claims", "--journal", str(folder / "journal"), "--json", str(file)])
+    return code, capsys.readouterr().out, json.loads(file.read_text())
+
+
+def test_claims_are_printed_with_their_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "journal", some())
+    code, out, told_json = told(tmp_path, capsys)
+    assert code == 0
+    assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
+    line = next(line for line in out.splitlines() if line.startswith("Of "))
+    assert line.startswith(f"Of {PUBLISHED} published claims ")
+    by_id = {c["id"]: c for c in told_json["claims"]}
+    assert len(by_id) == TOTAL
+    assert by_id["mtsa-1-output"]["verdict"] == "reproduced"
+    assert by_id["mtsa-2-multi-head"]["verdict"] == "reproduced"
+    assert by_id["mtsa-2-multi-head"]["value"] == pytest.approx(1.2)
+    assert by_id["mtsa-2-multi-head"]["records"]
+    assert by_id["mtsa-3-epoch-multi-head"]["verdict"] == "reproduced"
+    assert by_id["mtsa-8-measured-trec"]["verdict"] == "reproduced"
+    assert by_id["mtsa-8-measured-cr"]["verdict"] == "not testable here"
+    assert by_id["mtsa-8-best-cr"]["arithmetic"]
+    (score,) = told_json["score"].values()
+    answers = ("reproduced", "not reproduced", "undecided", "not testable here")
+    assert sum(score[a] for a in answers) == score["total"] == PUBLISHED < TOTAL
+    for answer in answers:
+        assert score[answer] == sum(
+            c["verdict"] == answer and not c["ours"] for c in by_id.values()
+        )
+    assert str(score["reproduced"]) in line
+
+
+def test_an_exact_claim_that_fails_is_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "journal", some("wrong"))
+    code, out, told_json = told(tmp_path, capsys)
+    assert code == 1
+    assert told_json["failed"] == ["mtsa-1-output", "mtsa-1-gradients"]
+    assert "mtsa-1-output fails" in out
+
+
+def test_a_measured_claim_that_fails_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(
+        tmp_path / "journal", [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0], BASE: [9.0]})]
+    )
+    code, _, told_json = told(tmp_path, capsys)
+    assert code == 0
+    verdicts = {c["id"]: c["verdict"] for c in told_json["claims"]}
+    assert verdicts["mtsa-3-epoch-multi-head"] == "not reproduced"
+    assert verdicts["mtsa-2-multi-head"] == "not reproduced"
+
+
+def test_a_journal_of_verify_alone_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "journal", [exact("heads per scale", parts={
+        f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)
+    })])  # fmt: skip
+    _, _, told_json = told(tmp_path, capsys)
+    assert not told_json["published"]
+    verdicts = {c["id"]: c["verdict"] for c in told_json["claims"]}
+    assert verdicts["multi-scale-17-layer-2"] == "reproduced"
+    assert verdicts["mtsa-1-output"] == "not testable here"
+
+
+def test_without_a_journal_the_published_records_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, told_json = told(tmp_path, capsys)
+    assert told_json["published"]
+    assert "Built from the records published with attnbench" in out
+    assert told_json["devices"]
+    verdicts: dict[str, set[str]] = {}
+    for one in told_json["claims"]:
+        verdicts.setdefault(one["id"], set()).add(one["verdict"])
+    assert verdicts["mtsa-1-output"] == {"reproduced"}
+    assert verdicts["mtsa-2-multi-head"] - {"not testable here"}
+
+
+def test_a_file_is_no_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("x")
+    assert command(["claims", "--journal", str(tmp_path / "file")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "is a file; expected a folder" in error
+
+
+def test_two_devices_have_a_score_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "journal", some())
+    write(tmp_path / "journal", some("wrong"), "Slow")
+    code, out, told_json = told(tmp_path, capsys)
+    assert code == 1
+    assert len(told_json["score"]) == 2
+    lines = [line for line in out.splitlines() if f"Of {PUBLISHED} published claims" in line]
+    assert sorted(line.split()[0] for line in lines) == ["Fast", "Slow"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
+    place = tmp_path_factory.mktemp("page")
+    folder = write(place / "journal", some(), f"Fast {EVIL}")
+    return begin(journal=str(folder), out=str(place / "out"), page="claims"), place / "out"
+
+
+def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
+    report, out = page
+    body = report.papers().html
+    assert body.count("<tr>") == TOTAL + 4  # a heading per paper
+    for word in ("MTSA", "Multi-Scale", "DiSAN", "ReSAN"):
+        assert f"<h3>{word}" in body
+    row = next(r for r in body.split("<tr>") if "MTSA needs 1.2x the memory" in r)
+    assert "558MB / 466MB = 1.2" in row
+    assert "<strong>reproduced</strong>" in row
+    assert 'href="scaling.html"' in row
+    assert "records memory" in row
+    table = pd.read_csv(out / "tables" / "claims-mtsa.csv")
+    assert len(table) == sum(c.paper == "mtsa" for c in load_claims())
+    assert {"id", "verdict", "value", "low", "high", "records", "arithmetic", "device"} <= set(
+        table
+    )
+
+
+def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
+    from reports.pages import NOTEBOOKS, Asked
+
+    report, _ = page
+    asked = Asked(report.source, report.journal)
+    known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(asked)}
+    named = set(re.findall(r'href="([^"#]*\.html)"', report.papers().html))
+    assert named
+    assert named <= known
+    anchors = set(re.findall(r'href="#([^"]*)"', report.papers().html))
+    assert anchors <= set(re.findall(r'<h4 id="([^"]*)"', report.arithmetic().html))
+    assert len(anchors) == sum(c.kind == "audit" for c in load_claims())
+
+
+def test_the_score_goes_to_the_index(page: tuple[Ledger, Path]) -> None:
+    shown = page[0].score()
+    assert any(m["sentence"].startswith(f"Of {PUBLISHED} published claims") for m in shown.marks)
+
+
+def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Path]) -> None:
+    report, out = page
+    shown = report.papers().html
+    assert '<a href="tables/claims-records.jsonl">records</a>' in shown
+    lines = (out / "tables" / "claims-records.jsonl").read_text().splitlines()
+    kept = {json.loads(line)["key"] for line in lines}
+    named = {key for v in report.verdicts for key in v.keys}
+    assert named
+    assert kept == named
+
+
+def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
+    report, _ = page
+    pieces = (
+        report.about(), report.score(), report.how(), report.counts(), report.ratios(),
+        report.papers(), report.arithmetic(),
+    )  # fmt: skip
+    body = "".join(piece.html for piece in pieces)
+    assert "&lt;script&gt;" in body
+    assert "<script" not in body
+
+
+def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path]) -> None:
+    from reports.ledger_figures import intervals
+
+    report, out = page
+    mine = [v for v in report.verdicts if v.id in ("mtsa-2-multi-head", "mtsa-3-epoch-multi-head")]
+    (axes,) = intervals(mine, "t", "u", "x", ratios=True).axes
+    drawn = [np.asarray(line.get_xdata()) for line in axes.lines if line.get_marker() in ("o", "D")]
+    points = [float(x[0]) for x in drawn]
+    assert points == pytest.approx([1.2, 558 / 466, mine[1].value, 180 / 179])
+    assert [t.get_text() for t in axes.get_yticklabels()] == [
+        "MTSA needs 1.2x the memory of multi-head attention",
+        "Training with MTSA takes as long as with multi-head attention (18…",
+    ]
+    assert axes.get_xscale() == "log"
+    report.ratios()
+    assert (out / "figures" / "claims-ratios.svg").is_file()
+
+
+def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
+    from reports.ledger_figures import intervals
+
+    some = next(v for v in page[0].verdicts if v.id == "mtsa-3-epoch-multi-head")
+    wide = [replace(some, value=v, low=v, high=v) for v in (1 / 20, 1 / 3, 1.0, 20.0)]
+    figure = intervals(wide, "t", "u", "x", ratios=True)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    shown = [t for t in axes.get_xticklabels() if low <= t.get_position()[0] <= high]
+    assert [t.get_text() for t in shown][:2] == ["1/16x", "1/8x"]
+    boxes = [t.get_window_extent() for t in shown]
+    assert all(a.x1 + 2 < b.x0 for a, b in pairwise(boxes))
+
+
+def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "journal", [exact("algorithm1")])
+    report = begin(journal=str(folder), out="", page="claims")
+    assert "attnbench bench --profile paper" in report.ratios().plain
+
+
+def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
+    others = Others(Place(tmp_path, "audit"))
+    shown = [others.accuracies(), others.costs(),
+             others.counting()]  # fmt: skip
+    plain = "\n".join(piece.plain for piece in shown)
+    assert "84.245; printed is 84.01" in plain
+    assert "mean +0.72 points over 16 data sets" in plain
+    assert "N - 2K + 1" in plain
+    for name in ("shares", "data-sets", "costs"):
+        assert (tmp_path / "figures" / f"audit-{name}.svg").is_file()
+    rows = sum(len(pd.read_csv(path)) for path in tmp_path.glob("tables/*.csv"))
+    # All but MTSA's Tables 5 and 6, which have sections of their own.
+    own = ("welch", "implied", "deviation")
+    audits = [c for c in load_claims() if c.kind == "audit"]
+    assert rows == len([c for c in audits if not (c.paper == "mtsa" and c.query in own)])
+
+
+def test_published_records_hold_no_exact_failure() -> None:
+    found = reports.source.find("", kinds=("exact",))
+    checks = [r for d in found.devices for r in d.records if r["kind"] == "exact"]
+    assert checks
+    assert all(r["verdict"] == "ok" for r in checks)

@@ -1,0 +1,820 @@
+"""The report's pages on a made-up journal, compared by what they say and what charts show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from scipy import stats
+
+import reports.answers
+from harness.errors import UsageError
+from harness.profile import load_profile, load_profiles
+from harness.ratios import Row
+from harness.records import journal
+from harness.stats import ratio_interval
+from harness.train.task import task
+from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
+from reports import tradeoff as tradeoffs
+from reports.answers import answers, frontier_sentence
+from reports.attention_figures import heat_maps, highest, per_token
+from reports.beside import printed_accuracy, printed_costs
+from reports.drawn import data_of
+from reports.frontier_figures import frontier as draw_frontier
+from reports.measured import Measured
+from reports.pages import NOTEBOOKS, Asked
+from reports.pareto import Candidate, Estimate, standings
+from reports.power_figures import COUNTS, curves, power
+from reports.sentences import closing
+from reports.shown import Shown
+from reports.source import Device, Source, facts, find
+from reports.sweeps import sweeps
+from reports.trained import against, trained_tasks
+from suites.support.report_records import (
+    BASE,
+    BLOCKS,
+    DISA,
+    GAINS,
+    LENGTHS,
+    LSTM,
+    MINE,
+    RATIOS,
+    VARIANT,
+    fingerprint,
+    frontier,
+    write_everything,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages") / "journal"
+    write_everything(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> Source:
+    return find(str(folder))
+
+
+@pytest.fixture(scope="module")
+def device(source: Source) -> Device:
+    return next(d for d in source.devices if d.fingerprint["model"] == "Made up")
+
+
+def by(frame: pd.DataFrame, column: str) -> dict[Any, dict[str, Any]]:
+    """Rows of a table by one of its columns."""
+    found = {}
+    for _, row in frame.iterrows():
+        found[row[column]] = {str(name): value for name, value in row.items()}
+    return found
+
+
+def values(line: Line2D) -> list[float]:
+    """Where a line is drawn."""
+    return [float(v) for v in np.asarray(line.get_xdata())]
+
+
+def open_page(module: object, folder: Path, out: Path, device: Device, **more: str) -> object:
+    return module.begin(  # type: ignore[attr-defined]
+        journal=str(folder), device=device.key, out=str(out), page="p", **more
+    )
+
+
+def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) -> None:
+    page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
+    shown = page.answer()
+    assert shown.plain.count("Longest sequence for a training step") == 1
+    assert shown.plain.count("No frontier was searched") == 1
+    assert "Made up (cpu)" in shown.plain
+    assert "Not made up (cpu)" in shown.plain
+    tables = [pd.read_csv(p) for p in sorted(tmp_path.glob("tables/size-answers-*.csv"))]
+    assert len(tables) == 2
+    for table in tables:
+        mine = table.set_index("implementation").loc[f"{MINE} 8h"]
+        assert mine["training_time_ratio"] == pytest.approx(1.3, rel=0.01)
+        assert mine["training_time_ratio_low"] < 1.3 < mine["training_time_ratio_high"]
+        assert mine["memory_ratio"] == pytest.approx(1.2)
+        assert mine["training_verdict"] == "slower"
+    assert "Accuracies are of the mechanism, trained 300 wide with 6 heads." in shown.plain
+    told = [t for table in tables for t in table["accuracy"].dropna()]
+    assert len(told) == 1
+    assert told[0].startswith("trec +1.9")
+    assert told[0].endswith("points, better")
+    assert "N = 2,048 (N = 2,176: oom)" in shown.plain
+    (gains,) = tmp_path.glob("tables/size-accuracies-*.csv")
+    gained = pd.read_csv(gains).iloc[0]
+    assert (gained["task"], gained["model"], gained["baseline"]) == ("trec", MINE, BASE)
+    assert gained["low"] < gained["difference"] < gained["high"]
+    (text,) = tmp_path.glob("tables/size-accuracies-*.md")
+    head, _, row = text.read_text().splitlines()
+    assert head == "| less multi_head | trec (accuracy, points; 6 seeds) |"
+    assert row.startswith("| mtsa | +1.9")
+    assert row.endswith("], better |")
+
+
+def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
+    device = next(d for d in find(str(folder)).devices if d.has("time"))
+    measured = Measured(device)
+    asked = like.of_profile(measured.profile)
+    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    mine = next(r for r in here if r.columns["name"] == MINE)
+    name = f"{MINE}[scale_t=identity]"
+    here.append(replace(mine, columns={**mine.columns, "name": name, "case": name}))
+    labels = [a.label for a in answers(here, measured, asked)]
+    assert f"{MINE} 8h" in labels
+    assert not any("[" in label for label in labels)
+    labels = [a.label for a in answers(here, measured, replace(asked, mechanism=name))]
+    assert f"{name} 8h" in labels
+
+
+def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
+    folder: Path, device: Device
+) -> None:
+    measured = Measured(next(d for d in find(str(folder)).devices if d.has("time")))
+    asked = replace(like.of_profile(measured.profile), setting="1-thread")
+    usual = [r for r in measured.rows if r.columns["settings"] == "1-thread"]
+
+    def under(setting: str) -> list[Row]:
+        return [replace(r, columns={**r.columns, "settings": setting}) for r in usual]
+
+    both = [*under("1-thread+padded"), *under("tf32")]
+    found = like.nearest(both, asked)
+    assert found is not None
+    assert found[4] == "tf32"
+    found = like.nearest(both, replace(asked, setting="padded"))
+    assert found is not None
+    assert found[4] == "1-thread+padded"
+    assert printed_costs(usual)
+    assert printed_costs(under("1-thread+padded")) == []
+    reach = [r for r in device.records if r["kind"] == "frontier"]
+    padded = [{**r, "case": f"{r['case']}+1-thread+padded", "key": f"{r['key']}p"} for r in reach]
+    assert "padded" not in frontier_sentence([*padded, *reach], asked)
+    assert ", 1-thread+padded)" in frontier_sentence(padded, asked)
+
+
+def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
+    device = next(d for d in find(str(folder)).devices if d.has("time"))
+    measured = Measured(device)
+    asked = like.of_profile(measured.profile)
+    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    mine = answers(here, measured, asked)[0]
+    assert replace(mine, memory=ratio_interval([1.2, 1.21, 1.22])).memory_text == (
+        "1.21x [1.19, 1.24]"
+    )
+    assert replace(mine, memory=ratio_interval([1.2])).memory_text == "1.20x, one reading"
+    assert replace(mine, memory=None).memory_text == ""
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_every_profile_reads_memory_in_several_processes(kind: str) -> None:
+    for name in load_profiles():
+        assert load_profile(name, kind).memory_blocks >= 3, name
+
+
+def test_other_heads_or_another_width_are_told(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    size_here = f'batch = 64\nlength = 64\nmechanism = "{MINE}"\n'
+    for more, says in (
+        ("heads = 16\n", "was measured here with 8 heads, not with 16"),
+        ("width = [300, 1200]\n", "was measured here to 600 wide, not to 1200"),
+    ):
+        file.write_text(size_here + more)
+        text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
+        assert says in text
+        assert "attnbench bench --only" in text
+        assert f"{MINE} (8 heads) takes" not in text
+    file.write_text(size_here)
+    text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
+    assert "was measured here" not in text
+    assert f"{MINE} (8 heads) takes" in text
+
+
+def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_path: Path) -> None:
+    page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
+    page.answer()
+    table = pd.read_csv(next(tmp_path.glob("tables/size-answers-*.csv")))
+    text = str(by(table, "implementation")[f"{MINE} 8h"]["crossover"])
+    # 1.3 (N / 64)^-0.4 = 1 at N = 123.
+    assert text.startswith("from N = 12")
+    assert text.endswith("(batch 4)")
+
+
+def test_the_sentence_on_memory_has_its_interval_or_says_that_there_was_one_reading(
+    device: Device,
+) -> None:
+    measured = Measured(device)
+    size_of = {**measured.profile.reference, "settings": measured.profile.setting}
+
+    def said(found: Measured) -> str:
+        return closing(found.rows, MINE, BASE, size_of, found.memory_ratio)[2]
+
+    assert "is 1.20x [1.20, 1.20] in forward" in said(measured)
+    once = [r for r in device.records if r["kind"] != "memory" or r["block"] == 0]
+    assert "is 1.20x (one reading) in forward" in said(
+        Measured(replace(device, records=tuple(once)))
+    )
+
+
+def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('batch = 4\nlength = 300\nwidth = [300, 600]\ntask = "cr"\n')
+    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    text = page.answer().plain
+    assert "was not measured here" in text
+    assert "batch 4, N = 256, 300 wide" in text
+    assert "attnbench bench --only mtsa.fused --batch 4 --lengths 300 --width 300x600" in text
+    assert "trec" not in text.partition("Accuracy of")[2].partition("\n")[0]
+    file.write_text("batch = 4\nlength = 256\n")
+    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    assert "was not measured here" not in page.answer().plain
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("size = 3", "unknown name 'size'; use batch, length"),
+        ('batch = "many"', "batch = 'many'; expected a whole number"),
+        ("batch = 0", "batch = 0; expected a whole number"),
+        ("batch = true", "batch = True; expected a whole number"),
+        ("width = [3]", "width = [3]; expected [in, out]"),
+        ('dtype = "f8"', "dtype = 'f8'; expected f64"),
+        ('mechanism = "mtsa"', "expected mechanism.implementation"),
+        ("batch = ", "can't read"),
+    ],
+)
+def test_a_bad_file_of_sizes_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as error:
+        like.read(str(file))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value).rstrip()
+
+
+def test_ratio_charts_show_the_ratios(device: Device) -> None:
+    measured = Measured(device)
+    sweep = measured.sweeps[0]
+    assert sweep.lengths == list(LENGTHS)
+    from reports.scaling_figures import ratio, time
+
+    drawn = data_of(ratio(sweep, "training", BASE, "here"))
+    mine = drawn[drawn["series"] == f"{MINE} 8h"]
+    assert mine["x"].tolist() == list(LENGTHS)
+    expected = [RATIOS[MINE] * (n / 64) ** -0.4 for n in LENGTHS]
+    assert mine["y"].tolist() == pytest.approx(expected, rel=0.01)
+    assert (mine["low"] < mine["y"]).all()
+    assert (mine["y"] < mine["high"]).all()
+    assert "noise floor" in set(drawn["series"])
+    figure = time(sweep, "training", "here")
+    drawn = data_of(figure)
+    disa = drawn[drawn["series"] == DISA]
+    assert disa["x"].tolist() == [16, 64, 256]
+    crossed = drawn[drawn["series"] == f"{DISA}: oom"]
+    assert crossed["x"].tolist() == [1024]
+    axes = figure.axes[0]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert axes.get_ylim()[0] < drawn["y"].min()
+    assert crossed["y"].iloc[0] < axes.get_ylim()[1]
+    tied = [v for line in axes.get_lines() if (v := values(line)) == [256, 1024]]
+    assert len(tied) == 1  # the line's end and its cross
+
+
+def test_scaling_has_frontier_numerics_and_printed_costs(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page = open_page(scaling, folder, tmp_path, device)
+    assert isinstance(page, scaling.Scaling)
+    assert f"{DISA} N = 256 (N = 384: oom)" in page.frontier().plain
+    table = pd.read_csv(tmp_path / "tables" / "p-frontier.csv").set_index("name")
+    assert table.loc[BASE, "longest"] == 4096
+    said = page.numerics().plain
+    assert f"{BASE} in f16 at 1e4" in said
+    assert f"{MINE} in f16" not in said
+    printed = page.beside()
+    rows = pd.read_csv(tmp_path / "tables" / "p-printed.csv")
+    memory = by(rows[rows["what"] == "memory, training"], "implementation")[f"{MINE} 8h, 1-thread"]
+    assert memory["printed_ratio"] == pytest.approx(558 / 466)
+    assert memory["measured_ratio"] == pytest.approx(1.2)
+    assert "GTX 1080 Ti" in printed.plain
+
+
+def test_the_frontier_chart_shows_bracket_and_reason(device: Device) -> None:
+    (group,) = frontiers.groups(frontiers.reaches(device.records))
+    drawn = data_of(draw_frontier(group))
+    assert drawn[drawn["series"] == f"{MINE} 8h"]["x"].tolist() == [2048]
+    assert drawn[drawn["series"] == f"{MINE} 8h: oom"]["x"].tolist() == [2176]
+
+
+def test_older_code_of_a_frontier_is_left_out(device: Device) -> None:
+    old = [
+        {**r, "code": "old", "at": "2000-01-01", "status": "ok", "peak_bytes": 1}
+        for r in device.records
+        if r["kind"] == "frontier"
+    ]
+    found = {r.name: r for r in frontiers.reaches([*old, *device.records])}
+    assert found[MINE].longest == 2048
+
+
+def test_memory_ratio_slope_and_time_are_drawn_with_units(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page = open_page(scaling, folder, tmp_path, device)
+    assert isinstance(page, scaling.Scaling)
+    for piece in (page.time, page.memory, page.ratio, page.slopes):
+        assert isinstance(piece(), Shown)
+    slopes = pd.read_csv(tmp_path / "tables" / "p-slopes.csv")
+    time = slopes.query("cost == 'time' and `pass` == 'training'")
+    mine = time[time["implementation"] == f"{MINE} 8h"]["slope"]
+    assert mine.tolist() == pytest.approx([1.6, 1.6], abs=0.02)
+    data = pd.read_csv(tmp_path / "figures" / "p-memory-training.csv")
+    assert set(data["y_axis"]) == {"peak memory (MiB)"}
+    assert set(data["x_axis"]) == {"sequence length N (tokens)"}
+    svg = (tmp_path / "figures" / "p-memory-training.svg").read_text()
+    assert "commit 0123456789" in svg
+    assert "torch 2.13.0" in svg
+
+
+def test_tasks_hold_the_newest_run_of_each_replicate(device: Device) -> None:
+    tasks = {t.name: t for t in trained_tasks(device.records)}
+    assert set(tasks) == {"trec", "cr", "mirrored_summation[k=5]", "mirrored_summation[k=20]"}
+    trec = tasks["trec"].find("mtsa")
+    assert trec is not None
+    assert trec.model == MINE
+    assert trec.counted == "6 seeds"
+    assert tasks["cr"].models[0].counted == "10 folds"
+    again = {**trec.runs[0], "test": {"accuracy": 0.123}, "at": "2999-01-01", "key": "again"}
+    other = {**trec.runs[0], "recipe": {"width": 7}, "key": "other"}
+    both = {t.name: t for t in trained_tasks([*device.records, again, other])}
+    newer = both["trec"].find("mtsa")
+    assert newer is not None
+    assert len(newer.values) == 6
+    assert min(newer.values) == 0.123
+    assert both["trec"].others == 1
+
+
+def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Device) -> None:
+    """Not the one with more runs or variants; but the one with more mechanisms before either."""
+    usual = task("trec").recipe.as_dict()
+    others = [
+        {**r, "recipe": {**usual, "dropout": 0.77}} for r in device.records if r["kind"] == "run"
+    ]
+    (before,) = [t for t in trained_tasks(others) if t.name == "trec"]
+    own = list({m.mechanism: m for m in before.models}.values())
+    again = [{**m.runs[0], "recipe": usual, "key": f"usual {m.model}"} for m in own]
+    variant = {**own[0].runs[0], "model": f"{own[0].model}[scale_t=identity]", "key": "variant"}
+    (both,) = [t for t in trained_tasks([*others, variant, *again]) if t.name == "trec"]
+    assert {m.model: len(m.runs) for m in both.models} == dict.fromkeys([m.model for m in own], 1)
+    (fewer,) = [t for t in trained_tasks([*others, *again[1:]]) if t.name == "trec"]
+    assert fewer.models == before.models
+    nothing = [{**r, "recipe": None, "key": f"{r['key']} nothing"} for r in others]
+    (unknown,) = [t for t in trained_tasks([*nothing, *again]) if t.name == "trec"]
+    assert unknown.models == both.models
+    alone = [r for r in again if r["model"] == own[0].model]
+    variants = [{**alone[0], "recipe": {**usual, "dropout": 0.5}, "key": f"v{i}",
+                 "model": f"{own[0].model}[scale_t={i}]"} for i in range(2)]  # fmt: skip
+    (two,) = trained_tasks([*alone, *variants])
+    assert len(two.models) == 2
+
+
+def test_differences_are_paired_and_judged_together(device: Device) -> None:
+    page = corpora.Corpora(find(""), device, corpora.Place(None, "p"))
+    rows = {(d.model.task, d.model.model): d for d in page.differences}
+    assert set(rows) == {(t, m) for t in ("trec", "cr") for m in GAINS if m != BASE}
+    mine = rows["trec", MINE]
+    assert mine.difference.difference == pytest.approx(0.02, abs=0.002)
+    assert mine.verdict == "better"
+    assert rows["trec", LSTM].verdict == "undecided"
+    assert rows["cr", "none.fused"].verdict == "worse"
+    assert mine.adjusted_p > mine.difference.p
+    folds = rows["cr", MINE]
+    assert folds.values.units == "folds"
+    assert folds.counted == "10 paired folds"
+
+
+def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(device: Device) -> None:
+    half = [r for r in device.records if r.get("task") == "cr" and (r.get("fold") or 0) < 5]
+    (cr,) = trained_tasks(half)
+    base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
+    found = against(mine, base)
+    assert found is not None
+    gains = found.singles
+    assert len(gains) == 5
+    spread = statistics.stdev(gains) * math.sqrt(1 / 5 + 1 / 9)  # test over training: 1 : 9
+    assert found.difference.high - found.difference.low == pytest.approx(
+        2 * stats.t.ppf(0.975, 4) * spread
+    )
+
+
+def test_models_without_common_replicates_are_not_compared(device: Device) -> None:
+    (trec,) = [t for t in trained_tasks(device.records) if t.name == "trec"]
+    (cr,) = [t for t in trained_tasks(device.records) if t.name == "cr"]
+    assert against(trec.models[0], cr.models[0]) is None
+
+
+def test_only_a_significant_best_is_bold(folder: Path, device: Device, tmp_path: Path) -> None:
+    page = open_page(corpora, folder, tmp_path, device)
+    assert isinstance(page, corpora.Corpora)
+    page.table()
+    text = (tmp_path / "tables" / "p-table.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith(f"| {MINE}"))
+    assert row.count("**") == 4  # both tasks
+    assert text.count("**") == 4
+    tex = (tmp_path / "tables" / "p-table.tex").read_text()
+    assert tex.count(r"\textbf{") == 2
+    assert r"multi\_head.sdpa" in tex
+    numbers = pd.read_csv(tmp_path / "tables" / "p-table.csv")
+    trec = numbers.query("task == 'trec' and model == @MINE").iloc[0]
+    assert trec["replicates"] == 6
+    cell = next(c for c in row.split("|") if "**" in c).strip(" *")
+    assert cell in (
+        f"{100 * m:.2f} ({100 * s:.2f})"
+        for m, s in zip(numbers["mean"], numbers["sd"], strict=True)
+    )
+    # Without a clear winner nothing is bold.
+    equal = [{**r, "test": {"accuracy": 0.5 + 0.01 * r["seed"]}} for r in device.records
+             if r["kind"] == "run" and r["task"] == "trec" and "[" not in r["model"]]  # fmt: skip
+    jittered = [
+        {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.005 * math.sin(7 * i)}}
+        for i, r in enumerate(equal)
+    ]
+    other = Device(device.key, device.fingerprint, tuple(jittered), device.sessions)
+    assert corpora.Corpora(page.source, other, corpora.Place(None, "p"))._best() == {}
+
+
+def test_corpora_shows_ablations_mirrored_summation_and_scales(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page = open_page(corpora, folder, tmp_path, device)
+    assert isinstance(page, corpora.Corpora)
+    assert "6 comparisons of models and corpora" in page.differences_to_baseline().plain
+    said = page.ablations().plain
+    assert f"trec: {VARIANT} − {MINE}" in said
+    assert page.mirrored().plain.startswith("Test error over the variance")
+    data = pd.read_csv(tmp_path / "figures" / "p-mirrored.csv")
+    mine = data.query("series == @MINE")
+    assert mine["x"].tolist() == [5, 20]
+    assert mine["y"].tolist() == pytest.approx([0.2 * math.sqrt(k) / 2 + 0.001 for k in (5, 20)])
+    page.scales()
+    heads = pd.read_csv(tmp_path / "tables" / "p-heads.csv").query("alpha == 0.5")
+    counts = heads[[c for c in heads if str(c).startswith("heads_")]].to_numpy().tolist()
+    assert counts == [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]  # the paper's example
+    alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
+    means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
+    assert means["x"].tolist() == [-0.5, 0.5]
+    assert set(means["y_axis"]) == {"test accuracy (%)"}
+    assert means["y"].tolist() == pytest.approx([84.1, 86.1])  # one scale is at no alpha
+    single = pd.read_csv(tmp_path / "tables" / "p-single.csv").iloc[0]
+    assert single["other"] == "multi_scale_transformer.windowed[alpha=0.5]"
+    assert single["difference"] == pytest.approx(-0.03, abs=1e-4)
+    printed = pd.read_csv(tmp_path / "tables" / "p-printed.csv") if page.beside() else None
+    assert printed is not None
+    row = printed.query("task == 'trec' and model == @MINE").iloc[0]
+    assert (row["printed_mean"], row["printed_sd"]) == (95.3, 0.3)
+
+
+def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    """Table 6 has five heads, which the other models were not trained with."""
+    kept = tuple(
+        {**r, "recipe": {**r["recipe"], "heads": 5}}
+        if r["kind"] == "run" and str(r["model"]).startswith("multi_scale_transformer")
+        else r
+        for r in device.records
+    )
+    page: Any = open_page(corpora, folder, tmp_path, device)
+    other = corpora.Corpora(page.source, replace(device, records=kept), page.place)
+    said = other.scales().plain
+    assert "trec: accuracy by alpha, 5 heads" in said
+    alpha = pd.read_csv(tmp_path / "figures" / "p-alpha-trec.csv")
+    means = alpha[alpha["series"] == "multi_scale_transformer.windowed"]
+    assert means["y"].tolist() == pytest.approx([84.1, 86.1])
+    assert len(pd.read_csv(tmp_path / "tables" / "p-single.csv")) == 1
+    assert "multi_scale_transformer" not in other.table().plain
+
+
+def test_a_forest_draws_every_replicate_zero_and_interval(device: Device) -> None:
+    from reports.corpora import line_of
+    from reports.forest import forest
+
+    page = corpora.Corpora(find(""), device, corpora.Place(None, "p"))
+    (mine,) = [d for d in page.differences if (d.model.task, d.model.model) == ("trec", MINE)]
+    figure = forest([line_of(mine)], "t", "u", "x", margin=0.5)
+    drawn = data_of(figure)
+    singles = drawn[drawn["series"] == f"{MINE}: every replicate"]["x"]
+    assert sorted(singles) == pytest.approx(sorted(100 * v for v in mine.singles))
+    (bar,) = drawn[drawn["kind"] == "interval"].to_dict("records")
+    d = mine.difference
+    assert (bar["low"], bar["high"]) == pytest.approx((100 * d.low, 100 * d.high))
+    (axes,) = figure.axes
+    assert any(values(line) == [0, 0] for line in axes.get_lines())
+    spans = [patch.get_x() for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert -0.5 in spans  # the margin
+
+
+def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path) -> None:
+    page = open_page(tradeoffs, folder, tmp_path, device)
+    assert isinstance(page, tradeoffs.Tradeoff)
+    stand = page.standings("trec")
+    assert stand[MINE] == "on the front"  # the most accurate
+    assert stand["none.fused"] == "on the front"  # the cheapest
+    assert stand[BASE] == "on the front"
+    assert stand[LSTM] in ("open", "behind")
+    page.fronts()
+    page.table()
+    data = pd.read_csv(tmp_path / "figures" / "p-front-trec.csv")
+    time = by(data[data["x_axis"].str.startswith("time")], "series")[MINE]
+    assert time["x"] == pytest.approx(2.4)
+    assert time["low"] < time["y"] < time["high"]
+
+
+def test_a_variant_stands_in_the_table_of_costs_but_hides_nothing(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page: Any = open_page(tradeoffs, folder, tmp_path, device)
+    page.fronts()
+    page.table()
+    drawn = set(pd.read_csv(tmp_path / "figures" / "p-front-trec.csv")["series"])
+    assert MINE in drawn
+    assert VARIANT not in drawn
+    table = pd.read_csv(tmp_path / "tables" / "p-costs.csv").query("task == 'trec'")
+    standing = table.set_index("model")["standing"]
+    assert standing[VARIANT] == "variant, not ranked"
+    assert standing[MINE] == "on the front"
+    # A mechanism that was trained in variants alone is ranked with them.
+    assert sum("multi_scale_transformer" in name for name in drawn) > 1
+
+
+def test_beaten_is_only_said_where_no_interval_meets() -> None:
+    def one(name: str, cost: float, metric: float, half: float) -> Candidate:
+        return Candidate(
+            name, (Estimate(cost, cost - half, cost + half),),
+            Estimate(metric, metric - half, metric + half),
+        )  # fmt: skip
+
+    apart = standings([one("good", 1, 9, 0.1), one("bad", 2, 8, 0.1)])
+    assert apart == {"good": "on the front", "bad": "behind"}
+    near = standings([one("good", 1, 9, 2), one("bad", 2, 8, 2)])
+    assert near == {"good": "on the front", "bad": "open"}
+    trade = standings([one("small", 1, 5, 0.1), one("right", 2, 9, 0.1)])
+    assert set(trade.values()) == {"on the front"}
+    unknown = Candidate("u", (Estimate(math.nan, math.nan, math.nan),), Estimate(9.5, 9.4, 9.6))
+    assert standings([one("good", 1, 9, 0.1), unknown])["u"] == "on the front"
+    same = standings([one("a", 1, 9, 0.1), one("b", 1, 9, 0.1)])
+    assert set(same.values()) == {"on the front"}
+
+
+def test_trust_counts_controls_and_margins(folder: Path, device: Device, tmp_path: Path) -> None:
+    page = open_page(trust, folder, tmp_path, device)
+    assert isinstance(page, trust.Trusted)
+    assert len(page.controls) == 2 * (1 + len(LENGTHS))
+    for control in page.controls:
+        assert control.interval.count == BLOCKS
+        assert control.interval.ratio == pytest.approx(1, abs=0.02)
+    said = page.control().plain
+    assert f"of {len(page.controls)} intervals" in said
+    drift = page.drift()
+    assert "drifted" in drift.plain  # times grow from block to block
+    data = pd.read_csv(tmp_path / "figures" / "p-drift.csv")
+    medians = data.groupby("series")["y"].median()
+    assert medians.tolist() == pytest.approx([1.0] * len(medians))
+    assert "0 are over budget" in page.errors().plain
+    assert page.margins[0].margin == pytest.approx(20 / RATIOS[DISA])
+    worse = {**next(r for r in device.records if r["kind"] == "margin"), "error": 1.0}
+    bad = Device(device.key, device.fingerprint, (*device.records, worse), device.sessions)
+    wrong = trust.Trusted(page.source, bad, trust.Place(None, "p"))
+    assert "is over its error budget" in wrong.errors().plain
+
+
+def test_attention_is_checked_and_drawn(folder: Path, device: Device, tmp_path: Path) -> None:
+    page = open_page(attention, folder, tmp_path, device, look="")
+    assert isinstance(page, attention.Attended)
+    assert "sum to one within 2.0e-07" in page.checks().plain
+    assert "no attention" not in page.checks().plain
+    page.sentences()
+    cells = pd.read_csv(tmp_path / "figures" / "p-sentence0.csv")
+    forward = cells[cells["series"].str.startswith("forward")]
+    assert forward["value"].notna().sum() == 6  # strictly below the diagonal of 4 x 4
+    assert forward.groupby("y")["value"].sum().tolist()[1:] == pytest.approx([1, 1, 1], abs=1e-3)
+    page.tokens()
+    bars = pd.read_csv(tmp_path / "figures" / "p-tokens0.csv")
+    scores = {name: bars[bars["series"] == name]["y"].tolist() for name in bars["series"].unique()}
+    assert scores["source2token scores, forward"] == [0.1, 0.8, 0.3, 0.0]
+    assert scores["source2token scores, backward"] == [0.1, 1.0, 0.1, 0.0]
+    assert "source2token scores" not in scores
+    assert scores["pooling weights"] == [0.2, 0.5, 0.2, 0.1]
+    said = page.speech().plain
+    assert "nouns and verbs less stop words +0.09" in said
+    assert ": higher." in said
+    page.distances()
+    counted = pd.read_csv(tmp_path / "tables" / "p-distances.csv")
+    assert counted.query("head == 0")["queries"].sum() == 40
+    record = dict(
+        page.record or {}, checks={"row_error": 0.1, "forbidden": 0.2, "rows": 1, "cells": 1}
+    )
+    bad = attention.Attended(page.source, device, record, page.place)
+    assert "This is no attention" in bad.checks().plain
+
+
+def test_a_look_is_found_on_whichever_device_it_was_recorded(folder: Path) -> None:
+    """Two devices have records; that of the look is not the newest."""
+    first = attention.begin(journal=str(folder), device="", look="a0", out="", page="p")
+    assert first.record is not None
+    assert first.device is not None
+    assert first.record["key"] == "a0"
+    other = next(d for d in find(str(folder)).devices if d.key != first.device.key)
+    with pytest.raises(UsageError, match="given look 'a0'; the records have none"):
+        attention.begin(journal=str(folder), device=other.key, look="a0", out="", page="p")
+    with pytest.raises(UsageError, match="given look 'nothing'"):
+        attention.begin(journal=str(folder), device="", look="nothing", out="", page="p")
+
+
+def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
+    from harness.records import journal
+    from suites.support.report_records import run, session
+
+    writer = journal.Writer(tmp_path, session("Alone"))
+    writer.append(run(MINE, "trec", 0, {"accuracy": 0.5}))
+    writer.close()
+    (device,) = find(str(tmp_path)).devices
+
+    def page(module: object, **more: str) -> object:
+        return open_page(module, tmp_path, tmp_path / "out", device, **more)
+
+    scaled = page(scaling)
+    assert isinstance(scaled, scaling.Scaling)
+    for piece, command in (
+        (scaled.about, "attnbench bench"), (scaled.frontier, "attnbench frontier"),
+        (scaled.numerics, "attnbench verify --stress"), (scaled.time, "attnbench bench"),
+        (scaled.cases, "attnbench bench"), (scaled.beside, "attnbench bench --profile paper"),
+    ):  # fmt: skip
+        assert command in piece().plain
+    over = page(corpora)
+    assert isinstance(over, corpora.Corpora)
+    assert "attnbench compare --all" in over.differences_to_baseline().plain
+    for piece in (over.ablations, over.mirrored, over.scales):
+        assert "attnbench compare" in piece().plain
+    weighed = page(tradeoffs)
+    assert isinstance(weighed, tradeoffs.Tradeoff)
+    assert "attnbench compare" in weighed.about().plain
+    looked = page(attention, look="")
+    assert isinstance(looked, attention.Attended)
+    assert "attnbench train mtsa --task trec --look" in looked.about().plain
+    first = size.begin(journal=str(tmp_path), like="", out="", page="size").answer().plain
+    for command in ("attnbench bench", "attnbench frontier", "attnbench compare"):
+        assert command in first
+    # Every other piece of an empty page says something or nothing, but does not fail.
+    for one in (scaled, over, weighed, looked, page(trust)):
+        for name in dir(one):
+            if not name.startswith("_") and callable(method := getattr(one, name)):
+                if name in ("standings", "ranked"):
+                    continue
+                assert isinstance(method(), Shown), name
+
+
+def test_power_curves_rise_to_what_is_needed(device: Device) -> None:
+    from harness.experiments.conclusion import comparisons
+    from harness.stats import power_of
+
+    (one,) = comparisons(device.records)
+    found = curves(one)
+    assert [c.name for c in found if "margin" in c.name]
+    for curve in found:
+        assert np.all(np.diff(curve.powers) >= -1e-9)
+        assert curve.needed <= 2 or curve.powers[0] < 0.8
+    drawn = data_of(power(one, found))
+    assert set(drawn["series"]) == {c.name for c in found}
+    assert drawn.groupby("series")["x"].apply(list).iloc[0] == list(COUNTS)
+    margin = next(c for c in found if "margin" in c.name)
+    sd = float(np.std([a - b for _, a, b in one.values], ddof=1))
+    assert margin.powers[3] == pytest.approx(power_of(0.01, sd, COUNTS[3]))
+
+
+def test_pages_and_files_of_a_source(source: Source, device: Device) -> None:
+    found = [p for book in NOTEBOOKS for p in book.pages(Asked(source, "j"))]
+    names = [p.name for p in found]
+    assert len(names) == len(set(names))
+    assert [p.name for p in found if p.front] == ["size"]
+    file_of = pages.pages_of(source)
+    assert file_of("corpora", device.key) == "corpora.html"
+    assert file_of("scaling", device.key).startswith("scaling-made-up-cpu-")
+    assert file_of("audit", device.key) == "audit.html"
+    assert file_of("nonsense", "") == ""
+
+
+def test_stress_lines_say_where_they_break(device: Device) -> None:
+    found = {(s.name, s.dtype, s.kind): s for s in numerics.stresses(device.records)}
+    assert found[BASE, "f16", "scores"].breaks == "1e4"
+    assert found[MINE, "f16", "scores"].breaks == ""
+    figure = numerics.figure(list(found.values()), ["f32", "f16"], "scores")
+    drawn = data_of(figure)
+    lost = drawn[drawn["series"] == f"{BASE}: not finite"]
+    assert lost["x"].tolist() == [10_000]
+    assert set(drawn["panel"]) == {"f32", "f16"}
+
+
+def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path) -> None:
+    for driver in ("550", "560"):
+        writer = journal.Writer(
+            tmp_path, {"fingerprint": {**fingerprint("Twin"), "driver": driver}}
+        )
+        writer.append({**next(iter(frontier())), "key": driver})
+        writer.close()
+    titles = {d.title for d in find(str(tmp_path)).devices}
+    assert len(titles) == 2
+    assert all("Twin" in title and title.endswith("]") for title in titles)
+
+
+def test_relatedness_stands_beside_what_resan_prints() -> None:
+    one = printed_accuracy("sick_relatedness", "pearson", "disa")
+    assert one is not None
+    assert (one.place, one.text) == ("ReSAN, Table 3", "0.8695 (0.0012)")
+    found = printed_accuracy("trec", "accuracy", "multi_head")
+    assert found is not None
+    assert found.text == "93.4 (0.4)"
+    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
+    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
+
+
+def test_times_of_a_slower_session_are_drawn_beside_the_baseline(device: Device) -> None:
+    rows = Measured(device).rows
+    swept = sweeps(rows)[0].rows
+    one = next(r for r in swept if r.columns["name"] == MINE and r.time is not None)
+    base = next(r for r in rows if r.case == one.baseline)
+    slow = [replace(r, seconds=3 * r.seconds) if r.case == one.case else r for r in rows]
+    drawn = {r.case: r for sweep in sweeps(slow) for r in sweep.rows}
+    assert one.time is not None
+    assert drawn[one.case].seconds == pytest.approx(base.seconds * one.time.ratio)
+    others = [r for r in rows if r.case != one.case and r.case in drawn]
+    as_measured = [drawn[r.case].seconds == r.seconds for r in others]
+    assert sum(as_measured) > len(others) / 2, "what agrees with its ratio is left alone"
+
+
+def test_facts_of_a_machine_are_words() -> None:
+    shown = facts(
+        {"allocator": {"M_TOP_PAD": 1, "M_MMAP_MAX": 0}, "variables": {}, "cuda": None}, []
+    )
+    assert shown == {"allocator": "M_TOP_PAD = 1, M_MMAP_MAX = 0"}
+
+
+def test_the_page_of_trust_tells_what_was_measured_too_rarely(
+    folder: Path, device: Device, tmp_path: Path
+) -> None:
+    page: Any = open_page(trust, folder, tmp_path, device)
+    assert "too few" not in page.drift().plain
+    rare = journal.read(folder).records
+    kept = tuple(r for r in rare if r["kind"] != "time" or r["block"] < 2)
+    short = trust.Trusted(page.source, replace(device, records=kept), page.place)
+    assert "were measured in fewer than 4 blocks: too few to tell" in short.drift().plain
+
+
+def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
+    strong, weak = np.tril(np.full((3, 3), 0.75), -1), np.triu(np.full((3, 3), 0.2), 1)
+    layer = {"token2token": [strong.tolist(), weak.tolist()], "masks": ["forward", "backward"]}
+    drawn = heat_maps({"tokens": ["a", "b", "c"], "layers": [layer]}, "mtsa.fused")
+    assert [axes.images[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
+    assert any("black: 0.75" in text.get_text() for text in drawn.texts)
+
+
+def test_selections_are_counted_not_ranked() -> None:
+    numbers = {"selected_heads": [1.0, 0.0, 1.0], "pooling_weights": [0.1, 0.7, 0.2]}
+    said = highest(["a", "b", "c"], numbers)
+    assert said == "2 of 3 tokens selected as heads; pooling weights highest at b"
+    heads, weights = per_token(["a", "b", "c"], numbers, "resan").axes
+    assert heads.get_ylim() == (0, 1.05)
+    assert weights.get_ylim() != heads.get_ylim()
+
+
+def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> SimpleNamespace:
+        return SimpleNamespace(first=first, second="multi_head.sdpa", task=task, difference=1.0,
+                               values=[0] * seeds, together=together)  # fmt: skip
+
+    long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
+    other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
+    monkeypatch.setattr(reports.answers, "families", lambda _: [])
+    size_asked = like.of_profile(load_profile("quick", "cpu"))
+    for order in ([long, short, other, variant], [variant, other, short, long]):
+        monkeypatch.setattr(reports.answers, "comparisons", lambda _, found=order: found)
+        kept = reports.answers.differences([], size_asked)
+        assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
+    # Those declared together share the baseline's runs: one row is not to stand out of them.
+    joint = compared("mtsa.fused", 5, together=7)
+    monkeypatch.setattr(
+        reports.answers, "families", lambda _: [SimpleNamespace(comparisons=[joint])]
+    )
+    kept = reports.answers.differences([], size_asked)
+    assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}

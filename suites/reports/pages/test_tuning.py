@@ -1,0 +1,330 @@
+"""Recipes tried for the common one: what is counted, how it is judged, what the README says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_rel
+from typer.testing import CliRunner
+
+from harness.experiments.sweep import Part
+from harness.experiments.sweep_file import read_file
+from harness.records import journal
+from harness.records.schema import digest
+from harness.train.recipe import changed, identity, parse_settings
+from harness.train.recipes import ALIKE, EARLIER, LATER
+from harness.train.task import task
+from reports import tuning, tuning_shown
+from reports.corpora import Corpora
+from reports.shown import Place
+from reports.source import Source, find
+from suites.support.command_line import between_marks
+from suites.support.report_records import session
+
+ROOT = Path(__file__).resolve().parents[3]
+PUBLISHED = "reports/published/cpu/tuning"
+MECHANISMS = ("none", "multi_head", "mtsa", "disa", "bi_lstm", "msmsa")
+BASE = dict(zip(MECHANISMS, (0.80, 0.90, 0.91, 0.92, 0.90, 0.89), strict=True))
+UP = dict(zip(MECHANISMS, (0.010, 0.012, 0.011, 0.009, 0.010, 0.008), strict=True))
+NOISE = dict(zip(MECHANISMS, (0.010, -0.012, 0.011, -0.009, 0.010, -0.008), strict=True))
+
+
+def run(
+    mechanism: str, dev: float, name: str = "trec", seed: int = 100, **recipe: Any
+) -> dict[str, Any]:
+    """A run whose dev metric at the chosen epoch, the second of three, is `dev`."""
+    metric = task(name).metrics[0]
+    return {
+        "kind": "run", "status": "ok", "key": f"{mechanism} {seed} {recipe}", "task": name,
+        "seed": seed, "model": f"{mechanism}.fused", "case": mechanism, "fingerprint": "f",
+        "recipe": {**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
+        "seconds": 3.0, "parameters": 10, "parameters_with_words": 20, "epochs": [
+            {"epoch": e, "seconds": 1.0, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)
+        ],
+        "chosen_epoch": 2, "test": {metric: 0.123}, "at": "2026-01-02", "code": "c",
+    }  # fmt: skip
+
+
+def runs(changed: Mapping[str, float], seed: int = 100, **recipe: Any) -> list[dict[str, Any]]:
+    return [run(m, BASE[m] + changed.get(m, 0.0), seed=seed, **recipe) for m in MECHANISMS]
+
+
+def the_only(records: list[dict[str, Any]]) -> tuning.Tried:
+    (one,), left = tuning.tried(records)
+    assert left == []
+    return one
+
+
+def test_recipes_are_paired_by_mechanism_and_judged_by_the_dev_split() -> None:
+    one = the_only([*runs({}), *runs(UP, rate=2e-3), *runs(NOISE, dropout=0.4)])
+    assert one.budgets == dict.fromkeys(MECHANISMS, 3)
+    assert one.recipes == ["common recipe", "dropout=0.4", "rate=0.002"]
+    assert one.scores("rate=0.002")["mtsa"] == {100: pytest.approx(0.921)}
+    noise, up = tuning.judged(one)
+    assert (noise.recipe, up.recipe) == ("dropout=0.4", "rate=0.002")
+    oracle = ttest_rel([BASE[m] + UP[m] for m in MECHANISMS], [BASE[m] for m in MECHANISMS])
+    assert up.difference.p == pytest.approx(oracle.pvalue)
+    assert up.adjusted_p == pytest.approx(2 * oracle.pvalue)
+    assert (noise.verdict, up.verdict) == ("undecided", "better")
+    assert tuning.sentence(one, [noise, up]).endswith(
+        "Better than the common recipe, over the mechanisms: rate=0.002."
+    )
+    assert tuning.sentence(one, [noise]).endswith("the common recipe stays.")
+    assert "6 mechanisms, 3 recipes each" in tuning.sentence(one, [noise])
+
+
+def test_a_lower_error_is_better() -> None:
+    name = "mirrored_summation"
+    common = [run(m, BASE[m], name) for m in MECHANISMS]
+    other = [run(m, BASE[m] + UP[m], name, rate=1.0) for m in MECHANISMS]
+    assert [j.verdict for j in tuning.judged(the_only([*common, *other]))] == ["worse"]
+
+
+def test_only_seeds_that_both_recipes_have_are_paired() -> None:
+    one = the_only([*runs({}), *runs({}, seed=101), *runs(UP, rate=2e-3)])
+    [up] = tuning.judged(one)
+    assert up.singles == pytest.approx(UP)
+    more = the_only([*runs({}), *runs(dict.fromkeys(MECHANISMS, 0.5), seed=101),
+                     *runs(UP, rate=2e-3)])  # fmt: skip
+    assert tuning.judged(more)[0].singles == pytest.approx(UP)
+    assert "(seed 100, 101)" in tuning.sentence(one, [up])
+
+
+def test_the_newest_finished_run_counts_and_other_data_are_another_question() -> None:
+    again = [{**r, "at": "2026-01-03"} for r in runs(UP, rate=2e-3)]
+    failed = [{**r, "at": "2026-01-04", "status": "crash"} for r in runs({}, rate=2e-3)]
+    one = the_only([*again, *runs({}), *runs({}, rate=2e-3), *failed])
+    assert tuning.judged(one)[0].singles == pytest.approx(UP)
+    assert one.lost == []
+    found, _ = tuning.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
+    assert [len(t.recipes) for t in found] == [1, 1]
+
+
+def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
+    """Of today's and the former ones, that which most mechanisms were tried by is the base."""
+    sick = task("sick_relatedness")
+    assert [r.dropout for r in (*sick.former, sick.recipe)] == [0.3, 0.1]
+    then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
+    now = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS[1:]]
+    (one,), _ = tuning.tried([*then, *now])
+    assert one.recipes == ["common recipe", "dropout=0.1"]
+    assert (one.former, one.today) == ("dropout=0.3", "dropout=0.1")
+    (judged,) = tuning.judged(one)
+    assert judged.difference.difference == pytest.approx(0.01)
+    assert tuning.sentence(one, [judged]).endswith("dropout=0.1 is the common recipe now.")
+    (one,), _ = tuning.tried([*then[1:], *now])  # as many: against today's
+    assert one.recipes == ["common recipe", "dropout=0.3"]
+    assert (one.former, one.today) == ("", "")
+    besides = [run(m, BASE[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS[1:]]
+    (one,), left = tuning.tried([*then[1:], *now, *besides])  # as many, but more against that one
+    assert one.recipes == ["common recipe", "dropout=0.1", "rate=0.002"]
+    assert (one.former, left) == ("dropout=0.3", [])
+    failed = [{**r, "status": "timeout"} for r in now]
+    (one,), _ = tuning.tried([*then[2:], *failed])  # what has no score is no base
+    assert one.former == "dropout=0.3"
+
+
+def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
+    sick = task("sick_relatedness")
+    then = [run(m, BASE[m], sick.name, dropout=0.3) for m in MECHANISMS]
+    worse = [run(m, BASE[m] - UP[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS]
+    later = [run(m, BASE[m] + UP[m], sick.name, rate=2e-3) for m in MECHANISMS]
+    (one,), left = tuning.tried([*then, *worse, *later])
+    assert one.recipes == ["common recipe", "rate=0.002"]
+    assert left == [
+        "sick_relatedness: 6 trials were made against another common recipe than the other 12; "
+        "left out: give them a journal of their own"
+    ]
+    found = tuning.judged(one)
+    assert [j.verdict for j in found] == ["worse"]
+    said = tuning.sentence(one, found)
+    assert said.endswith("better than the former common recipe (dropout=0.3) over the mechanisms.")
+    assert tuning.cells(one, found)[1][0][0].startswith("former common recipe (dropout=0.3): ")
+
+
+def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
+    lost = [{**r, "status": "diverged"} if r["model"] == "disa.fused" else r
+            for r in runs(UP, rate=2e-3)]  # fmt: skip
+    one = the_only([*runs({}), *lost, run("mtsa", 0.9, dropout=0.4)])
+    assert one.budgets == {**dict.fromkeys(MECHANISMS, 2), "mtsa": 3}
+    said = tuning.sentence(one, tuning.judged(one))
+    assert said.endswith("Without a score: disa by rate=0.002 (diverged).")
+    assert "2 recipes (none, multi_head, disa, bi_lstm, msmsa), 3 recipes (mtsa)" in said
+    assert "Not run with none, multi_head, disa, bi_lstm, msmsa: dropout=0.4." in said
+    assert set(tuning.judged(one)[0].singles) == set(MECHANISMS) - {"disa"}
+
+
+def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_told() -> None:
+    some = [r for r in runs(UP, rate=2e-3) if r["case"] != "mtsa"]
+    one = the_only([*runs({}), *some, *runs(NOISE, dropout=0.4)])
+    noise, up = tuning.judged(one)
+    assert set(noise.singles) == set(MECHANISMS)
+    assert set(up.singles) == set(MECHANISMS) - {"mtsa"}
+    said = tuning.sentence(one, [noise, up])
+    assert "Not run with mtsa: rate=0.002." in said
+    assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
+    _, rows = tuning.cells(one, [noise, up])
+    assert rows[2][0] == "rate=0.002"
+    assert rows[2][3 + one.mechanisms.index("mtsa")] == ""
+
+
+def test_what_a_task_counts_and_nothing_here_records_is_told() -> None:
+    declared = task("trec").tuned
+    assert declared["mtsa"] > 2
+    said = tuning.sentence(one := the_only([*runs({}), *runs(UP, rate=2e-3)]), tuning.judged(one))
+    assert "6 mechanisms, 2 recipes each; " in said
+    assert f"{declared['mtsa']} recipes" in said.partition("with those that have no record")[0]
+    more = [runs({}, dropout=0.01 * i) for i in range(1, max(declared.values()))]
+    whole = the_only([*runs({}), *(r for some in more for r in some)])
+    assert f"6 mechanisms, {max(declared.values())} recipes each, by" in tuning.sentence(whole, [])
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None:
+    both = (runs({})[: count or None], runs(NOISE, rate=2e-3)[:count])
+    one = the_only([*both[0], *both[1]])
+    said = tuning.sentence(one, tuning.judged(one))
+    assert said.endswith("Too little to judge a recipe by.")
+    _, rows = tuning.cells(one, tuning.judged(one))
+    assert [row[2] for row in rows[1:]] == (["descriptive only"] if count else [])
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"task": "of another version"}, "unknown task 'of another version'"),
+        ({"task": None}, "names no task, model or recipe"),
+        ({"recipe": None}, "names no task, model or recipe"),
+        ({"chosen_epoch": None}, "has no accuracy of the dev split"),
+        ({"epochs": None}, "has no accuracy of the dev split"),
+        ({"epochs": [{"epoch": 2, "dev": {"accuracy": float("nan")}}]}, "has no accuracy"),
+        ({"model": "mtsa.fused[scale_t=identity]"}, "is of a variant"),
+    ],
+)
+def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> None:
+    found, left = tuning.tried([*runs({}), {**run("mtsa", 0.5, rate=2e-3), **more}])
+    assert [one.recipes for one in found] == [["common recipe"]]
+    assert len(left) == 1
+    assert says in left[0]
+
+
+def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
+    one = the_only([*runs({}), *runs(UP, rate=2e-3)])
+    columns, rows = tuning.cells(one, tuning.judged(one))
+    assert columns[:3] == [
+        "trec: less the common recipe, points",
+        "mean [95 %]",
+        "p (Holm), verdict",
+    ]
+    assert columns[3:] == list(MECHANISMS)
+    assert rows[0][:4] == ["common recipe: accuracy (%)", "", "", "80.00"]
+    assert rows[1][0] == "rate=0.002"
+    assert rows[1][1].startswith("+1.00 [+0.8")
+    assert rows[1][2].endswith(", better")
+    assert rows[1][3] == "+1.00"
+    [line] = tuning.lines(one, tuning.judged(one))
+    assert line.value == pytest.approx(1.0)
+    assert line.low < line.value < line.high
+    assert sorted(line.singles) == pytest.approx(sorted(100 * d for d in UP.values()))
+    assert line.decided
+
+
+def test_the_command_prints_them_and_refuses_an_empty_journal(tmp_path: Path) -> None:
+    writer = journal.Writer(tmp_path, session("tuning"))
+    for record in [
+        *runs({}),
+        *runs(NOISE, rate=2e-3),
+        {**run("mtsa", 0.1, seed=1), "epochs": []},
+    ]:
+        writer.append(record)
+    writer.close()
+    done = CliRunner().invoke(tuning.app, [str(tmp_path)])
+    assert done.exit_code == 0
+    assert done.stdout == tuning.text(tuning.tried(journal.read(tmp_path).records)[0])
+    assert "the common recipe stays" in done.stdout
+    assert "left out" in done.stderr
+    empty = CliRunner().invoke(tuning.app, [str(tmp_path / "none")])
+    assert empty.exit_code == 2
+    assert "attnbench sweep plans/tuning.toml" in empty.output
+
+
+def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
+    source = find("")
+    device = source.device("", "run")
+    assert device is not None
+    place = Place(None, "corpora")
+    shown = Corpora(source, device, place).tried()
+    assert "trec: 9 mechanisms, 9 recipes each, by accuracy" in shown.plain
+    assert shown.html.count("<svg") == 2
+    assert shown.plain.count("sick_relatedness: 9 mechanisms") == 1
+    elsewhere = Source((tmp_path,), False, "", (), ())
+    nothing = tuning_shown.section(elsewhere, None, place)
+    assert "attnbench sweep plans/tuning.toml" in nothing.plain
+
+
+def resolved(part: Part) -> tuple[str, str]:
+    """A part's task, and its recipe whatever the task's common one is."""
+    one = task(part.tasks[0])
+    (settings,) = parse_settings(part.recipe, [["any"]], one.recipes, one.name)
+    return one.name, digest(identity(changed(one.recipe, settings).as_dict()))
+
+
+def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> None:
+    parts, _ = read_file(ROOT / "plans" / "tuning.toml")
+    more, _ = read_file(ROOT / "plans" / "tuning-more.toml")
+    first, _ = read_file(ROOT / "plans" / "tuning-first.toml")
+    last, _ = read_file(ROOT / "plans" / "tuning-resa.toml")
+    published, _ = read_file(ROOT / "plans" / "cpu.toml")
+    assert {frozenset(p.models) for p in parts} == {frozenset((*EARLIER, *LATER))}
+    assert set(parts[0].models) == set(published[0].models)
+    for part in (*parts, *more, *first, *last):
+        assert part.seeds == (100,)
+        assert len(part.tasks) == 1
+    assert all(100 not in (part.seeds or ()) for part in published)
+    assert {frozenset(p.models) for p in first} == {frozenset(EARLIER)}
+    assert sorted(map(resolved, first)) == sorted(map(resolved, more))
+    assert {frozenset(p.models) for p in last} == {frozenset({"resa"})}
+    of_sick = [found for found in map(resolved, more) if found[0] == "sick_relatedness"]
+    assert sorted(map(resolved, last)) == sorted(of_sick)
+    every = [resolved(p) for p in (*parts, *more)]
+    assert len(set(every)) == len(every)
+    runs = [r for r in journal.read(ROOT / PUBLISHED).records if r["kind"] == "run"]
+    assert {(r["task"], digest(identity(r["recipe"]))) for r in runs} == set(every)
+    for name, later in (("trec", LATER), ("sick_relatedness", set(LATER) - {"resa"})):
+        alike, besides = ([p for p in some if p.tasks == (name,)] for some in (parts, more))
+        assert {frozenset(p.models) for p in besides} == {frozenset(later)}
+        assert len(alike) == ALIKE
+        assert task(name).tuned == dict.fromkeys((*EARLIER, *LATER), ALIKE + len(besides))
+
+
+def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
+    found, left = tuning.tried(journal.read(ROOT / PUBLISHED).records)
+    assert left == []
+    said = {one.task: tuning.sentence(one, tuning.judged(one)) for one in found}
+    assert set(said) == {"trec", "sick_relatedness"}
+    for one in found:
+        assert one.lost == []
+        counted = task(one.task).tuned
+        assert one.budgets == counted
+    assert said["trec"].startswith(
+        "trec: 9 mechanisms, 9 recipes each, by accuracy on the dev split"
+    )
+    assert said["trec"].endswith("the common recipe stays.")
+    assert said["sick_relatedness"].endswith(
+        "over the mechanisms: dropout=0.1, dropout=0.2. dropout=0.1 is the common recipe now."
+    )
+    parts, _ = read_file(ROOT / "plans" / "sick-dropout.toml")
+    assert {(p.tasks, p.recipe) for p in parts} == {(("sick_relatedness",), ("dropout=0.1",))}
+
+
+def test_the_readme_shows_the_published_trials() -> None:
+    shown = between_marks(
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        f"<!-- tuning: python -m reports.tuning {PUBLISHED} -->",
+        "<!-- end of tuning -->",
+    )
+    found, _ = tuning.tried(journal.read(ROOT / PUBLISHED).records)
+    assert shown == tuning.text(found).strip()

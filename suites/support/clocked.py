@@ -1,0 +1,202 @@
+"""Modules that a clock must see through, and tasks that time them in a process of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from harness.measure.clock import time_case, time_prepared
+from harness.measure.cpu_clock import Sampled, sample_cpu
+from harness.measure.run import prepare
+
+HERE = "suites.support.clocked:"
+
+
+class Plain(torch.nn.Module):
+    """One product."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.map = torch.nn.Linear(d_in, d_out)
+        self.calls = 0
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.map(x)
+
+
+class Changing(Plain):
+    """Compiled code depends on a number that is another one in every call."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls += 1
+        return self.map(x) * self.calls
+
+
+class Scaled(Plain):
+    """Compiled code depends on a number that others may change."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.map(x) * (1 + self.calls)
+
+
+class Settling(Plain):
+    """Compiled code depends on a number that stops changing after some calls."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls = min(self.calls + 1, 2)
+        return self.map(x) * self.calls
+
+
+class Forgetful(Plain):
+    """Makes dynamo give up within its first call: one function, compiled for many numbers."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        for number in range(20):
+            torch._dynamo.graph_break()
+            x = _scaled(x, number)
+        return self.map(x)
+
+
+def _scaled(x: Tensor, number: int) -> Tensor:
+    return x * (1 + number)
+
+
+class Ungrateful(Plain):
+    """Its gradients are not numbers."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.map(x) + (x * 0).sqrt().sum() * 0
+
+
+class NotANumber(Plain):
+    """Returns NaN."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.map(x) * float("nan")
+
+
+class LateNotANumber(Plain):
+    """Returns NaN from the sixth call on: warm, and in the midst of being timed."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls += 1
+        return self.map(x) * (float("nan") if self.calls > 5 else 1.0)
+
+
+class Threadbare(Plain):
+    """Sets the number of threads of the whole process."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        torch.set_num_threads(3)
+        return self.map(x)
+
+
+class Mover(Plain):
+    """Confines the process to one core while it is timed."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 5:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        return self.map(x)
+
+
+class Sleepy(Plain):
+    """Its first call takes 0.3 s longer."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 1:
+            time.sleep(0.3)
+        return self.map(x)
+
+
+def slow_compiler(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """A backend of torch.compile that takes a second to do nothing."""
+    time.sleep(1.0)
+    return graph.forward
+
+
+def time_compiled(
+    name: str, slow: bool = False, beside: str = "", beside_first: bool = False
+) -> dict[str, Any]:
+    """`time_case` of a module here, compiled, by a backend that generates no code.
+
+    With `beside` in turn with another one, compiled too.
+    """
+    backend: Any = slow_compiler if slow else "eager"
+
+    def compiled(module: torch.nn.Module, _: object) -> Any:
+        return torch.compile(module, backend=backend, dynamic=False)
+
+    with mock.patch("harness.measure.run.compiled", compiled):
+        other = case(beside, "+compiled") if beside else None
+        given = [HERE + one for one in dict.fromkeys((name, beside)) if one]
+        return time_case(case(name, "+compiled"), given, rounds=5, seconds=0.0, beside=other,
+                         beside_first=beside_first)  # fmt: skip
+
+
+def time_compiled_once_more() -> dict[str, Any]:
+    """Time a compiled module that must be compiled anew in the midst of being timed."""
+    modules: list[Scaled] = []
+
+    def compiled(module: Scaled, _: object) -> Any:
+        modules.append(module)
+        return torch.compile(module, backend="eager", dynamic=False)
+
+    with mock.patch("harness.measure.run.compiled", compiled):
+        prepared = prepare(case("Scaled", "+compiled"), [HERE + "Scaled"])
+    run = prepared.call
+    numbers = itertools.count(1)
+
+    def call() -> None:
+        if next(numbers) == 12:
+            modules[0].calls = 1
+        run()
+
+    prepared.call = call
+    return time_prepared(prepared, rounds=20, seconds=0.0)
+
+
+def case(name: str, settings: str = "", phase: str = "forward") -> str:
+    """Id of a small case of a module here."""
+    return f"{name}.module-B2-N4-D8-f32-{phase}-cpu{settings}"
+
+
+def backwards(readings: Callable[[], float], at: int) -> Callable[[], float]:
+    """A clock that from one reading on is an hour behind."""
+    count = 0
+
+    def read() -> float:
+        nonlocal count
+        count += 1
+        return readings() - (3600.0 if count > at else 0.0)
+
+    return read
+
+
+def time_by_a_clock_set_back(at: int) -> dict[str, Any]:
+    """`time_case` whose samples come from a clock that is set back by an hour."""
+
+    def broken(call: Callable[[], object], rounds: int, seconds: float, once: float) -> Sampled:
+        readings = backwards(time.perf_counter, at)
+        return sample_cpu(call, rounds, seconds, clock=readings, once=once)
+
+    with mock.patch("harness.measure.clock.undisturbed", broken):
+        return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)
+
+
+def time_while_the_wall_clock_runs_backwards() -> dict[str, Any]:
+    """`time_case` while the time of day goes back by an hour at every look."""
+    begun = time.time()
+    hours = (begun - 3600 * hour for hour in itertools.count(1))
+    with mock.patch("time.time", hours.__next__):
+        assert time.time() > time.time()
+        return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)

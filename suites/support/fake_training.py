@@ -1,0 +1,116 @@
+"""Stand-ins for training, so that sweeps can be tested in seconds; and the runs that call them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.design import Model, Run, run_code
+from harness.experiments.executors.local import LocalExecutor
+from harness.experiments.session import RunSession
+from harness.records import journal
+from harness.registry import Registry
+from harness.train.task import task
+
+CALL = "suites.support.fake_training:train"
+FINGERPRINT = {"device": "cpu", "model": "made up"}
+NODE = "ATTNBENCH_TEST_NODE"
+"""Environment variable by which a node of a cluster is known."""
+
+
+def train(
+    model: str, task: str, recipe: Mapping[str, Any], seed: int, directory: str, vectors: str,
+    **others: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Do what `vectors` says, and leave a file in `directory` for the beginning and for the end.
+
+    ``0.5`` sleeps so many seconds; ``crash`` is a segmentation fault, ``mistake`` a user's,
+    ``diverge`` a loss that is no number.
+    """
+    place = f"{model}-{task}-{seed}-{uuid.uuid4().hex}"
+    node = os.environ.get(NODE, "")
+    (Path(directory) / f"{place}.begun").write_text(f"{os.getpid()} {node}")
+    if vectors == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if vectors == "mistake":
+        raise UsageError("nothing to train on; give more data")
+    if vectors == "diverge":
+        return {"diverged": "the loss is nan in epoch 1", "epochs": []}
+    time.sleep(float(vectors))
+    (Path(directory) / f"{place}.ended").touch()
+    return {
+        "test": {"accuracy": seed / 100}, "epochs": [], "chosen_epoch": 1, "seconds": 0.0,
+        "parameters": 1, "parameters_with_words": 1, "pid": os.getpid(), "on": node,
+    }  # fmt: skip
+
+
+def visible(directory: str, seconds: float) -> str | None:
+    """The GPU that a job was given, after some time."""
+    time.sleep(seconds)
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def begun(folder: Path) -> list[str]:
+    """Model, task and seed of each call that began."""
+    return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.begun"))
+
+
+def ended(folder: Path) -> list[str]:
+    """Model, task and seed of each call that ended."""
+    return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.ended"))
+
+
+def fake_run(
+    folder: Path, seed: int, vectors: str = "0.05", model: str = "mtsa.algorithm1",
+    name: str = "trec",
+) -> Run:  # fmt: skip
+    """A run whose training is `train`."""
+    recipe = task("trec").recipe
+    arguments = {
+        "model": model, "task": name, "recipe": recipe.as_dict(), "seed": seed, "options": {},
+        "directory": str(folder), "vectors": vectors, "device": "cpu", "given": [],
+    }  # fmt: skip
+    key = f"{model}-{name}-{seed}"
+    code = run_code(model.rpartition(".")[0], task(name).load, Registry())
+    return Run(Model(model), name, recipe, seed, key, code, arguments)
+
+
+def do_locally(
+    journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
+) -> list[dict[str, Any]]:
+    """The records of a session of its own on this machine."""
+    return list(locally(journal_folder, todo, workers, strict=strict))
+
+
+def locally(
+    journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
+) -> Iterator[dict[str, Any]]:
+    """The same, each record as soon as it is written."""
+    writer = journal.Writer(journal_folder, {"fingerprint": FINGERPRINT})
+    try:
+        with LocalExecutor([{}] * workers, preload=()) as executor:
+            session = RunSession(
+                writer, FINGERPRINT, executor, lambda _: None, strict=strict, call=CALL
+            )
+            yield from session.run(todo)
+    finally:
+        writer.close()
+
+
+def main() -> None:
+    """``JOURNAL FOLDER SECONDS COUNT``: so many fake runs, as a driver that can be killed."""
+    journal_folder, folder, seconds, count = sys.argv[1:]
+    todo = [fake_run(Path(folder), seed, seconds) for seed in range(int(count))]
+    for record in locally(Path(journal_folder), todo):
+        print(record["key"], flush=True)
+
+
+if __name__ == "__main__":
+    main()
