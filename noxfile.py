@@ -145,8 +145,8 @@ def tests(session: nox.Session) -> None:
     # One thread each: workers whose threads wait for each other's cores take twice as long.
     one = {"OMP_NUM_THREADS": "1"}
     for suite in ("suites/reference_impls", "suites/harness", "suites/reports", "suites/programs"):
-        run_in_shared(session, "pytest", suite, "-m", "not alone", *parallel, **one)
-    run_in_shared(session, "pytest", "-m", "alone")
+        run_in_shared(session, "pytest", suite, "-m", "not alone and not nightly", *parallel, **one)
+    run_in_shared(session, "pytest", "-m", "alone and not nightly")
 
 
 @nox.session(venv_backend="none")
