@@ -1,6 +1,7 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | calibrate | lint.
+"""What attnbench is used by: nox -s bench | verify | compare | report | tests | lint.
 
-And `goals` of performance, and `mutants` for who changes the checks.
+And for who changes the checks or the fast paths: `goals`, `calibrate`, `mutants`, and `nightly`,
+which is a smaller form of these three and the tests that are too long for every change.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import os
 import shutil
 import sys
 import sysconfig
+import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -32,6 +36,12 @@ OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 EXTRAS = "dev,cluster,data" if os.environ.get("CI") else "dev"
 """Tests of a cluster need ray, those of the hub datasets; nobody else has to install them."""
+NO_TESTS = 5
+"""What pytest exits with where nothing was chosen."""
+CALIBRATIONS = {
+    "timing": "suites.programs.calibration",
+    "statistics": "suites.programs.calibration.statistics",
+}
 
 
 def outer_torch() -> str | None:
@@ -58,9 +68,26 @@ def reachable(address: str) -> bool:
         return False
 
 
-def run_in_shared(session: nox.Session, program: str, *arguments: str, **env: str) -> None:
+def run_in_shared(
+    session: nox.Session,
+    program: str,
+    *arguments: str,
+    success_codes: tuple[int, ...] = (0,),
+    **env: str,
+) -> None:
     """Run a program of the shared environment, with these environment variables besides."""
-    session.run(str(BIN / program), *arguments, env=env, external=True)
+    command = (str(BIN / program), *arguments)
+    session.run(*command, env=env, external=True, success_codes=success_codes)
+
+
+@contextmanager
+def part(session: nox.Session, name: str) -> Iterator[None]:
+    """Print how long a part took, also when it failed."""
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        session.log(f"part {name}: {time.monotonic() - begun:.0f} s")
 
 
 def pip(session: nox.Session, *arguments: str) -> None:
@@ -98,9 +125,10 @@ def prepare(session: nox.Session) -> None:
     if stamp.exists() and stamp.read_text() == digest:
         return
     session.log("setting up .nox/attnbench, once: a few minutes")
-    session.run(sys.executable, "-m", "venv", "--clear", str(SHARED), external=True)
-    install_torch(session)
-    pip(session, "-c", str(CONSTRAINTS), "-e", f".[{EXTRAS}]")
+    with part(session, "environment"):
+        session.run(sys.executable, "-m", "venv", "--clear", str(SHARED), external=True)
+        install_torch(session)
+        pip(session, "-c", str(CONSTRAINTS), "-e", f".[{EXTRAS}]")
     stamp.write_text(digest)
 
 
@@ -132,6 +160,15 @@ def report(session: nox.Session) -> None:
     run_in_shared(session, "attnbench", "report", *session.posargs)
 
 
+def in_parallel(session: nox.Session, marker: str) -> None:
+    """Run the tests that a marker expression chooses on all cores."""
+    workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
+    # A worker that is done takes tests from another: some take a minute. One thread each: workers
+    # whose threads wait for each other's cores take twice as long.
+    parallel = ("-n", str(workers), "--dist", "worksteal")
+    run_in_shared(session, "pytest", "-m", marker, *parallel, OMP_NUM_THREADS="1")
+
+
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the test suite on all cores; what measures real times by itself afterwards."""
@@ -139,14 +176,50 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         run_in_shared(session, "pytest", *session.posargs)
         return
-    workers = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
-    # A worker that is done takes tests from another: some take a minute.
-    parallel = ("-n", str(workers), "--dist", "worksteal")
-    # One thread each: workers whose threads wait for each other's cores take twice as long.
-    one = {"OMP_NUM_THREADS": "1"}
-    for suite in ("suites/reference_impls", "suites/harness", "suites/reports", "suites/programs"):
-        run_in_shared(session, "pytest", suite, "-m", "not alone and not nightly", *parallel, **one)
-    run_in_shared(session, "pytest", "-m", "alone and not nightly")
+    with part(session, "tests"):
+        in_parallel(session, "not alone and not nightly")
+    with part(session, "tests that measure real times"):
+        run_in_shared(session, "pytest", "-m", "alone and not nightly")
+
+
+def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:
+    """The side programs in the sizes of a night, or, with ``-- --full``, in their own."""
+    full = session.posargs == ["--full"]
+    if session.posargs and not full:
+        session.error(f"given {' '.join(session.posargs)!r}; expected nothing, or --full")
+    sizes: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("mutants", "suites.programs.mutation", ("--sample", "10")),
+        ("calibration of the statistics", CALIBRATIONS["statistics"], ("--draws", "2000")),
+        ("calibration of the timing", CALIBRATIONS["timing"], ("--comparisons", "10")),
+        ("goals", "suites.programs.goals", ("--blocks", "2")),
+    )
+    return [(name, ("-m", module, *(() if full else size))) for name, module, size in sizes]
+
+
+@nox.session(venv_backend="none")
+def nightly(session: nox.Session) -> None:
+    """Run what is too long for every change: the full matrix, mutants, calibration, goals.
+
+    An hour and a half on two cores; ``-- --full`` takes each program in its own size, a night.
+    Every part runs, whatever another one says; each is resumable where its program is.
+    """
+    chosen = programs(session)
+    prepare(session)
+    failed = []
+    try:
+        with part(session, "the full matrix"):
+            in_parallel(session, "nightly and not alone")
+            run_in_shared(session, "pytest", "-m", "nightly and alone", success_codes=(0, NO_TESTS))
+    except CommandFailed:
+        failed.append("the full matrix")
+    for name, arguments in chosen:
+        try:
+            with part(session, name):
+                run_in_shared(session, "python", *arguments)
+        except CommandFailed:
+            failed.append(name)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session(venv_backend="none")
@@ -154,12 +227,6 @@ def mutants(session: nox.Session) -> None:
     """Put small faults into the mechanisms and count those that the checks notice: an hour."""
     prepare(session)
     run_in_shared(session, "python", "-m", "suites.programs.mutation", *session.posargs)
-
-
-CALIBRATIONS = {
-    "timing": "suites.programs.calibration",
-    "statistics": "suites.programs.calibration.statistics",
-}
 
 
 @nox.session(venv_backend="none")
