@@ -14,6 +14,7 @@ from harness.stats import ALPHA, holm
 from reports import audit_figures as figures
 from reports.audit_figures import p_text
 from reports.audit_others import Others
+from reports.core.page import Output, Shown, heading, remark, says, together
 from reports.parameters import opens
 from reports.printed import (
     Contrast,
@@ -25,7 +26,6 @@ from reports.printed import (
     load,
     runners_up,
 )  # fmt: skip
-from reports.shown import Place, Shown, heading, remark, says, together
 
 SUBJECT, BASELINE = "MTSA", "Multi-head"
 
@@ -43,13 +43,13 @@ def begin(journal: str, out: str, page: str) -> Audit:
     page : str
         What their names begin with.
     """
-    return Audit(Place.of(out, page, "From the papers' printed numbers; nothing was measured."))
+    return Audit(Output.of(out, page, "From the papers' printed numbers; nothing was measured."))
 
 
 class Audit:
     """The printed tables; every method shows one piece of the page."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Output) -> None:
         self.place = place
         tables = load("mtsa")
         self.accuracy, self.translation = tables["table5"], tables["table6"]

@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.stats import ALPHA
-from reports.axes import bare
-from reports.drawn import INTERVAL
+from reports.core.axes import bare, titled
+from reports.core.figure_data import INTERVAL
+from reports.core.style import NOT_SHOWN, SOFT, colour
 from reports.printed import Contrast, Fold, Implied
-from reports.scaling_figures import titled
-from reports.style import NOT_SHOWN, SOFT, colour
 
 WIDTH = 6.0
 

@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from reports import audit_figures
 from reports import ledger_figures as figures
 from reports.claims import ANSWERS, Verdict, ledger
+from reports.core.axes import titled
+from reports.core.page import Output, Shown, heading, says, together
 from reports.printed import at, load, number
-from reports.scaling_figures import titled
-from reports.shown import Place, Shown, heading, says, together
 
 
 class Others:
     """Audit claims of the ledger by kind of question; every method shows one piece of the page."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Output) -> None:
         self.place = place
 
     @cached_property

@@ -13,11 +13,11 @@ from harness.experiments.conclusion import Comparison, comparisons
 from harness.experiments.wording import exact_test, no_interval, replicates_of
 from harness.stats import MeanDifference, too_few
 from reports import comparison_figures as figures
-from reports.opening import opened
+from reports.core.opening import opened
+from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.source import DeviceRecords, Source, facts
 from reports.parameters import opens
 from reports.power_figures import curves, power, spread_of
-from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts
 
 KINDS = ("design",)
 NONE = "There is no comparison in this journal: attnbench compare mtsa multi_head makes one."
@@ -44,7 +44,7 @@ def begin(journal: str, device: str, design: str, out: str, page: str) -> Compar
     return Compared(source, chosen, choose(chosen, str(design)), place)
 
 
-def choose(device: Device | None, key: str) -> Comparison | None:
+def choose(device: DeviceRecords | None, key: str) -> Comparison | None:
     """The comparison of a key; the newest without one.
 
     Raises
@@ -66,7 +66,11 @@ class Compared:
     """One comparison; every method shows one piece of the page."""
 
     def __init__(
-        self, source: Source, device: Device | None, comparison: Comparison | None, place: Place
+        self,
+        source: Source,
+        device: DeviceRecords | None,
+        comparison: Comparison | None,
+        place: Output,
     ) -> None:
         self.source, self.device, self.place = source, device, place
         self.comparison = comparison

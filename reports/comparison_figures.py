@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from harness.experiments.conclusion import Comparison
-from reports.axes import bare, label_ends
-from reports.drawn import INTERVAL
-from reports.forest import Line
-from reports.forest import forest as plot
-from reports.scaling_figures import MARGINS, SIZE, titled
-from reports.style import SOFT, mechanism_of, pair
+from reports.core.axes import MARGINS, SIZE, bare, label_ends, titled
+from reports.core.figure_data import INTERVAL
+from reports.core.forest import Line
+from reports.core.forest import forest as plot
+from reports.core.style import SOFT, mechanism_of, pair
 
 
 def _axis_text(comparison: Comparison) -> str:

@@ -21,10 +21,10 @@ from harness.experiments.many_wording import (
     task_rows,
 )
 from reports.comparison_figures import forest
-from reports.opening import opened
+from reports.core.opening import opened
+from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.source import DeviceRecords, Source, facts
 from reports.parameters import opens
-from reports.shown import Place, Shown, heading, remark, says, table, together, warns
-from reports.source import Device, Source, facts
 
 KINDS = ("family",)
 NONE = (
@@ -58,7 +58,7 @@ def begin(journal: str, device: str, family: str, out: str, page: str) -> Judged
     return Judged(source, chosen, choose(chosen, str(family)), place)
 
 
-def choose(device: Device | None, key: str) -> Many | None:
+def choose(device: DeviceRecords | None, key: str) -> Many | None:
     """The comparisons of a key; the newest without one.
 
     Raises
@@ -80,7 +80,7 @@ class Judged:
     """Comparisons declared together; every method shows one piece of the page."""
 
     def __init__(
-        self, source: Source, device: Device | None, many: Many | None, place: Place
+        self, source: Source, device: DeviceRecords | None, many: Many | None, place: Output
     ) -> None:
         self.source, self.device, self.many, self.place = source, device, many, place
 

@@ -12,10 +12,14 @@ from harness.experiments.many import families
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports import corpora_figures as figures
-from reports.beside import printed_accuracy
-from reports.forest import Line, forest
-from reports.names import file_name
-from reports.opening import opened
+from reports.core.forest import Line, forest
+from reports.core.opening import opened
+from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.printed_values import printed_accuracy
+from reports.core.source import DeviceRecords, Source
+from reports.core.style import mechanism_of
+from reports.core.tables import Best
+from reports.core.words import file_name
 from reports.parameters import opens
 from reports.scales import (
     ALPHAS,
@@ -27,10 +31,6 @@ from reports.scales import (
     of_scales,
     scale_of,
 )
-from reports.shown import Place, Shown, remark, says, together, warns
-from reports.source import Device, Source
-from reports.style import mechanism_of
-from reports.texts import Best
 from reports.trained import (
     Against,
     Task,
@@ -83,7 +83,7 @@ def begin(journal: str, device: str, out: str, page: str) -> Corpora:
 class Corpora:
     """Accuracies over corpora; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, device: Device | None, place: Place) -> None:
+    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
         self.source, self.device, self.place = source, device, place
 
     @cached_property

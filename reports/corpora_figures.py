@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from reports.axes import End, bare, label_ends, value_axis
-from reports.scaling_figures import MARGINS, SIZE, titled
-from reports.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
+from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled, value_axis
+from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
 from reports.trained import Trained, mean_interval
 
 

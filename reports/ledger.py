@@ -14,10 +14,10 @@ import pandas as pd
 from reports import ledger_figures as figures
 from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score, told
 from reports.claims.sources import devices_of
+from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.core.source import Source
 from reports.parameters import opens
 from reports.printed import load_all
-from reports.shown import Place, Shown, heading, remark, says, together
-from reports.source import Source
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
@@ -39,13 +39,13 @@ def begin(journal: str, out: str, page: str) -> Ledger:
         What their names begin with.
     """
     source = devices_of(str(journal))
-    return Ledger(source, str(journal), Place.of(out, page))
+    return Ledger(source, str(journal), Output.of(out, page))
 
 
 def files(source: Source) -> Callable[[str, str], str]:
     """A function that names the file of a page for a device; empty where there is none."""
     # Imported late: that module knows all pages, this one among them.
-    from reports.pages import pages_of
+    from reports.contents import pages_of
 
     return pages_of(source)
 
@@ -53,7 +53,7 @@ def files(source: Source) -> Callable[[str, str], str]:
 class Ledger:
     """The ledger of one source; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, journal: str, place: Place) -> None:
+    def __init__(self, source: Source, journal: str, place: Output) -> None:
         self.source, self.journal, self.place = source, journal, place
         self.tables = load_all()
         self.titles = {d.key: d.title for d in source.devices}
@@ -187,7 +187,7 @@ class Ledger:
         body = "\n".join(
             _row(v, cells, self._records) for v, cells in zip(verdicts, shown, strict=True)
         )  # fmt: skip
-        links = saved.html.rpartition("</div>")[2]  # to the files, which `Place` has written
+        links = saved.html.rpartition("</div>")[2]  # to the files, which `Output` has written
         table = f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
         return Shown(table + links, saved.plain)
 

@@ -10,8 +10,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reports.audit_figures import draw_interval, row_axes
 from reports.claims import Answer, Verdict
-from reports.scaling_figures import titled
-from reports.style import SOFT
+from reports.core.axes import titled
+from reports.core.style import SOFT
 
 INKS: dict[Answer, str] = {
     "reproduced": "#009E73", "not reproduced": "#D55E00", "undecided": "#7F7F7F",

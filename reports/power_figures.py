@@ -9,9 +9,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.experiments.conclusion import Comparison
 from harness.stats import POWER, Estimate, paired_spread, power_of, replicates_needed
-from reports.axes import End, bare, label_ends
-from reports.scaling_figures import MARGINS, SIZE, titled
-from reports.style import BLACK, BLUE, GREEN, LINES, VERMILION, text_colour
+from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled
+from reports.core.style import BLACK, BLUE, GREEN, LINES, VERMILION, text_colour
 
 COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 INKS = (BLUE, VERMILION, GREEN, BLACK)

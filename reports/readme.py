@@ -16,17 +16,17 @@ from matplotlib.figure import Figure
 
 from harness.errors import UsageError
 from reports import like, score
-from reports.answers import accuracy_table, answers, differences
+from reports.core.costs import Costs
+from reports.core.dark import with_dark
+from reports.core.figure_data import data_of
+from reports.core.forest import Panel, forests
+from reports.core.page import Output, svg
+from reports.core.source import DeviceRecords, Source, find
+from reports.core.tables import markdown
 from reports.corpora import Corpora, line_of
-from reports.dark import with_dark
-from reports.drawn import data_of
-from reports.forest import Panel, forests
-from reports.measured import Measured
-from reports.scaling_figures import ratio
-from reports.shown import Place, svg
-from reports.size_figures import glance
-from reports.source import Device, Source, find
-from reports.texts import markdown
+from reports.pages.scaling.figures import ratio
+from reports.pages.size.answers import accuracy_table, answers, differences
+from reports.pages.size.figures import glance
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -49,17 +49,17 @@ def figures(source: Source) -> Made:
     return made
 
 
-def _timings(device: Device) -> int:
+def _timings(device: DeviceRecords) -> int:
     return sum(record["kind"] == "time" for record in device.records)
 
 
-def _footer(figure: Figure, device: Device, *kinds: str) -> Figure:
+def _footer(figure: Figure, device: DeviceRecords, *kinds: str) -> Figure:
     figure.text(0.005, -0.01, device.footer(*kinds), fontsize=6.5, color="0.45", va="top")
     return figure
 
 
-def _costs(device: Device) -> Made:
-    measured = Measured(device)
+def _costs(device: DeviceRecords) -> Made:
+    measured = Costs(device)
     size = like.of_profile(measured.profile)
     made: dict[str, tuple[Figure, str]] = {}
     problem = like.nearest(measured.rows, size)
@@ -82,9 +82,9 @@ def _costs(device: Device) -> Made:
     return made
 
 
-def _accuracies(source: Source, device: Device) -> Made:
+def _accuracies(source: Source, device: DeviceRecords) -> Made:
     """A panel per corpus, a row per mechanism."""
-    page = Corpora(source, device, Place(None, "readme"))
+    page = Corpora(source, device, Output(None, "readme"))
     panels = []
     for task in page.corpora:
         mine = [d for d in page.differences if d.model.task == task.name]
@@ -115,7 +115,7 @@ def models_table(source: Source) -> str:
     device = source.device("", "run")
     if device is None:
         return "Nothing was trained."
-    measured = Measured(device)
+    measured = Costs(device)
     size = like.of_profile(measured.profile)
     columns, rows = accuracy_table(differences(device.records, size), size)
     return markdown(["model", *columns], rows, range(len(columns) + 1)).rstrip("\n")

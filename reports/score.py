@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports.claims import ledger
 from reports.claims import score as count
 from reports.claims.sources import devices_of
-from reports.shown import Shown, says, together, warns
+from reports.core.page import Shown, says, together, warns
 
 
 def lines(journal: str) -> tuple[list[str], list[str]]:

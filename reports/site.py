@@ -1,78 +1,168 @@
-# ruff: noqa: E501 (CSS)
-"""The HTML around what notebooks show: one style, no script, nothing from the network."""
+"""One offline folder: pages from executed notebooks, figures, tables, and an index."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from reports.dark import rules
+from harness.errors import UsageError
+from reports.contents import NOTEBOOKS, Asked, Notebook, Page
+from reports.core import html as site
+from reports.core.page import MIME
+from reports.core.source import Source
+from reports.execute import Kernel, NotebookFailed, in_parallel
+from reports.index import Built, overview
 
-GENERATOR = "attnbench report"
-_MARK = f'<meta name="generator" content="{GENERATOR}">'
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --soft: #5f5f5f; --line: #ddd; --link: #0060a0; --warn: #9a3b00; --card: #f6f6f4; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --paper: #16181c; --soft: #a5a5a5; --line: #34373d; --link: #7cc0f5; --warn: #ffb070; --card: #1f2228; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1180px; margin: 1.5rem auto 4rem; padding: 0 1rem; overflow-wrap: break-word; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.6rem; }
-h3 { font-size: 1.05rem; margin-top: 1.8rem; }
-a { color: var(--link); } p, li { max-width: 48rem; } code { font-size: .9em; }
-nav { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; border-bottom: 1px solid var(--line); padding-bottom: .6rem; font-size: .95rem; }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 1rem 1.4rem; align-items: start; }
-figure { margin: 1rem 0; max-width: 46rem; } .figure { border-radius: 6px; padding: 8px; overflow-x: auto; }
-figure.wide { max-width: 62rem; grid-column: 1 / -1; }
-.figure svg, .figure img { width: 100%; height: auto; display: block; }
-figcaption { font-size: .92rem; color: var(--soft); margin-top: .35rem; max-width: 46rem; }
-table strong { color: var(--ink); border-bottom: 2px solid var(--link); }
-.files { font-size: .85rem; } .files a { margin-left: .4rem; } p.files { margin: .2rem 0 0; } p.files a { margin: 0; }
-.say { font-size: 1.05rem; } .soft { color: var(--soft); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
-th { font-weight: 600; color: var(--soft); } th, td { text-align: right; padding: 3px 12px 3px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th.words, td.words { text-align: left; } th.words + th.words, td.words + td.words, td + td.words { white-space: normal; min-width: 6.5rem; }
-ul.warnings { border-left: 3px solid var(--warn); padding: .2rem 0 .2rem 1.6rem; margin: 1rem 0; } ul.warnings li { margin: .25rem 0; }
-.failed { color: var(--warn); font-weight: 600; }
-.jp-RenderedHTMLCommon, .cell { margin: 0; } a.anchor-link { display: none; }
-"""
+OURS = ("figures", "tables", "notebooks")
 
 
-def document(title: str, body: str, links: Iterable[tuple[str, str]]) -> str:
-    """A whole page.
+@dataclass(frozen=True)
+class Report:
+    """What was built.
+
+    Attributes
+    ----------
+    index : Path
+    pages : tuple of Built
+    missing : tuple of str
+        What there is nothing to show of.
+    """
+
+    index: Path
+    pages: tuple[Built, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each notebook that failed."""
+        return [f"{b.page.name}: {b.failure}" for b in self.pages if b.failure]
+
+
+def prepare(out: Path) -> None:
+    """Make the folder, or empty it of an earlier report.
+
+    Raises
+    ------
+    UsageError
+        If it holds anything else.
+    """
+    try:
+        if out.exists() and any(out.iterdir()):
+            index = out / "index.html"
+            if not (
+                index.is_file()
+                and site.is_ours(index.read_text(encoding="utf-8", errors="replace"))
+            ):
+                raise UsageError(f"{out} holds other files than a report; give another --out")
+            for page in out.glob("*.html"):
+                if site.is_ours(page.read_text(encoding="utf-8", errors="replace")):
+                    page.unlink()
+            for name in OURS:
+                shutil.rmtree(out / name, ignore_errors=True)
+        (out / "notebooks").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"can't write the report in {out}: {error.strerror}") from None
+
+
+def build(
+    source: Source,
+    journal: str,
+    out: Path,
+    on_page: Callable[[Built], None] = lambda built: None,
+    notebooks: Iterable[Notebook] | None = None,
+    like: str = "",
+    workers: int | None = None,
+) -> Report:
+    """Execute every notebook for every device and comparison, then write the index.
 
     Parameters
     ----------
-    body : str
-        HTML; what came from records must be escaped in it.
-    links : iterable of (file name, text)
-        The navigation.
+    journal : str
+        Folder for the notebooks to read; empty for the published records.
+    on_page : callable
+        Called after each page.
+    notebooks : iterable of Notebook, optional
+        All without any.
+    like : str
+        File with the reader's sizes; empty for the profile's.
+    workers : int, optional
+        Notebooks at a time; two, or as many as there are cores, at most four.
     """
-    style = f"{STYLE}{rules()}"
-    items = "".join(f'<a href="{html.escape(to)}">{html.escape(text)}</a>' for to, text in links)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">{_MARK}<title>{html.escape(title)}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
-<style>{style}</style></head><body>
-<nav>{items}</nav>
-{body}
-</body></html>
-"""
+    prepare(out)
+    pages: list[Page] = []
+    missing = []
+    for notebook in NOTEBOOKS if notebooks is None else notebooks:
+        found = notebook.pages(Asked(source, journal, like))
+        pages += found
+        if not found:
+            missing.append(notebook.missing)
+    own = [p for p in pages if not p.front]
+    links = [("index.html", "Overview"), *((f"{p.name}.html", _link_text(p, own)) for p in own)]
+    # An index from the first moment on: the folder is known as a report although it was stopped.
+    index = out / "index.html"
+    index.write_text(site.document("attnbench", "<p>Being built.</p>", []), encoding="utf-8")
+
+    def task(page: Page) -> Callable[[Kernel], Built]:
+        return lambda kernel: _page(kernel, page, out, links)
+
+    # The longest first: nothing is left to wait for at the end.
+    order = sorted(range(len(pages)), key=lambda i: -pages[i].weight)
+    done = in_parallel(
+        [task(pages[i]) for i in order], workers or cores(), lambda _, built: on_page(built)
+    )
+    built = [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
+    index.write_text(overview(source, built, missing, links), encoding="utf-8")
+    return Report(index, tuple(built), tuple(missing))
 
 
-def is_ours(text: str) -> bool:
-    """Whether a page was written by a report: it may be replaced."""
-    return _MARK in text
+def cores() -> int:
+    """Notebooks at a time: one per core, at most four (each holds some 300 MiB)."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(4, known or 1)
 
 
-def render(notebook: Any) -> str:
-    """Body of an executed notebook: its words and outputs, without code, prompts or scripts."""
-    from nbconvert import HTMLExporter
+def _link_text(page: Page, pages: list[Page]) -> str:
+    alike = [p for p in pages if p.title == page.title]
+    if len(alike) == 1 or page.device is None:
+        return page.title
+    return f"{page.title}: {page.device.title}"
 
-    exporter = HTMLExporter(
-        template_name="basic", exclude_input=True, exclude_output_prompt=True,
-        exclude_anchor_links=True,
-    )  # fmt: skip
-    body, _ = exporter.from_notebook_node(notebook)
-    return str(body)
+
+def _page(kernel: Kernel, page: Page, out: Path, links: list[tuple[str, str]]) -> Built:
+    parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
+    path = out / f"{page.name}.html"
+    try:
+        executed = kernel.execute(
+            page.notebook, parameters, out / "notebooks" / f"{page.name}.ipynb"
+        )
+    except NotebookFailed as error:
+        body = (
+            f"<h1>{html.escape(page.title)}</h1>"
+            f'<p class="failed">This page could not be made: {html.escape(str(error))}</p>'
+        )
+        if not page.front:
+            path.write_text(site.document(page.title, body, links), encoding="utf-8")
+        return Built(page, failure=str(error))
+    body = site.render(executed)
+    if page.front:
+        return Built(page, tuple(_marks(executed)), body=body)
+    body += (
+        f'<p class="soft">Made by the notebook <a href="notebooks/{html.escape(page.name)}.ipynb">'
+        f"{html.escape(page.name)}.ipynb</a>.</p>"
+    )
+    path.write_text(site.document(page.title, body, links), encoding="utf-8")
+    return Built(page, tuple(_marks(executed)))
+
+
+def _marks(executed: Any) -> list[Mapping[str, str]]:
+    return [
+        mark
+        for cell in executed.cells
+        for output in cell.get("outputs", ())
+        for mark in output.get("data", {}).get(MIME, ())
+    ]

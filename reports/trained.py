@@ -17,7 +17,7 @@ from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
-from reports.style import mechanism_of
+from reports.core.style import mechanism_of
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from harness.stats import (
 )
 from harness.train.recipe import Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
-from reports.forest import Line
-from reports.style import mechanism_of
-from reports.texts import markdown
+from reports.core.forest import Line
+from reports.core.style import mechanism_of
+from reports.core.tables import markdown
 
 FOLDER = "tuning"
 """Below a journal: so many recipes of one model are no replicates of anything."""

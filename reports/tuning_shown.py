@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from harness.records import journal
-from reports.forest import forest
-from reports.names import file_name
-from reports.shown import Place, Shown, remark, says, together, warns
-from reports.source import Device, Source
+from reports.core.forest import forest
+from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.source import DeviceRecords, Source
+from reports.core.words import file_name
 from reports.tuning import FOLDER, Tried, cells, judged, lines, sentence, tried
 
 NONE = (
@@ -20,7 +20,7 @@ NONE = (
 )
 
 
-def section(source: Source, device: Device | None, place: Place) -> Shown:
+def section(source: Source, device: DeviceRecords | None, place: Output) -> Shown:
     """What the folder ``tuning`` of the report's journals holds of a device."""
     records: list[Mapping[str, Any]] = []
     warnings: list[str] = []
@@ -33,7 +33,7 @@ def section(source: Source, device: Device | None, place: Place) -> Shown:
     return together(warns([*warnings, *left]), *pieces)
 
 
-def _task(one: Tried, place: Place) -> Shown:
+def _task(one: Tried, place: Output) -> Shown:
     verdicts = judged(one)
     said = sentence(one, verdicts)
     name = f"tuning-{file_name(one.task)}"

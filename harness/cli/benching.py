@@ -147,10 +147,10 @@ def _conclude(
     """Final table, four sentences, what drifted, where the `seconds` of measuring went, page."""
     from harness.ceilings import impossible
     from harness.records import journal
-    from reports.bench_page import write_page
-    from reports.crossovers import crossovers
-    from reports.drifts import drift_sentences
-    from reports.sentences import closing
+    from reports.core.crossovers import crossovers
+    from reports.core.drifts import drift_sentences
+    from reports.core.sentences import closing
+    from reports.pages.bench.page import write_page
     from suites.bench.display import ratio_table
 
     rows = session.rows()

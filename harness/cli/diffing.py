@@ -18,7 +18,7 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from harness.diff.rows import Row
     from harness.diff.session import Session
-    from reports.source import Device
+    from reports.core.source import DeviceRecords
 
 DEFAULT_PROFILE = "diff"
 _COLOURS = {
@@ -143,7 +143,9 @@ def _journals(base: Path, head: Path, values: dict[str, Any], json_file: str | N
     return _conclude(out, found, title, lines, json_file, extra, _times_baseline)
 
 
-def _same_device(base: Path, head: Path, kind: str) -> tuple[Device, Device, list[str]]:
+def _same_device(
+    base: Path, head: Path, kind: str
+) -> tuple[DeviceRecords, DeviceRecords, list[str]]:
     """The newest device that both journals have times of, and what must be said of the choice.
 
     Raises
@@ -152,7 +154,7 @@ def _same_device(base: Path, head: Path, kind: str) -> tuple[Device, Device, lis
         If a journal holds no times, or no device is in both: naming the differing fields.
     """
     from harness.diff.journals import differing
-    from reports.source import find
+    from reports.core.source import find
 
     timed = []
     notes = []

@@ -21,10 +21,10 @@ def make_report(
     UsageError
         If the file of sizes can't be read, or the number of jobs can't be.
     """
-    from reports.build import build
+    from reports.core.source import find
+    from reports.index import Built
     from reports.like import read
-    from reports.overview import Built
-    from reports.source import find
+    from reports.site import build
     from suites.bench.options import journal_folder
 
     journal_folder(journal)  # a file of that name is a mistake, not an empty journal

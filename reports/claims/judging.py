@@ -71,7 +71,7 @@ def ledger(
     Parameters
     ----------
     records_by_device : mapping
-        Records by the newest code (`reports.source.current`), by the key of their device; each
+        Records by the newest code (`reports.core.source.current`), by the key of their device; each
         device has a verdict of its own, they are never mixed.
     tables : mapping, optional
         Transcribed tables by paper; all of ours without it.

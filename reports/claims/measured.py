@@ -18,7 +18,7 @@ from harness.stats import Interval, noise_floor, ratio_interval
 from reports.claims.names import alternatives, parse, same_form
 from reports.claims.record import Claim
 from reports.claims.verdict import NOT_MEASURED, Finding, size_text
-from reports.slopes import by_block, fit_slope, longest
+from reports.core.slopes import by_block, fit_slope, longest
 
 PHASES = {"training": "forward and backward", "forward": "forward"}
 Record = Mapping[str, Any]
@@ -37,7 +37,7 @@ class Measured:
     Attributes
     ----------
     records : sequence of mapping
-        By the newest code only (`reports.source.current`).
+        By the newest code only (`reports.core.source.current`).
     """
 
     records: Sequence[Record]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reports.source import SHOWN, Source, find
+from reports.core.source import SHOWN, Source, find
 
 KINDS = (*SHOWN, "exact")
 

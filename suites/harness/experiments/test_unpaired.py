@@ -19,8 +19,8 @@ from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import task
 from reports import comparison_figures as figures
-from reports.answers import difference_text
 from reports.comparison import begin
+from reports.pages.size.answers import difference_text
 from suites.harness.experiments.test_conclusion import HIGH, LOW, A, B, compared, design, run
 from suites.support.command_line import attnbench, verified_before
 

@@ -14,10 +14,10 @@ import pytest
 
 from harness.ratios import Row, ratios_by_block, summarise
 from harness.records import table
-from reports.bench_page import write_page
-from reports.figures import cost
-from reports.scaling_tables import cells, numbers
-from reports.sentences import closing
+from reports.core.curves import cost
+from reports.core.sentences import closing
+from reports.pages.bench.page import write_page
+from reports.pages.scaling.tables import cells, numbers
 
 BASE = "multi_head.sdpa"
 MINE = "mtsa.algorithm1"
@@ -333,7 +333,8 @@ def test_text_from_records_is_escaped(tmp_path: Path) -> None:
 
 def test_reports_and_listing_do_not_load_torch() -> None:
     code = (
-        "import sys, reports.bench_page, reports.sentences, harness.cli.listing, harness.plan;"
+        "import sys, reports.pages.bench.page, reports.core.sentences;"
+        "import harness.cli.listing, harness.plan;"
         "from harness.registry import Registry; Registry();"
         "sys.exit('torch' in sys.modules)"
     )

@@ -26,8 +26,8 @@ from harness.measure.run import prepare
 from harness.ratios import WITHHELD, Row, summarise
 from harness.records import journal, table
 from harness.registry import builtins
-from reports.page import _rows
-from reports.sentences import closing
+from reports.core.sentences import closing
+from reports.pages.bench.html import _rows
 from suites.bench.display import ratio_table
 from suites.support.command_line import ROOT, SMALL, attnbench
 

@@ -24,8 +24,8 @@ from harness.experiments.prediction import Durations
 from harness.ratios import summarise
 from harness.records import journal, schema, table
 from harness.train.task import task
-from reports.bench_page import write_page
-from reports.pages import file_name
+from reports.contents import file_name
+from reports.pages.bench.page import write_page
 from suites.support.sessions import made_up
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from harness.stats import Crossover, crossover
-from reports.crossovers import crossover_sentence, crossovers, short_crossover
+from reports.core.crossovers import crossover_sentence, crossovers, short_crossover
 from suites.harness.measure.test_ratios import BASE, MINE, SIZE, rows_of, sweep_records
 
 LENGTHS = (16, 64, 256, 1024)

@@ -13,8 +13,8 @@ from scipy.stats import binom
 from harness.drift import machine_drift
 from harness.records import journal, table
 from harness.stats import Trend, block_trend, session_trend, shown
-from reports import scaling
-from reports.drifts import drift_sentences
+from reports.core.drifts import drift_sentences
+from reports.pages.scaling import page as scaling
 from suites.harness.measure.test_ratios import BASE, MINE, case_id, record, rows_of
 
 

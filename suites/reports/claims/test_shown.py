@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import reports.source
+import reports.core.source
 from harness.cli import run as command
 from harness.records import journal
 from reports.audit_others import Others
 from reports.claims import load_claims
+from reports.core.page import Output
 from reports.ledger import Ledger, begin
-from reports.shown import Place
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 
 EVIL = '<script>alert("$x_1$")</script>'
@@ -179,7 +179,7 @@ def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
 
 
 def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
-    from reports.pages import NOTEBOOKS, Asked
+    from reports.contents import NOTEBOOKS, Asked
 
     report, _ = page
     asked = Asked(report.source, report.journal)
@@ -259,7 +259,7 @@ def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
 
 
 def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
-    others = Others(Place(tmp_path, "audit"))
+    others = Others(Output(tmp_path, "audit"))
     shown = [others.accuracies(), others.costs(),
              others.counting()]  # fmt: skip
     plain = "\n".join(piece.plain for piece in shown)
@@ -276,7 +276,7 @@ def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
 
 
 def test_published_records_hold_no_exact_failure() -> None:
-    found = reports.source.find("", kinds=("exact",))
+    found = reports.core.source.find("", kinds=("exact",))
     checks = [r for d in found.devices for r in d.records if r["kind"] == "exact"]
     assert checks
     assert all(r["verdict"] == "ok" for r in checks)

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from reports.audit import Audit
+from reports.core.page import Output
 from reports.printed import (
     added_parameters,
     cell,
@@ -18,7 +19,6 @@ from reports.printed import (
     runners_up,
     summaries,
 )
-from reports.shown import Place
 
 TABLES = load("mtsa")
 FIVE, SIX = TABLES["table5"], TABLES["table6"]
@@ -102,7 +102,7 @@ def test_parameters_fit_one_layer_per_head() -> None:
 
 
 def test_the_words_are_fair(tmp_path: Path) -> None:
-    audit = Audit(Place(tmp_path, "audit"))
+    audit = Audit(Output(tmp_path, "audit"))
     said = " ".join(
         piece.plain
         for piece in (

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from reports.axes import length_axis
+from reports.core.axes import length_axis
 
 DOUBLED = [2**k for k in range(4, 15)]
 

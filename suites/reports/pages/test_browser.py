@@ -8,10 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from reports.build import build
-from reports.shown import Place
-from reports.site import document
-from reports.source import find
+from reports.core.html import document
+from reports.core.page import Output
+from reports.core.source import find
+from reports.site import build
 from suites.support import browser
 from suites.support.report_records import write_everything
 
@@ -69,7 +69,7 @@ def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
     axes.set_axis_off()
     axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
     page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
-    shown = Place(None, "x").figure("marker", figure, "caption")
+    shown = Output(None, "x").figure("marker", figure, "caption")
     alone = "<style>figcaption, nav { display: none }</style>"
     page.write_text(document("x", alone + shown.html, []))
     seen = {}

@@ -13,9 +13,10 @@ import pytest
 from scipy.stats import t
 
 from harness.records import journal
-from reports import growth, scaling
-from reports.measured import Measured
-from reports.source import Device, find
+from reports.core.costs import Costs
+from reports.core.source import DeviceRecords, find
+from reports.pages.scaling import growth
+from reports.pages.scaling import page as scaling
 from suites.support.report_records import BASE, LSTM, MINE, session
 
 BLOCKS = 4
@@ -65,7 +66,7 @@ def in_batches() -> Iterator[dict[str, Any]]:
             yield reading(case(LSTM, "forward", ONE, batch, 32), block, 0.1 + 0.001 * batch)
 
 
-def opened(folder: Path, records: Iterator[dict[str, Any]]) -> Device:
+def opened(folder: Path, records: Iterator[dict[str, Any]]) -> DeviceRecords:
     writer = journal.Writer(folder, session("Made up"))
     for record in records:
         writer.append(record)
@@ -75,9 +76,9 @@ def opened(folder: Path, records: Iterator[dict[str, Any]]) -> Device:
 
 
 def grown_over(
-    device: Device, how: Callable[..., list[growth.Grown]]
+    device: DeviceRecords, how: Callable[..., list[growth.Grown]]
 ) -> dict[tuple[str, str, int], growth.Grown]:
-    measured = Measured(device)
+    measured = Costs(device)
     found = how(measured.rows, measured.times)
     by_place = {(g.label.split()[0], g.phase, g.amount): g for g in found}
     assert len(by_place) == len(found)

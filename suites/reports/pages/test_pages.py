@@ -16,28 +16,35 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from scipy import stats
 
-import reports.answers
+import reports.pages.size.answers
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
 from harness.ratios import Row
 from harness.records import journal
 from harness.stats import ratio_interval
 from harness.train.task import task
-from reports import attention, corpora, frontiers, like, numerics, pages, scaling, size, trust
-from reports import tradeoff as tradeoffs
-from reports.answers import answers, frontier_sentence
-from reports.attention_figures import heat_maps, highest, per_token
-from reports.beside import printed_accuracy, printed_costs
-from reports.drawn import data_of
-from reports.frontier_figures import frontier as draw_frontier
-from reports.measured import Measured
-from reports.pages import NOTEBOOKS, Asked
-from reports.pareto import Candidate, Estimate, standings
+from reports import contents as pages
+from reports import corpora, like
+from reports.contents import NOTEBOOKS, Asked
+from reports.core import frontiers
+from reports.core.costs import Costs
+from reports.core.figure_data import data_of
+from reports.core.page import Shown
+from reports.core.printed_values import printed_accuracy, printed_costs
+from reports.core.sentences import closing
+from reports.core.source import DeviceRecords, Source, facts, find
+from reports.core.sweeps import sweeps
+from reports.pages.attention import page as attention
+from reports.pages.attention.figures import heat_maps, highest, per_token
+from reports.pages.scaling import page as scaling
+from reports.pages.scaling import stress as numerics
+from reports.pages.scaling.frontier_figures import frontier as draw_frontier
+from reports.pages.size import page as size
+from reports.pages.size.answers import answers, frontier_sentence
+from reports.pages.tradeoff import page as tradeoffs
+from reports.pages.tradeoff.pareto import Candidate, Estimate, standings
+from reports.pages.trust import page as trust
 from reports.power_figures import COUNTS, curves, power
-from reports.sentences import closing
-from reports.shown import Shown
-from reports.source import Device, Source, facts, find
-from reports.sweeps import sweeps
 from reports.trained import against, trained_tasks
 from suites.support.report_records import (
     BASE,
@@ -68,7 +75,7 @@ def source(folder: Path) -> Source:
 
 
 @pytest.fixture(scope="module")
-def device(source: Source) -> Device:
+def device(source: Source) -> DeviceRecords:
     return next(d for d in source.devices if d.fingerprint["model"] == "Made up")
 
 
@@ -85,7 +92,9 @@ def values(line: Line2D) -> list[float]:
     return [float(v) for v in np.asarray(line.get_xdata())]
 
 
-def open_page(module: object, folder: Path, out: Path, device: Device, **more: str) -> object:
+def open_page(
+    module: object, folder: Path, out: Path, device: DeviceRecords, **more: str
+) -> object:
     return module.begin(  # type: ignore[attr-defined]
         journal=str(folder), device=device.key, out=str(out), page="p", **more
     )
@@ -125,7 +134,7 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
 
 def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
     device = next(d for d in find(str(folder)).devices if d.has("time"))
-    measured = Measured(device)
+    measured = Costs(device)
     asked = like.of_profile(measured.profile)
     here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
     mine = next(r for r in here if r.columns["name"] == MINE)
@@ -139,9 +148,9 @@ def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
 
 
 def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
-    folder: Path, device: Device
+    folder: Path, device: DeviceRecords
 ) -> None:
-    measured = Measured(next(d for d in find(str(folder)).devices if d.has("time")))
+    measured = Costs(next(d for d in find(str(folder)).devices if d.has("time")))
     asked = replace(like.of_profile(measured.profile), setting="1-thread")
     usual = [r for r in measured.rows if r.columns["settings"] == "1-thread"]
 
@@ -165,7 +174,7 @@ def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
 
 def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
     device = next(d for d in find(str(folder)).devices if d.has("time"))
-    measured = Measured(device)
+    measured = Costs(device)
     asked = like.of_profile(measured.profile)
     here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
     mine = answers(here, measured, asked)[0]
@@ -211,19 +220,17 @@ def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_
 
 
 def test_the_sentence_on_memory_has_its_interval_or_says_that_there_was_one_reading(
-    device: Device,
+    device: DeviceRecords,
 ) -> None:
-    measured = Measured(device)
+    measured = Costs(device)
     size_of = {**measured.profile.reference, "settings": measured.profile.setting}
 
-    def said(found: Measured) -> str:
+    def said(found: Costs) -> str:
         return closing(found.rows, MINE, BASE, size_of, found.memory_ratio)[2]
 
     assert "is 1.20x [1.20, 1.20] in forward" in said(measured)
     once = [r for r in device.records if r["kind"] != "memory" or r["block"] == 0]
-    assert "is 1.20x (one reading) in forward" in said(
-        Measured(replace(device, records=tuple(once)))
-    )
+    assert "is 1.20x (one reading) in forward" in said(Costs(replace(device, records=tuple(once))))
 
 
 def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
@@ -264,11 +271,11 @@ def test_a_bad_file_of_sizes_is_one_line(tmp_path: Path, text: str, said: str) -
     assert "\n" not in str(error.value).rstrip()
 
 
-def test_ratio_charts_show_the_ratios(device: Device) -> None:
-    measured = Measured(device)
+def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
+    measured = Costs(device)
     sweep = measured.sweeps[0]
     assert sweep.lengths == list(LENGTHS)
-    from reports.scaling_figures import ratio, time
+    from reports.pages.scaling.figures import ratio, time
 
     drawn = data_of(ratio(sweep, "training", BASE, "here"))
     mine = drawn[drawn["series"] == f"{MINE} 8h"]
@@ -293,7 +300,7 @@ def test_ratio_charts_show_the_ratios(device: Device) -> None:
 
 
 def test_scaling_has_frontier_numerics_and_printed_costs(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(scaling, folder, tmp_path, device)
     assert isinstance(page, scaling.Scaling)
@@ -311,14 +318,14 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
     assert "GTX 1080 Ti" in printed.plain
 
 
-def test_the_frontier_chart_shows_bracket_and_reason(device: Device) -> None:
+def test_the_frontier_chart_shows_bracket_and_reason(device: DeviceRecords) -> None:
     (group,) = frontiers.groups(frontiers.reaches(device.records))
     drawn = data_of(draw_frontier(group))
     assert drawn[drawn["series"] == f"{MINE} 8h"]["x"].tolist() == [2048]
     assert drawn[drawn["series"] == f"{MINE} 8h: oom"]["x"].tolist() == [2176]
 
 
-def test_older_code_of_a_frontier_is_left_out(device: Device) -> None:
+def test_older_code_of_a_frontier_is_left_out(device: DeviceRecords) -> None:
     old = [
         {**r, "code": "old", "at": "2000-01-01", "status": "ok", "peak_bytes": 1}
         for r in device.records
@@ -329,7 +336,7 @@ def test_older_code_of_a_frontier_is_left_out(device: Device) -> None:
 
 
 def test_memory_ratio_slope_and_time_are_drawn_with_units(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(scaling, folder, tmp_path, device)
     assert isinstance(page, scaling.Scaling)
@@ -347,7 +354,7 @@ def test_memory_ratio_slope_and_time_are_drawn_with_units(
     assert "torch 2.13.0" in svg
 
 
-def test_tasks_hold_the_newest_run_of_each_replicate(device: Device) -> None:
+def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> None:
     tasks = {t.name: t for t in trained_tasks(device.records)}
     assert set(tasks) == {"trec", "cr", "mirrored_summation[k=5]", "mirrored_summation[k=20]"}
     trec = tasks["trec"].find("mtsa")
@@ -365,7 +372,7 @@ def test_tasks_hold_the_newest_run_of_each_replicate(device: Device) -> None:
     assert both["trec"].others == 1
 
 
-def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Device) -> None:
+def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: DeviceRecords) -> None:
     """Not the one with more runs or variants; but the one with more mechanisms before either."""
     usual = task("trec").recipe.as_dict()
     others = [
@@ -389,8 +396,8 @@ def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Devi
     assert len(two.models) == 2
 
 
-def test_differences_are_paired_and_judged_together(device: Device) -> None:
-    page = corpora.Corpora(find(""), device, corpora.Place(None, "p"))
+def test_differences_are_paired_and_judged_together(device: DeviceRecords) -> None:
+    page = corpora.Corpora(find(""), device, corpora.Output(None, "p"))
     rows = {(d.model.task, d.model.model): d for d in page.differences}
     assert set(rows) == {(t, m) for t in ("trec", "cr") for m in GAINS if m != BASE}
     mine = rows["trec", MINE]
@@ -404,7 +411,9 @@ def test_differences_are_paired_and_judged_together(device: Device) -> None:
     assert folds.counted == "10 paired folds"
 
 
-def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(device: Device) -> None:
+def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(
+    device: DeviceRecords,
+) -> None:
     half = [r for r in device.records if r.get("task") == "cr" and (r.get("fold") or 0) < 5]
     (cr,) = trained_tasks(half)
     base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
@@ -418,13 +427,15 @@ def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(devi
     )
 
 
-def test_models_without_common_replicates_are_not_compared(device: Device) -> None:
+def test_models_without_common_replicates_are_not_compared(device: DeviceRecords) -> None:
     (trec,) = [t for t in trained_tasks(device.records) if t.name == "trec"]
     (cr,) = [t for t in trained_tasks(device.records) if t.name == "cr"]
     assert against(trec.models[0], cr.models[0]) is None
 
 
-def test_only_a_significant_best_is_bold(folder: Path, device: Device, tmp_path: Path) -> None:
+def test_only_a_significant_best_is_bold(
+    folder: Path, device: DeviceRecords, tmp_path: Path
+) -> None:
     page = open_page(corpora, folder, tmp_path, device)
     assert isinstance(page, corpora.Corpora)
     page.table()
@@ -450,12 +461,12 @@ def test_only_a_significant_best_is_bold(folder: Path, device: Device, tmp_path:
         {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.005 * math.sin(7 * i)}}
         for i, r in enumerate(equal)
     ]
-    other = Device(device.key, device.fingerprint, tuple(jittered), device.sessions)
-    assert corpora.Corpora(page.source, other, corpora.Place(None, "p"))._best() == {}
+    other = DeviceRecords(device.key, device.fingerprint, tuple(jittered), device.sessions)
+    assert corpora.Corpora(page.source, other, corpora.Output(None, "p"))._best() == {}
 
 
 def test_corpora_shows_ablations_mirrored_summation_and_scales(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(corpora, folder, tmp_path, device)
     assert isinstance(page, corpora.Corpora)
@@ -486,7 +497,7 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
 
 
 def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     """Table 6 has five heads, which the other models were not trained with."""
     kept = tuple(
@@ -506,11 +517,11 @@ def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
     assert "multi_scale_transformer" not in other.table().plain
 
 
-def test_a_forest_draws_every_replicate_zero_and_interval(device: Device) -> None:
+def test_a_forest_draws_every_replicate_zero_and_interval(device: DeviceRecords) -> None:
+    from reports.core.forest import forest
     from reports.corpora import line_of
-    from reports.forest import forest
 
-    page = corpora.Corpora(find(""), device, corpora.Place(None, "p"))
+    page = corpora.Corpora(find(""), device, corpora.Output(None, "p"))
     (mine,) = [d for d in page.differences if (d.model.task, d.model.model) == ("trec", MINE)]
     figure = forest([line_of(mine)], "t", "u", "x", margin=0.5)
     drawn = data_of(figure)
@@ -525,7 +536,7 @@ def test_a_forest_draws_every_replicate_zero_and_interval(device: Device) -> Non
     assert -0.5 in spans  # the margin
 
 
-def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path) -> None:
+def test_the_front_is_of_all_three(folder: Path, device: DeviceRecords, tmp_path: Path) -> None:
     page = open_page(tradeoffs, folder, tmp_path, device)
     assert isinstance(page, tradeoffs.Tradeoff)
     stand = page.standings("trec")
@@ -542,7 +553,7 @@ def test_the_front_is_of_all_three(folder: Path, device: Device, tmp_path: Path)
 
 
 def test_a_variant_stands_in_the_table_of_costs_but_hides_nothing(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page: Any = open_page(tradeoffs, folder, tmp_path, device)
     page.fronts()
@@ -577,7 +588,9 @@ def test_beaten_is_only_said_where_no_interval_meets() -> None:
     assert set(same.values()) == {"on the front"}
 
 
-def test_trust_counts_controls_and_margins(folder: Path, device: Device, tmp_path: Path) -> None:
+def test_trust_counts_controls_and_margins(
+    folder: Path, device: DeviceRecords, tmp_path: Path
+) -> None:
     page = open_page(trust, folder, tmp_path, device)
     assert isinstance(page, trust.Trusted)
     assert len(page.controls) == 2 * (1 + len(LENGTHS))
@@ -594,12 +607,14 @@ def test_trust_counts_controls_and_margins(folder: Path, device: Device, tmp_pat
     assert "0 are over budget" in page.errors().plain
     assert page.margins[0].margin == pytest.approx(20 / RATIOS[DISA])
     worse = {**next(r for r in device.records if r["kind"] == "margin"), "error": 1.0}
-    bad = Device(device.key, device.fingerprint, (*device.records, worse), device.sessions)
-    wrong = trust.Trusted(page.source, bad, trust.Place(None, "p"))
+    bad = DeviceRecords(device.key, device.fingerprint, (*device.records, worse), device.sessions)
+    wrong = trust.Trusted(page.source, bad, trust.Output(None, "p"))
     assert "is over its error budget" in wrong.errors().plain
 
 
-def test_attention_is_checked_and_drawn(folder: Path, device: Device, tmp_path: Path) -> None:
+def test_attention_is_checked_and_drawn(
+    folder: Path, device: DeviceRecords, tmp_path: Path
+) -> None:
     page = open_page(attention, folder, tmp_path, device, look="")
     assert isinstance(page, attention.Attended)
     assert "sum to one within 2.0e-07" in page.checks().plain
@@ -685,7 +700,7 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
                 assert isinstance(method(), Shown), name
 
 
-def test_power_curves_rise_to_what_is_needed(device: Device) -> None:
+def test_power_curves_rise_to_what_is_needed(device: DeviceRecords) -> None:
     from harness.experiments.conclusion import comparisons
     from harness.stats import power_of
 
@@ -703,7 +718,7 @@ def test_power_curves_rise_to_what_is_needed(device: Device) -> None:
     assert margin.powers[3] == pytest.approx(power_of(0.01, sd, COUNTS[3]))
 
 
-def test_pages_and_files_of_a_source(source: Source, device: Device) -> None:
+def test_pages_and_files_of_a_source(source: Source, device: DeviceRecords) -> None:
     found = [p for book in NOTEBOOKS for p in book.pages(Asked(source, "j"))]
     names = [p.name for p in found]
     assert len(names) == len(set(names))
@@ -715,7 +730,7 @@ def test_pages_and_files_of_a_source(source: Source, device: Device) -> None:
     assert file_of("nonsense", "") == ""
 
 
-def test_stress_lines_say_where_they_break(device: Device) -> None:
+def test_stress_lines_say_where_they_break(device: DeviceRecords) -> None:
     found = {(s.name, s.dtype, s.kind): s for s in numerics.stresses(device.records)}
     assert found[BASE, "f16", "scores"].breaks == "1e4"
     assert found[MINE, "f16", "scores"].breaks == ""
@@ -749,8 +764,8 @@ def test_relatedness_stands_beside_what_resan_prints() -> None:
     assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
 
 
-def test_times_of_a_slower_session_are_drawn_beside_the_baseline(device: Device) -> None:
-    rows = Measured(device).rows
+def test_times_of_a_slower_session_are_drawn_beside_the_baseline(device: DeviceRecords) -> None:
+    rows = Costs(device).rows
     swept = sweeps(rows)[0].rows
     one = next(r for r in swept if r.columns["name"] == MINE and r.time is not None)
     base = next(r for r in rows if r.case == one.baseline)
@@ -771,7 +786,7 @@ def test_facts_of_a_machine_are_words() -> None:
 
 
 def test_the_page_of_trust_tells_what_was_measured_too_rarely(
-    folder: Path, device: Device, tmp_path: Path
+    folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page: Any = open_page(trust, folder, tmp_path, device)
     assert "too few" not in page.drift().plain
@@ -805,16 +820,16 @@ def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.Mon
 
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
-    monkeypatch.setattr(reports.answers, "families", lambda _: [])
+    monkeypatch.setattr(reports.pages.size.answers, "families", lambda _: [])
     size_asked = like.of_profile(load_profile("quick", "cpu"))
     for order in ([long, short, other, variant], [variant, other, short, long]):
-        monkeypatch.setattr(reports.answers, "comparisons", lambda _, found=order: found)
-        kept = reports.answers.differences([], size_asked)
+        monkeypatch.setattr(reports.pages.size.answers, "comparisons", lambda _, found=order: found)
+        kept = reports.pages.size.answers.differences([], size_asked)
         assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
     # Those declared together share the baseline's runs: one row is not to stand out of them.
     joint = compared("mtsa.fused", 5, together=7)
     monkeypatch.setattr(
-        reports.answers, "families", lambda _: [SimpleNamespace(comparisons=[joint])]
+        reports.pages.size.answers, "families", lambda _: [SimpleNamespace(comparisons=[joint])]
     )
-    kept = reports.answers.differences([], size_asked)
+    kept = reports.pages.size.answers.differences([], size_asked)
     assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}

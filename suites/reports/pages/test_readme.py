@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from reports import readme
-from reports.source import find
+from reports.core.source import find
 from suites.support.report_records import MINE, write_everything
 
 

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
-from reports.axes import Box, below, label_points, span
-from reports.dark import INK, PAPER, changes, on_dark, rules, with_dark
-from reports.drawn import INTERVAL, data_of
-from reports.names import file_name
-from reports.shown import Place, svg
-from reports.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
-from reports.texts import Best, latex, markdown
+from reports.core.axes import Box, below, label_points, span
+from reports.core.dark import INK, PAPER, changes, on_dark, rules, with_dark
+from reports.core.figure_data import INTERVAL, data_of
+from reports.core.page import Output, svg
+from reports.core.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
+from reports.core.tables import Best, latex, markdown
+from reports.core.words import file_name
 
 MECHANISMS = sorted(builtins())
 
@@ -136,7 +136,7 @@ def test_horizontal_intervals_have_ends_too() -> None:
 
 
 def test_a_place_writes_every_form(tmp_path: Path) -> None:
-    place = Place.of(tmp_path, "page", "device; commit abc")
+    place = Output.of(tmp_path, "page", "device; commit abc")
     figure = Figure()
     figure.subplots().plot([1, 2], [3, 4], label="data")
     shown = place.figure("f", figure, "A caption that is a sentence.", main=True)
@@ -152,7 +152,7 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
     for kind in ("csv", "md", "tex"):
         assert (tmp_path / "tables" / f"page-t.{kind}").is_file()
     assert next(csv.reader(io.StringIO(frame.to_csv(index=False)))) == ["accuracy_percent"]
-    assert Place.of("", "page").table("t", frame, COLUMNS, ROWS).html
+    assert Output.of("", "page").table("t", frame, COLUMNS, ROWS).html
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from harness.train.recipe import changed, identity, parse_settings
 from harness.train.recipes import ALIKE, EARLIER, LATER
 from harness.train.task import task
 from reports import tuning, tuning_shown
+from reports.core.page import Output
+from reports.core.source import Source, find
 from reports.corpora import Corpora
-from reports.shown import Place
-from reports.source import Source, find
 from suites.support.command_line import between_marks
 from suites.support.report_records import session
 
@@ -255,7 +255,7 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     source = find("")
     device = source.device("", "run")
     assert device is not None
-    place = Place(None, "corpora")
+    place = Output(None, "corpora")
     shown = Corpora(source, device, place).tried()
     assert "trec: 9 mechanisms, 9 recipes each, by accuracy" in shown.plain
     assert shown.html.count("<svg") == 2

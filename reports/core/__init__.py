@@ -1,0 +1,1 @@
+"""What two pages or more need: sources, words, tables, figures, HTML."""

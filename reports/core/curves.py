@@ -1,0 +1,255 @@
+"""Cost against length from summary rows; each function draws on axes or returns a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from harness.ratios import Row
+from harness.stats import Interval
+from reports.core.axes import End, label_ends, length_axis, ratio_axis, value_axis
+from reports.core.style import LINES, Look, look, text_colour
+from reports.core.sweeps import Sweep, length_of, sweeps
+
+Lines = Mapping[str, Sequence[Row]]
+FAILED = ("oom", "timeout", "crash", "wrong")
+"""Statuses that end a line, and are marked where it ends."""
+
+
+def seconds_to_ms(row: Row) -> float:
+    """Time of a row in milliseconds."""
+    return row.seconds * 1e3
+
+
+def peak_mib(row: Row) -> float:
+    """Peak memory of a row in MiB."""
+    return row.peak_bytes / 2**20
+
+
+def _lengths(rows: Sequence[Row]) -> np.ndarray:
+    return np.array([length_of(r) for r in rows], dtype=float)
+
+
+def looks(lines: Lines) -> dict[str, tuple[Look, str]]:
+    """Look and line style by label: implementations of one mechanism differ in the latter."""
+    found: dict[str, tuple[Look, str]] = {}
+    seen: dict[str, int] = {}
+    for label, line in lines.items():
+        mechanism = str(line[0].columns["mechanism"])
+        number = seen[mechanism] = seen.get(mechanism, -1) + 1
+        found[label] = (look(mechanism), LINES[number % len(LINES)])
+    return found
+
+
+def _ended(line: Sequence[Row], value: Callable[[Row], float]) -> tuple[Row | None, Row] | None:
+    """The last row of a line with a value and the first failure behind it; None without one."""
+    good = [r for r in line if r.status == "ok" and math.isfinite(value(r))]
+    last = good[-1] if good else None
+    after = [
+        r for r in line if r.status in FAILED and (last is None or length_of(r) > length_of(last))
+    ]
+    return (last, after[0]) if after else None
+
+
+def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> None:
+    """A cross at the upper edge where a case first failed, tied to the end of its line."""
+    styles = looks(lines)
+    ends: list[tuple[str, Row, Row | None]] = []
+    for label, line in lines.items():
+        if (end := _ended(line, value)) is not None:
+            ends.append((label, end[1], end[0]))
+    if not ends:
+        return
+    stacked: dict[int, int] = {}
+    bottom, top = axes.get_ylim()
+    most = max(sum(length_of(r) == length_of(e[1]) for _, r, _ in ends) for e in ends)
+    top *= (top / bottom) ** (0.07 * most)
+    axes.set_ylim(bottom, top)
+    for label, row, last in ends:
+        ink = styles[label][0].colour
+        at = length_of(row)
+        height = 0.97 - 0.06 * stacked.get(at, 0)
+        stacked[at] = stacked.get(at, 0) + 1
+        y = bottom * (top / bottom) ** height
+        if last is not None:
+            axes.plot([length_of(last), at], [value(last), y], color=ink, linewidth=0.9,
+                      linestyle=":", zorder=1)  # fmt: skip
+        axes.plot(
+            [at], [y], marker="x", color=ink, markersize=7, markeredgewidth=2, clip_on=False,
+            linestyle="none", label=f"{label}: {row.status}",
+        )  # fmt: skip
+        for text, shift, side in ((row.status.upper(), -7, "right"), (label, 8, "left")):
+            axes.annotate(
+                text, (at, y), xytext=(shift, 0), textcoords="offset points", fontsize=7, ha=side,
+                va="center", color=text_colour(ink), annotation_clip=False,
+            )  # fmt: skip
+
+
+def _draw_guides(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> list[End]:
+    """A small fan at the lower right that grows with N and with N squared; returns its labels."""
+    good = {length_of(r): value(r) for line in lines.values() for r in line if r.status == "ok"}
+    good = {n: v for n, v in good.items() if math.isfinite(v)}
+    if len(good) < 2:
+        return []
+    last = max(good)
+    lowest = min(
+        value(r)
+        for line in lines.values()
+        for r in line
+        if length_of(r) == last and r.status == "ok"
+    )
+    start = axes.get_ylim()[0] * 1.08
+    factor = min(8.0, max(1.4, math.sqrt(max(1.0, 0.6 * lowest / start))))
+    ends: list[End] = []
+    for power, name in ((1, "grows as N"), (2, "as N²")):
+        height = start * factor**power
+        axes.plot([last / factor, last], [start, height], color="0.6", linewidth=1, linestyle=":")
+        ends.append((float(last), height, name, "0.5"))
+    return ends
+
+
+def draw_values(
+    axes: Axes, lines: Lines, value: Callable[[Row], float], guides: bool = False
+) -> None:
+    """Time or memory against length, both axes logarithmic, names at the line ends.
+
+    Parameters
+    ----------
+    guides : bool
+        Draw slopes 1 and 2 to compare with.
+    """
+    ends: list[End] = []
+    every: list[float] = []
+    for label, (style, stroke) in looks(lines).items():
+        line = lines[label]
+        x, y = _lengths(line), np.array([value(r) for r in line], dtype=float)
+        good = np.isfinite(y) & np.array([r.status == "ok" for r in line])
+        every += list(x)
+        if good.any():
+            axes.plot(
+                x[good], y[good], color=style.colour, marker=style.marker, markersize=5,
+                linewidth=1.4, linestyle=stroke, label=label,
+            )  # fmt: skip
+            if _ended(line, value) is None:  # else its name stands at the cross
+                ends.append((x[good][-1], y[good][-1], label, text_colour(style.colour)))
+    value_axis(axes)
+    length_axis(axes, every)
+    if guides:
+        ends += _draw_guides(axes, lines, value)
+    _mark_failures(axes, lines, value)
+    label_ends(axes, ends)
+
+
+def draw_floor(axes: Axes, lines: Lines) -> None:
+    """The noise floor: how far the baseline strayed from itself at each length."""
+    floors = {
+        float(length_of(r)): r.floor
+        for line in lines.values()
+        for r in line
+        if not math.isinf(r.floor)
+    }
+    axes.axhline(1, color="0.4", linewidth=1)
+    if floors:
+        x = np.array(sorted(floors))
+        edge = np.array([floors[n] for n in x])
+        axes.fill_between(
+            x, 1 / edge, edge, color="0.5", alpha=0.25, linewidth=0, label="noise floor"
+        )
+
+
+def ratio_of(row: Row) -> float:
+    """Time over the baseline's; nan where there is none."""
+    return row.time.ratio if row.time is not None else math.nan
+
+
+def draw_intervals(
+    axes: Axes, x: np.ndarray, found: Sequence[Interval], style: Look, **more: Any
+) -> None:
+    """A line through ratios with their intervals, where these are known."""
+    y = np.array([t.ratio for t in found])
+    low = np.array([t.low if t.known else t.ratio for t in found])
+    high = np.array([t.high if t.known else t.ratio for t in found])
+    axes.errorbar(
+        x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
+        linewidth=1.4, capsize=2.5, **more,
+    )  # fmt: skip
+
+
+def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
+    """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
+    ends: list[End] = []
+    every: list[float] = []
+    for label, (style, stroke) in looks(lines).items():
+        known = [r for r in lines[label] if r.time is not None]
+        every += list(_lengths(lines[label]))
+        if not known:
+            continue
+        x, times = _lengths(known), [r.time for r in known if r.time]
+        draw_intervals(axes, x, times, style, linestyle=stroke, label=label)
+        if _ended(lines[label], ratio_of) is None:
+            ends.append((x[-1], times[-1].ratio, label, text_colour(style.colour)))
+    draw_floor(axes, lines)
+    ratio_axis(axes)
+    axes.set_ylabel(f"time / time of {baseline}")
+    length_axis(axes, every)
+    _mark_failures(axes, lines, ratio_of)
+    label_ends(axes, ends)
+
+
+def draw_memory_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
+    """Ratio of peak memories to the baseline."""
+    ends: list[End] = []
+    every: list[float] = []
+    for label, (style, stroke) in looks(lines).items():
+        known = [r for r in lines[label] if not math.isnan(r.memory_ratio)]
+        every += list(_lengths(lines[label]))
+        if known:
+            x, y = _lengths(known), np.array([r.memory_ratio for r in known])
+            axes.plot(x, y, color=style.colour, marker=style.marker, markersize=5, linewidth=1.4,
+                      linestyle=stroke, label=label)  # fmt: skip
+            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+    axes.axhline(1, color="0.4", linewidth=1)
+    ratio_axis(axes)
+    axes.set_ylabel(f"peak memory / that of {baseline}")
+    length_axis(axes, every)
+    _mark_failures(axes, lines, lambda r: r.memory_ratio)
+    label_ends(axes, ends)
+
+
+def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
+    """Time, ratio to the baseline and peak memory against length, forward and training.
+
+    Bars are 95 % t-intervals over blocks; the grey band is the noise floor of the A/A control;
+    OOM and timeout are marked at the upper edge.
+    """
+    figure = Figure(figsize=(14, 8.2), layout=ConstrainedLayoutEngine(hspace=0.07))
+    axes = figure.subplots(2, 3)
+    for row, phase in enumerate(("forward", "training")):
+        sweep, lines = _longest(rows, phase)
+        time_axes, ratio_axes, memory_axes = axes[row]
+        draw_values(time_axes, lines, seconds_to_ms)
+        time_axes.set_ylabel("time per call (ms)")
+        draw_ratios(ratio_axes, lines, baseline)
+        draw_values(memory_axes, lines, peak_mib)
+        memory_axes.set_ylabel("peak memory (MiB)")
+        size = f", {sweep.size}" if sweep else ""
+        for a, title in zip(axes[row], ("time", "ratio", "memory"), strict=True):
+            a.set_title(f"{phase}: {title}{size}", fontsize=10, loc="left")
+            a.margins(x=0.05)
+            left, right = a.get_xlim()
+            # Room for the names at the line ends (the axis is logarithmic).
+            a.set_xlim(left, right * (right / left) ** 0.45)
+    figure.text(0.005, -0.012, footer, fontsize=7.5, color="0.35", va="top")
+    return figure
+
+
+def _longest(rows: Sequence[Row], phase: str) -> tuple[Sweep | None, dict[str, list[Row]]]:
+    """The sweep of a pass with most lengths (one is enough here)."""
+    found = sweeps([r for r in rows if r.columns["phase"] == phase], least=1)
+    return (found[0], found[0].lines(phase)) if found else (None, {})

@@ -1,0 +1,137 @@
+"""Forest plots: differences with their intervals, one below the other, beside zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from reports.core.axes import SIZE, bare, titled
+from reports.core.figure_data import INTERVAL
+from reports.core.style import NOT_SHOWN, look
+
+MOST_SINGLES = 10
+"""So many replicates are drawn one by one; of more only the mean."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row.
+
+    Attributes
+    ----------
+    label : str
+    mechanism : str
+        For colour and marker.
+    value, low, high : float
+        The interval is nan where there is none.
+    decided : bool
+        Otherwise it is grey.
+    singles : tuple of float
+        Of every replicate.
+    hollow : bool
+        A number from a paper, not measured here.
+    """
+
+    label: str
+    mechanism: str
+    value: float
+    low: float
+    high: float
+    decided: bool
+    singles: tuple[float, ...] = ()
+    hollow: bool = False
+
+
+def forest(
+    lines: Sequence[Line], title: str, under: str, xlabel: str, margin: float | None = None
+) -> Figure:
+    """Draw the rows; zero is a line, the margin a band around it."""
+    height = 1.5 + 0.31 * len(lines)
+    figure = Figure(figsize=(SIZE[0], height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.36, right=0.97, bottom=0.55 / height, top=1 - 0.72 / height)
+    _draw(axes, dict(enumerate(lines)))
+    if margin is not None:
+        axes.axvspan(-margin, margin, color="0.5", alpha=0.15, linewidth=0)
+    _dress(axes, [line.label for line in lines], xlabel)
+    titled(axes, title, under)
+    return figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of several forest plots that share their rows.
+
+    Attributes
+    ----------
+    title, xlabel : str
+    lines : mapping
+        Rows by the name that stands at the left.
+    """
+
+    title: str
+    xlabel: str
+    lines: Mapping[str, Line]
+
+
+COLUMNS = 3
+"""Panels beside each other."""
+
+
+def forests(panels: Sequence[Panel], under: str) -> Figure:
+    """Panels with the same rows, named once at the left; `under` stands below the first title."""
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    across = min(COLUMNS, len(panels))
+    down = math.ceil(len(panels) / across)
+    each = 1.35 + 0.24 * len(names)
+    figure = Figure(figsize=(1.5 + 2.4 * across, each * down))
+    grid = figure.subplots(down, across, squeeze=False)
+    figure.subplots_adjust(
+        left=1.5 / (1.5 + 2.4 * across), right=0.985, bottom=0.5 / (each * down),
+        top=1 - 0.62 / (each * down), hspace=1.2 / (each - 1.12), wspace=0.1,
+    )  # fmt: skip
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
+        _draw(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
+        _dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel)
+        axes.set_ylim(len(names) - 0.4, -0.7)
+        titled(axes, panel.title, under if number == 0 else "")
+    return figure
+
+
+def _draw(axes: Axes, lines: Mapping[int, Line]) -> None:
+    for y, line in lines.items():
+        style = look(line.mechanism)
+        ink = style.colour if line.decided else NOT_SHOWN
+        if 1 < len(line.singles) <= MOST_SINGLES:
+            axes.plot(
+                line.singles, [y] * len(line.singles), "|", color=ink, alpha=0.55, markersize=6,
+                label=f"{line.label}: every replicate", zorder=1,
+            )  # fmt: skip
+        if not math.isnan(line.low):
+            axes.plot(
+                [line.low, line.high], [y, y], color=ink, linewidth=2, solid_capstyle="butt",
+                linestyle=":" if line.hollow else "-", label=line.label + INTERVAL,
+            )  # fmt: skip
+        axes.plot(
+            [line.value], [y], style.marker, color=ink, markersize=6.5, label=line.label,
+            markerfacecolor="white" if line.hollow else ink,
+        )  # fmt: skip
+
+
+def _dress(axes: Axes, names: Sequence[str], xlabel: str) -> None:
+    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
+    axes.set_ylim(len(names) - 0.4, -0.7)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    bare(axes)
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
+    axes.set_xlabel(xlabel, fontsize=8.5)

@@ -1,0 +1,137 @@
+"""Four closing sentences: cost, crossover, memory, correctness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.ratios import WITHHELD, Row
+from harness.stats import Interval
+from reports.core.crossovers import crossover_sentence
+
+MemoryRatio = Callable[[Row], Interval | None]
+
+
+def _at(rows: Sequence[Row], name: str, size: Mapping[str, Any]) -> list[Row]:
+    """Rows of the subject at the reference size and setting, forward before training."""
+    found = [
+        r
+        for r in rows
+        if r.columns["name"] == name
+        and r.columns["batch"] == size["batch"]
+        and r.columns["length"] == size["length"]
+        and r.columns["settings"] == size.get("settings", "eager")
+        and r.columns["dtype"] == size.get("dtype", "f32")
+        and r.columns["heads"] in (0, size["heads"])
+    ]
+    return sorted(found, key=lambda r: str(r.columns["phase"]))
+
+
+def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
+    """Where the reference size was not measured: the subject's first problem, both passes."""
+    mine = [r for r in rows if r.columns["name"] == name]
+    if not mine:
+        return []
+    keys = ("batch", "length", "dtype", "settings", "heads")
+    first = tuple(mine[0].columns[k] for k in keys)
+    same = [r for r in mine if tuple(r.columns[k] for k in keys) == first]
+    return sorted(same, key=lambda r: str(r.columns["phase"]))
+
+
+def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
+    known = [r for r in rows if r.time is not None and r.verified and r.verdict != WITHHELD]
+    if not known:
+        withheld = [f"verdict withheld: {r.detail}" for r in rows if r.verdict == WITHHELD]
+        why = next(
+            (f"{r.status}: {r.detail}" for r in rows if r.status != "ok"),
+            withheld[0] if withheld else "not verified",
+        )
+        return f"{name} has no cost to report at this size ({why})."
+    c = known[0].columns
+    parts = []
+    for r in known:
+        says = {"same": "no difference", "undecided": f"undecided: {_why(r)}"}.get(
+            r.verdict, r.verdict
+        )
+        parts.append(f"{r.time} ({r.columns['phase']}, {says})")
+    heads = f" ({c['heads']} heads)" if c["heads"] else ""
+    return (
+        f"{name}{heads} takes {' and '.join(parts)} the time of {baseline} "
+        f"at N = {c['length']}, batch {c['batch']}, {c['d_in']} to {c['d_out']}, {c['dtype']}, "
+        f"{c['device']}, {c['settings']}."
+    )
+
+
+def _why(row: Row) -> str:
+    """Why a time ratio decides nothing."""
+    if row.time is None or not row.time.known:
+        return "one block"
+    if math.isinf(row.floor):
+        return "no A/A control"
+    if 1 / row.floor <= row.time.ratio <= row.floor:
+        return f"within the noise floor of {100 * (row.floor - 1):.1f} %"
+    return "too noisy"
+
+
+def _memory(rows: Sequence[Row], baseline: str, memory: MemoryRatio | None) -> str:
+    parts = []
+    for r in rows:
+        found = memory(r) if memory else None
+        if found is not None:
+            text = str(found) if found.known else f"{found.ratio:.2f}x (one reading)"
+        elif math.isnan(r.memory_ratio):
+            continue
+        else:
+            text = f"{r.memory_ratio:.2f}x"
+        parts.append(f"{text} in {r.columns['phase']}")
+    if not parts:
+        return "Memory was not measured here."
+    return f"Its peak memory (weights and input included) is {' and '.join(parts)} of {baseline}'s."
+
+
+def _correct(rows: Sequence[Row]) -> str:
+    checked = [r for r in rows if not math.isnan(r.error)]
+    floors = [r.floor for r in rows if not math.isinf(r.floor)]
+    noise = (
+        f"; the A/A control reached {100 * (max(floors) - 1):.1f} %, and nothing nearer is claimed"
+        if floors
+        else "; the A/A control needs a second block before anything is claimed"
+    )
+    if not checked:
+        return f"Its error at this shape is not known, so its ratios are no headline{noise}."
+    worst = min(checked, key=lambda r: r.margin)
+    if worst.error > worst.budget:
+        return (
+            f"It is WRONG at this shape: error {worst.error:.2g}, budget {worst.budget:.2g}{noise}."
+        )
+    return (
+        f"Its error against the float64 oracle at this shape is {worst.error:.1e}, within the "
+        f"budget of {worst.budget:.1e} (margin {worst.margin:.1f}x){noise}."
+    )
+
+
+def closing(
+    rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any],
+    memory: MemoryRatio | None = None,
+) -> list[str]:  # fmt: skip
+    """The four sentences about one implementation.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    name, baseline : str
+        ``mechanism.implementation``.
+    size : mapping
+        batch, length and heads of the profile's reference size, and ``settings``; ``dtype`` unless
+        it is f32.
+    memory : callable, optional
+        Gives the interval of a row's memory ratio.
+    """
+    here = _at(rows, name, size) or _nearest(rows, name)
+    return [
+        _cost(here, name, baseline),
+        crossover_sentence(rows, name, baseline, size),
+        _memory(here, baseline, memory),
+        _correct(here),
+    ]

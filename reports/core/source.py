@@ -1,0 +1,271 @@
+"""Where a report's records come from: a journal, or what is published; by device, never mixed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.records import journal, schema
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "published"
+MOST_COMMITS = 4
+"""Named under a figure."""
+TIMED = ("time", "anchor")
+SHOWN = (
+    *TIMED, "memory", "margin", "design", "family", "run", "frontier", "stress", "attention",
+)  # fmt: skip
+"""Kinds of records that a report is made of."""
+
+
+@dataclass(frozen=True)
+class DeviceRecords:
+    """All records of one fingerprint.
+
+    Attributes
+    ----------
+    key : str
+        Hash of the fingerprint.
+    fingerprint : mapping
+    records : tuple of mapping
+    sessions : tuple of mapping
+        First lines of its sessions, oldest first.
+    has_twin : bool
+        Whether another device of the report differs only in what no title says: a driver, say.
+    """
+
+    key: str
+    fingerprint: Mapping[str, Any]
+    records: tuple[Mapping[str, Any], ...]
+    sessions: tuple[Mapping[str, Any], ...]
+    has_twin: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return str(self.fingerprint.get("device"))
+
+    @property
+    def title(self) -> str:
+        """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``."""
+        f = self.fingerprint
+        return (
+            f"{f.get('model')} ({f.get('device')}), torch {f.get('torch')}, "
+            f"{f.get('threads')} CPU threads{f' [{self.key[:6]}]' if self.has_twin else ''}"
+        )
+
+    @property
+    def slug(self) -> str:
+        """For file names: ``amd-epyc-cpu-ef1fa9``."""
+        text = f"{self.fingerprint.get('model')}-{self.kind}".lower()
+        return re.sub(r"[^a-z0-9]+", "-", text).strip("-") + f"-{self.key[:6]}"
+
+    def sessions_of(self, *kinds: str) -> tuple[Mapping[str, Any], ...]:
+        """The sessions in which records of some kinds were made, oldest first."""
+        made = {r.get("session") for r in self.records if r["kind"] in kinds}
+        return tuple(s for s in self.sessions if s.get("session") in made)
+
+    def footer(self, *kinds: str) -> str:
+        """For figures of records of some kinds: the device and the commits that measured them."""
+        shown = [s["environment"] for s in self.sessions_of(*kinds) if s.get("environment")]
+        commits = [schema.short_commit(e) for e in shown]
+        named = list(dict.fromkeys(reversed(commits)))  # the newest first
+        more = f" and {len(named) - MOST_COMMITS} more" if len(named) > MOST_COMMITS else ""
+        what = "commits" if len(named) > 1 else "commit"
+        changed = "; +: with local changes" if any(c.endswith("+") for c in named) else ""
+        said = ", ".join(named[:MOST_COMMITS]) or "unknown"
+        return f"{self.title}; {what} {said}{more}{changed}; {self.dates_of(*kinds)}"
+
+    def dates_of(self, *kinds: str) -> str:
+        """First and last day of its records of some kinds."""
+        return _days(r for r in self.records if r["kind"] in kinds)
+
+    @property
+    def dates(self) -> str:
+        """First and last day of its records."""
+        return _days(self.records)
+
+    @property
+    def newest(self) -> str:
+        """Time of its newest record, as text that sorts."""
+        return max((str(r.get("at", "")) for r in self.records), default="")
+
+    def has(self, *kinds: str) -> bool:
+        """Whether there is a record of one of these kinds."""
+        return any(r["kind"] in kinds for r in self.records)
+
+
+def _days(records: Iterable[Mapping[str, Any]]) -> str:
+    days = sorted(str(r["at"])[:10] for r in records if r.get("at"))
+    if not days:
+        return "date unknown"
+    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report is built from.
+
+    Attributes
+    ----------
+    folders : tuple of Path
+        Journals that were read.
+    published : bool
+        Whether these are the records published with attnbench.
+    says : str
+        One sentence for the reader.
+    devices : tuple of DeviceRecords
+        Newest first.
+    warnings : tuple of str
+    """
+
+    folders: tuple[Path, ...]
+    published: bool
+    says: str
+    devices: tuple[DeviceRecords, ...]
+    warnings: tuple[str, ...]
+
+    def device(self, key: str, *kinds: str) -> DeviceRecords | None:
+        """The device of a key; without one the newest that has records of these kinds.
+
+        Raises
+        ------
+        UsageError
+            If no device has that key.
+        """
+        if key:
+            for device in self.devices:
+                if device.key == key:
+                    return device
+            known = ", ".join(f"{d.key} ({d.title})" for d in self.devices) or "none"
+            raise UsageError(f"given device {key!r}; the records have {known}")
+        return next((d for d in self.devices if d.has(*kinds)), None)
+
+
+def current(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Measurements of a case by its newest code only: older code is another subject."""
+
+    def subject(record: Mapping[str, Any]) -> tuple[str, str]:
+        return ("time" if record["kind"] in TIMED else record["kind"]), str(record.get("case"))
+
+    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify", "exact")]
+    code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
+    return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]
+
+
+def _devices(
+    folders: Sequence[Path], kinds: Sequence[str]
+) -> tuple[list[DeviceRecords], list[str]]:
+    records: dict[str, list[Mapping[str, Any]]] = {}
+    prints: dict[str, Mapping[str, Any]] = {}
+    sessions: dict[str, list[Mapping[str, Any]]] = {}
+    warnings: list[str] = []
+    for folder in folders:
+        read = journal.read(folder)
+        warnings += [f"{folder}: {warning}" for warning in read.warnings]
+        own: dict[str, str] = {}
+        for name, first in read.sessions.items():
+            mapping = first.get("fingerprint")
+            if isinstance(mapping, dict):
+                own[name] = schema.digest(mapping)
+                prints[own[name]] = mapping
+                sessions.setdefault(own[name], []).append(first)
+        for record in read.records:
+            key = own.get(record["session"])
+            if key is not None:
+                records.setdefault(key, []).append(record)
+    found = [
+        DeviceRecords(
+            key,
+            prints[key],
+            tuple(current(some)),
+            tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
+        )
+        for key, some in records.items()
+    ]
+    found = [d for d in found if d.has(*kinds)]
+    titles = [d.title for d in found]
+    found = [replace(d, has_twin=titles.count(d.title) > 1) for d in found]
+    return sorted(found, key=lambda d: d.newest, reverse=True), warnings
+
+
+@lru_cache(maxsize=4)
+def _cached(
+    folders: tuple[Path, ...], kinds: tuple[str, ...], stamp: tuple[tuple[str, int, int], ...]
+) -> tuple[list[DeviceRecords], list[str]]:
+    return _devices(folders, kinds)
+
+
+def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
+    """What changes when anything is appended: several notebooks of a kernel read one journal."""
+    files = sorted(path for folder in folders for path in Path(folder).glob("*.jsonl*"))
+    return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+
+
+def _read(folders: Sequence[Path], published: bool, says: str, kinds: Sequence[str]) -> Source:
+    devices, warnings = _cached(tuple(folders), tuple(kinds), _stamp(folders))
+    return Source(tuple(folders), published, says, tuple(devices), tuple(warnings))
+
+
+def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOWN) -> Source:
+    """Records of a journal; the published ones if it holds none (or none is given).
+
+    Parameters
+    ----------
+    folder : str
+        A journal, or empty.
+    published : Path, optional
+        Folder whose subfolders are journals.
+    kinds : sequence of str
+        A device without a record of one of these kinds is none.
+
+    Returns
+    -------
+    Source
+        Without devices if there is nothing at all.
+    """
+    published = published or PUBLISHED
+    if folder:
+        source = _read([Path(folder)], False, f"Built from the journal {folder}.", kinds)
+        if source.devices:
+            return source
+    places = sorted(path for path in published.glob("*") if path.is_dir())
+    why = ""
+    if folder:
+        state = "holds no measurements" if Path(folder).is_dir() else "does not exist"
+        why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
+    says = f"Built from the records published with attnbench, not from yours.{why}"
+    return _read(places, True, says, kinds)
+
+
+def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What a reader must know of the machine, from fingerprint and newest session.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+    sessions : sequence of mapping
+        Those in which the records that are shown were made.
+    """
+    shown = {str(k): _said(v) for k, v in fingerprint.items() if v not in (None, {})}
+    if sessions:
+        newest = max(sessions, key=lambda s: (bool(s.get("environment")), str(s.get("at"))))
+        environment = newest.get("environment") or {}
+        commit = str(environment.get("commit") or "not a git checkout")
+        shown["commit"] = commit + (" (with local changes)" if environment.get("dirty") else "")
+        shown["platform"] = str(environment.get("platform"))
+        packages = environment.get("packages") or {}
+        shown["packages"] = ", ".join(f"{k} {v}" for k, v in packages.items())
+        shown["sessions"] = f"{len(sessions)}, the last at {newest.get('at')}"
+    return shown
+
+
+def _said(value: Any) -> str:
+    """A value of a fingerprint as words: ``M_MMAP_MAX = 0, M_TRIM_THRESHOLD = -1``."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {one}" for name, one in value.items())
+    return str(value)

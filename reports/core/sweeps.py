@@ -1,0 +1,113 @@
+"""Rows as sweeps over length: everything else equal, one line per implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.ratios import Row
+
+OTHER_SESSION = 1.25
+"""A time so far from baseline and ratio is of another session, or of a machine that moved."""
+
+
+def length_of(row: Row) -> int:
+    """Sequence length of a row."""
+    return int(str(row.columns["length"]))
+
+
+def label_of(row: Row) -> str:
+    """``mtsa.algorithm1 8h``: name and number of heads, where it has any."""
+    heads = f" {row.columns['heads']}h" if row.columns["heads"] else ""
+    return f"{row.columns['name']}{heads}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All rows of one batch, width, dtype and setting, both passes.
+
+    Attributes
+    ----------
+    batch, d_in : int
+    dtype, settings : str
+    rows : tuple of Row
+    """
+
+    batch: int
+    d_in: int
+    dtype: str
+    settings: str
+    rows: tuple[Row, ...]
+
+    @property
+    def size(self) -> str:
+        """``batch 2, 300 wide, f32, 1-thread``."""
+        return f"batch {self.batch}, {self.d_in} wide, {self.dtype}, {self.settings}"
+
+    @property
+    def slug(self) -> str:
+        """For file names."""
+        return f"b{self.batch}-d{self.d_in}-{self.dtype}-{self.settings}".replace("+", "-")
+
+    @property
+    def lengths(self) -> list[int]:
+        """All lengths that were tried."""
+        return sorted({length_of(r) for r in self.rows})
+
+    def ratios(self, phase: str) -> int:
+        """At how many lengths there is a ratio to the baseline."""
+        return len({length_of(r) for r in self.rows if r.time and r.columns["phase"] == phase})
+
+    def lines(self, phase: str) -> dict[str, list[Row]]:
+        """Rows of a pass by label, sorted by length."""
+        lines: dict[str, list[Row]] = {}
+        for r in sorted(self.rows, key=length_of):
+            if r.columns["phase"] == phase:
+                lines.setdefault(label_of(r), []).append(r)
+        return lines
+
+
+def _beside(rows: Sequence[Row]) -> list[Row]:
+    """Rows whose time contradicts their ratio, as if they had run in the baseline's blocks.
+
+    Sessions of other days may hold some of the cases: a machine that was slower then would draw a
+    step into a line. Ratios are formed inside of blocks; medians of one session agree with them.
+    """
+    base = {r.case: r.seconds for r in rows if r.verdict == "baseline"}
+    found = []
+    for r in rows:
+        beside = base.get(r.baseline or "", 0.0)
+        if r.time is not None and beside > 0:
+            fair = beside * r.time.ratio
+            if not 1 / OTHER_SESSION < r.seconds / fair < OTHER_SESSION:
+                r = replace(r, seconds=fair)
+        found.append(r)
+    return found
+
+
+def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:
+    """Groups that differ in length only, those with most lengths first.
+
+    Parameters
+    ----------
+    least : int
+        Fewer lengths are no sweep.
+    """
+    groups: dict[tuple[int, int, str, str], list[Row]] = {}
+    for r in rows:
+        c: Mapping[str, object] = r.columns
+        key = (int(str(c["batch"])), int(str(c["d_in"])), str(c["dtype"]), str(c["settings"]))
+        groups.setdefault(key, []).append(r)
+    found = [Sweep(*key, tuple(_beside(group))) for key, group in groups.items()]
+    found = [s for s in found if len(s.lengths) >= least]
+    return sorted(found, key=lambda s: (-len(s.lengths), -len(s.rows)))
+
+
+def problem_order(row: Row) -> tuple[Any, ...]:
+    """Sorts rows by problem, each with its baseline first."""
+    c = row.columns
+    return (
+        -int(str(c["batch"])), str(c["dtype"]), str(c["settings"]), int(str(c["d_in"])),
+        int(str(c["length"])), str(c["phase"]), row.verdict != "baseline", label_of(row),
+    )  # fmt: skip

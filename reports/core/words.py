@@ -1,0 +1,49 @@
+"""Numbers as words, and texts from records as parts of file names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+from harness.records.schema import digest
+
+LONGEST = 40
+"""Letters of a file name."""
+
+
+def file_name(text: str) -> str:
+    """A text from a record, which may hold slashes or anything, as part of a file name.
+
+    ``sst5`` as it is; anything else reduced to letters and digits, with a digest behind.
+    """
+    plain = re.sub(r"[^0-9A-Za-z]+", "-", text).strip("-").lower()[:LONGEST]
+    if plain and plain == text:
+        return plain
+    return "-".join(part for part in (plain, digest(text)[:6]) if part)
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    factor, unit = next((u for u in units if value >= u[0]), units[-1])
+    digits = max(0, 2 - math.floor(math.log10(value / factor))) if value > 0 else 0
+    return f"{value / factor:,.{digits}f} {unit}"
+
+
+def time_text(seconds: float) -> str:
+    """Three digits and a unit that suits them."""
+    return _scaled(seconds, ((1, "s"), (1e-3, "ms"), (1e-6, "µs")))
+
+
+def bytes_text(count: float) -> str:
+    """Three digits and a unit that suits them."""
+    return _scaled(count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")))
+
+
+def known(value: float, text: Callable[[float], str]) -> str:
+    """A number as text; empty where there is none."""
+    return "" if math.isnan(value) else text(value)
+
+
+def error_text(value: float | None) -> str:
+    """``1.2e-06``; an error that is no finite number has none."""
+    return "not finite" if value is None else f"{float(value):.1e}"

@@ -1,0 +1,1 @@
+"""One folder a page: page, figures, tables."""

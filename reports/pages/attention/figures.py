@@ -1,0 +1,223 @@
+"""Figures of ``attention.ipynb``: heat maps, numbers per token, by part of speech, distances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from harness.attention.geometry import allowed
+from harness.attention.reduce import SOURCE2TOKEN
+from reports.core.axes import bare, titled
+from reports.core.figure_data import INTERVAL
+from reports.core.style import look
+
+COLUMNS = 4
+MOST_NAMED = 4
+"""Panels in a caption."""
+CELL_PAPER = "#fefefe"
+"""Light on a dark page too: the weights are drawn dark on it."""
+CELL = 0.17
+"""Inches of a token in a heat map."""
+
+SELECTED = "selected_"
+"""How kinds begin that say what a policy selects: 0 or 1 for a token."""
+
+
+def heads_by_mask(masks: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of the heads that share a mask, in the order of the first of them."""
+    found: dict[str, list[int]] = {}
+    for head, mask in enumerate(masks):
+        found.setdefault(mask, []).append(head)
+    return found
+
+
+def grouped(sentence: Mapping[str, Any]) -> list[tuple[str, np.ndarray, str]]:
+    """Panels of a sentence: per layer and mask the mean over its heads; name, weights, mask."""
+    found = []
+    several = len(sentence["layers"]) > 1
+    for number, layer in enumerate(sentence["layers"]):
+        weights = np.array(layer["token2token"])
+        masks = layer["masks"]
+        for mask, heads in heads_by_mask(masks).items():
+            count = "1 head" if len(heads) == 1 else f"mean of {len(heads)} heads"
+            where = f"layer {number}, " if several else ""
+            found.append((f"{where}{mask} ({count})", weights[heads].mean(0), mask))
+    return found
+
+
+def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
+    """Weights over keys for every query, a panel per mask; forbidden cells are hatched."""
+    panels, tokens = grouped(sentence), sentence["tokens"]
+    n = len(tokens)
+    darkest = max(0.3, *(float(weights.max()) for _, weights, _ in panels))
+    columns = min(COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    side = max(1.7, CELL * n)
+    figure = Figure(figsize=(1.25 + (side + 0.25) * columns, 0.55 + (side + 1.25) * rows))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    width, height = figure.get_size_inches()
+    figure.subplots_adjust(
+        left=1.1 / width, right=1 - 0.1 / width, bottom=0.95 / height, top=1 - 0.75 / height,
+        wspace=0.12, hspace=0.75,
+    )  # fmt: skip
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
+        inside = allowed(mask, n)
+        axes.set_facecolor(CELL_PAPER)
+        axes.imshow(
+            np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=darkest, label=name,
+        )  # fmt: skip
+        for i, j in zip(*np.nonzero(~inside), strict=True):
+            axes.add_patch(
+                Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="////", linewidth=0,
+                          edgecolor="0.85")
+            )  # fmt: skip
+        axes.set_xticks(range(n), tokens, rotation=90, fontsize=7)
+        axes.set_yticks(range(n), tokens if number % columns == 0 else [], fontsize=7)
+        axes.tick_params(length=0)
+        axes.set_title(name, fontsize=8, loc="left")
+        for spine in axes.spines.values():
+            spine.set_color("0.8")
+    grid[0][0].set_ylabel("query", fontsize=8)
+    figure.text(0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold",
+                va="top")  # fmt: skip
+    scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
+    figure.text(0.01, 0.985 - 0.2 / height, scale, fontsize=8, color="0.45",
+                va="top")  # fmt: skip
+    return figure
+
+
+def strongest(sentence: Mapping[str, Any]) -> str:
+    """The largest weight of each panel, in words; of queries that have a choice of keys."""
+    tokens, parts = sentence["tokens"], []
+    for name, weights, mask in grouped(sentence)[:MOST_NAMED]:
+        free = allowed(mask, len(tokens)).sum(-1) > 1
+        if not free.any():
+            continue
+        i, j = np.unravel_index(np.argmax(weights * free[:, None]), weights.shape)
+        parts.append(f"{name}: {tokens[i]} to {tokens[j]}, {weights[i, j]:.2f}")
+    if not parts:
+        return "No query has a choice of keys."
+    return f"Largest weights where there is a choice of keys: {'; '.join(parts)}."
+
+
+def by_mask(sentence: Mapping[str, Any]) -> dict[str, Sequence[float]]:
+    """Numbers per token; source2token scores apart for the heads of each mask, where they differ.
+
+    MTSA's figure 3 shows those of a forward and of a backward head.
+    """
+    found: dict[str, Sequence[float]] = {}
+    for kind, values in sentence["numbers"].items():
+        layer = kind.removesuffix(SOURCE2TOKEN)
+        number = int(layer[1:-1]) if layer.startswith("l") and kind.endswith(SOURCE2TOKEN) else 0
+        masks = sentence["layers"][number]["masks"] if kind.endswith(SOURCE2TOKEN) else []
+        if len(set(masks)) < 2:
+            found[kind] = values
+            continue
+        scores = np.array(sentence["layers"][number]["source2token"])  # [H, n]
+        for mask, heads in heads_by_mask(masks).items():
+            found[f"{kind}, {mask}"] = scores[heads].mean(0).tolist()
+    return found
+
+
+def highest(tokens: Sequence[str], numbers: Mapping[str, Sequence[float]]) -> str:
+    """The token with the largest number of each kind; of selections how many there are."""
+    return "; ".join(
+        f"{_count(values)} of {len(tokens)} tokens {kind.replace('_', ' as ')}"
+        if kind.startswith(SELECTED)
+        else f"{kind.replace('_', ' ')} highest at {tokens[int(np.argmax(values))]}"
+        for kind, values in numbers.items()
+    )
+
+
+def _count(values: Sequence[float]) -> int:
+    return int(np.count_nonzero(np.asarray(values) > 0.5))
+
+
+def per_token(
+    tokens: Sequence[str], numbers: Mapping[str, Sequence[float]], mechanism: str
+) -> Figure:
+    """Bars over the tokens, a panel per kind."""
+    figure = Figure(figsize=(max(3.6, 0.34 * len(tokens) + 1.0), 1.3 * len(numbers) + 0.9))
+    panels = figure.subplots(len(numbers), 1, sharex=True, squeeze=False)[:, 0]
+    height = figure.get_figheight()
+    figure.subplots_adjust(left=0.15, right=0.985, bottom=0.75 / height, top=1 - 0.28 / height,
+                           hspace=0.5)  # fmt: skip
+    ink = look(mechanism).colour
+    for axes, (kind, values) in zip(panels, numbers.items(), strict=True):
+        axes.bar(range(len(tokens)), values, color=ink, width=0.7, label=kind.replace("_", " "))
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        if kind.startswith(SELECTED):
+            axes.set_ylim(0, 1.05)
+        axes.set_title(kind.replace("_", " "), fontsize=8.5, loc="left")
+        axes.tick_params(axis="y", labelsize=7)
+        bare(axes)
+        axes.grid(axis="x", visible=False)
+    panels[-1].set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7.5)
+    return figure
+
+
+def by_tag(kind: str, tags: Mapping[str, tuple[float, float, float]], mechanism: str) -> Figure:
+    """Parts of speech, the highest first, beside zero: the mean of their sentence."""
+    height = 1.25 + 0.22 * len(tags)
+    figure = Figure(figsize=(5.2, height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.16, right=0.97, bottom=0.5 / height, top=1 - 0.6 / height)
+    style = look(mechanism)
+    for y, (tag, (mean, low, high)) in enumerate(tags.items()):
+        axes.plot([low, high], [y, y], color=style.colour, linewidth=1.6, label=tag + INTERVAL)
+        axes.plot([mean], [y], style.marker, color=style.colour, markersize=5, label=tag)
+    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
+    axes.set_yticks(range(len(tags)), list(tags), fontsize=8)
+    axes.set_ylim(len(tags) - 0.4, -0.6)
+    bare(axes)
+    axes.grid(visible=False)
+    axes.set_xlabel("difference to the mean of the sentence", fontsize=8.5)
+    titled(axes, kind.replace("_", " ") + " by part of speech",
+           "95 % t-intervals over sentences; universal tags")  # fmt: skip
+    return figure
+
+
+def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:
+    """A histogram per layer and head."""
+    columns = min(COLUMNS, len(found))
+    rows = math.ceil(len(found) / columns)
+    figure = Figure(figsize=(2.3 * columns + 0.6, 1.35 * rows + 0.95))
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    height = figure.get_figheight()
+    figure.subplots_adjust(left=0.075, right=0.99, bottom=0.5 / height, top=1 - 0.62 / height,
+                           wspace=0.1, hspace=0.45)  # fmt: skip
+    for axes in grid.flat[len(found) :]:
+        axes.set_visible(False)
+    for axes, one in zip(grid.flat, found, strict=False):
+        _histogram(axes, one, look(mechanism).colour)
+    for axes in grid[-1]:
+        axes.set_xlabel("key − query (tokens)", fontsize=7.5)
+    for row in grid:
+        row[0].set_ylabel("share", fontsize=7.5)
+    figure.text(0.012, 0.985, "Where the largest weight lies", fontsize=10.5, fontweight="bold",
+                va="top")  # fmt: skip
+    return figure
+
+
+def _histogram(axes: Axes, one: Mapping[str, Any], ink: str) -> None:
+    total = sum(count for _, count in one["counts"]) or 1
+    layer = str(one["layer"]).strip("l_")
+    name = (f"layer {layer}, " if layer else "") + f"head {one['head']}, {one['mask']}"
+    axes.bar(
+        [d for d, _ in one["counts"]], [n / total for _, n in one["counts"]], width=0.85,
+        color=ink, label=name,
+    )  # fmt: skip
+    axes.set_title(name, fontsize=7.5, loc="left")
+    axes.set_xlim(-16, 16)
+    axes.axvline(0, color="0.4", linewidth=0.8, zorder=0)
+    axes.tick_params(labelsize=7)
+    bare(axes)
+    axes.grid(axis="x", visible=False)

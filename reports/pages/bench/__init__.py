@@ -1,0 +1,1 @@
+"""What a bench leaves behind to look at."""

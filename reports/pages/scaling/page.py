@@ -1,0 +1,379 @@
+"""What ``scaling.ipynb`` calls: time, memory and reach against length, on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from harness.ceilings import impossible
+from harness.ratios import Row
+from reports.core import frontiers
+from reports.core.costs import TIMED, Costs
+from reports.core.drifts import drift_sentences
+from reports.core.opening import opened
+from reports.core.page import Output, Shown, remark, says, together
+from reports.core.printed_values import printed_costs
+from reports.core.sentences import closing
+from reports.core.slopes import by_block, fit_slope, longest
+from reports.core.source import DeviceRecords, Source, facts
+from reports.core.sweeps import Sweep, label_of
+from reports.core.words import bytes_text, error_text, file_name, known, time_text
+from reports.pages.scaling import captions as words
+from reports.pages.scaling import figures, growth, growth_figures, tables
+from reports.pages.scaling import stress as numerics
+from reports.pages.scaling.frontier_figures import frontier as draw_frontier
+from reports.pages.scaling.growth import Grown
+from reports.pages.scaling.tables import Fit
+from reports.parameters import opens
+
+KINDS = TIMED
+MORE = ("frontier", "stress")
+"""Kinds that have a section of their own here, with a bench or without."""
+NONE = "There is no bench in this journal: attnbench bench measures one."
+PHASES = ("forward", "training")
+
+
+@opens
+def begin(journal: str, device: str, out: str, page: str) -> Scaling:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    device : str
+        Key of a fingerprint; the newest that was benched if empty.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    source, chosen, place = opened(
+        journal, device, out, page, (*KINDS, *MORE), (*KINDS, "memory", *MORE)
+    )
+    return Scaling(source, chosen, place)
+
+
+class Scaling:
+    """Costs against length; every method shows one piece of the page."""
+
+    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
+        self.source, self.device, self.place = source, device, place
+
+    @cached_property
+    def measured(self) -> Costs | None:
+        """Costs of this device."""
+        return Costs(self.device) if self.device else None
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every case against its baseline, sorted by problem."""
+        return self.measured.rows if self.measured else []
+
+    @property
+    def sweeps(self) -> list[Sweep]:
+        """Sweeps over length, the longest first."""
+        return self.measured.sweeps if self.measured else []
+
+    @property
+    def _base(self) -> str:
+        assert self.measured is not None
+        return self.measured.baseline
+
+    @property
+    def _where(self) -> str:
+        assert self.device is not None
+        return f"{self.device.fingerprint.get('model')} ({self.device.kind})"
+
+    def about(self) -> Shown:
+        """Which records these are."""
+        if self.device is None:
+            return together(says([self.source.says]), says([NONE]))
+        others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
+        beside = (
+            [remark(f"Measured too, and never mixed with this: {'; '.join(others)}.")]
+            if others
+            else []
+        )
+        return together(
+            says([f"{self.source.says} Measured {self.device.dates_of(*KINDS, *MORE)} on "
+                  f"{self.device.title}."]),
+            *([] if self.rows else [says([NONE])]),
+            *beside,
+        )  # fmt: skip
+
+    def sentences(self) -> Shown:
+        """Cost, crossover, memory and correctness of the subject."""
+        if self.measured is None or not self.measured.subject:
+            return says([])
+        profile = self.measured.profile
+        size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
+        said = closing(
+            self.rows, self.measured.subject, self._base, size, self.measured.memory_ratio
+        )
+        return says(said, main=True)
+
+    def time(self) -> Shown:
+        """Time against length, both passes."""
+        return self._both("time", figures.time, lambda s, p: words.time_caption(s, p, self._base))
+
+    def memory(self) -> Shown:
+        """Peak memory against length, both passes, and its ratio to the baseline's."""
+        if not self.sweeps:
+            return self._no_sweep()
+        sweep = self.sweeps[0]
+        ratios = [
+            self.place.figure(
+                f"memory-ratio-{phase}",
+                figures.memory_ratio(sweep, phase, self._base, self._where),
+                words.memory_ratio_caption(sweep, phase, self._base),
+            )
+            for phase in PHASES
+            if sweep.lines(phase)
+        ]
+        shown = self._both("memory", figures.memory, words.memory_caption)
+        return together(shown, together(*ratios, grid=True))
+
+    def ratio(self) -> Shown:
+        """Ratio to the baseline against length, both passes."""
+        if not self.sweeps:
+            return self._no_sweep()
+        return together(
+            *(self._ratio(self.sweeps[0], phase, main=phase == "training") for phase in PHASES
+              if self.sweeps[0].lines(phase)), grid=True,
+        )  # fmt: skip
+
+    def beside(self) -> Shown:
+        """What MTSA's Table 1 prints, beside what was measured at its size; never mixed."""
+        found = printed_costs(self.rows)
+        if not found:
+            return remark(
+                "Nothing of MTSA's Table 1 (batch 64, N = 64) was measured here: attnbench bench "
+                "--profile paper."
+            )
+        columns = ["", "printed, GTX 1080 Ti", "here"]
+        rows = [[f"{f.what}: {f.label}", f.printed_text, f.measured_text] for f in found]
+        frame = pd.DataFrame([f.numbers for f in found])
+        return together(
+            remark(
+                "Ratios to multi-head attention. The paper's are of whole SNLI models in "
+                "TensorFlow 1.7 on a GTX 1080 Ti, here it is the context fusion alone: device, "
+                "framework and what surrounds the mechanism differ."
+            ),
+            self.place.table("printed", frame, columns, rows),
+        )
+
+    def slopes(self) -> Shown:
+        """Fitted slopes of time and memory: figures and a table."""
+        if not self.sweeps:
+            return self._no_sweep()
+        pieces, rows = [], []
+        for phase in PHASES:
+            for cost in ("time", "memory"):
+                fits = self._fits(phase, cost)
+                rows += [(cost, phase, fit) for fit in fits]
+                if fits:
+                    title = f"Growth of {cost}, {figures.PASSES[phase]}"
+                    under = "hollow: all lengths; filled: the longest, within a factor of 4"
+                    figure = figures.slopes(fits, title, under)
+                    caption = words.slopes_caption(fits, cost, phase)
+                    pieces.append(self.place.figure(f"slopes-{cost}-{phase}", figure, caption))
+        frame, shown = tables.slopes(rows)
+        columns = ["", "slope, all lengths", "N", "slope, the longest", "N"]
+        table = self.place.table("slopes", frame, columns, shown)
+        return together(together(*pieces, grid=True), table)
+
+    def frontier(self) -> Shown:
+        """The longest sequences that fit into memory and time."""
+        found = frontiers.reaches(self.device.records) if self.device else []
+        if not found:
+            return remark(frontiers.NONE)
+        pieces = []
+        for number, group in enumerate(frontiers.groups(found)):
+            said = "; ".join(f"{r.label} {r.span}" for r in group)
+            caption = (
+                "Longest sequence within the limits, by bisection; an end lies between the two "
+                f"lengths: {said}."
+            )
+            pieces.append(self.place.figure(f"frontier{number}", draw_frontier(group), caption))
+        columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
+        rows = [
+            [f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
+             f"{r.memory_limit_bytes / 2**30:.3g} GiB: {r.label}",
+             "none" if r.longest is None else f"{r.longest:,}",
+             "" if r.first_miss is None else f"{r.first_miss:,}", r.why or "longest tried",
+             known(r.peak_bytes, bytes_text),
+             known(r.pass_seconds, time_text)]
+            for r in found
+        ]  # fmt: skip
+        frame = pd.DataFrame([vars(r) for r in found])
+        return together(
+            together(*pieces, grid=True),
+            self.place.table("frontier", frame, columns, rows, (0, 3)),
+        )
+
+    def numerics(self) -> Shown:
+        """Error over the magnitude of inputs and scores, by dtype; where it breaks."""
+        found = numerics.stresses(self.device.records) if self.device else []
+        if not found:
+            return remark(numerics.NONE)
+        dtypes = list(dict.fromkeys(s.dtype for s in found))
+        pieces = []
+        for kind in dict.fromkeys(s.kind for s in found):
+            mine = [s for s in found if s.kind == kind]
+            broken = [f"{s.name} in {s.dtype} at {s.breaks}" for s in mine if s.breaks]
+            caption = (
+                f"Error of the output against the float64 oracle, {kind} magnified. Over budget "
+                f"(twice the error of the plain softmax, with a floor): {'; '.join(broken)}."
+                if broken
+                else f"Error of the output, {kind} magnified: within budget at every scale."
+            )
+            pieces.append(
+                self.place.figure(
+                    f"numerics-{file_name(kind)}", numerics.figure(mine, dtypes, kind), caption
+                )
+            )
+        frame = pd.DataFrame(
+            {"implementation": s.name, "dtype": s.dtype, "magnified": s.kind, **p}
+            for s in found
+            for p in s.points
+        )
+        columns = [
+            "", "magnified", "output over budget at", "a gradient over budget at", "worst error",
+            "its budget",
+        ]  # fmt: skip
+        rows = [
+            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none", s.gradients_break or "none",
+             error_text(s.worst["error"]), error_text(s.worst["budget"])]
+            for s in found
+        ]  # fmt: skip
+        return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
+
+    def other_sweeps(self) -> Shown:
+        """Time ratios of sweeps at another batch, dtype or setting."""
+        pieces = [
+            self._ratio(sweep, phase)
+            for sweep in self.sweeps[1:]
+            for phase in PHASES
+            if sweep.ratios(phase) > 1
+        ]
+        if not pieces:
+            return remark("No other batch, dtype or setting was measured at several lengths.")
+        return together(*pieces, grid=True)
+
+    def threads(self) -> Shown:
+        """Time of the same cases on more CPU threads."""
+        grown = growth.over_threads(self.rows, self.measured.times) if self.measured else []
+        return self._grown(grown, "threads", "threads", growth_figures.over_threads)
+
+    def batches(self) -> Shown:
+        """Time of one sequence of the same cases in larger batches."""
+        grown = growth.over_batches(self.rows, self.measured.times) if self.measured else []
+        return self._grown(grown, "batch", "batches", growth_figures.over_batches)
+
+    def _grown(
+        self, grown: Sequence[Grown], what: str, several: str,
+        draw: Callable[[Sequence[Grown], str], Figure],
+    ) -> Shown:  # fmt: skip
+        if not grown:
+            return remark(
+                f"Nothing was measured with several {several}: attnbench bench --profile {what}."
+            )
+        panels: dict[tuple[str, str, int], list[Grown]] = {}
+        for g in grown:
+            panels.setdefault((g.problem, g.phase, g.least), []).append(g)
+        pieces = [
+            self.place.figure(
+                f"{what}{number}", draw(group, self._where), words.growth_caption(group, what)
+            )
+            for number, group in enumerate(panels.values())
+        ]
+        frame, columns, shown = tables.growth(grown, what, self._base)
+        return together(together(*pieces, grid=True),
+                        self.place.table(what, frame, columns, shown))  # fmt: skip
+
+    def cases(self) -> Shown:
+        """Every case with its numbers."""
+        columns = [
+            "case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin", "kernels",
+        ]  # fmt: skip
+        frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
+        groups: dict[str, list[Row]] = {}
+        for r in self.rows:
+            c = r.columns
+            size = f"batch {c['batch']}, N = {c['length']}"
+            problem = f"{c['phase']}, {size}, {c['dtype']}, {c['settings']}"
+            groups.setdefault(problem, []).append(r)
+        shown = [
+            [f"{problem}: {label_of(r)}", *tables.cells(r)]
+            for problem, rows in groups.items()
+            for r in rows
+        ]
+        if not self.rows:
+            return remark(NONE)
+        return self.place.table("cases", frame, columns, shown, (0, 7))
+
+    def machine(self) -> Shown:
+        """Where this was measured, what moved meanwhile, and what can't be right."""
+        if self.device is None or self.measured is None:
+            return says([])
+        kinds = ("time", "memory", "margin", *MORE)
+        known = facts(self.device.fingerprint, self.device.sessions_of(*kinds))
+        frame = pd.DataFrame(known.items(), columns=["what", "value"])
+        rows = [[k, v] for k, v in known.items()]
+        shown = self.place.table("machine", frame, ["", ""], rows, (0, 1))
+        if not self.rows:
+            return shown
+        moved = drift_sentences(self.measured.drifts, self.rows, self._base)
+        return together(shown, says([*impossible(self.rows), *moved]))
+
+    def _no_sweep(self) -> Shown:
+        if not self.rows:
+            return remark(NONE)
+        return remark("No implementation was measured at two lengths or more.")
+
+    def _both(
+        self, name: str, draw: Callable[[Sweep, str, str], Any],
+        caption: Callable[[Sweep, str], str],
+    ) -> Shown:  # fmt: skip
+        if not self.sweeps:
+            return self._no_sweep()
+        sweep = self.sweeps[0]
+        return together(
+            *(
+                self.place.figure(
+                    f"{name}-{phase}", draw(sweep, phase, self._where), caption(sweep, phase),
+                    main=phase == "training",
+                )
+                for phase in PHASES
+                if sweep.lines(phase)
+            ),
+            grid=True,
+        )  # fmt: skip
+
+    def _ratio(self, sweep: Sweep, phase: str, main: bool = False) -> Shown:
+        name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
+        figure = figures.ratio(sweep, phase, self._base, self._where)
+        return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base), main)
+
+    def _fits(self, phase: str, cost: str) -> list[Fit]:
+        """Slopes by implementation, steepest last."""
+        assert self.measured is not None
+        frame, value = self.measured.times, "seconds"
+        if cost == "memory":
+            frame = frame.drop_duplicates("case").drop(columns=["block", "status"])
+            frame, value = frame.merge(self.measured.memory, on="case"), "peak_bytes"
+        frame = frame[(frame["status"] == "ok") & ~frame["control"].astype(bool)]
+        found = []
+        for label, line in self.sweeps[0].lines(phase).items():
+            own = frame[frame["case"].isin([r.case for r in line])]
+            blocks = by_block(own, value, cost == "time")
+            whole = fit_slope(blocks)
+            if whole is not None:
+                end = fit_slope(longest(blocks))
+                found.append((label, whole, end if end and end.lengths != whole.lengths else None))
+        return sorted(found, key=lambda fit: (fit[2] or fit[1]).slope)

@@ -1,0 +1,138 @@
+"""Error over magnitudes, from the records of ``attnbench verify --stress``; where it breaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from reports.core.axes import End, bare, label_ends
+from reports.core.style import LINES, look, mechanism_of, text_colour
+
+NONE = (
+    "No sweep over magnitudes is here: attnbench verify --stress records the error of mtsa and "
+    "multi_head over scales of inputs and scores, in f32, bf16 and f16."
+)
+FLOOR = 1e-17
+"""An error of exactly 0 is drawn here."""
+
+
+@dataclass(frozen=True)
+class Stress:
+    """One implementation in one dtype, one thing magnified.
+
+    Attributes
+    ----------
+    name, dtype, kind : str
+        ``kind`` is ``inputs`` or ``scores``.
+    points : tuple of mapping
+        ``scale``, ``error`` and ``budget`` (None: not finite), ``ok``; sorted by scale.
+    """
+
+    name: str
+    dtype: str
+    kind: str
+    points: tuple[Mapping[str, Any], ...]
+
+    @property
+    def breaks(self) -> str:
+        """Where the output is over budget; empty if nowhere."""
+        return ", ".join(power_text(float(p["scale"])) for p in self.points if not p.get("ok"))
+
+    @property
+    def gradients_break(self) -> str:
+        """Where a gradient is; empty if nowhere."""
+        bad = [p for p in self.points if not p.get("gradient_ok")]
+        return ", ".join(power_text(float(p["scale"])) for p in bad)
+
+    @property
+    def worst(self) -> Mapping[str, Any]:
+        """The point with the largest error over budget; one that is not finite before all."""
+
+        def key(p: Mapping[str, Any]) -> float:
+            if p["error"] is None or not p["budget"]:
+                return math.inf
+            return float(p["error"]) / float(p["budget"])
+
+        return max(self.points, key=key)
+
+
+def stresses(records: Iterable[Mapping[str, Any]]) -> list[Stress]:
+    """The newest sweep of each implementation, its options, dtype and kind."""
+    newest: dict[tuple[str, str, str], Stress] = {}
+    for r in sorted((r for r in records if r["kind"] == "stress"), key=lambda r: str(r.get("at"))):
+        options = ",".join(f"{k}={v}" for k, v in (r.get("options") or {}).items())
+        name = r["name"] + (f"[{options}]" if options else "")
+        for kind in dict.fromkeys(str(p.get("kind")) for p in r["points"]):
+            mine = [p for p in r["points"] if p.get("kind") == kind and p.get("scale")]
+            points = tuple(sorted(mine, key=lambda p: float(p["scale"])))
+            newest[name, r["dtype"], kind] = Stress(name, r["dtype"], kind, points)
+    return [newest[key] for key in sorted(newest)]
+
+
+def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
+    """A panel per dtype: error over scale; dotted the budget; a cross where it is not finite."""
+    width = 3.1 * len(dtypes) + 1.6
+    drawn = Figure(figsize=(width, 3.7))
+    panels = drawn.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
+    drawn.subplots_adjust(left=0.75 / width, right=1 - 1.5 / width, bottom=0.14, top=0.8,
+                          wspace=0.1)  # fmt: skip
+    for number, (axes, dtype) in enumerate(zip(panels, dtypes, strict=True)):
+        mine = [s for s in found if s.dtype == dtype and s.kind == kind]
+        _panel(axes, mine, names=number == len(dtypes) - 1)
+        axes.set_title(dtype, fontsize=9, loc="left")
+        axes.set_xlabel(f"{kind} times", fontsize=8.5)
+    panels[0].set_ylabel("error / largest output", fontsize=8.5)
+    drawn.text(0.012, 0.985, f"Error over the magnitude of {kind}", fontsize=10.5,
+               fontweight="bold", va="top")  # fmt: skip
+    drawn.text(0.012, 0.915, "dotted: budget; cross at the upper edge: not finite", fontsize=8,
+               color="0.45", va="top")  # fmt: skip
+    return drawn
+
+
+def power_text(value: float) -> str:
+    """``1e-7``, ``0.01``, ``100``, ``1e4``: short, and without mathematical typesetting."""
+    if 1e-2 <= value < 1e4:
+        return f"{value:g}"
+    digits, _, power = f"{value:.0e}".partition("e")
+    return f"{digits}e{int(power)}"
+
+
+def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
+    ends: list[End] = []
+    seen: dict[str, int] = {}
+    for s in found:
+        style = look(mechanism_of(s.name))
+        number = seen[style.colour] = seen.get(style.colour, -1) + 1
+        stroke = LINES[number % 2 * 3]  # solid and dotted-dashed differ most from the budget
+        good = [p for p in s.points if p["error"] is not None]
+        x = [float(p["scale"]) for p in good]
+        y = [max(float(p["error"]), FLOOR) for p in good]
+        axes.plot(x, y, color=style.colour, marker=style.marker, markersize=4.5, linewidth=1.3,
+                  linestyle=stroke, label=s.name)  # fmt: skip
+        known = [p for p in good if p["budget"]]
+        axes.plot(
+            [float(p["scale"]) for p in known], [float(p["budget"]) for p in known],
+            color=style.colour, linewidth=0.9, linestyle=":", label=f"{s.name}: budget",
+        )  # fmt: skip
+        for p in s.points:
+            if p["error"] is None:
+                axes.plot(
+                    [float(p["scale"])], [0.97], "x", transform=axes.get_xaxis_transform(),
+                    color=style.colour, markersize=6, markeredgewidth=1.8,
+                    label=f"{s.name}: not finite",
+                )  # fmt: skip
+        if good and names:
+            ends.append((x[-1], y[-1], s.name, text_colour(style.colour)))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: power_text(v)))
+        axis.set_minor_formatter(NullFormatter())
+    bare(axes)
+    label_ends(axes, ends, 7.5)

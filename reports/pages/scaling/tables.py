@@ -1,0 +1,124 @@
+"""Rows of the tables of ``scaling.ipynb``: as texts for the page, as numbers for the CSV files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from harness.ratios import Row
+from reports.core.slopes import Slope
+from reports.core.words import known, time_text
+from reports.pages.scaling.growth import Grown
+
+Fit = tuple[str, Slope, Slope | None]
+"""Implementation, slope over all lengths, slope over the longest."""
+
+
+def cells(row: Row) -> list[str]:
+    """A case as texts: time, ratio, verdict, memory, ratio, margin, kernels; or why it has none."""
+    if row.status != "ok":
+        return [f"{row.status}: {row.detail}" if row.detail else row.status, *[""] * 6]
+
+    def number(value: float, form: str, unit: str) -> str:
+        return "" if math.isnan(value) else f"{value:{form}}{unit}"
+
+    return [
+        known(row.seconds, time_text),
+        str(row.time) if row.time else "",
+        row.verdict,
+        number(row.peak_bytes / 2**20, ".1f", " MiB"),
+        number(row.memory_ratio, ".2f", "x"),
+        number(row.margin, ".3g", "x") if row.verified else "not verified",
+        "; ".join(row.kernels),
+    ]
+
+
+def numbers(row: Row) -> dict[str, Any]:
+    """A case with all its numbers; units stand in the names."""
+    c = row.columns
+    known = ("mechanism", "implementation", "batch", "heads", "dtype", "settings", "device")
+    t = row.time
+    return {
+        "case": row.case, **{k: c[k] for k in known}, "pass": c["phase"],
+        "length_tokens": c["length"], "width_in": c["d_in"], "width_out": c["d_out"],
+        "status": row.status, "detail": row.detail, "time_seconds": row.seconds,
+        "time_ratio_to_baseline": t.ratio if t else None,
+        "time_ratio_low": t.low if t else None, "time_ratio_high": t.high if t else None,
+        "blocks": t.count if t else None,
+        "noise_floor_ratio": None if math.isinf(row.floor) else row.floor,
+        "verdict": row.verdict, "peak_memory_bytes": row.peak_bytes,
+        "memory_ratio_to_baseline": row.memory_ratio, "error": row.error,
+        "error_budget": row.budget, "verified": row.verified, "baseline_case": row.baseline,
+        "share_of_gemm_peak": row.compute_share, "share_of_copy_bandwidth": row.bandwidth_share,
+        "near_launch_floor": row.near_floor, "kernels": "; ".join(row.kernels),
+    }  # fmt: skip
+
+
+def _lengths(fit: Slope | None) -> str:
+    return ", ".join(f"{n:,}" for n in fit.lengths) if fit else ""
+
+
+def slopes(rows: Sequence[tuple[str, str, Fit]]) -> tuple[pd.DataFrame, list[list[str]]]:
+    """All slopes as numbers and as texts.
+
+    Parameters
+    ----------
+    rows : sequence of (cost, pass, fit)
+    """
+    flat = [
+        {
+            "cost": cost,
+            "pass": phase,
+            "implementation": label,
+            "lengths_tokens": " ".join(map(str, fit.lengths)),
+            "slope": fit.slope,
+            "slope_low": fit.low,
+            "slope_high": fit.high,
+            "blocks": fit.blocks,
+        }
+        for cost, phase, (label, whole, end) in rows
+        for fit in (whole, end)
+        if fit is not None
+    ]
+    shown = [
+        [f"{cost}, {phase}: {label}", str(whole), _lengths(whole), str(end or ""), _lengths(end)]
+        for cost, phase, (label, whole, end) in rows
+    ]
+    return pd.DataFrame(flat), shown
+
+
+def growth(
+    grown: Sequence[Grown], what: str, baseline: str
+) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """All of one kind of growth, as numbers and as texts with their headings.
+
+    Parameters
+    ----------
+    what : {"threads", "batch"}
+    """
+    batches = what == "batch"
+    flat = [
+        {
+            "case": g.row.case, what: g.amount, f"least_{what}": g.least,
+            "time_seconds": g.row.seconds, "time_ratio_to_least": g.time.ratio,
+            "time_ratio_low": g.time.low, "time_ratio_high": g.time.high,
+            "blocks": g.time.count,
+        }
+        for g in grown
+    ]  # fmt: skip
+    columns = ["", what, "time", f"over the least {what} [95 %]"]
+    columns += ["one sequence, over the least [95 %]"] if batches else []
+    columns += [f"over {baseline}, {what} alike [95 %]"]
+    shown = [
+        [
+            f"{g.phase}, {g.problem}: {g.label}", f"{g.amount:,}", time_text(g.row.seconds),
+            *([""] * (1 + batches) if g.amount == g.least
+              else [str(g.time), *([str(g.by_item)] if batches else [])]),
+            str(g.row.time) if g.row.time else "",
+        ]
+        for g in grown
+    ]  # fmt: skip
+    return pd.DataFrame(flat), columns, shown

@@ -1,0 +1,1 @@
+"""The first page: should I use it at my size?"""

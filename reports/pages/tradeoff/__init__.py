@@ -1,0 +1,1 @@
+"""Memory, time and accuracy."""
