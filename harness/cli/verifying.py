@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from rich.console import Console
@@ -161,7 +158,7 @@ def verify_golden(
         If the folder holds nothing that could be checked.
     """
     from harness.build import threads_available
-    from harness.isolate import Interpreter, Limits, Outcome
+    from harness.isolate import Call, Limits, run_all
     from harness.registry import Registry
     from harness.verify.golden_files import find
 
@@ -170,27 +167,20 @@ def verify_golden(
     paths = find(Path(folder))
     out = console()
     lines = []
-    with progress_bar(out) as bar, ExitStack() as stack:
+    calls = [
+        (
+            path,
+            Call(
+                "harness.verify.golden:check_path",
+                {"path": str(path), "given": given, "names": names},
+                Limits(seconds=120),
+            ),
+        )
+        for path in paths
+    ]
+    with progress_bar(out) as bar:
         task = bar.add_task("golden vectors", total=len(paths))
-        workers = min(threads_available(), len(paths) or 1)
-        pool = ThreadPoolExecutor(workers)
-        # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
-        stack.callback(pool.shutdown, cancel_futures=True)
-        free: SimpleQueue[Interpreter] = SimpleQueue()
-        for _ in range(workers):
-            free.put(stack.enter_context(Interpreter()))
-
-        def check(path: Path) -> Outcome:
-            interpreter = free.get()
-            try:
-                arguments = {"path": str(path), "given": given, "names": names}
-                return interpreter.run(
-                    "harness.verify.golden:check_path", arguments, Limits(seconds=120)
-                )
-            finally:
-                free.put(interpreter)
-
-        for path, outcome in zip(paths, pool.map(check, paths), strict=True):
+        for path, outcome in run_all(calls, threads_available(), ordered=True):
             label = f"{path.parent.name}/{path.stem}"
             bar.advance(task)
             if outcome.status == "ok" and outcome.value is None:

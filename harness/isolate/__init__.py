@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from harness.isolate.interpreter import Interpreter, StartError, run, search_path
 from harness.isolate.outcome import Limits, Outcome, Status, Wrong
+from harness.isolate.pool import Call, Pool, run_all
 
 __all__ = [
+    "Call",
     "Interpreter",
     "Limits",
     "Outcome",
+    "Pool",
     "StartError",
     "Status",
     "Wrong",
     "run",
+    "run_all",
     "search_path",
 ]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits
+from harness.isolate import Call, Limits, Outcome, run_all
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
@@ -140,41 +138,28 @@ def verify(
     return [rows[job.key] for job in todo]
 
 
-def _run(missing: Sequence[Job], registry: Registry, workers: int) -> Any:
+def _run(
+    missing: Sequence[Job], registry: Registry, workers: int
+) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Yield (job, row) as they are finished."""
-    if not missing:
-        return
-    mode: Literal["fork", "persistent"] = "persistent" if missing[0].device == "cuda" else "fork"
-    with ExitStack() as stack:
-        pool = ThreadPoolExecutor(min(workers, len(missing)))
-        # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
-        stack.callback(pool.shutdown, cancel_futures=True)
-        free = [stack.enter_context(Interpreter(mode)) for _ in range(min(workers, len(missing)))]
-        waiting = list(missing)
-        running: dict[Any, tuple[Job, Interpreter]] = {}
-        while waiting or running:
-            while waiting and free:
-                job, interpreter = waiting.pop(0), free.pop()
-                running[pool.submit(_one, interpreter, job, registry)] = (job, interpreter)
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                job, interpreter = running.pop(future)
-                free.append(interpreter)
-                yield job, future.result()
+    on_gpu = any(job.device == "cuda" for job in missing)
+    calls = [(job, _call(job, registry)) for job in missing]
+    for job, outcome in run_all(calls, workers, "persistent" if on_gpu else "fork"):
+        yield job, _row(job, outcome)
 
 
-def _one(interpreter: Interpreter, job: Job, registry: Registry) -> dict[str, Any]:
-    outcome = interpreter.run(
-        CALL,
-        {
-            "name": job.name,
-            "dtype": job.dtype,
-            "device": job.device,
-            "given": list(registry.extra),
-            "options": dict(job.options),
-        },
-        Limits(seconds=LIMIT_SECONDS),
-    )
+def _call(job: Job, registry: Registry) -> Call:
+    arguments = {
+        "name": job.name,
+        "dtype": job.dtype,
+        "device": job.device,
+        "given": list(registry.extra),
+        "options": dict(job.options),
+    }
+    return Call(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
+
+
+def _row(job: Job, outcome: Outcome) -> dict[str, Any]:
     row = {"name": job.name, "dtype": job.dtype, "device": job.device, "status": outcome.status,
            "task_seconds": outcome.seconds}  # fmt: skip
     for kind in ("UsageError: ", "BadOption: "):

@@ -247,3 +247,9 @@ def twin(seconds: float) -> str:
         time.sleep(seconds)
         return "the twin"
     return "the worker"
+
+
+def sleep_and_say(seconds: float, says: Any) -> Any:
+    """Answer after a while."""
+    time.sleep(seconds)
+    return says

@@ -16,8 +16,6 @@ from harness.isolate import Outcome
 PRELOAD = ("torch", "torch.fx.experimental.symbolic_shapes", "harness.train.run")
 """What an interpreter imports once, for all jobs that are forked from it."""
 LIMIT_SECONDS = 24 * 3600.0
-POLL_SECONDS = 0.5
-"""How often the display is told how far the jobs are."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any, Self
 from harness.errors import UsageError
 from harness.experiments.executors import (
     LIMIT_SECONDS,
-    POLL_SECONDS,
     Job,
     Jobs,
     OnTick,
@@ -23,6 +22,7 @@ from harness.experiments.executors import (
 from harness.experiments.executors.node import KIND, OtherNode, perform
 from harness.isolate import Limits, Outcome
 from harness.isolate.outcome import one_line
+from harness.isolate.pool import POLL_SECONDS
 
 AHEAD = 2
 """Jobs handed to the cluster per job that it can do at a time: no worker waits for the driver, and

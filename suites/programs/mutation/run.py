@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.isolate import Call, Limits, Outcome, run_all
 from suites.programs.mutation.draw import Mutant
 from suites.programs.mutation.relevance import Ran, relevant
 from suites.programs.mutation.store import Kept, Store
@@ -23,33 +21,11 @@ SLOWER = 3.0
 """A mutant may take so many times what its checks take on the code as it is, and `limit_s`."""
 HEAD_ROOM = 4 << 30
 """Bytes that a mutant may allocate."""
-Task = tuple[str, dict[str, Any], Limits]
 
 
-def outcomes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, Outcome]]:
+def outcomes(tasks: Sequence[Call], workers: int) -> Iterator[tuple[int, Outcome]]:
     """Run tasks; place and outcome of each as it is finished."""
-    if not tasks:
-        return
-    with ExitStack() as stack:
-        count = min(workers, len(tasks))
-        pool = ThreadPoolExecutor(count)
-        # Left in reverse: interpreters first, or after ctrl-C the pool would wait for them.
-        stack.callback(pool.shutdown, cancel_futures=True)
-        free = [
-            stack.enter_context(Interpreter("fork", preload=PRELOAD, env=ONE_THREAD))
-            for _ in range(count)
-        ]
-        waiting = list(enumerate(tasks))
-        running: dict[Any, tuple[int, Interpreter]] = {}
-        while waiting or running:
-            while waiting and free:
-                (place, task), interpreter = waiting.pop(0), free.pop()
-                running[pool.submit(interpreter.run, *task)] = (place, interpreter)
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                place, interpreter = running.pop(future)
-                free.append(interpreter)
-                yield place, future.result()
+    return run_all(list(enumerate(tasks)), workers, preload=PRELOAD, env=ONE_THREAD)
 
 
 def baseline(
@@ -97,7 +73,9 @@ def baseline(
             parts.append(known)
             on_done()
     limits = Limits(BASELINE_SECONDS)
-    tasks = [(f"suites.programs.mutation.inside:{name}", given, limits) for name, given in missing]
+    tasks = [
+        Call(f"suites.programs.mutation.inside:{name}", given, limits) for name, given in missing
+    ]
     for place, outcome in outcomes(tasks, workers):
         on_done()
         given = missing[place][1]
@@ -148,7 +126,7 @@ def run(
     UsageError
         If a mutant could not be run.
     """
-    tasks: list[Task] = []
+    tasks: list[Call] = []
     waiting: list[Mutant] = []
     for mutant in mutants:
         file = short(mutant.site.path)
@@ -159,7 +137,7 @@ def run(
             continue
         limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
         given = {"path": file, "source": mutant.source, "checks": [c.check for c in checks]}
-        tasks.append(("suites.programs.mutation.inside:mutant", given, limits))
+        tasks.append(Call("suites.programs.mutation.inside:mutant", given, limits))
         waiting.append(mutant)
     for place, outcome in outcomes(tasks, workers):
         on_row(store.add(waiting[place], _row(waiting[place], outcome)))
@@ -175,7 +153,7 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
     """
     files = {short(path) for unit in units for path in unit.files}
     path = units[0].files[0]
-    tasks: list[Task] = []
+    tasks: list[Call] = []
     for checks in _parts([r for r in ran if not files.isdisjoint(r.lines)], workers):
         limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
         given = {
@@ -183,7 +161,7 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
             "source": path.read_text(encoding="utf-8"),
             "checks": [c.check for c in checks],
         }
-        tasks.append(("suites.programs.mutation.inside:mutant", given, limits))
+        tasks.append(Call("suites.programs.mutation.inside:mutant", given, limits))
     for _, outcome in outcomes(tasks, workers):
         value = outcome.value or {"verdict": outcome.status, "by": "", "detail": outcome.detail}
         if value["verdict"] != "survived":
