@@ -21,7 +21,9 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = ROOT / "notebooks"
+_INSTALLED = Path(__file__).with_name("notebooks")
+NOTEBOOKS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "notebooks"
+"""A wheel has them inside the package, a clone beside it."""
 KERNEL = "python3"
 ENGINE = "attnbench"
 LIMIT_SECONDS = 600
