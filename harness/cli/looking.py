@@ -11,7 +11,6 @@ from rich.console import Console
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import LIMIT_SECONDS, PRELOAD
-from harness.experiments.session import USER_MISTAKES
 from harness.isolate import Interpreter, Limits
 from harness.measure.device import environment
 from harness.records import journal, schema
@@ -55,10 +54,7 @@ def look(
     with Interpreter("fork", preload=PRELOAD) as interpreter:
         outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
     if outcome.status != "ok":
-        detail = outcome.detail
-        for kind in USER_MISTAKES:
-            detail = detail.removeprefix(kind)
-        raise UsageError(f"{run.label}: {outcome.status}: {detail}")
+        raise UsageError(f"{run.label}: {outcome.status}: {outcome.detail}")
     session = {"environment": environment(), "purpose": "look"}
     writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
     try:

@@ -13,9 +13,9 @@ from typing import Any
 
 from harness.diff.revisions import Revision
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome, StartError, run
+from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError, run
 from harness.measure import device as devices
-from harness.measure.blocks import NOT_HERE, PRELOAD
+from harness.measure.blocks import PRELOAD
 from harness.profile import Profile, Selection, load_profile
 from harness.records import journal, schema
 
@@ -173,7 +173,6 @@ class Session:
     ) -> dict[str, Any]:
         revision = self.revision(side)
         value = outcome.value if isinstance(outcome.value, dict) else {}
-        unsupported = outcome.status == "crash" and outcome.detail.startswith(NOT_HERE)
         return {
             "kind": "diff",
             # The run is part of the key: times of two runs are never one another's.
@@ -186,7 +185,7 @@ class Session:
             "fingerprint": schema.digest(dict(self.fingerprints[revision.label])),
             "interpreter": interpreter.id,
             "generation": interpreter.generation,
-            "status": "unsupported" if unsupported else outcome.status,
+            "status": "unsupported" if outcome.error == USAGE else outcome.status,
             "task_seconds": outcome.seconds,
             **({"detail": outcome.detail} if outcome.detail else {}),
             **value,
@@ -249,9 +248,8 @@ def _ask(revision: Revision, call: str, arguments: Mapping[str, Any]) -> dict[st
         )  # fmt: skip
     except StartError as error:
         raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
-    for mistake in ("UsageError: ", "ValueError: device"):
-        if outcome.status == "crash" and outcome.detail.startswith(mistake):
-            raise UsageError(outcome.detail.partition(": ")[2])
+    if outcome.error == USAGE:
+        raise UsageError(outcome.detail)
     if outcome.status != "ok":
         raise UsageError(f"{revision.says} does not work with this harness: {outcome.detail}")
     return dict(outcome.value)

@@ -8,7 +8,6 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.executors import Executor, Job
 from harness.experiments.matching import CALL
-from harness.experiments.session import USER_MISTAKES
 from harness.experiments.sweep import Entry
 from harness.records import schema
 from harness.train.recipe import identity
@@ -61,10 +60,7 @@ def check(jobs: Sequence[Job], executor: Executor, on_done: Callable[[], None]) 
     for job, outcome in executor.run(iter(jobs), lambda _: None):
         on_done()
         if outcome.status != "ok":
-            detail = outcome.detail
-            for kind in USER_MISTAKES:
-                detail = detail.removeprefix(kind)
-            failed[job.key] = f"{job.label} can't be built: {detail}"
+            failed[job.key] = f"{job.label} can't be built: {outcome.detail}"
     found = [failed[job.key] for job in jobs if job.key in failed]
     if found:
         more = f"; and {len(found) - 1} more can't" if len(found) > 1 else ""

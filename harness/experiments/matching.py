@@ -8,15 +8,13 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Model, Surroundings
-from harness.isolate import Interpreter, Limits, run
+from harness.isolate import USAGE, Interpreter, Limits, run
 from harness.train.recipe import Recipe
 from harness.train.task import Task
 
 CALL = "harness.train.run:count_parameters"
 LIMIT_SECONDS = 600.0
 PRELOAD = ("torch", "harness.train.run")
-REFUSALS = ("UsageError: ", "BadOption: ", "Unsupported: ")
-"""How the detail of an outcome begins where a model can't be what was asked for."""
 
 
 def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
@@ -25,12 +23,6 @@ def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -
         "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
         "given": list(around.registry.extra),
     }  # fmt: skip
-
-
-def _reason(detail: str) -> str:
-    for kind in REFUSALS:
-        detail = detail.removeprefix(kind)
-    return detail
 
 
 def counter(
@@ -49,7 +41,7 @@ def counter(
         outcome = run(CALL, {**arguments, "widths": list(widths)}, Limits(seconds=LIMIT_SECONDS))
         if outcome.status != "ok":
             raise UsageError(
-                f"{model} can't be built on {task.name}: {_reason(outcome.detail)} "
+                f"{model} can't be built on {task.name}: {outcome.detail} "
                 "(--recipe width=... heads=...)"
             )
         return list(outcome.value)
@@ -115,7 +107,7 @@ def not_buildable(
             outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
             if outcome.status == "ok":
                 continue
-            if outcome.status != "unsupported" and not outcome.detail.startswith(REFUSALS):
+            if outcome.status != "unsupported" and outcome.error != USAGE:
                 raise UsageError(f"{model} on {task.name}: {outcome.status}: {outcome.detail}")
-            refused[str(model)] = _reason(outcome.detail)
+            refused[str(model)] = outcome.detail
     return refused

@@ -15,13 +15,12 @@ from harness.experiments.design import Run
 from harness.experiments.executors import Executor, Job, Standing
 from harness.experiments.prediction import Durations, wall_seconds
 from harness.experiments.queue import SETTLED, Others, Queue
-from harness.isolate import Outcome
+from harness.isolate import USAGE, Outcome
 from harness.records import journal, schema
 
 CALL = "harness.train.run:train_run"
 REFUSED = "refused"
 """Status of what is the user's mistake: shown, never written."""
-USER_MISTAKES = ("UsageError: ", "BadOption: ")
 CHECKPOINTS = "checkpoints"
 """Folder, beside the journal's files, of the runs that are under way."""
 
@@ -195,12 +194,10 @@ class RunSession:
             record |= {"status": "diverged", "detail": value["diverged"]}
         if outcome.detail:
             record["detail"] = outcome.detail
-        for kind in USER_MISTAKES:
-            if outcome.detail.startswith(kind):
-                mistake = outcome.detail.removeprefix(kind)
-                if self.strict:
-                    raise UsageError(f"{run.label}: {mistake}")
-                record |= {"status": REFUSED, "detail": mistake}
+        if outcome.error == USAGE:
+            if self.strict:
+                raise UsageError(f"{run.label}: {outcome.detail}")
+            record["status"] = REFUSED
         return record
 
     def _progress(self, total: int, queue: Queue, standings: Mapping[str, Standing]) -> Progress:

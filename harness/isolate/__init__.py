@@ -12,10 +12,11 @@ can hold. Whatever it does, an `Outcome` comes back and nothing of it stays behi
 from __future__ import annotations
 
 from harness.isolate.interpreter import Interpreter, StartError, run, search_path
-from harness.isolate.outcome import Limits, Outcome, Status, Wrong
+from harness.isolate.outcome import USAGE, Limits, Outcome, Status, Wrong
 from harness.isolate.pool import Call, Pool, run_all
 
 __all__ = [
+    "USAGE",
     "Call",
     "Interpreter",
     "Limits",

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from reference_impls.mechanism import Unsupported
 
 Status = Literal["ok", "oom", "timeout", "unsupported", "wrong", "crash"]
+USAGE = "usage"
+"""`Outcome.error` of a mistake of the user's."""
 
 TAIL = 2000
 """Characters of a traceback, or of what a dead task left on stderr, that are kept."""
@@ -23,6 +25,10 @@ _MEMORY = re.compile(
 # Under a limit on data a refused thread stack is a refusal of memory; without one it need not be.
 _THREAD = re.compile(r"can't start new thread|Thread creation failed|pthread_create failed")
 _NO_KERNEL = re.compile(r"not implemented for")
+# By name: a child may run another revision's mechanisms, or a torch that has no such class.
+_MISTAKES = {"UsageError", "BadOption"}
+_NOT_COMPILED = {"InvalidCxxCompiler", "FailOnRecompileLimitHit"}
+"""What can't be compiled here (no C++ compiler, more shapes than are allowed): nothing broke."""
 _FATAL = "Fatal Python error"
 
 
@@ -70,6 +76,9 @@ class Outcome:
         Wall time of the whole task, the fork included; a fresh interpreter's start is not.
     traceback : str
         End of the Python traceback, or of stderr where the process died.
+    error : str
+        What was raised: ``usage`` for a mistake of the user's (`detail` is its message then), else
+        the name of the exception's class; empty where nothing was.
     """
 
     status: Status
@@ -77,6 +86,7 @@ class Outcome:
     detail: str = ""
     seconds: float = 0.0
     traceback: str = ""
+    error: str = ""
 
 
 class Wrong(Exception):
@@ -102,6 +112,12 @@ def one_line(text: str) -> str:
     return line.encode("utf-8", "replace").decode()
 
 
+def kind_of(error: BaseException) -> str:
+    """`Outcome.error` of what was raised."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return USAGE if names & _MISTAKES else type(error).__name__
+
+
 def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:
     """Status and detail of a task that raised.
 
@@ -118,7 +134,12 @@ def of_exception(error: BaseException, limited: bool) -> tuple[Status, str]:
         return "wrong", line
     if isinstance(error, Unsupported):
         return "unsupported", line or "Unsupported"
+    if kind_of(error) == USAGE:
+        return "crash", line or type(error).__name__
     detail = f"{type(error).__name__}: {line}"
+    # What torch's compiler raises wraps what it met.
+    if type(getattr(error, "inner_exception", error)).__name__ in _NOT_COMPILED:
+        return "unsupported", detail
     # By name and message, because torch may not be loaded and most of its allocators raise a
     # plain RuntimeError.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

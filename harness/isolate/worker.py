@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolate import processes
-from harness.isolate.outcome import of_exception, one_line, tail
+from harness.isolate.outcome import kind_of, of_exception, one_line, tail
 from harness.isolate.pipes import send, write_all
 from reference_impls.mechanism import Unsupported
 
@@ -82,7 +82,7 @@ def perform(line: bytes, results: int) -> None:
         function = _resolve(task["call"])
         with _data_limit(data_bytes):
             value = function(**task["arguments"])
-        answer = {"status": "ok", "value": value, "detail": "", "traceback": ""}
+        answer = {"status": "ok", "value": value, "detail": "", "traceback": "", "error": ""}
         encoded = _encode(answer)
     except BaseException as error:
         encoded = _encode_error(error, limited=data_bytes is not None)
@@ -104,6 +104,7 @@ def _encode_error(error: BaseException, limited: bool) -> bytes:
         "value": getattr(error, "value", None) if status == "wrong" else None,
         "detail": detail,
         "traceback": tail("".join(traceback.format_exception(error))),
+        "error": kind_of(error),
     }
     try:
         return _encode(answer)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome, StartError
+from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError
 from harness.measure import device as devices
 from harness.measure.prediction import Predictor
 from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
 PEAKS_CALL = "harness.measure.roofline:peaks_case"
-NOT_HERE = (
-    "BadOption: ", "UsageError: ", "InductorError: InvalidCxxCompiler", "InvalidCxxCompiler: ",
-    "FailOnRecompileLimitHit: ",
-)  # fmt: skip
-"""Beginnings of errors that say what can't be, not that something broke."""
 LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
 PRELOAD = (
@@ -259,7 +254,7 @@ class Runner:
         }
         if outcome.status == "timeout":
             record["limit_seconds"] = self.session.profile.limit_seconds
-        if outcome.status == "crash" and outcome.detail.startswith(NOT_HERE):
+        if outcome.error == USAGE:  # what can't be, not something that broke
             record["status"] = "unsupported"
         if outcome.detail:
             record["detail"] = outcome.detail

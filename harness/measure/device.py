@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
 from harness.measure import gpu
 
 PACKAGES = (
@@ -156,7 +157,7 @@ def fingerprint(device: str) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError
+    UsageError
         If CUDA is asked for and not there.
     """
     import torch
@@ -168,7 +169,7 @@ def fingerprint(device: str) -> dict[str, Any]:
         device = "cuda" if available else "cpu"
     if device == "cuda" and not available:
         built = torch.version.cuda or "without CUDA"
-        raise ValueError(
+        raise UsageError(
             f"device cuda given, but torch {torch.__version__} (built {built}) sees no GPU; "
             "use --device cpu, or install a driver and a CUDA build of torch"
         )

@@ -9,10 +9,10 @@ from typing import Any
 
 from harness.case import Case, size_of
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.isolate import USAGE, Interpreter, Limits, Outcome
 from harness.measure import device as devices
 from harness.measure.bisection import Frontier, largest_where, next_length, stand
-from harness.measure.blocks import NOT_HERE, PRELOAD
+from harness.measure.blocks import PRELOAD
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
@@ -93,7 +93,7 @@ def judge(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
     """
     value = outcome.value if outcome.status == "ok" else {}
     status, detail = str(outcome.status), outcome.detail
-    if status == "crash" and detail.startswith(NOT_HERE):
+    if outcome.error == USAGE:  # a length that the mechanism does not take
         status = "unsupported"
     elif status == "ok" and value["peak_bytes"] > bounds.memory_bytes:
         status = "oom"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import Call, Limits, Outcome, run_all
+from harness.isolate import USAGE, Call, Limits, Outcome, run_all
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
@@ -162,10 +162,8 @@ def _call(job: Job, registry: Registry) -> Call:
 def _row(job: Job, outcome: Outcome) -> dict[str, Any]:
     row = {"name": job.name, "dtype": job.dtype, "device": job.device, "status": outcome.status,
            "task_seconds": outcome.seconds}  # fmt: skip
-    for kind in ("UsageError: ", "BadOption: "):
-        if outcome.detail.startswith(kind):
-            # The user's mistake, found where the module is built.
-            raise UsageError(f"{job.name}: {outcome.detail.removeprefix(kind)}")
+    if outcome.error == USAGE:  # found where the module is built
+        raise UsageError(f"{job.name}: {outcome.detail}")
     if outcome.status != "ok":
         return {**row, "verdict": outcome.status, "detail": outcome.detail}
     value = dict(outcome.value)

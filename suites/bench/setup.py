@@ -27,7 +27,7 @@ def device_fingerprint(device: str) -> dict[str, Any]:
         raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
     outcome = run(FINGERPRINT, {"device": device}, Limits(seconds=120))
     if outcome.status != "ok":
-        raise UsageError(outcome.detail.removeprefix("ValueError: "))
+        raise UsageError(outcome.detail)
     return dict(outcome.value)
 
 

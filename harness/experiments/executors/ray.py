@@ -204,9 +204,8 @@ class RayExecutor:
             times = f"{self._retries + 1} time{'s' if self._retries else ''}"
             return Outcome("crash", None, f"lost with its node {times} ({type(error).__name__})")
         outcome = Outcome(**told["outcome"])
-        other = f"{OtherNode.__name__}: "
-        if outcome.detail.startswith(other):
-            raise UsageError(outcome.detail.removeprefix(other))
+        if outcome.error == OtherNode.__name__:
+            raise UsageError(outcome.detail.removeprefix(f"{outcome.error}: "))
         if isinstance(outcome.value, dict | None):
             outcome = replace(outcome, value={**(outcome.value or {}), "node": told["node"]})
         return outcome

@@ -16,9 +16,11 @@ from typing import Any, Literal
 import pytest
 
 from harness import isolate
+from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.isolate.interpreter import Mode
-from harness.isolate.outcome import of_death, of_exception
+from harness.isolate.outcome import kind_of, of_death, of_exception
+from reference_impls.mechanism import BadOption, Unsupported
 
 HERE = "suites.support.isolated_tasks:"
 REPOSITORY = Path(__file__).parents[3]
@@ -145,6 +147,43 @@ def test_an_exception_has_its_status(
     assert "\n" not in outcome.detail
     assert "in fail" in outcome.traceback
     assert outcome.value == ({"margin": 3.5} if status == "wrong" else None)
+    assert outcome.error == {"value": "ValueError", "exit": "SystemExit"}.get(kind, outcome.error)
+    assert outcome.error
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "detail", "error"),
+    [
+        (UsageError("--heads: given 3"), "crash", "--heads: given 3", "usage"),
+        (BadOption("3 heads"), "crash", "3 heads", "usage"),
+        (StartError("did not start"), "crash", "did not start", "usage"),
+        (
+            ValueError("UsageError: says it"),
+            "crash",
+            "ValueError: UsageError: says it",
+            "ValueError",
+        ),
+        (Unsupported("on a GPU"), "unsupported", "on a GPU", "Unsupported"),
+    ],
+)
+def test_the_kind_of_an_error_is_a_field(
+    raised: Exception, status: str, detail: str, error: str
+) -> None:
+    assert of_exception(raised, limited=False) == (status, detail)
+    assert kind_of(raised) == error
+
+
+def test_what_cannot_be_compiled_here_is_unsupported() -> None:
+    class InvalidCxxCompiler(RuntimeError):
+        pass
+
+    class InductorError(RuntimeError):
+        inner_exception = InvalidCxxCompiler("no g++")
+
+    for error in (InvalidCxxCompiler("no g++"), InductorError("InvalidCxxCompiler: no g++")):
+        status, detail = of_exception(error, limited=False)
+        assert status == "unsupported"
+        assert "no g++" in detail
 
 
 def test_a_long_message_is_cut(fork: Interpreter) -> None:

@@ -143,7 +143,7 @@ BOUNDS = Bounds(memory_bytes=100 * MIB, seconds=2.0, largest=4096)
         (Outcome("ok", {"peak_bytes": MIB, "pass_seconds": 2.1}), "timeout", "2.1 s"),
         (Outcome("oom", None, "MemoryError: x"), "oom", "MemoryError"),
         (Outcome("timeout", None, "no result after 38 s"), "timeout", "no result"),
-        (Outcome("crash", None, "BadOption: 3 heads"), "unsupported", "3 heads"),
+        (Outcome("crash", None, "3 heads", error="usage"), "unsupported", "3 heads"),
         (Outcome("crash", None, "killed by SIGSEGV"), "crash", "SIGSEGV"),
         (Outcome("wrong", None, "output is not finite"), "wrong", "finite"),
     ],

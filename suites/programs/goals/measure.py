@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.isolate import Interpreter, Limits
+from harness.isolate import USAGE, Interpreter, Limits
 from harness.measure import device as devices
-from harness.measure.blocks import NOT_HERE
 from harness.measure.session import Session
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
@@ -87,12 +86,11 @@ def run_accuracies(
                     "scales": list(goal.score_scales), "given": list(known.extra),
                 }  # fmt: skip
                 outcome = interpreter.run(CALL, arguments, Limits(seconds=limit_seconds))
-                cannot = outcome.status == "crash" and outcome.detail.startswith(NOT_HERE)
                 value = outcome.value if isinstance(outcome.value, dict) else {}
                 record = {
                     "kind": KIND, "key": one.key, "case": one.case, "code": one.code,
                     "fingerprint": schema.digest(dict(fingerprint)),
-                    "status": "unsupported" if cannot else outcome.status,
+                    "status": "unsupported" if outcome.error == USAGE else outcome.status,
                     "detail": outcome.detail, "task_seconds": outcome.seconds, **value,
                 }  # fmt: skip
                 writer.append(record)

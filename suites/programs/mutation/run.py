@@ -191,6 +191,6 @@ def _row(mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
     seconds = round(outcome.seconds, 2)
     if outcome.status == "ok":
         return {**outcome.value, "seconds": seconds}
-    if outcome.status == "unsupported" or outcome.detail.startswith("NotPlanted"):
+    if outcome.status == "unsupported" or outcome.error == "NotPlanted":
         raise UsageError(f"{mutant.id} could not be run: {outcome.detail}")
     return {"verdict": outcome.status, "by": "", "detail": outcome.detail, "seconds": seconds}
