@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import lzma
 import os
 import uuid
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,16 +110,39 @@ class Writer:
         os.close(self._descriptor)
 
 
+PACKED = ".jsonl.xz"
+"""Behind the name of a journal: all its sessions in one file (`harness.records.published`)."""
+
+
+OF_CODE = ("time", "anchor", "memory", "margin", "verify", "exact")
+"""Kinds of which only what the newest code gave is told."""
+
+
+def packed(folder: Path) -> Path:
+    """The packed file that stands for a journal folder; published records have only that."""
+    return folder.with_name(folder.name + PACKED)
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is such a journal, if only an empty folder."""
+    return folder.is_dir() or packed(folder).is_file()
+
+
+def files(folder: Path) -> list[Path]:
+    """What a journal consists of: its packed file, if there is one, and its sessions in order."""
+    return [*filter(Path.is_file, [packed(folder)]), *sorted(folder.glob("*.jsonl"))]
+
+
 def _content(path: Path) -> bytes:
-    """What a file holds; of a packed one (published records) as much as can be unpacked."""
+    """What a file holds; of a packed one as much as can be unpacked."""
     content = path.read_bytes()
-    if path.suffix != ".gz":
+    if path.suffix != ".xz":
         return content
     pieces: list[bytes] = []
-    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    decoder = lzma.LZMADecompressor()
     # A damaged file gives what stands before the damage; what is added makes its last line a torn
     # one, so that it is reported.
-    with contextlib.suppress(zlib.error):
+    with contextlib.suppress(lzma.LZMAError, EOFError):
         for start in range(0, len(content), 2**16):
             pieces.append(decoder.decompress(content[start : start + 2**16]))
     return b"".join(pieces) + (b"" if decoder.eof else b" (cut off)")
@@ -155,7 +178,7 @@ def _rank(record: Mapping[str, Any]) -> int:
 
 
 def read(folder: Path) -> Journal:
-    """Read all sessions below a journal folder.
+    """Read all sessions of a journal: a folder, or what is packed under its name.
 
     Nothing in a record is ever executed. A torn or foreign line, or a file that does not begin
     with a session, is skipped and reported in `Journal.warnings`.
@@ -169,9 +192,8 @@ def read(folder: Path) -> Journal:
     seen: dict[str, int] = {}
     replaced: set[int] = set()
     try:
-        paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
         with _uncollected():
-            for path in paths:
+            for path in files(folder):
                 _read_file(path, journal, seen, replaced)
     except OSError as error:
         raise UsageError(f"can't read the journal {folder}: {error.strerror}") from None
@@ -222,3 +244,19 @@ def _read_file(path: Path, journal: Journal, seen: dict[str, int], replaced: set
             replaced.add(seen[record["key"]])
             seen[record["key"]] = len(journal.records)
             journal.records.append({**record, "session": session})
+
+
+def newest_code(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Records without measurements of a case by other code than its newest on that machine.
+
+    Older code is another subject.
+    """
+
+    def subject(record: Mapping[str, Any]) -> tuple[str, ...]:
+        kind = "time" if record["kind"] == "anchor" else record["kind"]
+        return kind, str(record.get("fingerprint")), str(record.get("case"))
+
+    records = list(records)
+    measured = [r for r in records if r["kind"] in OF_CODE]
+    code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
+    return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.records import journal, schema
+from harness.records import published as packs
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 MOST_COMMITS = 4
@@ -146,17 +147,6 @@ class Source:
         return next((d for d in self.devices if d.has(*kinds)), None)
 
 
-def current(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Measurements of a case by its newest code only: older code is another subject."""
-
-    def subject(record: Mapping[str, Any]) -> tuple[str, str]:
-        return ("time" if record["kind"] in TIMED else record["kind"]), str(record.get("case"))
-
-    measured = [r for r in records if r["kind"] in (*TIMED, "memory", "margin", "verify", "exact")]
-    code = {subject(r): r.get("code") for r in sorted(measured, key=lambda r: str(r.get("at")))}
-    return [r for r in records if subject(r) not in code or code[subject(r)] == r.get("code")]
-
-
 def _devices(
     folders: Sequence[Path], kinds: Sequence[str]
 ) -> tuple[list[DeviceRecords], list[str]]:
@@ -182,7 +172,7 @@ def _devices(
         DeviceRecords(
             key,
             prints[key],
-            tuple(current(some)),
+            tuple(journal.newest_code(some)),
             tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
         )
         for key, some in records.items()
@@ -202,7 +192,7 @@ def _cached(
 
 def _stamp(folders: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
     """What changes when anything is appended: several notebooks of a kernel read one journal."""
-    files = sorted(path for folder in folders for path in Path(folder).glob("*.jsonl*"))
+    files = [path for folder in folders for path in journal.files(folder)]
     return tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
 
 
@@ -228,15 +218,14 @@ def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOW
     Source
         Without devices if there is nothing at all.
     """
-    published = published or PUBLISHED
     if folder:
         source = _read([Path(folder)], False, f"Built from the journal {folder}.", kinds)
         if source.devices:
             return source
-    places = sorted(path for path in published.glob("*") if path.is_dir())
+    places = packs.places(published or PUBLISHED)
     why = ""
     if folder:
-        state = "holds no measurements" if Path(folder).is_dir() else "does not exist"
+        state = "holds no measurements" if journal.exists(Path(folder)) else "does not exist"
         why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
     says = f"Built from the records published with attnbench, not from yours.{why}"
     return _read(places, True, says, kinds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import multiprocessing
 import os
@@ -10,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from harness.errors import UsageError
 from harness.records import journal, table
+from harness.records.published import main, pack, places
 from harness.records.schema import SCHEMA, key
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
@@ -51,22 +52,57 @@ def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path) -> None:
     assert "torn" in read.warnings[0]
 
 
-def test_a_packed_session_is_read_and_a_damaged_one_up_to_the_damage(tmp_path: Path) -> None:
-    path = _written(tmp_path, *(f"key{i}" for i in range(2000)))
-    packed = path.with_name(path.name + ".gz")
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    path.unlink()
-    read = journal.read(tmp_path)
-    assert len(read.records) == 2000
+def test_a_packed_journal_is_read_and_a_damaged_one_up_to_the_damage(tmp_path: Path) -> None:
+    _written(tmp_path / "mine", *(f"key{i}" for i in range(2000)))
+    packed = pack(tmp_path / "mine", tmp_path / "cpu" / "layers")
+    read = journal.read(tmp_path / "cpu" / "layers")
+    assert packed == tmp_path / "cpu" / "layers.jsonl.xz"
+    assert places(tmp_path / "cpu") == [tmp_path / "cpu" / "layers"]
+    assert read.records == journal.read(tmp_path / "mine").records
     assert read.warnings == []
-    packed.write_bytes(packed.read_bytes()[:-5000])
-    cut = journal.read(tmp_path)
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[: 4 * len(whole) // 5])
+    cut = journal.read(tmp_path / "cpu" / "layers")
     assert 0 < len(cut.records) < 2000
-    assert [r["key"] for r in cut.records] == [r["key"] for r in read.records[: len(cut.records)]]
+    assert cut.records == read.records[: len(cut.records)]
     assert len(cut.warnings) == 1
     assert "torn" in cut.warnings[0]
-    packed.write_bytes(b"no gzip at all")
-    assert "foreign line" in journal.read(tmp_path).warnings[0]
+    packed.write_bytes(b"not packed at all")
+    assert "foreign line" in journal.read(tmp_path / "cpu" / "layers").warnings[0]
+
+
+def test_only_what_is_read_is_published(tmp_path: Path) -> None:
+    first = journal.Writer(tmp_path, {"plan": 1})
+    first.append({**_time_record("old"), "code": "old", "fingerprint": "f"})
+    first.append({"kind": "block", "block": 0})
+    first.close()
+    second = journal.Writer(tmp_path, {"plan": 2})
+    new = {**_time_record("new"), "code": "new", "fingerprint": "f"}
+    second.append({**new, "samples": [0.123456, 3], "median": 0.123456})
+    second.append({**_time_record("other"), "code": "old", "fingerprint": "another machine"})
+    second.close()
+    pack(tmp_path, tmp_path / "published")
+    read = journal.read(tmp_path / "published")
+    assert [r["key"] for r in read.records] == ["new", "other"]
+    assert [s["plan"] for s in read.sessions.values()] == [2]
+    assert read.records[0]["samples"] == [0.1235, 3]
+    assert read.records[0]["median"] == 0.123456
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [("", "no record that a page or a claim reads"), ('{"kind": "ti', "torn or foreign line")],
+)
+def test_nothing_is_published_of_a_journal_that_is_empty_or_torn(
+    line: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _written(tmp_path)
+    path.write_text(path.read_text() + line)
+    with pytest.raises(typer.Exit) as left:
+        main(tmp_path, tmp_path / "published")
+    assert left.value.exit_code == 2
+    assert why in capsys.readouterr().err
+    assert not journal.exists(tmp_path / "published")
 
 
 def test_a_newer_schema_is_refused_and_untouched(tmp_path: Path) -> None:
@@ -190,3 +226,11 @@ def test_a_crash_that_was_tried_again_gives_way_to_the_result(tmp_path: Path) ->
     second.append({**_time_record("b"), "status": "crash"})
     second.close()
     assert {r["key"]: r["status"] for r in journal.read(tmp_path).records} == {"a": "ok", "b": "ok"}
+
+
+def test_older_code_of_a_case_is_another_subject() -> None:
+    record = {"kind": "time", "case": "a", "block": 0, "code": "old", "at": "2026-01-01"}
+    newer = {**record, "code": "new", "at": "2026-01-02"}
+    other = {"kind": "time", "case": "b", "block": 0, "code": "old", "at": "2025-01-01"}
+    run = {"kind": "run", "code": "old", "at": "2025-01-01"}
+    assert journal.newest_code([record, newer, other, run]) == [newer, other, run]

@@ -32,7 +32,7 @@ CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
 GOOD = {"kind": "time", "key": "good", "case": CASE, "block": 0, "status": "ok", "median": 0.1}
 EVIL = "<script>alert(1)</script>"
 ROOT = Path(__file__).parents[3]
-PUBLISHED = sorted({path.parent for path in (ROOT / "reports/published").rglob("*.jsonl*")})
+PUBLISHED = sorted((ROOT / "reports/published").rglob(f"*{journal.PACKED}"))
 
 
 def _journal(folder: Path, *lines: str, first: dict[str, Any] | None = None) -> Path:
@@ -252,9 +252,16 @@ def test_a_run_that_failed_needs_no_result(tmp_path: Path) -> None:
     assert [r["key"] for r in read.records] == ["r", "good"]
 
 
-@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
-def test_published_records_are_read_without_a_warning(folder: Path) -> None:
-    assert journal.read(folder).warnings == []
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: file.name)
+def test_published_records_are_read_without_a_warning(file: Path) -> None:
+    read = journal.read(file.with_name(file.name.removesuffix(journal.PACKED)))
+    assert read.warnings == []
+    assert read.records
+
+
+def test_published_records_stay_small() -> None:
+    assert PUBLISHED
+    assert sum(file.stat().st_size for file in PUBLISHED) < 4 * 2**20
 
 
 @pytest.mark.parametrize(

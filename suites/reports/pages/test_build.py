@@ -540,14 +540,6 @@ def test_times_of_two_sessions_never_meet_in_a_block() -> None:
     assert (held.lengths, held.blocks) == ((16, 32, 64, 128, 256, 512), 2)
 
 
-def test_older_code_of_a_case_is_another_subject() -> None:
-    record = {"kind": "time", "case": "a", "block": 0, "code": "old", "at": "2026-01-01"}
-    newer = {**record, "code": "new", "at": "2026-01-02"}
-    other = {"kind": "time", "case": "b", "block": 0, "code": "old", "at": "2025-01-01"}
-    run = {"kind": "run", "code": "old", "at": "2025-01-01"}
-    assert reports.core.source.current([record, newer, other, run]) == [newer, other, run]
-
-
 def test_labels_are_moved_apart_as_little_as_possible() -> None:
     assert spread([0.0, 100.0], 10) == [0.0, 100.0]
     assert spread([50.0, 50.0], 10) == [45.0, 55.0]

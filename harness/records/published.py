@@ -1,0 +1,104 @@
+"""Published records: a journal as one packed file, without what no page and no claim reads.
+
+``python -m harness.records.published results reports/published/cpu/layers`` packs the journal
+``results`` into ``reports/published/cpu/layers.jsonl.xz``. `harness.records.journal.read` takes the
+name without the suffix for a journal like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.errors import UsageError
+from harness.records import journal
+
+UNREAD = ("block", "verify")
+"""Kinds that only the session itself reads, to know what is left and how long it takes."""
+SAMPLES = ("samples", "beside_samples")
+"""Of them only their number is read: medians and ratios stand beside them in full."""
+DIGITS = 4
+"""Kept of a sample, which is more than a clock can tell twice."""
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
+"""For text that is mostly numbers."""
+
+
+def places(folder: Path) -> list[Path]:
+    """The journals that are packed in a folder, by their names."""
+    found = sorted(folder.glob(f"*{journal.PACKED}"))
+    return [path.with_name(path.name.removesuffix(journal.PACKED)) for path in found]
+
+
+def pack(folder: Path, place: Path) -> Path:
+    """Write what reports read of a journal as the packed file of another place.
+
+    Session after session in their order, each with its first line; without measurements by other
+    code than the newest, without what was repeated, and without sessions that hold nothing else.
+
+    Parameters
+    ----------
+    folder : Path
+        A journal.
+    place : Path
+        Its name as a published one, without suffix.
+
+    Returns
+    -------
+    Path
+        The file, written anew.
+
+    Raises
+    ------
+    UsageError
+        If the journal holds nothing to publish, or anything in it can't be read.
+    """
+    found = journal.read(folder)
+    if found.warnings:
+        raise UsageError(f"{folder}: {found.warnings[0]}; mend or move that file first")
+    of_session: dict[str, list[Mapping[str, Any]]] = {}
+    for record in journal.newest_code(r for r in found.records if r["kind"] not in UNREAD):
+        of_session.setdefault(record["session"], []).append(record)
+    if not of_session:
+        raise UsageError(f"{folder} holds no record that a page or a claim reads")
+    lines = []
+    for session, first in found.sessions.items():
+        if records := of_session.get(session):
+            lines += [{k: v for k, v in first.items() if k != "file"}, *map(_short, records)]
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    target = journal.packed(place)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(lzma.compress(text.encode(), filters=_FILTERS))
+    return target
+
+
+def _short(record: Mapping[str, Any]) -> dict[str, Any]:
+    short = {
+        k: [_rounded(v) for v in record[k]] for k in SAMPLES if isinstance(record.get(k), list)
+    }
+    return {**record, **short}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="A journal.")],
+    place: Annotated[Path, typer.Argument(help="reports/published/DEVICE/PURPOSE")],
+) -> None:
+    """Pack a journal for publishing."""
+    try:
+        target = pack(folder, place)
+    except UsageError as error:
+        typer.echo(f"published: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"{target}: {target.stat().st_size / 2**20:.2f} MiB")
+
+
+if __name__ == "__main__":
+    typer.run(main)
