@@ -15,8 +15,8 @@ from harness.stats import MeanDifference, too_few
 from reports import comparison_figures as figures
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
-from reports.parameters import opens
 from reports.power_figures import curves, power, spread_of
 
 KINDS = ("design",)

@@ -23,8 +23,8 @@ from harness.experiments.many_wording import (
 from reports.comparison_figures import forest
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
-from reports.parameters import opens
 
 KINDS = ("family",)
 NONE = (

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from harness.experiments.conclusion import comparisons
 from harness.experiments.many import families
 from harness.records.schema import digest
-from reports import comparison, comparison_many, corpora
+from reports import comparison, comparison_many
 from reports.core.source import DeviceRecords, Source
 from reports.pages.attention import page as attention
+from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.tradeoff import page as tradeoff
 from reports.pages.trust import page as trust

@@ -27,7 +27,7 @@ NOTEBOOKS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "notebooks"
 KERNEL = "python3"
 ENGINE = "attnbench"
 LIMIT_SECONDS = 600
-START_OVER = "from reports.parameters import start_over as _over; _over()"
+START_OVER = "from reports.core.parameters import start_over as _over; _over()"
 """What the kernel runs between two notebooks: the second finds nothing of the first."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from harness.errors import UsageError
-from reports import like, score
+from reports.claims import ledger, score, score_lines
+from reports.claims.ledger import devices_of
+from reports.core import sizes
 from reports.core.costs import Costs
 from reports.core.dark import with_dark
 from reports.core.figure_data import data_of
@@ -23,7 +25,7 @@ from reports.core.forest import Panel, forests
 from reports.core.page import Output, svg
 from reports.core.source import DeviceRecords, Source, find
 from reports.core.tables import markdown
-from reports.corpora import Corpora, line_of
+from reports.pages.corpora.page import Corpora, line_of
 from reports.pages.scaling.figures import ratio
 from reports.pages.size.answers import accuracy_table, answers, differences
 from reports.pages.size.figures import glance
@@ -60,11 +62,11 @@ def _footer(figure: Figure, device: DeviceRecords, *kinds: str) -> Figure:
 
 def _costs(device: DeviceRecords) -> Made:
     measured = Costs(device)
-    size = like.of_profile(measured.profile)
+    size = sizes.of_profile(measured.profile)
     made: dict[str, tuple[Figure, str]] = {}
-    problem = like.nearest(measured.rows, size)
+    problem = sizes.nearest(measured.rows, size)
     if problem is not None:
-        here = [r for r in measured.rows if like.problem_of(r) == problem]
+        here = [r for r in measured.rows if sizes.problem_of(r) == problem]
         batch, length, width, dtype, setting = problem
         under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
         figure = glance(answers(here, measured, size), measured.baseline, under)
@@ -116,7 +118,7 @@ def models_table(source: Source) -> str:
     if device is None:
         return "Nothing was trained."
     measured = Costs(device)
-    size = like.of_profile(measured.profile)
+    size = sizes.of_profile(measured.profile)
     columns, rows = accuracy_table(differences(device.records, size), size)
     return markdown(["model", *columns], rows, range(len(columns) + 1)).rstrip("\n")
 
@@ -136,7 +138,10 @@ def digest(text: str) -> str:
 
 def block(source: Source, made: Made) -> str:
     """What stands between the markers."""
-    said, failed = score.lines("" if source.published else str(source.folders[0]))
+    devices = devices_of("" if source.published else str(source.folders[0])).devices
+    verdicts = ledger({d.key: d.records for d in devices})
+    said = score_lines(verdicts, {d.key: d.title for d in devices})
+    failed = [f"{claim} does not hold" for d in devices for claim in score(verdicts, d.key).failed]
     images = [
         f"![{caption}](reports/{FOLDER.name}/{name}.svg)" for name, (_, caption) in made.items()
     ]

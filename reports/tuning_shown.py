@@ -12,7 +12,7 @@ from reports.core.forest import forest
 from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
-from reports.tuning import FOLDER, Tried, cells, judged, lines, sentence, tried
+from reports.pages.corpora.tuning import FOLDER, Tried, cells, judged, lines, sentence, tried
 
 NONE = (
     "No recipes were tried for the common one on this device: attnbench sweep plans/tuning.toml "

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.markup import escape
 
 from harness.cli.output import check_json, console, write_json
-from reports.claims import Verdict, ledger, score, told
-from reports.claims.sources import devices_of
-from reports.printed import load_all
+from reports.claims import Verdict, ledger, score, score_lines, shown
+from reports.claims.ledger import devices_of
+from reports.claims.printed import load_all
 
 COLOURS = {
     "reproduced": "green", "not reproduced": "red", "undecided": "yellow",
@@ -27,19 +25,21 @@ def show_claims(journal: str, json_file: str | None) -> int:
     check_json(json_file)
     out = console()
     source = devices_of(journal)
+    titles = {d.key: d.title for d in source.devices}
     tables = load_all()
     verdicts = ledger({d.key: d.records for d in source.devices}, tables)
     out.print(source.says, highlight=False, markup=False, soft_wrap=True)
     for warning in source.warnings:
         out.print(f"journal: {warning}", highlight=False, markup=False, soft_wrap=True)
     for paper, table in tables.items():
-        mine = [v for v in told(verdicts) if v.claim.paper == paper]
+        mine = [v for v in shown(verdicts) if v.claim.paper == paper]
         out.print()
         out.print(f"[bold]{escape(table['paper']['short'])}[/], {escape(table['paper']['venue'])}")
         for v in mine:
-            print_verdict(out, v, {d.key: d.title for d in source.devices})
+            print_verdict(out, v, titles)
     out.print()
-    print_scores(out, verdicts, {d.key: d.title for d in source.devices})
+    for line in score_lines(verdicts, titles):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     failed = [v for v in verdicts if v.failed_exactly]
     for v in failed:
         out.print(f"[bold red]{escape(v.id)} fails: {escape(v.reason)}[/]", soft_wrap=True)
@@ -48,7 +48,7 @@ def show_claims(journal: str, json_file: str | None) -> int:
         json_file,
         {
             "published": source.published,
-            "devices": {d.key: d.title for d in source.devices},
+            "devices": titles,
             "score": {
                 key: {**s.counts, "not measured yet": s.unmeasured, "total": s.total}
                 for key, s in scores.items()
@@ -76,10 +76,3 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
     )  # fmt: skip
     said = "; ".join(part.rstrip(".") for part in parts if part)
     out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)
-
-
-def print_scores(out: Console, verdicts: Sequence[Verdict], titles: dict[str, str]) -> None:
-    """The score, of every device."""
-    for key, title in titles.items() or [("", "")]:
-        text = f"{title}: {score(verdicts, key)}" if len(titles) > 1 else str(score(verdicts, key))
-        out.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -21,9 +21,9 @@ def make_report(
     UsageError
         If the file of sizes can't be read, or the number of jobs can't be.
     """
+    from reports.core.sizes import read
     from reports.core.source import find
     from reports.index import Built
-    from reports.like import read
     from reports.site import build
     from suites.bench.options import journal_folder
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reports.claims.judging import ledger
+from reports.claims.ledger import LedgerScore, ledger, score, score_lines, shown
 from reports.claims.record import Claim, load_claims
-from reports.claims.scoring import Score, score, told
 from reports.claims.verdict import ANSWERS, RATIOS, Answer, Verdict
 
 __all__ = [
@@ -12,10 +11,11 @@ __all__ = [
     "RATIOS",
     "Answer",
     "Claim",
-    "Score",
+    "LedgerScore",
     "Verdict",
     "ledger",
     "load_claims",
     "score",
-    "told",
+    "score_lines",
+    "shown",
 ]

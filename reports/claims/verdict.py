@@ -1,17 +1,18 @@
-"""Findings, regions and verdicts: three-way, or not testable here and why."""
+"""Evidence, regions and verdicts: three-way, or not testable here and why."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from harness.experiments.wording import unit_of
+from reports.claims.printed import size_text
 from reports.claims.record import Claim
 
 Answer = Literal["reproduced", "not reproduced", "undecided", "not testable here"]
-ANSWERS: tuple[Answer, ...] = ("reproduced", "not reproduced", "undecided", "not testable here")
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
 ROUNDING = 1e-9
 RATIOS = ("time_ratio", "memory_ratio", "epoch_ratio")
 """Queries whose answer is a ratio of costs."""
@@ -79,31 +80,30 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
     ((kind, size),) = tolerance.items()
     if kind in ("factor", "plus_minus") and math.isnan(published):
         raise ValueError(f"tolerance {kind} needs a published value")
-    infinite = math.inf
-    if kind == "factor":
-        return Region(
-            published / size, published * size, False, f"within {size:g}x of {published:.3g}"
-        )
-    if kind == "plus_minus":
-        says = f"within {size:g} of {published:.4g}"
-        return Region(published - size, published + size, False, says)
-    if kind == "alike":
-        return Region(1 / size, size, False, f"alike: within {size:g}x of each other")
-    if kind == "margin":
-        return Region(-size, size, False, f"a difference within {size:g}")
-    if kind == "at_most":
-        return Region(-infinite, size, False, f"at most {size:g}")
-    if kind == "at_least":
-        return Region(size, infinite, False, f"at least {size:g}")
-    if kind == "positive":
-        return Region(0.0, infinite, True, "above 0")
-    if kind == "equal":
-        return Region(size, size, False, f"equal to {size:g}")
+    match kind:
+        case "factor":
+            says = f"within {size:g}x of {published:.3g}"
+            return Region(published / size, published * size, False, says)
+        case "plus_minus":
+            says = f"within {size:g} of {published:.4g}"
+            return Region(published - size, published + size, False, says)
+        case "alike":
+            return Region(1 / size, size, False, f"alike: within {size:g}x of each other")
+        case "margin":
+            return Region(-size, size, False, f"a difference within {size:g}")
+        case "at_most":
+            return Region(-math.inf, size, False, f"at most {size:g}")
+        case "at_least":
+            return Region(size, math.inf, False, f"at least {size:g}")
+        case "positive":
+            return Region(0.0, math.inf, True, "above 0")
+        case "equal":
+            return Region(size, size, False, f"equal to {size:g}")
     raise ValueError(f"given tolerance {kind!r}; see reports.claims.verdict.region")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Evidence:
     """What a query found.
 
     Attributes
@@ -211,22 +211,19 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """All of it, the claim's fields first."""
         c = self.claim
+        of_claim = ("id", "item", "paper", "place", "line", "statement", "kind", "setup")
+        found = ("published", "published_value", "wanted", "verdict", "reason")
         return {
-            "id": c.id, "item": c.item, "paper": c.paper, "place": c.place, "line": c.line,
-            "statement": c.statement, "kind": c.kind, "setup": c.setup,
-            "published": self.published, "published_value": self.published_value,
-            "wanted": self.wanted, "verdict": self.verdict, "reason": self.reason,
-            "ours": c.ours, "value": self.value, "unit": self.unit.strip(), "low": self.low,
-            "high": self.high, "device": self.device,
-            "page": self.page, "records": list(self.keys), "arithmetic": list(self.steps),
+            **{name: getattr(c, name) for name in of_claim},
+            **{name: getattr(self, name) for name in found},
+            "ours": c.ours,
+            "value": self.value,
+            "unit": self.unit.strip(),
+            "low": self.low,
+            "high": self.high,
+            "device": self.device,
+            "page": self.page,
+            "records": list(self.keys),
+            "arithmetic": list(self.steps),
             "note": c.note,
-        }  # fmt: skip
-
-
-def size_text(value: float) -> str:
-    """Three significant digits, four from 10 on; whole numbers in full."""
-    if math.isinf(value):
-        return str(value)
-    if value == round(value) and abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3g}"
+        }

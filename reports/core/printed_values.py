@@ -9,9 +9,9 @@ from typing import Any
 
 from harness.ratios import Row
 from harness.stats import Summary
+from reports.claims.printed import at, load, number, summaries
+from reports.core.sizes import padded
 from reports.core.sweeps import label_of
-from reports.like import padded
-from reports.printed import at, load, number, summaries
 
 TABLE5_TASKS: Mapping[str, str] = {
     "cr": "CR", "mpqa": "MPQA", "subj": "SUBJ", "trec": "TREC", "sst5": "SST-5",

@@ -12,11 +12,11 @@ from harness.errors import UsageError
 from harness.stats import CONFIDENCE
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts, find
 from reports.core.style import mechanism_of
 from reports.core.words import file_name
 from reports.pages.attention import figures
-from reports.parameters import opens
 
 KINDS = ("attention",)
 NONE = (

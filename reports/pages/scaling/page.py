@@ -16,6 +16,7 @@ from reports.core.costs import TIMED, Costs
 from reports.core.drifts import drift_sentences
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, remark, says, together
+from reports.core.parameters import opens
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing
 from reports.core.slopes import by_block, fit_slope, longest
@@ -28,7 +29,6 @@ from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.frontier_figures import frontier as draw_frontier
 from reports.pages.scaling.growth import Grown
 from reports.pages.scaling.tables import Fit
-from reports.parameters import opens
 
 KINDS = TIMED
 MORE = ("frontier", "stress")

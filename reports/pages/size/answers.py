@@ -15,9 +15,9 @@ from reports.core.costs import Costs
 from reports.core.crossovers import short_crossover
 from reports.core.frontiers import NONE as NO_FRONTIER
 from reports.core.frontiers import Reach, reaches
+from reports.core.sizes import Size, padded
 from reports.core.style import mechanism_of
 from reports.core.sweeps import label_of
-from reports.like import Size, padded
 
 NOT_TRAINED = (
     "No accuracies of {mechanism} and {baseline} were compared on this device: attnbench compare "

@@ -9,13 +9,14 @@ import pandas as pd
 from harness.experiments.conclusion import Comparison
 from harness.ratios import Row
 from harness.records.schema import digest
-from reports import like
+from reports.core import sizes
 from reports.core.costs import Costs
 from reports.core.page import Output, Shown, heading, remark, says, together, warns
+from reports.core.parameters import opens
 from reports.core.sentences import closing
+from reports.core.sizes import Size
 from reports.core.source import DeviceRecords, Source, find
 from reports.core.style import mechanism_of
-from reports.like import Size
 from reports.pages.size.answers import (
     Answer,
     accuracy_note,
@@ -28,7 +29,6 @@ from reports.pages.size.answers import (
     trained_as,
 )
 from reports.pages.size.figures import glance
-from reports.parameters import opens
 
 KINDS = ("time", "anchor", "frontier", "design", "family", "run")
 NONE = "Nothing was measured yet: attnbench bench measures, attnbench compare trains."
@@ -53,7 +53,7 @@ def begin(journal: str, like: str, out: str, page: str) -> Sized:
 
 
 def _given(file: str) -> dict[str, Any]:
-    return like.read(file)
+    return sizes.read(file)
 
 
 class Sized:
@@ -82,17 +82,17 @@ class Sized:
 
     def score(self) -> Shown:
         """How many of the published claims hold here."""
-        from reports.score import score
+        from reports.pages.claims.page import score
 
         journal = "" if self.source.published else str(self.source.folders[0])
         return together(heading("What became of the papers' claims", 2), score(journal))
 
     def _device(self, device: DeviceRecords) -> Shown:
         measured = Costs(device, str(self.given.get("baseline", "")))
-        size = like.size_for(measured.profile, self.given)
+        size = sizes.size_for(measured.profile, self.given)
         trained = differences(device.records, size)
         pieces = [heading(device.title)]
-        problem = like.nearest(measured.rows, size)
+        problem = sizes.nearest(measured.rows, size)
         if problem is None:
             pieces.append(remark(f"No cost was measured here: {size.command}"))
         else:
@@ -105,12 +105,12 @@ class Sized:
         return together(*pieces)
 
     def _costs(
-        self, measured: Costs, size: Size, problem: like.Problem, device: DeviceRecords
+        self, measured: Costs, size: Size, problem: sizes.Problem, device: DeviceRecords
     ) -> list[Shown]:
-        here = [r for r in measured.rows if like.problem_of(r) == problem]
+        here = [r for r in measured.rows if sizes.problem_of(r) == problem]
         found = answers(here, measured, size)
         pieces = []
-        if problem != like.wanted(size):
+        if problem != sizes.wanted(size):
             batch, length, width, dtype, setting = problem
             pieces.append(
                 warns(
@@ -150,7 +150,7 @@ class Sized:
     def _figure(
         self, found: list[Answer], measured: Costs, here: list[Row], device: DeviceRecords
     ) -> Shown:
-        batch, length, width, dtype, setting = like.problem_of(here[0])
+        batch, length, width, dtype, setting = sizes.problem_of(here[0])
         under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
         figure = glance(found, measured.baseline, under)
         place = Output(self.place.folder, self.place.page, device.footer("time", "memory"))

@@ -13,12 +13,12 @@ import pandas as pd
 from harness.experiments.costs import epoch_seconds
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source
+from reports.core.trained import Task, Trained, mean_interval, per_unit, trained_tasks
 from reports.core.words import bytes_text, file_name, time_text
 from reports.pages.tradeoff import figures
 from reports.pages.tradeoff.pareto import Candidate, Estimate, Standing, standings
-from reports.parameters import opens
-from reports.trained import Task, Trained, mean_interval, per_unit, trained_tasks
 
 KINDS = ("run",)
 VARIANT = "variant, not ranked"

@@ -16,10 +16,10 @@ from reports.core.costs import Costs
 from reports.core.drifts import drift_sentences
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 from reports.pages.trust import figures
 from reports.pages.trust.figures import Control, Margin
-from reports.parameters import opens
 
 KINDS = ("time", "anchor", "margin")
 STILL = "No movement of the machine is shown, and no ratio that moved."

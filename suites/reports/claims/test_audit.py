@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from reports.claims import Claim, Verdict, ledger, load_claims
-from reports.claims.judging import AUDITS
-from reports.printed import load, load_all, number
+from reports.claims.ledger import AUDITS
+from reports.claims.printed import load, load_all, number
 
 TABLES = load_all()
 AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
@@ -221,5 +221,5 @@ def test_printed_numbers_of_a_ratio_are_named() -> None:
                     first="a", second="b")  # fmt: skip
     assert found.value == 1.5
     assert "3.0s / 2.0s = 1.5" in found.steps[0]
-    assert number("3.0s").half == 0.05
+    assert number("3.0s").half == pytest.approx(0.05)
     assert found.low == pytest.approx(2.95 / 2.05)

@@ -12,12 +12,11 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import Claim, ledger, load_claims, score, told
-from reports.claims.judging import AUDITS, PAGES, QUERIES
-from reports.claims.names import alternatives, first_fitting, parse
-from reports.claims.published import published
+from reports.claims import Claim, ledger, load_claims, score, shown
+from reports.claims.device import alternatives, first_fitting, parse
+from reports.claims.ledger import AUDITS, PAGES, QUERIES
+from reports.claims.printed import PAPERS, load_all, published
 from reports.claims.verdict import Region, region
-from reports.printed import PAPERS, load_all
 from suites.support.made_up_records import case, exact, timed
 
 CLAIMS = load_claims()
@@ -258,7 +257,7 @@ def test_the_score_is_by_device() -> None:
 
 def test_a_device_without_the_records_is_silent_where_another_has_them() -> None:
     verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
-    lines = told(verdicts)
+    lines = shown(verdicts)
     assert len({v.id for v in lines}) == len(SOME)
     for claim in SOME:
         mine = [v for v in verdicts if v.id == claim.id]

@@ -10,8 +10,8 @@ import pytest
 
 from harness.train.task import task
 from reports.claims import Claim, Verdict, ledger, load_claims
-from reports.claims.names import first_fitting
-from reports.trained import recipe_of
+from reports.claims.device import first_fitting
+from reports.core.trained import recipe_of
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 

@@ -16,10 +16,10 @@ import pytest
 import reports.core.source
 from harness.cli import run as command
 from harness.records import journal
-from reports.audit_others import Others
 from reports.claims import load_claims
 from reports.core.page import Output
-from reports.ledger import Ledger, begin
+from reports.pages.audit.others import Others
+from reports.pages.claims.page import Ledger, begin
 from suites.support.made_up_records import case, exact, peaks, timed, trained
 
 EVIL = '<script>alert("$x_1$")</script>'
@@ -220,7 +220,7 @@ def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
 
 
 def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path]) -> None:
-    from reports.ledger_figures import intervals
+    from reports.pages.claims.figures import intervals
 
     report, out = page
     mine = [v for v in report.verdicts if v.id in ("mtsa-2-multi-head", "mtsa-3-epoch-multi-head")]
@@ -238,7 +238,7 @@ def test_found_ratios_are_drawn_beside_published_ones(page: tuple[Ledger, Path])
 
 
 def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None:
-    from reports.ledger_figures import intervals
+    from reports.pages.claims.figures import intervals
 
     some = next(v for v in page[0].verdicts if v.id == "mtsa-3-epoch-multi-head")
     wide = [replace(some, value=v, low=v, high=v) for v in (1 / 20, 1 / 3, 1.0, 20.0)]

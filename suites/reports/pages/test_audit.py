@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from reports.audit import Audit
-from reports.core.page import Output
-from reports.printed import (
+from reports.claims.printed import cell, load, summaries
+from reports.claims.reanalysis import (
     added_parameters,
-    cell,
     contrasts,
-    folds,
+    fold_deviations,
     implied,
-    load,
     runners_up,
-    summaries,
 )
+from reports.core.page import Output
+from reports.pages.audit.page import Audit
 
 TABLES = load("mtsa")
 FIVE, SIX = TABLES["table5"], TABLES["table6"]
@@ -86,7 +84,7 @@ def test_implied_intervals_are_turned_back_into_the_printed_p() -> None:
 
 
 def test_one_deviation_is_too_small_for_folds() -> None:
-    found = {(f.data, f.model): f for f in folds(FIVE)}
+    found = {(f.data, f.model): f for f in fold_deviations(FIVE)}
     odd = found["CR", "CNNs"]
     assert odd.expected == pytest.approx(100 * (0.822 * 0.178 / 377.5) ** 0.5)
     assert odd.p < 1e-5

@@ -27,10 +27,10 @@ from harness.records import journal
 from reports import comparison_figures
 from reports.contents import NOTEBOOKS, Asked, Notebook, Page
 from reports.core.axes import spread
+from reports.core.parameters import unknown
 from reports.core.slopes import by_block, fit_slope, longest
 from reports.core.source import find
 from reports.pages.scaling import figures as scaling_figures
-from reports.parameters import unknown
 from suites.support.command_line import ROOT, attnbench, environment
 
 EVIL = '<script>alert("$x_1$")</script>'

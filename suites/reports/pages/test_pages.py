@@ -24,9 +24,8 @@ from harness.records import journal
 from harness.stats import ratio_interval
 from harness.train.task import task
 from reports import contents as pages
-from reports import corpora, like
 from reports.contents import NOTEBOOKS, Asked
-from reports.core import frontiers
+from reports.core import frontiers, sizes
 from reports.core.costs import Costs
 from reports.core.figure_data import data_of
 from reports.core.page import Shown
@@ -34,8 +33,10 @@ from reports.core.printed_values import printed_accuracy, printed_costs
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, Source, facts, find
 from reports.core.sweeps import sweeps
+from reports.core.trained import against, trained_tasks
 from reports.pages.attention import page as attention
 from reports.pages.attention.figures import heat_maps, highest, per_token
+from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
 from reports.pages.scaling.frontier_figures import frontier as draw_frontier
@@ -45,7 +46,6 @@ from reports.pages.tradeoff import page as tradeoffs
 from reports.pages.tradeoff.pareto import Candidate, Estimate, standings
 from reports.pages.trust import page as trust
 from reports.power_figures import COUNTS, curves, power
-from reports.trained import against, trained_tasks
 from suites.support.report_records import (
     BASE,
     BLOCKS,
@@ -135,8 +135,8 @@ def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) ->
 def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
     device = next(d for d in find(str(folder)).devices if d.has("time"))
     measured = Costs(device)
-    asked = like.of_profile(measured.profile)
-    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    asked = sizes.of_profile(measured.profile)
+    here = [r for r in measured.rows if sizes.problem_of(r) == sizes.nearest(measured.rows, asked)]
     mine = next(r for r in here if r.columns["name"] == MINE)
     name = f"{MINE}[scale_t=identity]"
     here.append(replace(mine, columns={**mine.columns, "name": name, "case": name}))
@@ -151,17 +151,17 @@ def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
     folder: Path, device: DeviceRecords
 ) -> None:
     measured = Costs(next(d for d in find(str(folder)).devices if d.has("time")))
-    asked = replace(like.of_profile(measured.profile), setting="1-thread")
+    asked = replace(sizes.of_profile(measured.profile), setting="1-thread")
     usual = [r for r in measured.rows if r.columns["settings"] == "1-thread"]
 
     def under(setting: str) -> list[Row]:
         return [replace(r, columns={**r.columns, "settings": setting}) for r in usual]
 
     both = [*under("1-thread+padded"), *under("tf32")]
-    found = like.nearest(both, asked)
+    found = sizes.nearest(both, asked)
     assert found is not None
     assert found[4] == "tf32"
-    found = like.nearest(both, replace(asked, setting="padded"))
+    found = sizes.nearest(both, replace(asked, setting="padded"))
     assert found is not None
     assert found[4] == "1-thread+padded"
     assert printed_costs(usual)
@@ -175,8 +175,8 @@ def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
 def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
     device = next(d for d in find(str(folder)).devices if d.has("time"))
     measured = Costs(device)
-    asked = like.of_profile(measured.profile)
-    here = [r for r in measured.rows if like.problem_of(r) == like.nearest(measured.rows, asked)]
+    asked = sizes.of_profile(measured.profile)
+    here = [r for r in measured.rows if sizes.problem_of(r) == sizes.nearest(measured.rows, asked)]
     mine = answers(here, measured, asked)[0]
     assert replace(mine, memory=ratio_interval([1.2, 1.21, 1.22])).memory_text == (
         "1.21x [1.19, 1.24]"
@@ -266,7 +266,7 @@ def test_a_bad_file_of_sizes_is_one_line(tmp_path: Path, text: str, said: str) -
     file = tmp_path / "bad.toml"
     file.write_text(text)
     with pytest.raises(UsageError) as error:
-        like.read(str(file))
+        sizes.read(str(file))
     assert said in str(error.value)
     assert "\n" not in str(error.value).rstrip()
 
@@ -519,7 +519,7 @@ def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
 
 def test_a_forest_draws_every_replicate_zero_and_interval(device: DeviceRecords) -> None:
     from reports.core.forest import forest
-    from reports.corpora import line_of
+    from reports.pages.corpora.page import line_of
 
     page = corpora.Corpora(find(""), device, corpora.Output(None, "p"))
     (mine,) = [d for d in page.differences if (d.model.task, d.model.model) == ("trec", MINE)]
@@ -821,7 +821,7 @@ def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.Mon
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
     monkeypatch.setattr(reports.pages.size.answers, "families", lambda _: [])
-    size_asked = like.of_profile(load_profile("quick", "cpu"))
+    size_asked = sizes.of_profile(load_profile("quick", "cpu"))
     for order in ([long, short, other, variant], [variant, other, short, long]):
         monkeypatch.setattr(reports.pages.size.answers, "comparisons", lambda _, found=order: found)
         kept = reports.pages.size.answers.differences([], size_asked)

@@ -17,10 +17,11 @@ from harness.records.schema import digest
 from harness.train.recipe import changed, identity, parse_settings
 from harness.train.recipes import ALIKE, EARLIER, LATER
 from harness.train.task import task
-from reports import tuning, tuning_shown
+from reports import tuning_shown
 from reports.core.page import Output
 from reports.core.source import Source, find
-from reports.corpora import Corpora
+from reports.pages.corpora import tuning
+from reports.pages.corpora.page import Corpora
 from suites.support.command_line import between_marks
 from suites.support.report_records import session
 
@@ -323,7 +324,7 @@ def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
 def test_the_readme_shows_the_published_trials() -> None:
     shown = between_marks(
         (ROOT / "README.md").read_text(encoding="utf-8"),
-        f"<!-- tuning: python -m reports.tuning {PUBLISHED} -->",
+        f"<!-- tuning: python -m reports.pages.corpora.tuning {PUBLISHED} -->",
         "<!-- end of tuning -->",
     )
     found, _ = tuning.tried(journal.read(ROOT / PUBLISHED).records)

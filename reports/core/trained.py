@@ -118,13 +118,17 @@ def replicate_of(run: Mapping[str, Any]) -> Replicate:
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and its 95 % t-interval; nan for the ends with one value."""
-    from scipy.stats import t
-
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, math.nan, math.nan
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    return t_interval(mean, statistics.stdev(values), len(values))
+
+
+def t_interval(mean: float, sd: float, count: int) -> tuple[float, float, float]:
+    """A mean of so many, at least two, and its 95 % t-interval."""
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * sd / math.sqrt(count)
     return mean, mean - half, mean + half
 
 

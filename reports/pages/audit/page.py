@@ -1,6 +1,6 @@
 """What ``audit.ipynb`` calls: the papers' tables re-analysed from the printed numbers alone.
 
-MTSA's Tables 5 and 6 here; all others in `reports.audit_others`.
+MTSA's Tables 5 and 6 here; all others in `reports.pages.audit.others`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from functools import cached_property
 import pandas as pd
 
 from harness.stats import ALPHA, holm
-from reports import audit_figures as figures
-from reports.audit_figures import p_text
-from reports.audit_others import Others
-from reports.core.page import Output, Shown, heading, remark, says, together
-from reports.parameters import opens
-from reports.printed import (
+from reports.claims.printed import load
+from reports.claims.reanalysis import (
     Contrast,
-    Fold,
+    FoldDeviation,
     added_parameters,
     contrasts,
-    folds,
+    fold_deviations,
     implied,
-    load,
     runners_up,
-)  # fmt: skip
+)
+from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.core.parameters import opens
+from reports.pages.audit import figures
+from reports.pages.audit.figures import p_text
+from reports.pages.audit.others import Others
 
 SUBJECT, BASELINE = "MTSA", "Multi-head"
 
@@ -173,7 +173,7 @@ class Audit:
 
     def deviations(self) -> Shown:
         """Whether the printed deviations can be ones over folds."""
-        found = folds(self.accuracy)
+        found = fold_deviations(self.accuracy)
         adjusted = holm([f.p for f in found])
         bad = [f for f, p in zip(found, adjusted, strict=True) if p < ALPHA]
         parts = [
@@ -294,7 +294,7 @@ class Audit:
             f"({len(clear)} of {len(found)} data sets)."
         )
 
-    def _fold_table(self, found: Sequence[Fold], adjusted: Sequence[float]) -> Shown:
+    def _fold_table(self, found: Sequence[FoldDeviation], adjusted: Sequence[float]) -> Shown:
         columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
         rows = [
             [f"{f.data}: {f.model}", f"{f.accuracy:.1f}", f"{f.printed:.1f}", f"{f.expected:.2f}",
@@ -319,7 +319,7 @@ def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _says_folds(bad: Sequence[Fold], count: int) -> str:
+def _says_folds(bad: Sequence[FoldDeviation], count: int) -> str:
     if not bad:
         return f"All {count} printed deviations over folds can be chance."
     f = bad[0]

@@ -1,98 +1,14 @@
-"""Tables as papers print them, read from ``published_tables/``, and what they allow to say."""
+"""What printed means, deviations and p-values allow to say: tests, intervals, plausibility."""
 
 from __future__ import annotations
 
 import math
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness.stats import Summary, WelchResult, holm, implied_interval, welch
-
-FOLDER = Path(__file__).with_name("published_tables")
-PAPERS = ("mtsa", "multi_scale", "disan", "resan")
-"""Those transcribed, by the names of their files."""
-_CELL = re.compile(r"(?P<mean>\d*\.\d+)(?:\s*\((?P<sd>\d*\.\d+)\))?")
-_NUMBER = re.compile(r"(?P<value>-?\d*(?:\.(?P<digits>\d+)|\d))\s*(?P<unit>[a-zA-Z%]*)")
-
-
-def load(paper: str) -> dict[str, Any]:
-    """The transcribed tables of a paper."""
-    with (FOLDER / f"{paper}.toml").open("rb") as file:
-        return tomllib.load(file)
-
-
-def load_all() -> dict[str, dict[str, Any]]:
-    """The transcribed tables of all papers, by paper."""
-    return {paper: load(paper) for paper in PAPERS}
-
-
-@dataclass(frozen=True)
-class Number:
-    """A printed number; the true one lies within half a unit of its last digit.
-
-    Attributes
-    ----------
-    value, half : float
-    text : str
-        As printed, with its unit.
-    """
-
-    value: float
-    half: float
-    text: str
-
-    @property
-    def low(self) -> float:
-        """The least that is printed so."""
-        return self.value - self.half
-
-    @property
-    def high(self) -> float:
-        """The most that is printed so."""
-        return self.value + self.half
-
-
-def number(text: str) -> Number:
-    """Read ``2.9m``, ``180s``, ``92.6%`` or ``84.8(1.3)`` (whose deviation is left out).
-
-    Raises
-    ------
-    ValueError
-        If nothing is printed there.
-    """
-    match = _NUMBER.match(text)
-    if match is None:
-        raise ValueError(f"given {text!r}; expected a printed number")
-    return Number(
-        float(match["value"]), 0.5 * 10.0 ** -len(match["digits"] or ""), match[0].strip()
-    )
-
-
-def at(table: Mapping[str, Any], row: str, column: str) -> str:
-    """The cell of a table, as printed.
-
-    Raises
-    ------
-    ValueError
-        If there is no such row or column.
-    """
-    names = [r["name"] for r in table["rows"]]
-    if row not in names or column not in table["columns"]:
-        raise ValueError(f"{table['place']} has no cell {row!r}, {column!r}")
-    cells = table["rows"][names.index(row)]["cells"]
-    return str(cells[table["columns"].index(column)])
-
-
-def cell(text: str) -> tuple[float, float] | None:
-    """Mean and deviation of ``84.8(1.3)``; nan without a deviation, None for ``/``."""
-    match = _CELL.fullmatch(text)
-    if match is None:
-        return None
-    return float(match["mean"]), float(match["sd"]) if match["sd"] else math.nan
+from reports.claims.printed import cell, number, summaries
 
 
 @dataclass(frozen=True)
@@ -123,18 +39,6 @@ class Contrast:
     def excludes_zero(self) -> bool:
         """Whether the 95 % interval does."""
         return self.test.low > 0 or self.test.high < 0
-
-
-def summaries(table: Mapping[str, Any]) -> dict[str, dict[str, Summary]]:
-    """Printed means with deviations, by data set and model."""
-    found: dict[str, dict[str, Summary]] = {}
-    for row in table["rows"]:
-        for data, text in zip(table["columns"], row["cells"], strict=True):
-            known = cell(text)
-            if known is not None and not math.isnan(known[1]):
-                count = table["replicates"][data]
-                found.setdefault(data, {})[row["name"]] = Summary(*known, count)
-    return found
 
 
 def runners_up(table: Mapping[str, Any], subject: str) -> dict[str, str]:
@@ -194,7 +98,7 @@ def contrasts(table: Mapping[str, Any], subject: str, others: Mapping[str, str])
 
 
 @dataclass(frozen=True)
-class Implied:
+class ImpliedInterval:
     """The interval that a printed difference and p-value imply, under one reading.
 
     Attributes
@@ -215,7 +119,7 @@ class Implied:
     paired: bool
 
 
-def implied(table: Mapping[str, Any]) -> list[Implied]:
+def implied(table: Mapping[str, Any]) -> list[ImpliedInterval]:
     """Every reading of Table 6: as many runs as the table or the caption says, paired or not."""
     found = []
     for setup in table["setups"]:
@@ -226,17 +130,24 @@ def implied(table: Mapping[str, Any]) -> list[Implied]:
         for paired in (True, False):
             for runs, where in places.items():
                 low, high = implied_interval(difference, setup["p"], runs, paired=paired)
-                reading = (
-                    f"{runs} runs ({' and '.join(where)}), {'paired' if paired else 'unpaired'}"
-                )
+                design = "paired" if paired else "unpaired"
                 found.append(
-                    Implied(setup["name"], reading, difference, low, high, setup["p"], runs, paired)
+                    ImpliedInterval(
+                        setup=setup["name"],
+                        reading=f"{runs} runs ({' and '.join(where)}), {design}",
+                        difference=difference,
+                        low=low,
+                        high=high,
+                        p=setup["p"],
+                        runs=runs,
+                        paired=paired,
+                    )
                 )
     return found
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldDeviation:
     """A printed deviation over folds beside the one that counting alone gives.
 
     Attributes
@@ -257,7 +168,7 @@ class Fold:
     p: float
 
 
-def folds(table: Mapping[str, Any]) -> list[Fold]:
+def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:
     """Printed deviations over disjoint test folds, against the binomial one."""
     from scipy.stats import chi2
 
@@ -270,7 +181,7 @@ def folds(table: Mapping[str, Any]) -> list[Fold]:
             freedom = s.count - 1
             printed = s.sd + rounding_of(table, data)
             p = float(chi2.cdf(freedom * (printed / expected) ** 2, freedom))
-            found.append(Fold(data, model, s.mean, s.sd, expected, p))
+            found.append(FoldDeviation(data, model, s.mean, s.sd, expected, p))
     return found
 
 
@@ -278,4 +189,4 @@ def added_parameters(table: Mapping[str, Any], layers_per_head: int) -> float:
     """Millions of weights that score layers per head add: layers x heads x (d^2 + d)."""
     e = table["encoder"]
     width = e["head_width"]
-    return layers_per_head * e["layers"] * e["heads"] * (width**2 + width) / 1e6
+    return float(layers_per_head * e["layers"] * e["heads"] * (width**2 + width) / 1e6)

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled, value_axis
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
-from reports.trained import Trained, mean_interval
+from reports.core.trained import Trained, mean_interval
 
 
 @dataclass(frozen=True)

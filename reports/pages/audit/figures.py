@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.stats import ALPHA
+from reports.claims.reanalysis import Contrast, FoldDeviation, ImpliedInterval
 from reports.core.axes import bare, titled
 from reports.core.figure_data import INTERVAL
 from reports.core.style import NOT_SHOWN, SOFT, colour
-from reports.printed import Contrast, Fold, Implied
 
 WIDTH = 6.0
 
@@ -72,7 +72,7 @@ def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
     return figure
 
 
-def implied(readings: Sequence[Implied]) -> Figure:
+def implied(readings: Sequence[ImpliedInterval]) -> Figure:
     """Intervals that printed difference and p-value imply, one row for every reading."""
     figure, axes = row_axes(len(readings), 0.46, 0.83)
     for y, r in enumerate(readings):
@@ -90,7 +90,7 @@ def implied(readings: Sequence[Implied]) -> Figure:
     return figure
 
 
-def deviations(folds: Sequence[Fold], implausible: Sequence[Fold]) -> Figure:
+def deviations(folds: Sequence[FoldDeviation], implausible: Sequence[FoldDeviation]) -> Figure:
     """Printed deviation over the one from counting alone, by data set and model."""
     models = list(dict.fromkeys(f.model for f in folds))
     data = list(dict.fromkeys(f.data for f in folds))

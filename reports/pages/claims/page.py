@@ -11,13 +11,13 @@ from functools import cached_property
 
 import pandas as pd
 
-from reports import ledger_figures as figures
-from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score, told
-from reports.claims.sources import devices_of
-from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score_lines, shown
+from reports.claims.ledger import devices_of
+from reports.claims.printed import load_all
+from reports.core.page import Output, Shown, heading, remark, says, together, warns
+from reports.core.parameters import opens
 from reports.core.source import Source
-from reports.parameters import opens
-from reports.printed import load_all
+from reports.pages.claims import figures
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
@@ -65,9 +65,9 @@ class Ledger:
         return ledger(records, self.tables, page_of=files(self.source))
 
     @cached_property
-    def told(self) -> list[Verdict]:
+    def listed(self) -> list[Verdict]:
         """Those that stand in the tables."""
-        return told(self.verdicts)
+        return shown(self.verdicts)
 
     def about(self) -> Shown:
         """Which records these are."""
@@ -76,10 +76,7 @@ class Ledger:
 
     def score(self) -> Shown:
         """The score, of every device; and what failed that must not."""
-        lines = []
-        for key, title in self.titles.items() or [("", "")]:
-            text = str(score(self.verdicts, key))
-            lines.append(f"{title}: {text}" if len(self.titles) > 1 else text)
+        lines = score_lines(self.verdicts, self.titles)
         failed = [
             f"{v.claim.statement} This exact claim fails: {v.reason}"
             for v in self.verdicts
@@ -132,7 +129,7 @@ class Ledger:
         """A table of claims for every paper."""
         pieces = []
         for paper, table in self.tables.items():
-            mine = [v for v in self.told if v.claim.paper == paper]
+            mine = [v for v in self.listed if v.claim.paper == paper]
             head = table["paper"]
             pieces += [
                 heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
@@ -157,14 +154,14 @@ class Ledger:
         """Verdicts by paper, and everything as one CSV file."""
         rows = []
         for paper, table in self.tables.items():
-            mine = [v for v in self.told if v.claim.paper == paper]
+            mine = [v for v in self.listed if v.claim.paper == paper]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
             rows.append([table["paper"]["short"], *counts])
         frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
-        shown = self.place.table("all", frame, ["", *ANSWERS], rows)
+        every = self.place.table("all", frame, ["", *ANSWERS], rows)
         if len(self.titles) < 2:
-            return shown
-        return together(shown, remark("A claim counts once for each device that measured it."))
+            return every
+        return together(every, remark("A claim counts once for each device that measured it."))
 
     @cached_property
     def _records(self) -> str:
@@ -180,12 +177,12 @@ class Ledger:
 
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
-        shown = [_cells(v, self.titles if several else {}) for v in verdicts]
+        texts = [_cells(v, self.titles if several else {}) for v in verdicts]
         frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
-        saved = self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+        saved = self.place.table(name, frame, list(COLUMNS), texts, WORDS)
         head = _line("th", COLUMNS)
         body = "\n".join(
-            _row(v, cells, self._records) for v, cells in zip(verdicts, shown, strict=True)
+            _row(v, cells, self._records) for v, cells in zip(verdicts, texts, strict=True)
         )  # fmt: skip
         links = saved.html.rpartition("</div>")[2]  # to the files, which `Output` has written
         table = f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
@@ -246,3 +243,16 @@ def _flat(v: Verdict, titles: dict[str, str]) -> dict[str, object]:
     flat["records"] = " ".join(v.keys)
     flat["arithmetic"] = "; ".join(v.steps)
     return flat
+
+
+def score(journal: str) -> Shown:
+    """The score of a journal's ledger for the first page, and every exact claim that fails."""
+    source = devices_of(journal)
+    verdicts = ledger({device.key: device.records for device in source.devices})
+    titles = {d.key: d.title for d in source.devices}
+    failed = [
+        f"{v.id} is an exact claim, and does not hold{f' on {titles[v.device]}' if titles else ''}"
+        for v in verdicts
+        if v.failed_exactly
+    ]
+    return together(says(score_lines(verdicts, titles)), warns(failed))

@@ -9,12 +9,12 @@ from functools import cached_property
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports import audit_figures
-from reports import ledger_figures as figures
 from reports.claims import ANSWERS, Verdict, ledger
+from reports.claims.printed import at, load, number
 from reports.core.axes import titled
 from reports.core.page import Output, Shown, heading, says, together
-from reports.printed import at, load, number
+from reports.pages.audit import figures as audit_figures
+from reports.pages.claims import figures
 
 
 class Others:

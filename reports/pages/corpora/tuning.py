@@ -1,7 +1,7 @@
 """Recipes tried for the common one: every mechanism by every recipe, judged over the mechanisms.
 
-``python -m reports.tuning FOLDER`` prints it; the records are made by ``attnbench sweep
-plans/tuning.toml --journal FOLDER``.
+The records are made by ``attnbench sweep plans/tuning.toml --journal DIR/tuning``, DIR being the
+journal of the report that shows them.
 """
 
 from __future__ import annotations

@@ -11,17 +11,26 @@ from harness.experiments.conclusion import comparisons
 from harness.experiments.many import families
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
-from reports import corpora_figures as figures
 from reports.core.forest import Line, forest
 from reports.core.opening import opened
 from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.parameters import opens
 from reports.core.printed_values import printed_accuracy
 from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
+from reports.core.trained import (
+    Against,
+    Task,
+    Trained,
+    against,
+    judged,
+    mean_interval,
+    tasks_by_recipe,
+)
 from reports.core.words import file_name
-from reports.parameters import opens
-from reports.scales import (
+from reports.pages.corpora import figures
+from reports.pages.corpora.scales import (
     ALPHAS,
     USUAL,
     alpha_of,
@@ -30,15 +39,6 @@ from reports.scales import (
     layers_of,
     of_scales,
     scale_of,
-)
-from reports.trained import (
-    Against,
-    Task,
-    Trained,
-    against,
-    judged,
-    mean_interval,
-    tasks_by_recipe,
 )
 from reports.tuning_shown import section
 

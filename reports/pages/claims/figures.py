@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from reports.audit_figures import draw_interval, row_axes
 from reports.claims import Answer, Verdict
 from reports.core.axes import titled
 from reports.core.style import SOFT
+from reports.pages.audit.figures import draw_interval, row_axes
 
 INKS: dict[Answer, str] = {
     "reproduced": "#009E73", "not reproduced": "#D55E00", "undecided": "#7F7F7F",

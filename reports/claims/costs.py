@@ -1,0 +1,202 @@
+"""Claims about time, memory and growth: queries over the tidy frames of one device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from harness.ratios import block_ratios
+from harness.stats import ratio_interval
+from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
+from reports.claims.printed import size_text
+from reports.claims.record import Claim
+from reports.claims.verdict import Evidence
+from reports.core.slopes import by_block, fit_slope, longest
+
+
+def _where(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns that a claim's parameters fix."""
+    names = {"batch": "batch", "length": "length", "width_in": "d_in", "phase": "phase"}
+    found = {column: parameters[name] for name, column in names.items() if name in parameters}
+    return {**found, "dtype": parameters.get("dtype", "f32")}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two cases of a ratio: its id, and its rows in the time frame."""
+
+    case: str
+    rows: pd.DataFrame
+
+    def __str__(self) -> str:
+        row = self.rows.iloc[0]
+        heads = f" {row['heads']}h" if row["heads"] else ""
+        return f"{row['name']}{heads} (N = {row['length']}, batch {row['batch']})"
+
+
+def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[_Side, _Side]]:
+    """All pairs of cases that the claim's names stand for, the preferred ones first."""
+    p = claim.parameters
+    firsts, seconds = (device.cases(p[side], _where(p)) for side in ("first", "second"))
+    for pair in itertools.product(firsts, seconds):
+        one, other = (_Side(case, device.by_case[case]) for case in pair)
+        mine, theirs = (str(side.rows["name"].iloc[0]) for side in (one, other))
+        if one.case != other.case and same_form(mine, theirs, p["first"]):
+            yield one, other
+
+
+def _bench(names: Sequence[str], batch: int, lengths: Sequence[int]) -> str:
+    only = " ".join(f"--only {shlex.quote(name)}" for name in names)
+    return f"attnbench bench {only} --batch {batch} --lengths {','.join(map(str, lengths))}"
+
+
+def _failed(*sides: _Side) -> str:
+    """The status of a case that could not be measured; empty if all could."""
+    for side in sides:
+        bad = side.rows[side.rows["status"] != "ok"]
+        if len(bad):
+            return f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}"
+    return ""
+
+
+def _ratio(
+    claim: Claim,
+    device: DeviceFrames,
+    kinds: Sequence[str],
+    found: Callable[[DeviceFrames, _Side, _Side], Evidence | None],
+) -> Evidence:
+    """What is found of the first pair of cases that both were measured, and are verified."""
+    failed = ""
+    for first, second in _pairs(claim, device):
+        if failed := _failed(first, second):
+            continue
+        if (one := found(device, first, second)) is None:
+            continue
+        keys = device.keys(first.case, second.case, kinds=kinds)
+        unverified = [s.case for s in (first, second) if s.case not in device.verified]
+        if unverified:
+            said = f"{first} over {second}: {unverified[0]} is not verified at this shape."
+            return replace(one, reason=said, keys=keys, answer="undecided")
+        return replace(one, keys=keys)
+    if failed:
+        return Evidence(reason=f"{failed}: no ratio.", answer="undecided")
+    p = claim.parameters
+    names = [alternatives(p[side])[0] for side in ("first", "second")]
+    what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
+    return not_measured(what, _bench(names, p["batch"], [p["length"]]))
+
+
+def time_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
+    """Time of the first over that of the second, formed inside blocks.
+
+    Parameters: ``first``, ``second`` (names, the preferred first), ``batch``, ``length``,
+    ``width_in``, ``phase``, ``dtype``.
+    """
+    return _ratio(claim, device, ("time", "anchor"), _times)
+
+
+def _times(device: DeviceFrames, first: _Side, second: _Side) -> Evidence | None:
+    ratios = block_ratios(first.rows, second.rows)
+    if not ratios:
+        return None
+    interval = ratio_interval(ratios)
+    said = f"{first} over {second}: {interval}"
+    if {first.case, second.case} - device.verified:
+        return Evidence(interval.ratio, interval.low, interval.high)
+    floor = device.floor(first.rows)
+    if not interval.known or math.isinf(floor):
+        said += "; no interval, or no A/A control."
+        return Evidence(interval.ratio, reason=said, answer="undecided")
+    # At least the noise floor on either side: nothing smaller is claimed.
+    low = min(interval.low, interval.ratio / floor)
+    high = max(interval.high, interval.ratio * floor)
+    said += f" over {interval.count} blocks; the noise floor is {floor:.3f}x."
+    return Evidence(interval.ratio, low, high, said)
+
+
+def memory_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
+    """Peak memory of the first over that of the second; parameters as of `time_ratio`.
+
+    With several readings the interval is over them; one reading repeats within about a per cent.
+    """
+    return _ratio(claim, device, ("memory",), _peaks)
+
+
+def _peaks(device: DeviceFrames, first: _Side, second: _Side) -> Evidence | None:
+    peaks = []
+    for side in (first, second):
+        frame = device.memory[device.memory["case"] == side.case]
+        peaks.append(dict(zip(frame["block"].astype(int), frame["peak_bytes"], strict=True)))
+    blocks = sorted(peaks[0].keys() & peaks[1].keys())
+    if not blocks:
+        return None
+    interval = ratio_interval([float(peaks[0][b]) / float(peaks[1][b]) for b in blocks])
+    value = interval.ratio
+    low, high = (interval.low, interval.high) if interval.known else (value, value)
+    sizes = " and ".join(f"{p[blocks[0]] / 2**20:,.0f} MiB" for p in peaks)
+    readings = f"{len(blocks)} reading{'s' * (len(blocks) > 1)}"
+    said = f"{first} over {second}: {size_text(value)}x ({sizes}; {readings})."
+    return Evidence(value, low, high, said)
+
+
+def slope(claim: Claim, device: DeviceFrames) -> Evidence:
+    """Growth with length as a power of it, fitted to the longest lengths (within a factor of 4).
+
+    Parameters: ``first`` (names), ``cost`` ("time" or "memory"), ``phase``, and ``reach``: a sweep
+    that ends before it says nothing of the power, because terms of a lower one still lead.
+    """
+    p = claim.parameters
+    cases = device.cases(p["first"], {"phase": p["phase"], "dtype": p.get("dtype", "f32")})
+    if not cases:
+        return _no_sweep(claim)
+    frame = pd.concat([device.by_case[case] for case in cases])
+    sweeps = [
+        (int(group["length"].max()), group)
+        for _, group in frame[frame["status"] == "ok"].groupby(
+            ["name", "heads", "batch", "d_in"], sort=False
+        )
+        if group["length"].nunique() > 1
+    ]
+    if not sweeps:
+        return _no_sweep(claim)
+    # Of the preferred name that goes far enough the longest sweep; of all, where none does.
+    enough = [group["name"].iloc[0] for reached, group in sweeps if reached >= p["reach"]]
+    own = [one for one in sweeps if not enough or one[1]["name"].iloc[0] == enough[0]]
+    group = max(own, key=lambda one: one[0])[1]
+    cases = [str(c) for c in dict.fromkeys(group["case"])]
+    timed = p["cost"] == "time"
+    blocks = by_block(group if timed else _with_memory(group, device), "seconds", timed)
+    fit = fit_slope(longest(blocks))
+    if fit is None:
+        return _no_sweep(claim)
+    kinds = ("time", "anchor") if p["cost"] == "time" else ("memory",)
+    what = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
+    low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
+    keys = device.keys(*cases, kinds=kinds)
+    if fit.lengths[-1] < p["reach"]:
+        reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
+        return Evidence(fit.slope, low, high, reason, keys, answer="undecided")
+    if timed and math.isnan(fit.low):
+        reason = f"{what}; one block holds all lengths: a machine that moved would look the same."
+        return Evidence(fit.slope, low, high, reason, keys, answer="undecided")
+    return Evidence(fit.slope, low, high, f"{what}.", keys)
+
+
+def _no_sweep(claim: Claim) -> Evidence:
+    p = claim.parameters
+    name, reach = alternatives(p["first"])[0], p["reach"]
+    lengths = [reach // 4, reach // 2, reach]
+    return not_measured(f"no {p['cost']} of {name} over lengths", _bench([name], 4, lengths))
+
+
+def _with_memory(frame: pd.DataFrame, device: DeviceFrames) -> pd.DataFrame:
+    """One row per reading, with the bytes beyond weights and input in the place of seconds."""
+    lengths = frame[["case", "length"]].drop_duplicates()
+    merged = device.memory.merge(lengths, on="case")
+    return merged.assign(seconds=merged["transient_bytes"])

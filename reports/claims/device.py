@@ -1,0 +1,190 @@
+"""The records of one device as claims ask for them, by the names that claims use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from harness.profile import load_profile
+from harness.ratios import PROBLEM, block_ratios
+from harness.records import table
+from harness.stats import noise_floor, ratio_interval
+from reports.claims.verdict import NOT_MEASURED, Evidence
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CaseName:
+    """``mechanism[.implementation][[option=value,...]][@heads]``.
+
+    Attributes
+    ----------
+    mechanism : str
+    implementation : str
+        Empty: any.
+    options : frozenset of (str, str)
+        Exactly these; values as lower-case texts.
+    heads : int or None
+        None: any.
+    """
+
+    mechanism: str
+    implementation: str
+    options: frozenset[tuple[str, str]]
+    heads: int | None
+
+    def fits(self, text: str, heads: int | None = None) -> bool:
+        """Whether a recorded name (``mtsa.algorithm1[a=1]``) is one of these."""
+        other = parse(text)
+        return (
+            self.mechanism == other.mechanism
+            and self.implementation in ("", other.implementation)
+            and self.options == other.options
+            and (self.heads is None or heads is None or self.heads == heads)
+        )
+
+
+def parse(text: str) -> CaseName:
+    """Read a name; one that a record holds is never refused."""
+    rest, _, heads = text.partition("@") if "@" in text else (text, "", "")
+    plain, _, options = rest.partition("[")
+    mechanism, _, implementation = plain.partition(".")
+    pairs = (part.partition("=") for part in options.rstrip("]").split(",") if part)
+    return CaseName(
+        mechanism,
+        implementation,
+        frozenset((name.strip(), value.strip().lower()) for name, _, value in pairs),
+        int(heads) if heads.isdigit() else None,
+    )
+
+
+def alternatives(given: str | Sequence[str]) -> list[str]:
+    """One name or several, the preferred one first."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def same_form(first: str, second: str, asked: str | Sequence[str]) -> bool:
+    """Whether the second may stand beside the first, by what the first's side asks for.
+
+    Not where it is another form of the mechanism: an ablation of the paper's form is compared with
+    that form, not with the released one.
+    """
+    other = parse(second).mechanism
+    forms = {parse(name).mechanism for name in alternatives(asked)}
+    return other not in forms or other == parse(first).mechanism
+
+
+def first_fitting(given: str | Sequence[str], recorded: Iterable[str]) -> list[str]:
+    """Recorded names that a claim's names stand for, the preferred ones first."""
+    known = list(dict.fromkeys(recorded))
+    return list(
+        dict.fromkeys(
+            name for text in alternatives(given) for name in known if parse(text).fits(name)
+        )
+    )
+
+
+def not_measured(what: str, command: str) -> Evidence:
+    """A finding that a command could change."""
+    reason = f"{NOT_MEASURED}: {what}; {command} makes such records."
+    return Evidence(reason=reason, answer="not testable here")
+
+
+@dataclass(frozen=True)
+class DeviceFrames:
+    """The records of one device, as frames.
+
+    Attributes
+    ----------
+    records : sequence of mapping
+        By the newest code only (`reports.core.source.current`).
+    """
+
+    records: Sequence[Record]
+
+    @cached_property
+    def times(self) -> pd.DataFrame:
+        """Time per case and block."""
+        return table.times(self.records)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Peak memory per case and block, of readings that succeeded."""
+        frame = table.memory(self.records)
+        return frame[frame["status"] == "ok"]
+
+    @cached_property
+    def verified(self) -> frozenset[str]:
+        """Cases within the error budget at their own shape."""
+        frame = table.margins(self.records)
+        good = frame[(frame["status"] == "ok") & frame["margin"].notna()]
+        return frozenset(good["case"])
+
+    @cached_property
+    def setting(self) -> str:
+        """How the device is usually run; the same in all profiles."""
+        kinds = {str(d) for d in self.times["device"]}
+        return str(load_profile("quick", "cuda" if "cuda" in kinds else "cpu").setting)
+
+    @cached_property
+    def runs(self) -> list[Record]:
+        """Finished training runs."""
+        return [r for r in self.records if r["kind"] == "run" and r["status"] == "ok"]
+
+    @cached_property
+    def exact(self) -> dict[str, Record]:
+        """The newest record of every exact check, by its name."""
+        found = [r for r in self.records if r["kind"] == "exact"]
+        return {str(r["check"]): r for r in sorted(found, key=lambda r: str(r.get("at")))}
+
+    def keys(self, *cases: str, kinds: Sequence[str] = ("time", "anchor")) -> tuple[str, ...]:
+        """Keys of the records of some cases."""
+        return tuple(
+            str(r["key"]) for r in self.records if r["kind"] in kinds and r["case"] in cases
+        )
+
+    @cached_property
+    def by_case(self) -> dict[str, pd.DataFrame]:
+        """Rows of the time frame by case; the usual setting, without controls."""
+        frame = self.times
+        usual = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
+        return {str(case): rows for case, rows in usual.groupby("case", sort=False)}
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """The columns of every case."""
+        return {
+            case: {str(name): value for name, value in rows.iloc[0].items()}
+            for case, rows in self.by_case.items()
+        }
+
+    def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
+        """Cases whose names fit and whose columns have these values, the preferred name first."""
+        found = [
+            case
+            for text in alternatives(names)
+            for case, columns in self._known.items()
+            if all(columns[column] == value for column, value in where.items())
+            and parse(text).fits(str(columns["name"]), int(columns["heads"]))
+        ]
+        return list(dict.fromkeys(found))
+
+    def floor(self, case: pd.DataFrame) -> float:
+        """Noise floor of a case's problem, from its A/A control; infinite without one."""
+        one = case.iloc[0]
+        same = self.times
+        for column in PROBLEM:
+            same = same[same[column] == one[column]]
+        good = same[same["status"] == "ok"]
+        control = good[good["control"].astype(bool)]
+        for case_id, twin in control.groupby("case", sort=False):
+            base = good[good["case"] == str(case_id).removesuffix("+control")]
+            if ratios := block_ratios(twin, base):
+                return noise_floor(ratio_interval(ratios))
+        return math.inf

@@ -1,0 +1,233 @@
+"""The ledger: every claim with its verdict, on every device that has records; and its score."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.stats import ALPHA, holm
+from reports.claims import arithmetic, costs, models, retests
+from reports.claims.device import DeviceFrames
+from reports.claims.printed import Tables, load_all, published
+from reports.claims.record import Claim, load_claims
+from reports.claims.verdict import ANSWERS, Answer, Evidence, Verdict, region
+from reports.core.source import SHOWN, Source, find
+
+AUDITS: Mapping[str, Callable[[Claim, Tables], Evidence]] = {**retests.AUDITS, **arithmetic.AUDITS}
+"""Queries of audit claims, over the transcribed tables."""
+
+QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
+    query.__name__: query
+    for query in (
+        costs.time_ratio,
+        costs.memory_ratio,
+        costs.slope,
+        models.accuracy_difference,
+        models.epoch_ratio,
+        models.selected_shares,
+        models.content_over_stop_words,
+        models.share_of_stop_words,
+        models.exact,
+    )
+}
+"""Queries of exact and measured claims, over the records of one device."""
+
+PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
+"""Page of a claim that names none, by its kind."""
+
+
+def devices_of(journal: str, published: Path | None = None) -> Source:
+    """The journal's devices; those of the published records if it holds none."""
+    return find(journal, published, (*SHOWN, "exact"))
+
+
+def file_of(page: str, device: str) -> str:
+    """File of a page where there is one device."""
+    return f"{page}.html"
+
+
+def ledger(
+    records_by_device: Mapping[str, Sequence[Mapping[str, Any]]],
+    tables: Tables | None = None,
+    claims: Sequence[Claim] | None = None,
+    page_of: Callable[[str, str], str] = file_of,
+) -> list[Verdict]:
+    """The verdicts, in the order of the claims; of one claim in the order of the devices.
+
+    Parameters
+    ----------
+    records_by_device : mapping
+        Records by the newest code (`reports.core.source.current`), by the key of their device; each
+        device has a verdict of its own, they are never mixed.
+    tables : mapping, optional
+        Transcribed tables by paper; all of ours without it.
+    claims : sequence of Claim, optional
+        All of ours without it.
+    page_of : callable
+        File of the report for the name of a page and the key of a device (empty for none).
+    """
+    known = load_all() if tables is None else tables
+    every = load_claims() if claims is None else claims
+    asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
+    evidence = {
+        key: dict(zip((c.id for c in asked), _measured(asked, records), strict=True))
+        for key, records in (records_by_device or {"": ()}).items()
+    }
+    found: list[Verdict] = []
+    for claim in every:
+        if claim.kind == "not testable":
+            by_device = {"": Evidence(reason=claim.why, answer="not testable here")}
+        elif claim.kind == "audit":
+            by_device = {"": AUDITS[claim.query](claim, known)}
+        else:
+            by_device = {key: one[claim.id] for key, one in evidence.items()}
+        found += [_verdict(claim, one, known, key, page_of) for key, one in by_device.items()]
+    return found
+
+
+def _measured(claims: Sequence[Claim], records: Sequence[Mapping[str, Any]]) -> list[Evidence]:
+    device = DeviceFrames(records)
+    return corrected(claims, [QUERIES[claim.query](claim, device) for claim in claims])
+
+
+def corrected(claims: Sequence[Claim], evidence: Sequence[Evidence]) -> list[Evidence]:
+    """The evidence of one device; what is significant only by itself becomes undecided.
+
+    Claims that a paper makes together are tested together, by Holm: those of one ``[[family]]``
+    whose evidence has a p-value, such as the corpora of a table or the rows of an ablation. The
+    intervals stay those of each claim by itself.
+
+    Parameters
+    ----------
+    claims, evidence : sequence
+        Side by side, in any order.
+    """
+    found = list(evidence)
+    members: dict[int, list[int]] = {}
+    for i, (claim, one) in enumerate(zip(claims, evidence, strict=True)):
+        if not math.isnan(one.p):
+            members.setdefault(claim.family, []).append(i)
+    for places in members.values():
+        if len(places) < 2:
+            continue
+        for i, p in zip(places, holm([evidence[i].p for i in places]), strict=True):
+            lost = evidence[i].p < ALPHA <= p
+            said = (
+                f"Holm over the {len(places)} claims made together that are measured: p = {p:.2g}"
+            )
+            found[i] = replace(
+                evidence[i],
+                reason=f"{evidence[i].reason} {said}{', no longer significant' if lost else ''}.",
+                answer="undecided" if lost else evidence[i].answer,
+            )
+    return found
+
+
+def _verdict(
+    claim: Claim,
+    evidence: Evidence,
+    tables: Tables,
+    device: str,
+    page_of: Callable[[str, str], str],
+) -> Verdict:
+    printed = published(claim, tables)
+    wanted = region(claim.tolerance, printed.value) if claim.tolerance else None
+    answer = evidence.answer
+    if answer is None:
+        answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)
+    page = claim.page or PAGES.get(claim.kind, "")
+    return Verdict(
+        claim=claim,
+        verdict=answer,
+        reason=evidence.reason,
+        value=evidence.value,
+        low=evidence.low,
+        high=evidence.high,
+        published=printed.text,
+        published_value=printed.value,
+        wanted="" if wanted is None else wanted.says,
+        device=device,
+        page=page_of(page, device) if page else "",
+        keys=evidence.keys,
+        steps=evidence.steps,
+    )
+
+
+@dataclass(frozen=True)
+class LedgerScore:
+    """How many published claims have which verdict, on one device.
+
+    Attributes
+    ----------
+    counts : mapping
+        Number of claims by verdict.
+    unmeasured : int
+        Of those not testable here: how many a command could settle.
+    failed : tuple of str
+        Exact claims that do not hold, checks of ours among them.
+    """
+
+    counts: Mapping[Answer, int]
+    unmeasured: int
+    failed: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of claims."""
+        return sum(self.counts.values())
+
+    def __str__(self) -> str:
+        """``Of 170 published claims 60 are reproduced, 20 are not, 30 are undecided ...``."""
+        c = self.counts
+        text = (
+            f"Of {self.total} published claims {c['reproduced']} are reproduced, "
+            f"{c['not reproduced']} are not, {c['undecided']} are undecided, "
+            f"{c['not testable here']} are not testable here"
+        )
+        if self.unmeasured:
+            text += f" ({self.unmeasured} of these: not measured yet)"
+        return f"{text}."
+
+
+def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
+    """Count the verdicts of one device, with those that need none; checks of ours are no claims.
+
+    Parameters
+    ----------
+    device : str
+        Its key; empty where no device has records.
+    """
+    mine = [v for v in verdicts if v.device in ("", device)]
+    counted = [v for v in mine if not v.claim.ours]
+    counts = Counter(v.verdict for v in counted)
+    return LedgerScore(
+        {answer: counts[answer] for answer in ANSWERS},
+        sum(v.wants_records for v in counted),
+        tuple(v.id for v in mine if v.failed_exactly),
+    )
+
+
+def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[str]:
+    """The score in words, of every device; it is named where there are several."""
+    if len(titles) < 2:
+        return [str(score(verdicts, next(iter(titles), "")))]
+    return [f"{title}: {score(verdicts, key)}" for key, title in titles.items()]
+
+
+def shown(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Verdicts worth a line: a device that lacks the records is silent where another has them.
+
+    A claim that no device has measured keeps one line, of the first device.
+    """
+    settled = {v.id for v in verdicts if not v.wants_records}
+    found: dict[tuple[str, str], Verdict] = {}
+    for v in verdicts:
+        if not v.wants_records:
+            found[v.id, v.device] = v
+        elif v.id not in settled:
+            found.setdefault((v.id, ""), v)
+    return list(found.values())

@@ -1,0 +1,229 @@
+"""Audits by statistics: tests that printed means, deviations, shares and p-values allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from harness.stats import ALPHA, Summary, compare_means, holm, two_proportions, welch
+from reports.claims.arithmetic import cells_of, holds
+from reports.claims.printed import Tables, at, column_of, number, summaries
+from reports.claims.reanalysis import fold_deviations, implied
+from reports.claims.record import Claim
+from reports.claims.verdict import Answer, Evidence
+
+NORMAL_95 = 1.959964
+"""Half the width of a 95 % interval, in standard errors of a normal distribution."""
+
+
+def p_words(p: float) -> str:
+    """``.017``, ``4.4e-05``, ``1``."""
+    if p >= 0.9995:
+        return "1"
+    return f"{p:.3f}".lstrip("0") if p >= 0.001 else f"{p:.1e}"
+
+
+def by_p(advantage: float, p: float) -> Answer:
+    """Three-way from a difference (positive: as claimed) and its p-value."""
+    return holds(advantage > 0) if p < ALPHA else "undecided"
+
+
+def _in_family(names: Sequence[str], tests: Sequence[float], own: int) -> tuple[float, str, str]:
+    """Holm over a family: the adjusted p of one of its tests, a step, and what is said of p."""
+    adjusted = holm(list(tests))[own]
+    said = f"p = {p_words(tests[own])}"
+    if len(tests) == 1:
+        return adjusted, "", said
+    listed = ", ".join(f"{name} {p_words(p)}" for name, p in zip(names, tests, strict=True))
+    step = f"Holm over {len(tests)} ({listed}): p = {p_words(adjusted)}"
+    return adjusted, step, f"{said}, {p_words(adjusted)} after Holm over {len(tests)}"
+
+
+def _worse(name: str, advantage: float) -> str:
+    return f"; {name} is the worse one" if advantage < 0 else ""
+
+
+def welch_test(claim: Claim, tables: Tables) -> Evidence:
+    """Welch's test of two printed means; with ``family``, Holm over several columns decides.
+
+    Parameters: ``table``, ``column``, ``first``, ``second``, ``lower_is_better``, and ``family``,
+    the other model by column.
+    """
+    p = claim.parameters
+    table, column = tables[claim.paper][p["table"]], p["column"]
+    known = summaries(table)
+    family: Mapping[str, str] = p.get("family") or {column: p["second"]}
+    tests = {c: welch(known[c][p["first"]], known[c][other]) for c, other in family.items()}
+    test, first, second = tests[column], known[column][p["first"]], known[column][family[column]]
+    half = number(at(table, p["first"], column)).half
+    digits = max(1, round(-math.log10(2 * half)))
+    error = math.hypot(first.sd / math.sqrt(first.count), second.sd / math.sqrt(second.count))
+    steps = (
+        f"{_summary(first, digits)} - {_summary(second, digits)} = {test.difference:+.{digits}f}",
+        f"standard error sqrt({first.sd:g}^2 / {first.count} + {second.sd:g}^2 / {second.count}) = "
+        f"{error:.3g}",
+        f"t = {test.difference:.{digits}f} / {error:.3g} = {test.t:.2f} on {test.freedom:.1f} "
+        f"degrees of freedom (Welch), p = {p_words(test.p)}",
+        f"95 % interval [{test.low:.{digits + 1}f}, {test.high:.{digits + 1}f}]",
+    )
+    adjusted, step, said = _in_family(
+        list(tests), [t.p for t in tests.values()], list(tests).index(column)
+    )
+    advantage = (-1 if p.get("lower_is_better") else 1) * test.difference
+    said += _worse(p["first"], advantage)
+    return Evidence(
+        test.difference,
+        test.low,
+        test.high,
+        f"{p['first']} against {family[column]} on {column}: {said} (Welch).",
+        steps=(*steps, step) if step else steps,
+        answer=by_p(advantage, adjusted),
+    )
+
+
+def _summary(s: Summary, digits: int) -> str:
+    return f"{s.mean:.{digits}f} (sd {s.sd:g}, n = {s.count})"
+
+
+def proportions(claim: Claim, tables: Tables) -> Evidence:
+    """Two printed accuracies as shares of one test set's examples; z-test, in points.
+
+    Parameters: ``table``, ``column``, ``first``, ``second``, and ``family``, the other rows of a
+    family over which Holm's method decides.
+    """
+    p = claim.parameters
+    table = tables[claim.paper][p["table"]]
+    count = int(table["examples"])
+    printed = cells_of(claim, tables, "first", "second")
+    others = list(dict.fromkeys([p["second"], *p.get("family", ())]))
+    first, second = (one.value / 100 for one in printed)
+    tests = [
+        two_proportions(first, count, number(at(table, name, p["column"])).value / 100, count)
+        for name in others
+    ]
+    pooled = (first + second) / 2
+    error = math.sqrt(2 * pooled * (1 - pooled) / count)
+    points = 100 * (first - second)
+    half = NORMAL_95 * 100 * math.sqrt((first * (1 - first) + second * (1 - second)) / count)
+    steps = (
+        printed[0].minus(printed[1]).text + " points",
+        f"pooled share ({first:.4f} + {second:.4f}) / 2 = {pooled:.4f}; standard error "
+        f"sqrt(2 x {pooled:.4f} x {1 - pooled:.4f} / {count:,}) = {error:.5f}",
+        f"z = {first - second:.4f} / {error:.5f} = {(first - second) / error:.2f}, "
+        f"p = {p_words(tests[0])}",
+        f"95 % interval [{points - half:+.2f}, {points + half:+.2f}] points; as if on two "
+        "test sets: how often the two models agree is not printed",
+    )
+    adjusted, step, said = _in_family(others, tests, 0)
+    said += _worse(p["first"], points)
+    return Evidence(
+        points,
+        points - half,
+        points + half,
+        f"{p['first']} against {p['second']} on {count:,} test examples: {said} (two proportions).",
+        steps=(*steps, step) if step else steps,
+        answer=by_p(points, adjusted),
+    )
+
+
+def implied_by_p(claim: Claim, tables: Tables) -> Evidence:
+    """Whether a difference called significant is, by its own printed p. Parameter: ``setup``."""
+    table = tables[claim.paper]["table6"]
+    mine = [r for r in implied(table) if r.setup == claim.parameters["setup"]]
+    one = next(r for r in mine if r.paired)
+    steps = tuple(
+        f"{r.reading}: {r.difference:.2f} with p = {r.p:.3f} implies a 95 % interval of "
+        f"[{r.low:.2f}, {r.high:.2f}]"
+        for r in mine
+    )
+    shown = one.p < ALPHA
+    said = f"the printed p is {one.p:.3f}: {'below' if shown else 'not below'} .05."
+    return Evidence(one.difference, one.low, one.high, said, steps=steps, answer=holds(shown))
+
+
+def paired(claim: Claim, tables: Tables) -> Evidence:
+    """Two columns, paired by data set. Parameters: ``table``, ``first``, ``second``."""
+    p = claim.parameters
+    table = tables[claim.paper][p["table"]]
+    first, second = (
+        {name: one.value for name, one in column_of(table, p[side]).items()}
+        for side in ("first", "second")
+    )
+    d = compare_means(list(first.values()), list(second.values()), paired=True)
+    wins, losses = sum(v > 0 for v in d.differences), sum(v < 0 for v in d.differences)
+    steps = (
+        f"differences of {len(d.differences)} data sets: "
+        + ", ".join(f"{n} {v:+.2f}" for n, v in zip(first, d.differences, strict=True)),
+        f"mean {d.difference:+.3f}; paired t: p = {p_words(d.p)}, 95 % interval "
+        f"[{d.low:+.2f}, {d.high:+.2f}]",
+        f"better on {wins}, equal on {len(first) - wins - losses}, worse on {losses}",
+    )
+    said = (
+        f"{p['first']} against {p['second']}: mean {d.difference:+.2f} points over "
+        f"{len(first)} data sets, p = {p_words(d.p)} (paired t); better on {wins}, worse on "
+        f"{losses}."
+    )
+    answer = by_p(d.difference, d.p)
+    return Evidence(d.difference, d.low, d.high, said, steps=steps, answer=answer)
+
+
+def correlations(claim: Claim, tables: Tables) -> Evidence:
+    """Two printed correlations on one test set, as if on two: Fisher's z.
+
+    Parameters: ``table``, ``column``, ``first``, ``second``.
+    """
+    from scipy.stats import norm
+
+    p = claim.parameters
+    count = int(tables[claim.paper][p["table"]]["examples"])
+    a, b = (one.value for one in cells_of(claim, tables, "first", "second"))
+    apart = math.atanh(a) - math.atanh(b)
+    error = math.sqrt(2 / (count - 3))
+    p_value = float(2 * norm.sf(abs(apart) / error))
+    half = NORMAL_95 * error
+    steps = (
+        f"atanh({a:.4f}) - atanh({b:.4f}) = {math.atanh(a):.4f} - {math.atanh(b):.4f} = "
+        f"{apart:+.4f}",
+        f"standard error sqrt(2 / ({count:,} - 3)) = {error:.4f}; z = {apart / error:.2f}, "
+        f"p = {p_words(p_value)}",
+        "as if on two test sets: the correlation of the two models' errors is not printed",
+    )
+    said = (
+        f"{p['first']} {a:.4f} against {p['second']} {b:.4f} on {count:,} pairs: "
+        f"p = {p_words(p_value)} (Fisher's z); test examples alone leave that much open."
+    )
+    answer = by_p(apart, p_value)
+    return Evidence(apart, apart - half, apart + half, said, steps=steps, answer=answer)
+
+
+def deviation(claim: Claim, tables: Tables) -> Evidence:
+    """Whether a deviation can be one over folds. Parameters: ``table``, ``column``, ``row``."""
+    p = claim.parameters
+    table = tables[claim.paper][p["table"]]
+    found = fold_deviations(table)
+    index = next(i for i, f in enumerate(found) if (f.data, f.model) == (p["column"], p["row"]))
+    f, adjusted = found[index], holm([f.p for f in found])[index]
+    examples = table["folds"][p["column"]] / table["replicates"][p["column"]]
+    steps = (
+        f"folds of {examples:g} examples at {f.accuracy:.1f} % differ at least by counting: "
+        f"sqrt({f.accuracy / 100:.3f} x {1 - f.accuracy / 100:.3f} / {examples:g}) = "
+        f"{f.expected:.2f} points",
+        f"printed {f.printed:.1f}; so little has p = {p_words(f.p)} (chi squared), "
+        f"{p_words(adjusted)} after Holm over {len(found)} printed deviations",
+    )
+    said = (
+        f"{f.model} on {f.data}: printed {f.printed:.1f}, counting alone gives {f.expected:.1f} "
+        f"(p = {p_words(adjusted)} after Holm)."
+    )
+    answer: Answer = "not reproduced" if adjusted < ALPHA else "undecided"
+    return Evidence(f.printed, f.printed, f.printed, said, steps=steps, answer=answer)
+
+
+AUDITS = {
+    "welch": welch_test,
+    "proportions": proportions,
+    "implied": implied_by_p,
+    "paired": paired,
+    "correlations": correlations,
+    "deviation": deviation,
+}

@@ -1,0 +1,1 @@
+"""A verdict for every published claim."""
