@@ -51,9 +51,12 @@ class Encoder(nn.Module):
     """
 
     def __init__(
-        self, fusion: nn.Module, pooling: nn.Module | None, dropout: float,
+        self,
+        fusion: nn.Module,
+        pooling: nn.Module | None,
+        dropout: float,
         entry: nn.Module | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.fusion, self.pooling, self.entry = fusion, pooling, entry
         self.dropout = nn.Dropout(dropout)
@@ -101,9 +104,15 @@ class SentenceClassifier(nn.Module):
     """
 
     def __init__(
-        self, embedding: Embedding, encoder: Encoder, *,
-        width: int, hidden: int, classes: int, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        embedding: Embedding,
+        encoder: Encoder,
+        *,
+        width: int,
+        hidden: int,
+        classes: int,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.embedding, self.encoder = embedding, encoder
         self.hidden = Dense(width, hidden)
@@ -133,9 +142,15 @@ class PairRelatedness(nn.Module):
     """
 
     def __init__(
-        self, embedding: Embedding, encoder: Encoder, *,
-        width: int, hidden: int, degrees: int, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        embedding: Embedding,
+        encoder: Encoder,
+        *,
+        width: int,
+        hidden: int,
+        degrees: int,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.embedding, self.encoder = embedding, encoder
         self.hidden = Dense(2 * width, hidden)
@@ -190,10 +205,18 @@ class PairClassifier(nn.Module):
     """
 
     def __init__(
-        self, embedding: Embedding, encoder: Encoder, *,
-        width: int, hidden: int, classes: int, dropout: float,
-        features: str = "[p;h;p-h;p*h]", activation: str = "elu", highway: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        embedding: Embedding,
+        encoder: Encoder,
+        *,
+        width: int,
+        hidden: int,
+        classes: int,
+        dropout: float,
+        features: str = "[p;h;p-h;p*h]",
+        activation: str = "elu",
+        highway: bool = True,
+    ) -> None:
         super().__init__()
         self.embedding, self.encoder = embedding, encoder
         self.features = PAIR_FEATURES[one_of("features", features, PAIR_FEATURES)]

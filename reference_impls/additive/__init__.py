@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.additive.plain:PlainAdditive"
+_PLAIN = "reference_impls.additive.modules:PlainAdditive"
 
 
 def _parameters(s: Size) -> int:
@@ -37,7 +37,7 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "the softmax written out", mask_optional=True),
             Implementation(
                 "direct",
-                "reference_impls.additive.optimized:DirectAdditive",
+                "reference_impls.additive.modules:DirectAdditive",
                 "torch's fused softmax, the mean as a product",
                 mask_optional=True,
                 transient_bytes=_transient,

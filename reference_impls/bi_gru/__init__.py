@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _PLAIN = Implementation(
-    "plain", "reference_impls.bi_gru.plain:PlainBiGru", "an explicit loop over time",
+    "plain",
+    "reference_impls.bi_gru.modules:PlainBiGru",
+    "an explicit loop over time",
     mask_optional=True,
-)  # fmt: skip
+)
 _BATCHED = Implementation(
-    "batched", "reference_impls.bi_gru.optimized:BatchedBiGru",
-    "both directions in one loop, the inputs' products in front of it", mask_optional=True,
-)  # fmt: skip
+    "batched",
+    "reference_impls.bi_gru.modules:BatchedBiGru",
+    "both directions in one loop, the inputs' products in front of it",
+    mask_optional=True,
+)
 _PACKED = Implementation(
-    "packed", "reference_impls.bi_gru.optimized:PackedBiGru",
-    "torch.nn.GRU's kernel, packed sequences where there is a mask", mask_optional=True,
-)  # fmt: skip
+    "packed",
+    "reference_impls.bi_gru.modules:PackedBiGru",
+    "torch.nn.GRU's kernel, packed sequences where there is a mask",
+    mask_optional=True,
+)
 
 
 def _before_parameters(s: Size) -> int:
@@ -43,6 +55,21 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * features * (14 if s.training else 7))
 
 
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder bi_gru (TensorFlow's cell): the names are ours already.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    names = [f"{d}_{n}" for d in ("fw", "bw") for n in ("gates_w", "gates_b", "cand_w", "cand_b")]
+    weights = {name: arrays[name].astype("float64") for name in names}
+    return {"reset": "before"}, weights, 2 * weights["fw_cand_b"].shape[0]
+
+
 MECHANISMS = (
     Mechanism(
         name="bi_gru",
@@ -51,7 +78,7 @@ MECHANISMS = (
         implementations=(_PLAIN, _BATCHED, _PACKED),
         folder="reference_impls.bi_gru",
         oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.plain:PlainBiGru",
+        plain="reference_impls.bi_gru.modules:PlainBiGru",
         options={"reset": "after"},
         default="packed",
         parameters=_after_parameters,
@@ -65,12 +92,12 @@ MECHANISMS = (
         implementations=(_PLAIN, _BATCHED),
         folder="reference_impls.bi_gru",
         oracle="reference_impls.bi_gru.naive:naive",
-        plain="reference_impls.bi_gru.plain:PlainBiGru",
+        plain="reference_impls.bi_gru.modules:PlainBiGru",
         options={"reset": "before"},
         default="batched",
         parameters=_before_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"bi_gru": "reference_impls.bi_gru.golden:from_golden"},
+        goldens={"bi_gru": "reference_impls.bi_gru:from_golden"},
     ),
 )

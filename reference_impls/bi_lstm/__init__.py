@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.bi_lstm.plain:PlainBiLstm"
+_PLAIN = "reference_impls.bi_lstm.modules:PlainBiLstm"
 
 
 def _parameters(s: Size) -> int:
@@ -36,7 +36,7 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "an explicit loop over time", mask_optional=True),
             Implementation(
                 "packed",
-                "reference_impls.bi_lstm.optimized:PackedBiLstm",
+                "reference_impls.bi_lstm.modules:PackedBiLstm",
                 "torch.nn.LSTM; with a mask packed, or on a CPU turned over for the way back",
                 mask_optional=True,
             ),

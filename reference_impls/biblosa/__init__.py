@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reference_impls.biblosa.rule import block_length
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.biblosa.plain:PlainBiblosa"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.biblosa.modules:PlainBiblosa"
 _OPTIONS = {
     "block_len": None,
     "extra": 0,
@@ -28,6 +30,46 @@ _VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "blocks_of_3": {"block_len": 3},
     "one_block": {"block_len": 100},
 }
+
+
+def block_length(n: int, extra: int = 0) -> int:
+    """Smallest r with r^3 >= 2n (about half of n^(2/3) blocks, of which each pair is scored).
+
+    In integers: the released float32 rule overshoots where 2n is a cube of an even number (n = 108,
+    256, 864, ...).
+
+    Parameters
+    ----------
+    n : int
+        Tokens of the sequence.
+    extra : int
+        Added to r.
+
+    Examples
+    --------
+    >>> block_length(4), block_length(5), block_length(108)
+    (2, 3, 6)
+    """
+    r = 1
+    while r**3 < 2 * n:
+        r += 1
+    return r + extra
+
+
+def most_blocks(n: int, extra: int = 0) -> int:
+    """The most blocks that the rule gives to any sequence of at most n tokens.
+
+    A sequence just short enough for a smaller r can have more blocks than the longest one.
+
+    Examples
+    --------
+    >>> most_blocks(13), most_blocks(14)
+    (5, 5)
+    """
+    r = block_length(n)
+    longest_before = (r - 1) ** 3 // 2  # the longest sequence whose blocks are one token shorter
+    before = -(-longest_before // (r - 1 + extra)) if longest_before else 0
+    return max(before, -(-n // (r + extra)))
 
 
 def _blocks(s: Size) -> tuple[int, int]:
@@ -67,6 +109,31 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * s.batch * s.d_out * (pairs + tokens))
 
 
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder biblosa (both directions, released form).
+
+    A block length that came from the rule is left to our rule.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    options = {
+        "block_len": config["block_len"] if config["block_len_rule"] == "given" else None,
+        "activation": config["activation"],
+        "tanh_scale": config["tanh_scale"],
+    }
+    weights = {
+        name: array.astype("float64")
+        for name, array in arrays.items()
+        if name.startswith(("fw_", "bw_"))
+    }
+    return options, weights, arrays["output"].shape[2]
+
+
 def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
     return Mechanism(
         name=name,
@@ -76,7 +143,7 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
             Implementation("plain", _PLAIN, "every softmax written out", mask_optional=True),
             Implementation(
                 "folded",
-                "reference_impls.biblosa.optimized:FoldedBiblosa",
+                "reference_impls.biblosa.modules:FoldedBiblosa",
                 "blocks as samples, sums of exponentials without a maximum",
                 mask_optional=True,
             ),
@@ -90,7 +157,7 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"biblosa": "reference_impls.biblosa.golden:from_golden"} if padding else {},
+        goldens={"biblosa": "reference_impls.biblosa:from_golden"} if padding else {},
         padding_matters=padding,
     )
 

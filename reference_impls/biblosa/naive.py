@@ -60,9 +60,16 @@ def inside(
 
 
 def one_direction(
-    x: Array, n: int, r: int, W: Mapping[str, Array], rows: Array, g_y: Array | None,
-    kind: str, f: str, c: float,
-) -> tuple[Array, Array, dict[str, Array]]:  # fmt: skip
+    x: Array,
+    n: int,
+    r: int,
+    W: Mapping[str, Array],
+    rows: Array,
+    g_y: Array | None,
+    kind: str,
+    f: str,
+    c: float,
+) -> tuple[Array, Array, dict[str, Array]]:
     """Return y [R, d], and the gradients for x [N, D], whose first n rows are real, and W."""
     h, h_slope = activate(x @ W["map_w"] + W["map_b"], f)  # (1)
     d, dh = h.shape[1], h @ W["dh_w"]
@@ -94,20 +101,32 @@ def one_direction(
         g_h[own], g_dh[own], g_z[own] = g_h[own] + back[2], back[3], back[4]
     g_map = (g_h + g_dh @ W["dh_w"].T) * h_slope
     grads = {
-        "map_w": x.T @ g_map, "map_b": g_map.sum(axis=0),
-        "dh_w": h.T @ g_dh, "f_b": g_dh[:, :d].sum(axis=0),
-        "s2t_w": a.T @ g_z, "s2t_b": g_z.sum(axis=0),
-        "comb_w": parts.T @ g_cq, "comb_b": g_cq.sum(axis=0),
-    }  # fmt: skip
+        "map_w": x.T @ g_map,
+        "map_b": g_map.sum(axis=0),
+        "dh_w": h.T @ g_dh,
+        "f_b": g_dh[:, :d].sum(axis=0),
+        "s2t_w": a.T @ g_z,
+        "s2t_b": g_z.sum(axis=0),
+        "comb_w": parts.T @ g_cq,
+        "comb_b": g_cq.sum(axis=0),
+    }
     return y, g_map @ W["map_w"].T, grads | {"blk_" + name: g for name, g in g_blk.items()}
 
 
 def naive(
-    x: Array, weights: Mapping[str, Array], rows: Sequence[int] | Array | None = None,
-    grad_out: Array | None = None, *, block_len: int | None = None, extra: int = 0,
-    direction: str = "both", activation: str = "relu", tanh_scale: float = 5.0,
-    form: str = "paper", padded: int | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:  # fmt: skip
+    x: Array,
+    weights: Mapping[str, Array],
+    rows: Sequence[int] | Array | None = None,
+    grad_out: Array | None = None,
+    *,
+    block_len: int | None = None,
+    extra: int = 0,
+    direction: str = "both",
+    activation: str = "relu",
+    tanh_scale: float = 5.0,
+    form: str = "paper",
+    padded: int | None = None,
+) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute Bi-BloSA (or one direction of it) and its gradients for one sequence.
 
     Parameters

@@ -68,11 +68,17 @@ def block(
     g_map = g_h * h_slope
     gate_b = g_gate.sum(axis=0)
     grads = {
-        "map_w": x.T @ g_map, "map_b": g_map.sum(axis=0),
-        "dep_w": h.T @ g_dep, "head_w": h[rows].T @ g_head, "f_b": g_dep.sum(axis=0),
-        "fi_w": h[rows].T @ g_gate, "fa_w": a.T @ g_gate,
-        "fi_b": gate_b, "fa_b": gate_b.copy(), "o_b": gate_b.copy(),
-    }  # fmt: skip
+        "map_w": x.T @ g_map,
+        "map_b": g_map.sum(axis=0),
+        "dep_w": h.T @ g_dep,
+        "head_w": h[rows].T @ g_head,
+        "f_b": g_dep.sum(axis=0),
+        "fi_w": h[rows].T @ g_gate,
+        "fa_w": a.T @ g_gate,
+        "fi_b": gate_b,
+        "fa_b": gate_b.copy(),
+        "o_b": gate_b.copy(),
+    }
     return u, g_map @ W["map_w"].T, grads
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from reference_impls.disa import MECHANISMS as DISA
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.source2token import MECHANISMS as SOURCE2TOKEN
 
-_PLAIN = "reference_impls.disan.plain:PlainDisan"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.disan.modules:PlainDisan"
 
 
 def _pooling(s: Size) -> Size:
@@ -39,6 +45,26 @@ def _transient(s: Size) -> float:
     return max(disa(s), pooling(_pooling(s)))
 
 
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder disan.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    weights = {}
+    for name, array in arrays.items():
+        if name.startswith(("fw_", "bw_")):
+            weights[f"fusion.{name}"] = array.astype("float64")
+        elif name.startswith("s2t_"):
+            weights[f"pooling.{name.removeprefix('s2t_')}"] = array.astype("float64")
+    options = {"activation": config["activation"], "tanh_scale": config["tanh_scale"]}
+    return options, weights, 2 * arrays["fw_map_w"].shape[1]
+
+
 MECHANISMS = (
     Mechanism(
         name="disan",
@@ -50,7 +76,7 @@ MECHANISMS = (
             ),
             Implementation(
                 "broadcast",
-                "reference_impls.disan.optimized:BroadcastDisan",
+                "reference_impls.disan.modules:BroadcastDisan",
                 "disa.broadcast and source2token.direct",
                 mask_optional=True,
             ),
@@ -66,6 +92,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"disan": "reference_impls.disan.golden:from_golden"},
+        goldens={"disan": "reference_impls.disan:from_golden"},
     ),
 )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.hrchy_cnn.plain:PlainHrchyCnn"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.hrchy_cnn.modules:PlainHrchyCnn"
 _LAYERS, _KERNEL_SIZE = 3, 5
 
 
@@ -41,13 +47,13 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
             Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
             Implementation(
                 "conv",
-                "reference_impls.hrchy_cnn.optimized:ConvHrchyCnn",
+                "reference_impls.hrchy_cnn.modules:ConvHrchyCnn",
                 "torch's convolution and glu, features last throughout",
                 mask_optional=True,
             ),
             Implementation(
                 "gemm",
-                "reference_impls.hrchy_cnn.optimized:GemmHrchyCnn",
+                "reference_impls.hrchy_cnn.modules:GemmHrchyCnn",
                 "windows in rows and a product of matrices for each layer",
                 mask_optional=True,
             ),
@@ -66,9 +72,27 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"hrchy_cnn": "reference_impls.hrchy_cnn.golden:from_golden"} if padding else {},
+        goldens={"hrchy_cnn": "reference_impls.hrchy_cnn:from_golden"} if padding else {},
         padding_matters=padding,
     )
+
+
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder hrchy_cnn (released form).
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    layers = config["layers"]
+    weights = {
+        f"l{i}_{a}": arrays[f"l{i}_{a}"].astype("float64") for i in range(layers) for a in "wb"
+    }
+    options = {"layers": layers, "kernel_size": config["kernel_size"]}
+    return options, weights, config["hidden"]
 
 
 MECHANISMS = (

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.kim_cnn.plain:PlainKimCnn"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.kim_cnn.modules:PlainKimCnn"
 _KERNEL_SIZES = (3, 4, 5)
 
 
@@ -41,13 +47,13 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
             Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
             Implementation(
                 "conv",
-                "reference_impls.kim_cnn.optimized:ConvKimCnn",
+                "reference_impls.kim_cnn.modules:ConvKimCnn",
                 "torch's convolution for each kernel size",
                 mask_optional=True,
             ),
             Implementation(
                 "gemm",
-                "reference_impls.kim_cnn.optimized:GemmKimCnn",
+                "reference_impls.kim_cnn.modules:GemmKimCnn",
                 "windows in rows, a product of matrices for each kernel size",
                 mask_optional=True,
             ),
@@ -62,9 +68,24 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"kim_cnn": "reference_impls.kim_cnn.golden:from_golden"} if padding else {},
+        goldens={"kim_cnn": "reference_impls.kim_cnn:from_golden"} if padding else {},
         padding_matters=padding,
     )
+
+
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder kim_cnn (released form).
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    sizes = tuple(config["kernel_sizes"])
+    weights = {f"{a}{k}": arrays[f"{a}{k}"].astype("float64") for k in sizes for a in "wb"}
+    return {"kernel_sizes": sizes}, weights, config["filters"] * len(sizes)
 
 
 MECHANISMS = (

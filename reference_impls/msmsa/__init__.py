@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa import counts
+from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import Scale, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
-_PLAIN = "reference_impls.msmsa.plain:PlainMsmsa"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.msmsa.modules:PlainMsmsa"
 
 
 def _scales(s: Size) -> tuple[Scale, ...]:
@@ -19,10 +24,10 @@ def _scales(s: Size) -> tuple[Scale, ...]:
     return parse_all(s.options.get("scales"), s.heads, reading)
 
 
-def _products(way: counts.Way, s: Size) -> float:
+def _products(way: cuts.Way, s: Size) -> float:
     """Products that an implementation does; one costs its forward for each gradient."""
     costs = way(_scales(s), s.length, s.batch)
-    once = counts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
+    once = cuts.layer(costs, s.batch, s.length, s.d_in, s.d_out // s.heads, s.d_out)
     return once * (3 if s.training else 1)
 
 
@@ -32,14 +37,14 @@ IMPLEMENTATIONS = (
         _PLAIN,
         "the N x N scores and their softmax, step by step",
         mask_optional=True,
-        operations=partial(_products, counts.every_pair),
+        operations=partial(_products, cuts.every_pair),
     ),
     Implementation(
         "masked",
-        "reference_impls.msmsa.optimized:MaskedMsmsa",
+        "reference_impls.msmsa.modules:MaskedMsmsa",
         "torch's fused attention over all pairs, windows in the mask",
         mask_optional=True,
-        operations=partial(_products, counts.every_pair),
+        operations=partial(_products, cuts.every_pair),
     ),
     Implementation(
         "windowed",
@@ -48,7 +53,7 @@ IMPLEMENTATIONS = (
         mask_optional=True,
     ),
     *records.implementations(
-        "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, counts.ranges)
+        "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
     ),
 )
 
@@ -84,6 +89,26 @@ def _transient(s: Size) -> float:
     return s.item_bytes * ((11 if s.training else 6) * features + masks)
 
 
+GOLDEN_OPTIONS = ("heads", "scales", "width_reading", "scaling", "layer", "ln_epsilon")
+
+
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder msmsa.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    options = {name: config[name] for name in GOLDEN_OPTIONS}
+    options["head_dim"] = arrays["v_w"].shape[-1]
+    names = ("q_w", "k_w", "v_w", "o_w") + (("ln_scale", "ln_offset") if config["layer"] else ())
+    weights = {name: arrays[name].astype("float64") for name in names}
+    return options, weights, arrays["o_w"].shape[1]
+
+
 _ALONE = Mechanism(
     name="msmsa",
     summary="multi-scale multi-head self-attention: windows of different widths in a layer",
@@ -114,10 +139,10 @@ _ALONE = Mechanism(
     score_weights=("q_w",),
     default="windowed",
     parameters=_parameters,
-    operations=partial(_products, counts.tiles),
+    operations=partial(_products, cuts.tiles),
     transient_bytes=_transient,
     formula_options=("scales", "width_reading"),
-    goldens={"msmsa": "reference_impls.msmsa.golden:from_golden"},
+    goldens={"msmsa": "reference_impls.msmsa:from_golden"},
 )
 
 MECHANISMS = (

@@ -17,7 +17,7 @@ from reference_impls.checks import one_of, refuse_rows
 from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
 from reference_impls.kernels.kept import Kept
 from reference_impls.merged import MergingModule
-from reference_impls.msmsa.layer import Heads, Mix, MsmsaLayer
+from reference_impls.msmsa.modules import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
 from reference_impls.msmsa.tiles import Group
 from reference_impls.msmsa.windowed import output_product, project_groups, reaches

@@ -1,13 +1,15 @@
-"""How `windowed` cuts a sequence: heads grouped by how they are computed, queries in tiles.
+"""How `windowed` cuts a sequence, and the products of a layer as each implementation computes them.
 
-Plain arithmetic, shared by the implementation and by the formula for its operations.
+Plain arithmetic, shared by implementations and records. Heads are grouped by how they are computed,
+queries are cut in tiles. Every way of computing is a function ``(scales, length, batch)`` -> for
+each head its `Cost`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 from reference_impls.msmsa.scales import Scale
 
@@ -130,3 +132,57 @@ def plan(scales: Sequence[Scale], length: int, batch: int = 1) -> list[Group]:
         tile = tiles[half] if method == "tiles" else 0
         groups.append(Group(method, tuple(heads), some, half, tile))
     return sorted(groups, key=lambda group: ORDER.index(group.method))
+
+
+class Cost(NamedTuple):
+    """What a head costs in each sample.
+
+    Attributes
+    ----------
+    projections : int
+        3, for queries, keys and values; 1 for a head that sees the query itself alone, whose value
+        is the result.
+    pairs : int
+        Of query and key that products are computed for.
+    """
+
+    projections: int
+    pairs: int
+
+
+Way: TypeAlias = Callable[[Sequence[Scale], int, int], list[Cost]]
+
+
+def every_pair(scales: Sequence[Scale], length: int, batch: int) -> list[Cost]:
+    """Of "plain" and "masked": N * N, whatever a head sees."""
+    return [Cost(3, length * length)] * len(scales)
+
+
+def tiles(scales: Sequence[Scale], length: int, batch: int) -> list[Cost]:
+    """Of "windowed": those of its tiles; sums over one neighbour to a side are no products."""
+    return [
+        Cost(1 if group.method == "alone" else 3, group.pairs(length))
+        for group in plan(scales, length, batch)
+        for _ in group.heads
+    ]
+
+
+def ranges(scales: Sequence[Scale], length: int, batch: int) -> list[Cost]:
+    """Of the kernels for ranges of keys: the pairs within the windows.
+
+    What their tiles compute beyond the ends of a window is not counted, nor what they compute again
+    in the backward pass: as for all that runs on those kernels.
+    """
+    found = []
+    for half in (int(scale.half(length)) for scale in scales):
+        reach = min(half, length - 1)
+        # Windows of 2 * reach + 1 keys, less what the ends of the sequence cut off.
+        pairs = length * (2 * reach + 1) - reach * (reach + 1)
+        found.append(Cost(3, pairs) if half else Cost(1, 0))
+    return found
+
+
+def layer(costs: Sequence[Cost], batch: int, length: int, d_in: int, d_h: int, d_out: int) -> float:
+    """Operations of projections, scores, sums and W^o in a forward pass."""
+    heads = sum(2 * length * d_in * d_h * c.projections + 4 * c.pairs * d_h for c in costs)
+    return float(batch * (heads + 2 * length * len(costs) * d_h * d_out))

@@ -19,10 +19,9 @@ from reference_impls.kernels import core
 from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.merged import MergingModule, itself
 from reference_impls.mtsa import dropout
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, side_by_side
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, absent, scaled, side_by_side
 from reference_impls.mtsa.projection import Projection, hidden_layer, padded
 from reference_impls.mtsa.released import ReleasedLayer
-from reference_impls.mtsa.softmax import scaled
 
 
 class FusedAttention(TensorizedLayer, MergingModule):
@@ -87,9 +86,16 @@ class FusedMTSA(FusedAttention, PaperLayer):
         if self._by_hand(x):
             self.merged.clear()  # its weights are about to change
             found = Projection.apply(
-                flat, self.q_w, self.k_w, self.v_w, self.s1_w, self.s1_b, self.s2_w, self.s2_b,
+                flat,
+                self.q_w,
+                self.k_w,
+                self.v_w,
+                self.s1_w,
+                self.s1_b,
+                self.s2_w,
+                self.s2_b,
                 self.activation,
-            )  # fmt: skip
+            )
             q, k, v, s = (t.unflatten(1, tokens) for t in found)
             return q, k, v, s
         if self.token2token:

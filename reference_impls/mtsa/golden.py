@@ -9,14 +9,36 @@ import numpy as np
 
 Adapted = tuple[dict[str, Any], dict[str, np.ndarray], int]
 RELEASED_OPTIONS = (
-    "heads", "head_dim", "scale_t", "activation", "activation_on_values", "scores_from_input",
-    "source2token_hidden_layer", "fusion_gate", "directional", "include_self", "accelerate",
-    "input_hidden", "output_hidden",
-)  # fmt: skip
+    "heads",
+    "head_dim",
+    "scale_t",
+    "activation",
+    "activation_on_values",
+    "scores_from_input",
+    "source2token_hidden_layer",
+    "fusion_gate",
+    "directional",
+    "include_self",
+    "accelerate",
+    "input_hidden",
+    "output_hidden",
+)
 RELEASED_WEIGHTS = (
-    "in_w", "in_b", "v_w", "v_b", "q_w", "k_w", "s1_w", "s1_b", "s2_w", "s2_b", "g_w", "g_b",
-    "o_w", "o_b",
-)  # fmt: skip
+    "in_w",
+    "in_b",
+    "v_w",
+    "v_b",
+    "q_w",
+    "k_w",
+    "s1_w",
+    "s1_b",
+    "s2_w",
+    "s2_b",
+    "g_w",
+    "g_b",
+    "o_w",
+    "o_b",
+)
 PAPER_WEIGHTS = ("q_w", "k_w", "v_w", "s1_w", "s1_b", "s2_w", "s2_b", "o_w")
 
 

@@ -29,9 +29,8 @@ from torch.utils.checkpoint import checkpoint
 from reference_impls.checks import core_dtype, host_can_decide, least_denominator, refuse_rows
 from reference_impls.masks import HeadMask, additive, allowed, distance_bias, has_key, runs
 from reference_impls.mtsa.dropout import Kept
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, tensor_softmax
 from reference_impls.mtsa.released import ReleasedLayer
-from reference_impls.mtsa.softmax import tensor_softmax
 
 CHUNK_BYTES = 64 * 2**20
 """About how much the recomputation of queries may hold at once."""
@@ -141,9 +140,13 @@ def _quotient(numerator: Tensor, denominator: Tensor, closed: Tensor) -> Tensor:
 
 
 def _pair_weights(
-    q: Tensor, k: Tensor, groups: tuple[HeadMask, ...], size: int, scale_t: str,
+    q: Tensor,
+    k: Tensor,
+    groups: tuple[HeadMask, ...],
+    size: int,
+    scale_t: str,
     padding: Tensor | None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """P, [G, size, B, N, N]: at most 1, 0 at forbidden pairs; [G, 1, 1, N, N] from the mask alone.
 
     Done in place, and with sums in place of masked fills: one tensor of that shape is kept for the

@@ -5,9 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from reference_impls.masks import allowed, distance_bias
-from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
+from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer, tensor_softmax
 from reference_impls.mtsa.released import ReleasedLayer
-from reference_impls.mtsa.softmax import tensor_softmax
 
 
 class PlainAttention(TensorizedLayer):

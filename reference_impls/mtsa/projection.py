@@ -66,9 +66,16 @@ class Projection(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, q_w: Tensor, k_w: Tensor, v_w: Tensor, s1_w: Tensor, s1_b: Tensor, s2_w: Tensor,
-        s2_b: Tensor, activation: Callable[..., Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+        x: Tensor,
+        q_w: Tensor,
+        k_w: Tensor,
+        v_w: Tensor,
+        s1_w: Tensor,
+        s1_b: Tensor,
+        s2_w: Tensor,
+        s2_b: Tensor,
+        activation: Callable[..., Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Eq. 7 and 9 with sigma_s = identity; q, k and v are views of one product."""
         heads, _, d_i = q_w.shape
         product = x @ side_by_side(q_w / math.sqrt(d_i), k_w, v_w)

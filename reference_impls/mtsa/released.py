@@ -101,11 +101,25 @@ class ReleasedLayer(TensorizedLayer):
         refuse_unknown(
             "mtsa_released",
             unknown,
-            ("heads", "head_dim", "scale_t", "activation", "activation_on_values",
-             "scores_from_input", "source2token_hidden_layer", "fusion_gate", "directional",
-             "include_self", "accelerate", "input_hidden", "output_hidden", "token2token",
-             "source2token", "attention_dropout"),
-        )  # fmt: skip
+            (
+                "heads",
+                "head_dim",
+                "scale_t",
+                "activation",
+                "activation_on_values",
+                "scores_from_input",
+                "source2token_hidden_layer",
+                "fusion_gate",
+                "directional",
+                "include_self",
+                "accelerate",
+                "input_hidden",
+                "output_hidden",
+                "token2token",
+                "source2token",
+                "attention_dropout",
+            ),
+        )
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

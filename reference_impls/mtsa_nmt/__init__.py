@@ -6,7 +6,7 @@ from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
 
-_PLAIN = "reference_impls.mtsa_nmt.plain:PlainTranslationMTSA"
+_PLAIN = "reference_impls.mtsa_nmt.modules:PlainTranslationMTSA"
 
 
 def _parameters(s: Size) -> int:
@@ -37,12 +37,12 @@ MECHANISMS = (
             ),
             Implementation(
                 "algorithm1",
-                "reference_impls.mtsa_nmt.optimized:Algorithm1TranslationMTSA",
+                "reference_impls.mtsa_nmt.modules:Algorithm1TranslationMTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
                 transient_bytes=held.translation,
             ),
-            *on_kernels("reference_impls.mtsa_nmt.fused:FusedTranslationMTSA"),
+            *on_kernels("reference_impls.mtsa_nmt.modules:FusedTranslationMTSA"),
         ),
         folder="reference_impls.mtsa_nmt",
         oracle="reference_impls.mtsa_nmt.naive:naive",

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
-OPTIONS = ("heads", "scale_t", "scale_s", "source2token_scaled", "source2token_from_keys",
-           "bi_direction")  # fmt: skip
+OPTIONS = (
+    "heads",
+    "scale_t",
+    "scale_s",
+    "source2token_scaled",
+    "source2token_from_keys",
+    "bi_direction",
+)
 
 
 def from_golden(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference_impls.kernels.records import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.mtsa_stack.plain:PlainStackedMTSA"
+_PLAIN = "reference_impls.mtsa_stack.modules:PlainStackedMTSA"
 _LAYERS = 2
 """Of the default configuration, which the formulas are for."""
 
@@ -51,12 +51,12 @@ MECHANISMS = (
             ),
             Implementation(
                 "algorithm1",
-                "reference_impls.mtsa_stack.optimized:Algorithm1StackedMTSA",
+                "reference_impls.mtsa_stack.modules:Algorithm1StackedMTSA",
                 "Algorithm 1, stabilised: matrix products only",
                 mask_optional=True,
                 transient_bytes=_transient,
             ),
-            *on_kernels("reference_impls.mtsa_stack.fused:FusedStackedMTSA"),
+            *on_kernels("reference_impls.mtsa_stack.modules:FusedStackedMTSA"),
         ),
         folder="reference_impls.mtsa_stack",
         oracle="reference_impls.mtsa_stack.naive:naive",

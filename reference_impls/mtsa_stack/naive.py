@@ -31,10 +31,16 @@ def layer(
     """Return one layer's output [n, d], and for its cotangent g the gradients of x and W."""
     M_W = {name: W[name] for name in M_ARRAYS}
     options = {
-        "heads": heads, "scale_t": scale_t, "activation": f, "activation_on_values": False,
-        "scores_from_input": True, "source2token_hidden_layer": False, "fusion_gate": False,
-        "accelerate": True, "output_hidden": x.shape[1],
-    }  # fmt: skip
+        "heads": heads,
+        "scale_t": scale_t,
+        "activation": f,
+        "activation_on_values": False,
+        "scores_from_input": True,
+        "source2token_hidden_layer": False,
+        "fusion_gate": False,
+        "accelerate": True,
+        "output_hidden": x.shape[1],
+    }
     t, slope = released.activate(x @ W["ffn_w"] + W["ffn_b"], f)
     z1 = x + t
     (y,) = layer_norm(z1, W["ln1_scale"], W["ln1_offset"], eps)

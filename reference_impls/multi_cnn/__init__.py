@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.multi_cnn.plain:PlainMultiCnn"
+_PLAIN = "reference_impls.multi_cnn.modules:PlainMultiCnn"
 _KERNEL_SIZES = (3, 4, 5)
 
 
@@ -39,13 +39,13 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
             Implementation(
                 "conv",
-                "reference_impls.multi_cnn.optimized:ConvMultiCnn",
+                "reference_impls.multi_cnn.modules:ConvMultiCnn",
                 "torch's convolution for each kernel size",
                 mask_optional=True,
             ),
             Implementation(
                 "gemm",
-                "reference_impls.multi_cnn.optimized:GemmMultiCnn",
+                "reference_impls.multi_cnn.modules:GemmMultiCnn",
                 "windows in rows, a product of matrices for each kernel size",
                 mask_optional=True,
             ),

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.multi_head import held
 
-_PLAIN = "reference_impls.multi_head.plain:PlainMultiHead"
-_SDPA = "reference_impls.multi_head.optimized:SdpaMultiHead"
+_PLAIN = "reference_impls.multi_head.modules:PlainMultiHead"
+_SDPA = "reference_impls.multi_head.modules:SdpaMultiHead"
 _MATMUL = Implementation(
     "matmul",
-    "reference_impls.multi_head.optimized:MatmulMultiHead",
+    "reference_impls.multi_head.modules:MatmulMultiHead",
     "two batched products and torch's softmax",
     mask_optional=True,
 )
@@ -101,12 +100,69 @@ def _released_operations(s: Size) -> float:
     return _passes(s) * _projections_and_core(s)
 
 
+def _paper_bytes(s: Size) -> float:
+    """With positions and the output layer."""
+    return _with_positions(s, output=s.d_out**2, kept=9)
+
+
+def _released_bytes(s: Size) -> float:
+    """With positions, without the output layer: what it reads need not be kept."""
+    return _with_positions(s, output=0, kept=8)
+
+
+def _forward(s: Size, inputs: int, output: bool) -> float:
+    """Bytes that "matmul" holds at the peak of a pass without gradients, as its code allocates.
+
+    Every term of a maximum is one moment of the pass, with what is alive at it: the numbers over
+    pairs (B H N N), over tokens and features (B N d_out), over the input (B N d_in), the three
+    projections' weights side by side (3 d_in d_out; in evaluation they are kept from call to call),
+    and those of the output layer. q, k and v are copied head by head. For the default options,
+    without padding; sdpa holds no pairs.
+    """
+    p, f = s.pairs, s.features
+    held = max(
+        inputs + 3 * f,  # x with positions, q k v
+        p + 5 * f,  # scores: q k v, copies of q and k; softmax: a copy of v, the attended values
+        2 * p + 3 * f,  # scores and softmax: q k v
+        (6 if output else 5) * f,  # q k v, attended values, in order, output
+    )
+    return float(s.item_bytes * held)
+
+
+def _with_positions(s: Size, output: int, kept: int) -> float:
+    p, f, i, w = s.pairs, s.features, s.inputs, 3 * s.d_in * s.d_out
+    if not s.training:
+        return _forward(s, i, bool(output))
+    held = max(
+        i + w + 3 * f,  # x with positions, the weights side by side, q k v
+        i + w + 2 * p + 5 * f,  # scores and softmax: as above, and the copies of q and k are kept
+        i + w + p + kept * f,  # end of the forward pass
+        i + w + output + 3 * p + 4 * f,  # softmax, its gradient, the scores': q k, v's and output
+        2 * i + 2 * w + output + 4 * f,  # gradients of x and of the weights from that of q k v
+    )
+    return float(s.item_bytes * held)
+
+
+def _relu_bytes(s: Size) -> float:
+    """With biases and a relu on q k v, without positions and output layer."""
+    p, f, i, w = s.pairs, s.features, s.inputs, 3 * s.d_in * s.d_out
+    if not s.training:
+        return _forward(s, 0, False)
+    held = max(
+        w + 3 * f,
+        w + 3 * p + 9 * f,  # softmax, its gradient, the scores': q k v kept for the relu, copies
+        w + 10 * f,  # gradients of q k v, stacked and in order, beside what the relu kept
+        i + 2 * w + 4 * f,
+    )
+    return float(s.item_bytes * held)
+
+
 MECHANISMS = (
     Mechanism(
         name="multi_head",
         summary="scaled dot-product multi-head attention with sinusoidal positions",
         source="Vaswani et al. (NIPS 2017); Shen et al., Tensorized Self-Attention, eq. 4-5",
-        implementations=_implementations(held.paper),
+        implementations=_implementations(_paper_bytes),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -124,14 +180,14 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         formula_options=("causal",),
-        transient_bytes=held.paper,
+        transient_bytes=_paper_bytes,
         goldens={"multi_head_paper": "reference_impls.multi_head.golden:paper"},
     ),
     Mechanism(
         name="multi_head_released",
         summary="the released multi-head baseline: no output layer, twice the positions' exponent",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(held.released),
+        implementations=_implementations(_released_bytes),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -142,14 +198,14 @@ MECHANISMS = (
         default="sdpa",
         parameters=_released_parameters,
         operations=_released_operations,
-        transient_bytes=held.released,
+        transient_bytes=_released_bytes,
         goldens={"multi_head": "reference_impls.multi_head.golden:released"},
     ),
     Mechanism(
         name="multi_head_relu",
         summary="the other released multi-head: relu on queries, keys and values, no positions",
         source="taoshen58/BiBloSA@ec67cbd",
-        implementations=_implementations(held.relu),
+        implementations=_implementations(_relu_bytes),
         folder="reference_impls.multi_head",
         oracle="reference_impls.multi_head.naive:naive",
         plain=_PLAIN,
@@ -164,7 +220,7 @@ MECHANISMS = (
         default="sdpa",
         parameters=_relu_parameters,
         operations=_released_operations,
-        transient_bytes=held.relu,
+        transient_bytes=_relu_bytes,
         goldens={"multi_head_relu": "reference_impls.multi_head.golden:relu"},
     ),
 )

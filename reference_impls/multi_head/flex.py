@@ -13,8 +13,7 @@ from torch.nn.functional import pad
 from reference_impls.checks import refuse_rows
 from reference_impls.compiled_flex import fused
 from reference_impls.mechanism import Unsupported
-from reference_impls.multi_head.layer import MultiHeadLayer, up_to_each
-from reference_impls.multi_head.optimized import visible_keys
+from reference_impls.multi_head.modules import MultiHeadLayer, up_to_each, visible_keys
 
 BLOCK = 128
 """Queries and keys of a block that is left out as a whole where it holds padding alone."""
@@ -53,9 +52,12 @@ def real_keys_only(visible: Tensor, causal: bool = False) -> BlockMask:
         return visible[b, j] & (i >= j) if causal else visible[b, j]
 
     return BlockMask.from_kv_blocks(
-        counts.to(torch.int32).contiguous(), indices.to(torch.int32).contiguous(),
-        BLOCK_SIZE=BLOCK, mask_mod=is_visible, seq_lengths=(n, n),
-    )  # fmt: skip
+        counts.to(torch.int32).contiguous(),
+        indices.to(torch.int32).contiguous(),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=is_visible,
+        seq_lengths=(n, n),
+    )
 
 
 class FlexMultiHead(MultiHeadLayer):
@@ -80,9 +82,14 @@ class FlexMultiHead(MultiHeadLayer):
 
 
 def flexed(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float,
-    fused: Callable[..., Tensor], causal: bool = False,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    fused: Callable[..., Tensor],
+    causal: bool = False,
+) -> Tensor:
     """Eq. 4 by a function that is called as `flex_attention`: [B, H, N, d_h] -> the same."""
     width = q.shape[-1]
     if width < LEAST_WIDTH:

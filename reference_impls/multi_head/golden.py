@@ -80,7 +80,10 @@ def relu(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted
         bias = arrays[name[0] + "_b"].astype(np.float64)
         weights[name[0] + "_b"] = bias.reshape(heads, -1)
     options = {
-        "heads": heads, "positions": None, "output_layer": False, "head_dim": units // heads,
+        "heads": heads,
+        "positions": None,
+        "output_layer": False,
+        "head_dim": units // heads,
         "relu_projections": True,
-    }  # fmt: skip
+    }
     return options, weights, units

@@ -6,11 +6,11 @@ from functools import partial
 
 from reference_impls.kernels import records
 from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.msmsa import counts
+from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
 from reference_impls.msmsa.tiles import Group, pieces, plan
 
-_PLAIN = "reference_impls.multi_scale_transformer.plain:PlainMultiScaleTransformer"
+_PLAIN = "reference_impls.multi_scale_transformer.modules:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
 """Of the default options."""
 
@@ -35,12 +35,12 @@ def _parameters(s: Size) -> int:
     return (s.d_in * d if s.d_in != d else 0) + d + layers * (4 * d * d + 2 * d)
 
 
-def _products(way: counts.Way, s: Size) -> float:
+def _products(way: cuts.Way, s: Size) -> float:
     """Products that an implementation does; one costs its forward for each gradient."""
     d, m = s.d_out // 2, s.length + 1
     once = 2.0 * s.batch * s.length * s.d_in * d if s.d_in != d else 0.0
     for scales in _scales(s):
-        once += counts.layer(way(scales, m, s.batch), s.batch, m, d, d // s.heads, d)
+        once += cuts.layer(way(scales, m, s.batch), s.batch, m, d, d // s.heads, d)
     return once * (3 if s.training else 1)
 
 
@@ -71,24 +71,24 @@ MECHANISMS = (
                 _PLAIN,
                 "the N x N scores and their softmax",
                 mask_optional=True,
-                operations=partial(_products, counts.every_pair),
+                operations=partial(_products, cuts.every_pair),
             ),
             Implementation(
                 "masked",
-                "reference_impls.multi_scale_transformer.optimized:MaskedMultiScaleTransformer",
+                "reference_impls.multi_scale_transformer.modules:MaskedMultiScaleTransformer",
                 "torch's fused attention over all pairs, windows in the mask",
                 mask_optional=True,
-                operations=partial(_products, counts.every_pair),
+                operations=partial(_products, cuts.every_pair),
             ),
             Implementation(
                 "windowed",
-                "reference_impls.multi_scale_transformer.optimized:WindowedMultiScaleTransformer",
+                "reference_impls.multi_scale_transformer.modules:WindowedMultiScaleTransformer",
                 "tiles of queries and the keys around them: cost N times the window",
                 mask_optional=True,
             ),
             *records.implementations(
-                "reference_impls.multi_scale_transformer.fused:FusedMultiScaleTransformer",
-                operations=partial(_products, counts.ranges),
+                "reference_impls.multi_scale_transformer.modules:FusedMultiScaleTransformer",
+                operations=partial(_products, cuts.ranges),
             ),
         ),
         folder="reference_impls.multi_scale_transformer",
@@ -123,7 +123,7 @@ MECHANISMS = (
         # budget for gradients, plain's own too. One layer is stressed as msmsa_layer.
         default="windowed",
         parameters=_parameters,
-        operations=partial(_products, counts.tiles),
+        operations=partial(_products, cuts.tiles),
         transient_bytes=_transient,
         formula_options=("layers", "candidates", "alpha", "width_reading"),
     ),

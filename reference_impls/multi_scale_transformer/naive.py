@@ -102,9 +102,16 @@ def naive(
 
     def layer(index: int, H: Array, W: dict[str, Array], g: Array | None) -> Result:
         return msmsa.naive(
-            H, W, None, g,
-            heads=heads, scales=omega[index], width_reading=width_reading, scaling=scaling,
-            layer=True, ln_epsilon=ln_epsilon,
-        )  # fmt: skip
+            H,
+            W,
+            None,
+            g,
+            heads=heads,
+            scales=omega[index],
+            width_reading=width_reading,
+            scaling=scaling,
+            layer=True,
+            ln_epsilon=ln_epsilon,
+        )
 
     return encode(x, weights, grad_out, layers, layer, readout, cls=cls)

@@ -16,9 +16,15 @@ from reference_impls.msmsa.scales import CANDIDATES
 TAGGING = (1, 3, 5, 7, 9)
 """Candidate scales of the sequence labelling tasks (Table 1)."""
 DEFAULTS: Mapping[str, Any] = {
-    "heads": None, "layers": 2, "scales": None, "candidates": CANDIDATES, "alpha": 0.5,
-    "readout": "concat", "cls": True, "head_dim": None,
-}  # fmt: skip
+    "heads": None,
+    "layers": 2,
+    "scales": None,
+    "candidates": CANDIDATES,
+    "alpha": 0.5,
+    "readout": "concat",
+    "cls": True,
+    "head_dim": None,
+}
 """Options that presets may set, with the defaults of the modules."""
 
 
@@ -57,33 +63,46 @@ _SNLI = {"heads": 5, "head_dim": 64, "layers": 3}
 _MIRRORED = {"heads": 10, "head_dim": 5}
 _MIRRORED_OURS = "width 50, that of the input, and so heads of 5; [CLS ; max] as sentence vector"
 _CLASSIFICATION = Preset(
-    _MS, 300, {**_300, "layers": 3, "alpha": 0.5, "candidates": CANDIDATES}, "Table 1",
+    _MS,
+    300,
+    {**_300, "layers": 3, "alpha": 0.5, "candidates": CANDIDATES},
+    "Table 1",
     "three layers, those of the example below eq. 12",
-)  # fmt: skip
+)
 _TAGGING = Preset(
-    _MS, 300,
+    _MS,
+    300,
     {**_300, "layers": 3, "alpha": 1.0, "candidates": TAGGING, "readout": "max", "cls": False},
     "Table 1",
     "three layers; no [CLS]; tags are read from `states`, the sentence vector is there unasked",
-)  # fmt: skip
+)
 _CLASSIFICATION_PEER = Preset(
-    _TRANS, 300, {**_300, "layers": 3}, "Tables 2, 3",
+    _TRANS,
+    300,
+    {**_300, "layers": 3},
+    "Tables 2, 3",
     "layers, heads and readout: those of the Multi-Scale Transformer",
-)  # fmt: skip
+)
 
 
 def _mirrored(layers: int, scales: list[Any]) -> Preset:
     return Preset(
-        _MS, 50, {**_MIRRORED, "layers": layers, "scales": [scales] * layers},
-        "mirrored summation, figure 2", _MIRRORED_OURS,
-    )  # fmt: skip
+        _MS,
+        50,
+        {**_MIRRORED, "layers": layers, "scales": [scales] * layers},
+        "mirrored summation, figure 2",
+        _MIRRORED_OURS,
+    )
 
 
 def _snli(source: str, **options: Any) -> Preset:
     return Preset(
-        _MS, 600, {**_SNLI, **options}, source,
+        _MS,
+        600,
+        {**_SNLI, **options},
+        source,
         "heads of 64 as in Table 1 although 5 of them do not make 600: W^o is 320 x 600",
-    )  # fmt: skip
+    )
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -108,14 +127,20 @@ PRESETS: Mapping[str, Preset] = {
     "sst_transformer": _CLASSIFICATION_PEER,
     "mtl16_transformer": _CLASSIFICATION_PEER,
     "snli_transformer": Preset(
-        _TRANS, 600, _SNLI, "Table 5: three layers, heavy dropout and weight decay",
+        _TRANS,
+        600,
+        _SNLI,
+        "Table 5: three layers, heavy dropout and weight decay",
         "heads: those of the Multi-Scale Transformer",
     ),
     "mirrored_transformer": Preset(
-        _TRANS, 50, {**_MIRRORED, "layers": 2}, "mirrored summation, figure 2",
+        _TRANS,
+        50,
+        {**_MIRRORED, "layers": 2},
+        "mirrored summation, figure 2",
         f"two layers of 10 heads, those of its rivals; {_MIRRORED_OURS}",
     ),
-}  # fmt: skip
+}
 
 
 def settle(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.none.plain:PlainNone"
+_PLAIN = "reference_impls.none.modules:PlainNone"
 
 
 def _parameters(s: Size) -> int:
@@ -36,7 +36,7 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "product, bias, activation", mask_optional=True),
             Implementation(
                 "fused",
-                "reference_impls.none.optimized:FusedNone",
+                "reference_impls.none.modules:FusedNone",
                 "product and bias in one call",
                 mask_optional=True,
                 transient_bytes=_transient,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference_impls.disa import MECHANISMS as _DISA
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.resa.plain:PlainResa"
+_PLAIN = "reference_impls.resa.modules:PlainResa"
 _ATTENTION = _DISA[0]
 
 
@@ -53,13 +53,13 @@ MECHANISMS = (
             ),
             Implementation(
                 "masked",
-                "reference_impls.resa.optimized:MaskedResa",
+                "reference_impls.resa.modules:MaskedResa",
                 "DiSA's broadcast with unselected keys masked: saves nothing",
                 mask_optional=True,
             ),
             Implementation(
                 "gathered",
-                "reference_impls.resa.optimized:GatheredResa",
+                "reference_impls.resa.modules:GatheredResa",
                 "computes selected pairs only; the host waits for their number",
                 mask_optional=True,
             ),

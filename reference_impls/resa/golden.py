@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_impls.disa.golden import NAMES
+from reference_impls.disa import NAMES
 
 UNSELECTED = {
     "all_valid_tokens": "all_real",

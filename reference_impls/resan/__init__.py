@@ -7,8 +7,8 @@ from reference_impls.resa import MECHANISMS as _RESA
 from reference_impls.resa import policy_operations, policy_parameters
 from reference_impls.source2token import MECHANISMS as _POOLING
 
-_PLAIN = "reference_impls.resan.plain:PlainResan"
-_PLAIN_WORDS = "reference_impls.resan.plain:PlainWords"
+_PLAIN = "reference_impls.resan.modules:PlainResan"
+_PLAIN_WORDS = "reference_impls.resan.modules:PlainWords"
 _SOURCE = "Shen et al., ReSAN (IJCAI 2018), section 3.3; taoshen58/ReSAN@f65f3fe"
 _OPTIONS = _RESA[0].options
 
@@ -60,7 +60,7 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "all pairs and tokens, masked", mask_optional=True),
             Implementation(
                 "gathered",
-                "reference_impls.resan.optimized:GatheredResan",
+                "reference_impls.resan.modules:GatheredResan",
                 "computes selected pairs, and drops tokens where the variant does",
                 mask_optional=True,
             ),
@@ -95,7 +95,7 @@ MECHANISMS = (
             ),
             Implementation(
                 "gathered",
-                "reference_impls.resan.optimized:GatheredWords",
+                "reference_impls.resan.modules:GatheredWords",
                 "selected words only",
                 mask_optional=True,
             ),

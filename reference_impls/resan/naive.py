@@ -33,9 +33,13 @@ from reference_impls.source2token import naive as source2token
 
 Array = np.ndarray
 SELECTED_BY = {
-    "full": ("dep", "head"), "without_unselected_heads": ("dep", "head"),
-    "one_rss": ("sel", "sel"), "no_soft": ("sel", "sel"), "no_hard": (), "neither": (),
-}  # fmt: skip
+    "full": ("dep", "head"),
+    "without_unselected_heads": ("dep", "head"),
+    "one_rss": ("sel", "sel"),
+    "no_soft": ("sel", "sel"),
+    "no_hard": (),
+    "neither": (),
+}
 
 
 def naive(
@@ -87,9 +91,17 @@ def naive(
         )
     fused = variant not in ("no_soft", "neither")
     resa = partial(
-        fuse, x, weights, np.arange(len(x)), dep_sel=dep_sel, head_sel=head_sel,
-        direction=direction, activation=activation, tanh_scale=tanh_scale, unselected=unselected,
-    )  # fmt: skip
+        fuse,
+        x,
+        weights,
+        np.arange(len(x)),
+        dep_sel=dep_sel,
+        head_sel=head_sel,
+        direction=direction,
+        activation=activation,
+        tanh_scale=tanh_scale,
+        unselected=unselected,
+    )
     y = resa(None)[0] if fused else x
     pool = np.flatnonzero(everything if variant == "full" else head_sel)
     out, g_y = np.zeros(y.shape[1]), np.zeros(y.shape)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.source2token.plain:PlainSource2Token"
+if TYPE_CHECKING:
+    import numpy as np
+
+_PLAIN = "reference_impls.source2token.modules:PlainSource2Token"
 
 
 def _parameters(s: Size) -> int:
@@ -27,6 +33,20 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * held)
 
 
+def from_golden(
+    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
+    """Adapt a case of the golden folder source2token.
+
+    Returns
+    -------
+    tuple
+        Options, float64 weights by state_dict name, d_out.
+    """
+    weights = {name: arrays[name].astype("float64") for name in ("s1_w", "s1_b", "s2_w", "s2_b")}
+    return {"activation": config["activation"]}, weights, arrays["s2_w"].shape[1]
+
+
 MECHANISMS = (
     Mechanism(
         name="source2token",
@@ -36,7 +56,7 @@ MECHANISMS = (
             Implementation("plain", _PLAIN, "the softmax written out", mask_optional=True),
             Implementation(
                 "direct",
-                "reference_impls.source2token.optimized:DirectSource2Token",
+                "reference_impls.source2token.modules:DirectSource2Token",
                 "torch's fused softmax",
                 mask_optional=True,
                 transient_bytes=_transient,
@@ -54,6 +74,6 @@ MECHANISMS = (
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"source2token": "reference_impls.source2token.golden:from_golden"},
+        goldens={"source2token": "reference_impls.source2token:from_golden"},
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
-_PLAIN = "reference_impls.transformer.plain:PlainTransformer"
+_PLAIN = "reference_impls.transformer.modules:PlainTransformer"
 LAYERS = 2
 """Of the default options."""
 
@@ -51,7 +51,7 @@ MECHANISMS = (
             ),
             Implementation(
                 "sdpa",
-                "reference_impls.transformer.optimized:SdpaTransformer",
+                "reference_impls.transformer.modules:SdpaTransformer",
                 "torch's fused attention",
                 mask_optional=True,
             ),

@@ -28,10 +28,15 @@ Result = tuple[Array, Array | None, dict[str, Array] | None]
 
 
 def encode(
-    x: Array, weights: Mapping[str, Array], g_out: Array | None, layers: int,
+    x: Array,
+    weights: Mapping[str, Array],
+    g_out: Array | None,
+    layers: int,
     layer: Callable[[int, Array, dict[str, Array], Array | None], Any],
-    readout: str, positions: bool = False, cls: bool = True,
-) -> Result:  # fmt: skip
+    readout: str,
+    positions: bool = False,
+    cls: bool = True,
+) -> Result:
     """Compute the sentence vector [d_out] of x [n, D] and its gradients, with any kind of layer.
 
     ``layer(l, H, W, g)`` returns its output [n', d], and for its cotangent g the gradients of H

@@ -11,16 +11,15 @@ from torch import Tensor
 
 from harness.registry import builtins
 from reference_impls import masks
-from reference_impls.bi_lstm.optimized import PackedBiLstm
-from reference_impls.disa.optimized import BroadcastDisa
+from reference_impls.bi_lstm.modules import PackedBiLstm
+from reference_impls.disa.modules import BroadcastDisa
 from reference_impls.masks import HeadMask
 from reference_impls.mechanism import Implementation, Mechanism
 from reference_impls.mtsa import layer as mtsa_layer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, algorithm1
-from reference_impls.multi_cnn.optimized import ConvMultiCnn
-from reference_impls.multi_head.layer import Positions
-from reference_impls.multi_head.optimized import MatmulMultiHead
-from reference_impls.source2token.optimized import DirectSource2Token
+from reference_impls.multi_cnn.modules import ConvMultiCnn
+from reference_impls.multi_head.modules import MatmulMultiHead, Positions
+from reference_impls.source2token.modules import DirectSource2Token
 
 INCLUSIVE = {"forward": "forward_inclusive", "backward": "backward_inclusive"}
 

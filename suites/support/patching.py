@@ -29,7 +29,7 @@ class Patch:
     implementation : str
         ``mechanism.implementation`` in which it must be noticed.
     file : str
-        Below ``reference_impls``, such as ``disa/layer.py``.
+        Below ``reference_impls``, such as ``disa/modules.py``.
     old, new : str
         Text that occurs exactly once in the file, and what takes its place.
     """

@@ -452,8 +452,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     entry = text[text.index(CONV) : text.index("        ),\n        folder")]
     made.branch(
         "changed",
-        (MULTI_CNN + "optimized.py", "", OFTEN),
-        (MULTI_CNN + "plain.py", "", PLAIN_FAILS),
+        (MULTI_CNN + "modules.py", "", OFTEN),
+        (MULTI_CNN + "modules.py", "", PLAIN_FAILS),
         (MULTI_CNN + "__init__.py", entry, entry + entry.replace(CONV, twin)),
     )
     made.branch("older", ("reference_impls/mechanism.py", "class Unsupported", "class NotYet"))
@@ -470,7 +470,7 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     repository: Repository, tmp_path: Path
 ) -> None:
     # Uncommitted work is not what is compared.
-    dirty = repository.root / MULTI_CNN / "optimized.py"
+    dirty = repository.root / MULTI_CNN / "modules.py"
     before = dirty.read_text()
     dirty.write_text("raise RuntimeError('not committed')\n")
     try:

@@ -133,7 +133,9 @@ def _noticed(mechanism: Mechanism, implementation: Implementation) -> bool:
 
 def test_a_patch_that_changes_nothing_passes() -> None:
     # What is noticed above is the fault, not the patching.
-    idle = Patch("nothing", "none.fused", "none/layer.py", "self.d_in = d_in", "self.d_in = (d_in)")
+    idle = Patch(
+        "nothing", "none.fused", "none/modules.py", "self.d_in = d_in", "self.d_in = (d_in)"
+    )
     with patched(idle):
         assert not _noticed(*Registry().find(idle.implementation))
     with pytest.raises(ValueError, match=r"stands 0 times in none/layer\.py"):

@@ -25,8 +25,7 @@ from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.layer import SCALES, TensorizedLayer, concatenate
 from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
-from reference_impls.multi_head.layer import up_to_each
-from reference_impls.multi_head.optimized import BACKENDS, by_products
+from reference_impls.multi_head.modules import BACKENDS, by_products, up_to_each
 
 
 def _parts(d_in: int, d_out: int, count: int) -> None:

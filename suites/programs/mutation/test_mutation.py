@@ -37,12 +37,12 @@ def planted(file: str, line: str, becomes: str) -> Mutant:
     return Mutant(site, before, before.replace(line, becomes))
 
 
-SIGN = ("layer.py", "x @ self.s1_w + self.s1_b", "x @ self.s1_w - self.s1_b")
-SAME = ("plain.py", "s[..., 0]", "s[..., -1]")
-LOOP = ("optimized.py", "return (s.softmax(1) * x)", "while True: pass\n        return (s * x)")
-BROKEN = ("optimized.py", "import math", "import no_such_module")
-MEMORY = ("optimized.py", "return (s.softmax(1) * x)", "bytearray(1 << 40); return (s * x)")
-UNSEEN = ("layer.py", 'return {"scores": s,', 'return {"scores": -s,')
+SIGN = ("modules.py", "x @ self.s1_w + self.s1_b", "x @ self.s1_w - self.s1_b")
+SAME = ("modules.py", "s[..., 0]", "s[..., -1]")
+LOOP = ("modules.py", "return (s.softmax(1) * x)", "while True: pass\n        return (s * x)")
+BROKEN = ("modules.py", "import math", "import no_such_module")
+MEMORY = ("modules.py", "return (s.softmax(1) * x)", "bytearray(1 << 40); return (s * x)")
+UNSEEN = ("modules.py", 'return {"scores": s,', 'return {"scores": -s,')
 
 
 def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -
 
 
 def test_a_check_that_fails_by_itself_kills_nothing_but_the_run() -> None:
-    layer = f"{SMALL}/layer.py"
+    layer = f"{SMALL}/modules.py"
     lines = {layer: frozenset({1})}
     fine = Ran(("trial", "N=2", f"{SMALL}.plain", "f64"), 0.1, lines)
     wrong = Ran(("golden", f"{SMALL}/no_such.npz", f"{SMALL}.plain", "f64"), 0.2, lines)
@@ -125,7 +125,7 @@ def test_the_program_scores_resumes_and_names_survivors(
 
     monkeypatch.setattr(program, "run", fail)
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, []) == 1
-    declared = [equivalents.Equivalent(SMALL, "plain.py", *mutants[1].change[:1],
+    declared = [equivalents.Equivalent(SMALL, "modules.py", *mutants[1].change[:1],
                                        mutants[1].change[1:], "shape")]  # fmt: skip
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
 
@@ -233,7 +233,7 @@ def test_the_draw_is_fixed_and_spread_over_all_places() -> None:
     assert len(set(places)) == 20
     everything = sample(unit, 10**6, 0)
     assert len({m.id for m in everything}) == len(everything)
-    assert {m.site.path.name for m in everything} == {"layer.py", "optimized.py", "plain.py"}
+    assert {m.site.path.name for m in everything} == {"modules.py"}
 
 
 def test_only_checks_that_run_the_statement_are_asked() -> None:

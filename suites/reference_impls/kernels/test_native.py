@@ -21,8 +21,8 @@ from reference_impls.kernels.native import attend, call, native_backward, native
 from reference_impls.masks import parse, parse_all
 from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.dropout import Kept
+from reference_impls.mtsa.layer import tensor_softmax
 from reference_impls.mtsa.optimized import algorithm1, least_denominator
-from reference_impls.mtsa.softmax import tensor_softmax
 from suites.support.parameters import has_compiler
 
 torch.set_num_threads(1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from reference_impls.disa.plain import PlainDisa
+from reference_impls.disa.modules import PlainDisa
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
-from reference_impls.multi_head.plain import PlainMultiHead
-from reference_impls.multi_scale_transformer.optimized import WindowedMultiScaleTransformer
-from reference_impls.resa.plain import PlainResa
+from reference_impls.multi_head.modules import PlainMultiHead
+from reference_impls.multi_scale_transformer.modules import WindowedMultiScaleTransformer
+from reference_impls.resa.modules import PlainResa
 from reference_impls.resa.selecting import given
-from reference_impls.source2token.plain import PlainSource2Token
-from reference_impls.transformer.optimized import SdpaTransformer
+from reference_impls.source2token.modules import PlainSource2Token
+from reference_impls.transformer.modules import SdpaTransformer
 
 B, N, D = 3, 6, 8
 LENGTHS = (6, 4, 1)

@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import reference_impls.multi_head.layer as multi_head_layer
-import reference_impls.multi_head.optimized as multi_head
+import reference_impls.multi_head.modules as multi_head
+import reference_impls.multi_head.modules as multi_head_layer
 from harness.build import make
 from harness.registry import resolve
-from reference_impls.biblosa.rule import block_length, most_blocks
+from reference_impls.biblosa import block_length, most_blocks
 from reference_impls.checks import glorot, host_can_decide, positive_int
-from reference_impls.disa.plain import PlainDisa
+from reference_impls.disa.modules import PlainDisa
 from reference_impls.encoders import (
     Embedding,
     Encoder,
@@ -30,11 +30,10 @@ from reference_impls.encoders import (
 from reference_impls.masks import parse, parse_all
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, least_denominator
-from reference_impls.mtsa_stack.plain import PlainStackedMTSA
-from reference_impls.multi_head.optimized import SdpaMultiHead
-from reference_impls.multi_head.plain import PlainMultiHead
-from reference_impls.resa.plain import PlainResa
-from reference_impls.source2token.plain import PlainSource2Token
+from reference_impls.mtsa_stack.modules import PlainStackedMTSA
+from reference_impls.multi_head.modules import PlainMultiHead, SdpaMultiHead
+from reference_impls.resa.modules import PlainResa
+from reference_impls.source2token.modules import PlainSource2Token
 from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, build, error, run
 
 torch.set_num_threads(1)
@@ -154,7 +153,7 @@ def test_lstm_weights_are_glorot_per_gate() -> None:
     h = D_OUT // 2
     for direction in ("", "_reverse"):
         for name, fan_in in (("weight_ih", D_IN), ("weight_hh", h)):
-            module = resolve("reference_impls.bi_lstm.optimized:PackedBiLstm")(D_IN, D_OUT)
+            module = resolve("reference_impls.bi_lstm.modules:PackedBiLstm")(D_IN, D_OUT)
             weight = module.state_dict()[f"lstm.{name}_l0{direction}"]
             assert weight.shape == weights[f"lstm.{name}_l0{direction}"].shape == (4 * h, fan_in)
             bound = math.sqrt(6 / (fan_in + h))

@@ -15,14 +15,11 @@ from torch import nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from reference_impls.bi_lstm.optimized import PackedBiLstm
-from reference_impls.disa.optimized import BroadcastDisa
-from reference_impls.disa.plain import PlainDisa
+from reference_impls.bi_lstm.modules import PackedBiLstm
+from reference_impls.disa.modules import BroadcastDisa, PlainDisa
 from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.plain import PlainMTSA
-from reference_impls.multi_head.layer import sinusoids
-from reference_impls.multi_head.optimized import MatmulMultiHead
-from reference_impls.multi_head.plain import PlainMultiHead
+from reference_impls.multi_head.modules import MatmulMultiHead, PlainMultiHead, sinusoids
 from suites.support.batches import (
     CPU_DEFAULTS,
     D_IN,

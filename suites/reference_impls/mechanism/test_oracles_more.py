@@ -23,7 +23,7 @@ def module(folder: str, file: str = "naive") -> ModuleType:
 
 disa, mtsa, multi_head, source2token = map(module, ("disa", "mtsa", "multi_head", "source2token"))
 msmsa, mtsa_nmt, mtsa_stack = map(module, ("msmsa", "mtsa_nmt", "mtsa_stack"))
-resa, resan, rss = module("resa"), module("resan"), module("resa", "naive_policy")
+resa, resan, rss = module("resa"), module("resan"), module("resa")
 transformer, multi_scale = module("transformer"), module("multi_scale_transformer")
 Array = np.ndarray
 Shapes = dict[str, tuple[int, ...]]

@@ -30,18 +30,22 @@ from harness.ceilings import work_of
 from harness.measure.cpu_clock import undisturbed
 from harness.registry import builtins
 from harness.stats import block_time, noise_floor, ratio_interval
-from reference_impls.bi_lstm import optimized as lstm
-from reference_impls.bi_lstm.optimized import PackedBiLstm
+from reference_impls.bi_lstm import modules as lstm
+from reference_impls.bi_lstm.modules import PackedBiLstm
 from reference_impls.convolution import convolved, multiplied, windows
+from reference_impls.disa import chunks
 from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
-from reference_impls.disa.cutting import chunks
-from reference_impls.disa.plain import PlainDisa
+from reference_impls.disa.modules import PlainDisa
 from reference_impls.masks import allowed, parse
 from reference_impls.mechanism import Size, Unsupported
 from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
-from reference_impls.multi_head.layer import MultiHeadLayer
-from reference_impls.multi_head.optimized import MatmulMultiHead, SdpaMultiHead, visible_keys
-from reference_impls.multi_head.plain import PlainMultiHead
+from reference_impls.multi_head.modules import (
+    MatmulMultiHead,
+    MultiHeadLayer,
+    PlainMultiHead,
+    SdpaMultiHead,
+    visible_keys,
+)
 from suites.support.batches import (
     D_IN,
     MECHANISMS,

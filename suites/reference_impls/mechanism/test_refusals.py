@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from harness.build import make
-from reference_impls.bi_lstm.optimized import PackedBiLstm
-from reference_impls.bi_lstm.plain import PlainBiLstm
+from reference_impls.bi_lstm.modules import PackedBiLstm, PlainBiLstm
 from reference_impls.mechanism import BadOption, Unsupported
-from reference_impls.multi_head.optimized import SdpaMultiHead
+from reference_impls.multi_head.modules import SdpaMultiHead
 from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, build
 
 torch.set_num_threads(1)

@@ -25,9 +25,7 @@ from reference_impls.kernels.kept import Kept
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.msmsa import fused
 from reference_impls.msmsa.fused import FusedMsmsa, kept_windows
-from reference_impls.msmsa.layer import MsmsaLayer
-from reference_impls.msmsa.optimized import MaskedMsmsa
-from reference_impls.msmsa.plain import PlainMsmsa
+from reference_impls.msmsa.modules import MaskedMsmsa, MsmsaLayer, PlainMsmsa
 from reference_impls.msmsa.scales import (
     CANDIDATES,
     Scale,
@@ -37,15 +35,14 @@ from reference_impls.msmsa.scales import (
 )
 from reference_impls.msmsa.tiles import plan
 from reference_impls.msmsa.windowed import WindowedMsmsa
-from reference_impls.multi_head.plain import PlainMultiHead
-from reference_impls.multi_scale_transformer.optimized import (
+from reference_impls.multi_head.modules import PlainMultiHead
+from reference_impls.multi_scale_transformer.modules import (
     MaskedMultiScaleTransformer,
+    PlainMultiScaleTransformer,
     WindowedMultiScaleTransformer,
 )
-from reference_impls.multi_scale_transformer.plain import PlainMultiScaleTransformer
 from reference_impls.multi_scale_transformer.presets import PRESETS
-from reference_impls.transformer.optimized import SdpaTransformer
-from reference_impls.transformer.plain import PlainTransformer
+from reference_impls.transformer.modules import PlainTransformer, SdpaTransformer
 from suites.support.batches import D_IN, assert_same, batch, error, run
 
 torch.set_num_threads(1)

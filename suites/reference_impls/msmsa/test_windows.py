@@ -17,12 +17,10 @@ from torch.utils._pytree import tree_leaves
 from reference_impls.mechanism import BadOption
 from reference_impls.msmsa import tiles
 from reference_impls.msmsa.fused import FusedMsmsa, windows
-from reference_impls.msmsa.layer import within_windows
-from reference_impls.msmsa.near import Neighbours
-from reference_impls.msmsa.optimized import MaskedMsmsa
+from reference_impls.msmsa.modules import MaskedMsmsa, within_windows
 from reference_impls.msmsa.scales import GivenScale, parse, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan, tile_for
-from reference_impls.msmsa.windowed import Bands, WindowedMsmsa
+from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa
 from suites.support.batches import D_IN, assert_same, batch, run
 
 torch.set_num_threads(1)

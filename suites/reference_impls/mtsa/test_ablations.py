@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import reference_impls.mtsa.optimized as algorithm
-import reference_impls.mtsa_stack.plain as stack_plain
+import reference_impls.mtsa_stack.modules as stack_plain
 from harness.build import make
 from harness.registry import builtins
 from reference_impls.mechanism import BadOption

@@ -15,19 +15,21 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.verify.golden import check_path
-from reference_impls.disa.plain import PlainDisa
+from reference_impls.disa.modules import PlainDisa
 from reference_impls.encoders import Dense
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.resa import MECHANISMS as RESA
-from reference_impls.resa import naive, naive_policy
-from reference_impls.resa.optimized import GatheredResa, MaskedResa
-from reference_impls.resa.plain import PlainResa
-from reference_impls.resa.policy import POLICIES, Decision
-from reference_impls.resa.selecting import Selection, given
+from reference_impls.resa import naive
+from reference_impls.resa.modules import GatheredResa, MaskedResa, PlainResa
+from reference_impls.resa.selecting import POLICIES, Decision, Selection, given
 from reference_impls.resan import MECHANISMS as RESAN
-from reference_impls.resan.layer import PREFIXES
-from reference_impls.resan.optimized import GatheredResan, GatheredWords
-from reference_impls.resan.plain import PlainResan, PlainWords
+from reference_impls.resan.modules import (
+    PREFIXES,
+    GatheredResan,
+    GatheredWords,
+    PlainResan,
+    PlainWords,
+)
 from suites.support.batches import D_IN, D_OUT, assert_same, batch, error, run
 
 torch.set_num_threads(1)
@@ -105,16 +107,16 @@ def test_rss_is_the_oracles() -> None:
     arrays = {name: w.detach().numpy() for name, w in weights.items()}
     for b, n in enumerate((7, 4, 1)):
         own = x[b, :n].detach().numpy()
-        p = naive_policy.probabilities(own, arrays)
-        chosen = naive_policy.actions(p, uniform[b, :n].numpy())
-        log = naive_policy.log_probabilities(p, chosen)
-        grad_x, grads = naive_policy.gradients(own, arrays, chosen, cotangent[b, :n].numpy())
+        p = naive.probabilities(own, arrays)
+        chosen = naive.actions(p, uniform[b, :n].numpy())
+        log = naive.log_probabilities(p, chosen)
+        grad_x, grads = naive.gradients(own, arrays, chosen, cotangent[b, :n].numpy())
         assert (made.actions[b, :n].numpy() == chosen).all()
         assert not made.actions[b, n:].any()
         assert error(made.probability[b, :n], torch.from_numpy(p)) < 1e-12
         assert error(made.log_probability[b, :n], torch.from_numpy(log)) < 1e-12
         assert not made.log_probability[b, n:].any()
-        assert float(made.share[b]) == pytest.approx(naive_policy.share(chosen))
+        assert float(made.share[b]) == pytest.approx(naive.share(chosen))
         assert error(x.grad[b, :n], torch.from_numpy(grad_x)) < 1e-12
         total = {name: value + grads[name] for name, value in total.items()}
     for name, weight in weights.items():

@@ -1,0 +1,142 @@
+"""Hierarchical CNN: its weights; convolutions tap by tap, by torch, and by products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import glu, pad
+
+from reference_impls.checks import (
+    check_input,
+    glorot,
+    one_of,
+    positive_int,
+    refuse_unknown,
+    weight_of,
+    zero_at_padding,
+    zero_bias,
+)
+from reference_impls.convolution import convolved, multiplied
+
+
+class HrchyCnnLayer(nn.Module):
+    """Convolutions with gated linear units on top of each other; residual from the second on.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Layer i has weights ``l<i>_w`` [k, d_in or d_out, 2*d_out] and ``l<i>_b`` [2*d_out].
+    layers, kernel_size : int
+        A kernel of size k reads (k-1)//2 positions in front, the rest behind.
+    form : {"paper", "released"}
+        paper: padding is zero before every layer, so that its amount does not matter. released:
+        relu before the gate, and padding is zero before the first layer only.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        layers: int = 3,
+        kernel_size: int = 5,
+        form: str = "paper",
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        refuse_unknown("hrchy_cnn", unknown, ("layers", "kernel_size", "form"))
+        self.d_in = d_in
+        self.layers = positive_int("layers", layers)
+        k = positive_int("kernel_size", kernel_size)
+        self.form = one_of("form", form, ("paper", "released"))
+        for i in range(self.layers):
+            fan_in = d_in if i == 0 else d_out
+            self.register_parameter(f"l{i}_w", glorot(k, fan_in, 2 * d_out, taps=k))
+            self.register_parameter(f"l{i}_b", zero_bias(2 * d_out))
+
+    def weights(self, i: int) -> tuple[Tensor, Tensor]:
+        """Weight [k, in, 2*d_out] and bias [2*d_out] of layer i."""
+        return weight_of(self, f"l{i}_w"), weight_of(self, f"l{i}_b")
+
+    def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """All layers: [B, N, d_in], zero at padding -> [B, N, d_out].
+
+        ``mask`` [B, N] is to be zeroed at between the layers, None if nothing is.
+        """
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        check_input(x, mask, self.d_in)
+        x = zero_at_padding(x, mask)
+        return zero_at_padding(self.stack(x, mask if self.form == "paper" else None), mask)
+
+
+class PlainHrchyCnn(HrchyCnnLayer):
+    """`HrchyCnnLayer` with one product per tap."""
+
+    def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Each layer is y = z[:h] * sigmoid(z[h:]), plus the layer before."""
+        y = x
+        for i in range(self.layers):
+            z = self._convolve(zero_at_padding(y, mask), *self.weights(i))
+            if self.form == "released":
+                z = z.relu()
+            value, gate = z.chunk(2, dim=-1)  # [B, N, d_out]
+            gated = value * torch.sigmoid(gate)
+            y = gated + y if i else gated
+        return y
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """z_i = b + sum over t of x_{i + t - front} w_t."""
+        k, n = weight.shape[0], x.shape[1]
+        front = (k - 1) // 2
+        padded = pad(x, (0, 0, front, k - 1 - front))  # [B, N + k - 1, D]
+        z = padded[:, :n] @ weight[0]  # [B, N, 2*d_out]
+        for t in range(1, k):
+            z = z + padded[:, t : t + n] @ weight[t]
+        return z + bias
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] -> [B, R, d_out] for the positions ``rows`` [R]; None is all N.
+
+        All positions are computed; ``rows`` picks.
+        """
+        out = super().forward(x, mask)
+        return out if rows is None else out[:, rows]
+
+
+class ConvHrchyCnn(HrchyCnnLayer):
+    """`HrchyCnnLayer` by one convolution for each layer."""
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """[B, N, D] by weight [k, D, F] and bias [F] -> [B, N, F]."""
+        k = weight.shape[0]
+        front = (k - 1) // 2
+        return convolved(x, weight, bias, front, k - 1 - front)
+
+    def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Features stay last from end to end."""
+        y = x
+        for i in range(self.layers):
+            if i:  # x is zero at padding already
+                y = zero_at_padding(y, mask)
+            z = self.convolve(y, *self.weights(i))  # [B, N, 2 * d_out]
+            gated = glu(z.relu() if self.form == "released" else z)
+            y = gated + y if i else gated
+        return y
+
+
+class GemmHrchyCnn(ConvHrchyCnn):
+    """`HrchyCnnLayer` by one product for each layer."""
+
+    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """As `ConvHrchyCnn.convolve`."""
+        return multiplied(x, [weight], bias, [(weight.shape[0] - 1) // 2], x.shape[1])
