@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from reference_impls.biblosa import block_length, most_blocks
+from reference_impls.biblosa.rule import block_length, most_blocks
 from reference_impls.checks import (
     activation_by_name,
     check_input,

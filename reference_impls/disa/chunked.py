@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from reference_impls.checks import core_dtype, refuse_rows
-from reference_impls.disa import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
+from reference_impls.disa.cutting import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
 from reference_impls.disa.modules import LARGEST_SAFE_SCALE, DisaLayer
 from reference_impls.masks import HeadMask, allowed, has_key
 

@@ -321,7 +321,7 @@ PATCHES = (
         "w.addcmul_(w, t.square_(), value=-1)", "t.square_()",
     ),
     Patch(
-        "chunks take one key too few", "disa.chunked", "disa/__init__.py",
+        "chunks take one key too few", "disa.chunked", "disa/cutting.py",
         "min(n, stop - lo)", "min(n, stop - lo - 1)",
     ),
     Patch(

@@ -18,7 +18,7 @@ import reference_impls.multi_head.modules as multi_head
 import reference_impls.multi_head.modules as multi_head_layer
 from harness.build import make
 from harness.registry import resolve
-from reference_impls.biblosa import block_length, most_blocks
+from reference_impls.biblosa.rule import block_length, most_blocks
 from reference_impls.checks import glorot, host_can_decide, positive_int
 from reference_impls.disa.modules import PlainDisa
 from reference_impls.encoders import (

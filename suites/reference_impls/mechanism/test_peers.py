@@ -33,8 +33,8 @@ from harness.stats import block_time, noise_floor, ratio_interval
 from reference_impls.bi_lstm import modules as lstm
 from reference_impls.bi_lstm.modules import PackedBiLstm
 from reference_impls.convolution import convolved, multiplied, windows
-from reference_impls.disa import chunks
 from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
+from reference_impls.disa.cutting import chunks
 from reference_impls.disa.modules import PlainDisa
 from reference_impls.masks import allowed, parse
 from reference_impls.mechanism import Size, Unsupported
