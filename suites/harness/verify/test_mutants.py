@@ -138,7 +138,7 @@ def test_a_patch_that_changes_nothing_passes() -> None:
     )
     with patched(idle):
         assert not _noticed(*Registry().find(idle.implementation))
-    with pytest.raises(ValueError, match=r"stands 0 times in none/layer\.py"):
+    with pytest.raises(ValueError, match=r"stands 0 times in none/modules\.py"):
         replace(idle, old="no such text").source()
 
 
