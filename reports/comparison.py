@@ -13,8 +13,7 @@ from harness.experiments.conclusion import Comparison, comparisons
 from harness.experiments.wording import exact_test, no_interval, replicates_of
 from harness.stats import MeanDifference, too_few
 from reports import comparison_figures as figures
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 from reports.power_figures import curves, power, spread_of
@@ -116,12 +115,12 @@ class Compared:
                 f" Their means are {c.unit.value(d.mean_first)} and {c.unit.value(d.mean_second)}."
             )  # fmt: skip
             caption = f"Every run of {c.first} and {c.second}, declared unpaired.{means}"
-            return self.place.figure("seeds", figures.groups(c), caption, main=True)
+            return self.place.figure("seeds", figures.groups(c), caption)
         ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
         caption = (
             f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} {c.replicate}s."
         )
-        return self.place.figure("seeds", figures.slope_chart(c), caption, main=True)
+        return self.place.figure("seeds", figures.slope_chart(c), caption)
 
     def differences(self) -> Shown:
         """Difference of every seed or fold, mean and interval."""
@@ -156,7 +155,7 @@ class Compared:
                 for row, (_, a, b) in zip(rows, c.values, strict=True)
             ]
         return together(
-            self.place.figure("differences", figures.differences(c), caption, main=True),
+            self.place.figure("differences", figures.differences(c), caption),
             self.place.table("seeds", frame, names, rows),
         )
 

@@ -21,8 +21,7 @@ from harness.experiments.many_wording import (
     task_rows,
 )
 from reports.comparison_figures import forest
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 
@@ -133,9 +132,7 @@ class Judged:
             ]
             if any(c.difference and not math.isnan(c.difference.low) for c in some):
                 caption = f"{task}: difference to {self.many.baseline}, with 95 % t-intervals."
-                pieces.append(
-                    self.place.figure(f"{name}-differences", forest(some), caption, main=True)
-                )
+                pieces.append(self.place.figure(f"{name}-differences", forest(some), caption))
         return together(*pieces, says(reading(self.many)))
 
     def over_tasks(self) -> Shown:

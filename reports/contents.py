@@ -1,16 +1,16 @@
-"""The pages of a report: one entry per notebook. A further page is a notebook and an entry here."""
+"""What a report holds: one entry per notebook. A further page is a notebook and an entry here."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import comparisons
 from harness.experiments.many import families
-from harness.records.schema import digest
 from reports import comparison, comparison_many
+from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
+from reports.core.words import file_name
 from reports.pages.attention import page as attention
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
@@ -47,6 +47,11 @@ class Page:
     front: bool = False
     weight: int = 1
 
+    @property
+    def file(self) -> str:
+        """``scaling.html``."""
+        return f"{self.name}.html"
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -76,13 +81,23 @@ class Notebook:
         Of ``notebooks/<name>.ipynb``.
     pages : callable
         `Page` list of what is `Asked`.
+    reader : str
+        For whom the pages are, to be read after "For".
     missing : str
         What the index says when there are none.
+    group, label : str
+        Where and as what the navigation leads to the first of them; empty where `under` does.
+    under : str
+        Name of the notebook whose page leads to these.
     """
 
     name: str
     pages: Callable[[Asked], list[Page]]
+    reader: str
     missing: str = ""
+    group: str = ""
+    label: str = ""
+    under: str = ""
 
 
 def by_device(
@@ -107,95 +122,160 @@ def by_device(
     return pages
 
 
-def file_name(key: str) -> str:
-    """A key as part of a file name: keys come from records, which may hold slashes."""
-    plain = re.sub(r"[^0-9A-Za-z]", "", key)[:8]
-    return plain if plain and plain == key[:8] else digest(key)[:8]
+def by_record(
+    name: str, parameter: str, found: Callable[[DeviceRecords], list[tuple[str, str]]]
+) -> Callable[[Asked], list[Page]]:
+    """A page for every key and title that is found in a device's records."""
+
+    def pages(asked: Asked) -> list[Page]:
+        every = [(d, key, title) for d in asked.source.devices for key, title in found(d)]
+        return [
+            Page(
+                name,
+                name if len(every) == 1 else f"{name}-{file_name(key)}",
+                title,
+                {"journal": asked.journal, "device": d.key, parameter: key},
+                d,
+            )
+            for d, key, title in every
+        ]
+
+    return pages
 
 
-def _size(asked: Asked) -> list[Page]:
-    parameters = {"journal": asked.journal, "like": asked.like}
-    return [Page("size", "size", "Should I use it at my size?", parameters, front=True, weight=2)]
+def once(name: str, title: str, *given: str, front: bool = False) -> Callable[[Asked], list[Page]]:
+    """One page of all devices, whose notebook is given the journal, say."""
+
+    def pages(asked: Asked) -> list[Page]:
+        parameters = {one: str(getattr(asked, one)) for one in given}
+        return [Page(name, name, title, parameters, front=front, weight=2)]
+
+    return pages
 
 
-def _comparison(asked: Asked) -> list[Page]:
-    found = [(d, c) for d in asked.source.devices for c in comparisons(d.records)]
-    return [
-        Page(
-            "comparison",
-            "comparison" if len(found) == 1 else f"comparison-{file_name(c.key)}",
-            c.title,
-            {"journal": asked.journal, "device": d.key, "design": c.key},
-            d,
-        )
-        for d, c in found
-    ]
+def _experiments(asked: Asked) -> list[Page]:
+    if not any(d.has("design", "family") for d in asked.source.devices):
+        return []
+    return once("experiments", "Experiments", "journal")(asked)
 
 
-def _many(asked: Asked) -> list[Page]:
-    found = [(d, m) for d in asked.source.devices for m in families(d.records)]
-    return [
-        Page(
-            "many",
-            "many" if len(found) == 1 else f"many-{file_name(m.key)}",
-            m.title,
-            {"journal": asked.journal, "device": d.key, "family": m.key},
-            d,
-        )
-        for d, m in found
-    ]
-
-
-def _attention(asked: Asked) -> list[Page]:
-    found = [(d, r) for d in asked.source.devices for r in attention.newest(d.records)]
-    return [
-        Page(
-            "attention",
-            "attention" if len(found) == 1 else f"attention-{file_name(str(r['key']))}",
-            f"What {r['model']} attends to ({r['task']})",
-            {"journal": asked.journal, "device": d.key, "look": str(r["key"])},
-            d,
-        )
-        for d, r in found
-    ]
-
-
-def _audit(asked: Asked) -> list[Page]:
-    return [Page("audit", "audit", "The published numbers, re-analysed", {})]
-
-
-def _claims(asked: Asked) -> list[Page]:
-    title = "A verdict for every published claim"
-    return [Page("claims", "claims", title, {"journal": asked.journal}, weight=2)]
-
-
-def pages_of(source: Source) -> Callable[[str, str], str]:
-    """Find the file of a page by its notebook and a device's key; empty where there is none."""
+def page_of(source: Source) -> Callable[[str, str], str]:
+    """Find the file of a page by its notebook and a device's or a record's key; empty without."""
     found: dict[tuple[str, str], str] = {}
     for notebook in NOTEBOOKS:
         for page in notebook.pages(Asked(source, "")):
-            key = page.device.key if page.device else ""
-            found.setdefault((page.notebook, key), f"{page.name}.html")
-    return lambda name, device: found.get((name, device)) or found.get((name, ""), "")
+            for key in (page.device.key if page.device else "", *page.parameters.values()):
+                found.setdefault((page.notebook, key), page.file)
+    return lambda name, key: found.get((name, key)) or found.get((name, ""), "")
+
+
+def navigation(pages: list[Page]) -> tuple[tuple[str, tuple[Link, ...]], ...]:
+    """The groups of the navigation, each with links to the pages that there are."""
+    first = {p.notebook: p.file for p in reversed(pages)}
+    groups = dict.fromkeys(one.group for one in NOTEBOOKS if one.group and one.name in first)
+    return tuple(
+        (
+            group,
+            tuple(
+                Link(first[one.name], one.label)
+                for one in NOTEBOOKS
+                if one.group == group and one.name in first
+            ),
+        )
+        for group in groups
+    )
 
 
 NOTEBOOKS = (
-    Notebook("size", _size),
+    Notebook(
+        "size",
+        once("size", "Should I use it at my size?", "journal", "like", front=True),
+        "whoever wants an answer and has a minute",
+    ),
     Notebook(
         "scaling",
         by_device("scaling", "Cost against length", (*scaling.KINDS, *scaling.MORE), 3),
+        "whoever wants to know what a mechanism costs at other lengths, batches and settings",
         scaling.NONE,
+        "Cost",
+        "Time and memory",
     ),
     Notebook(
         "tradeoff",
         by_device("tradeoff", "Memory, time and accuracy", tradeoff.KINDS),
+        "whoever must choose a mechanism under a budget of time or memory",
         tradeoff.NONE,
+        "Cost",
+        "Against accuracy",
     ),
-    Notebook("comparison", _comparison, comparison.NONE),
-    Notebook("many", _many, comparison_many.NONE),
-    Notebook("corpora", by_device("corpora", "Over corpora", corpora.KINDS), corpora.NONE),
-    Notebook("attention", _attention, attention.NONE),
-    Notebook("trust", by_device("trust", "Can this be trusted?", trust.KINDS), trust.NONE),
-    Notebook("claims", _claims),
-    Notebook("audit", _audit),
+    Notebook(
+        "experiments",
+        _experiments,
+        "whoever wants to know what was compared, and how it ended",
+        group="Accuracy",
+        label="Experiments",
+    ),
+    Notebook(
+        "comparison",
+        by_record(
+            "comparison", "design", lambda d: [(c.key, c.title) for c in comparisons(d.records)]
+        ),
+        "whoever wants to check one comparison run by run",
+        comparison.NONE,
+        under="experiments",
+    ),
+    Notebook(
+        "many",
+        by_record("many", "family", lambda d: [(m.key, m.title) for m in families(d.records)]),
+        "whoever wants to check comparisons that were declared together",
+        comparison_many.NONE,
+        comparison_many.NONE,
+        under="experiments",
+    ),
+    Notebook(
+        "corpora",
+        by_device("corpora", "Over corpora", corpora.KINDS),
+        "whoever knows the papers' tables and wants the same of these runs",
+        corpora.NONE,
+        "Accuracy",
+        "Over corpora",
+    ),
+    Notebook(
+        "attention",
+        by_record(
+            "attention",
+            "look",
+            lambda d: [
+                (str(r["key"]), f"What {r['model']} attends to ({r['task']})")
+                for r in attention.newest(d.records)
+            ],
+        ),
+        "whoever wants to see what a trained model looks at",
+        attention.NONE,
+        "Accuracy",
+        "What it attends to",
+    ),
+    Notebook(
+        "claims",
+        once("claims", "A verdict for every published claim", "journal"),
+        "whoever wants to know which of the papers' claims hold here",
+        group="Claims",
+        label="Every claim",
+    ),
+    Notebook(
+        "audit",
+        once("audit", "The published numbers, re-analysed"),
+        "whoever wants to know what the papers' printed numbers allow to conclude",
+        group="Claims",
+        label="Printed numbers",
+    ),
+    Notebook(
+        "trust",
+        by_device("trust", "Can this be trusted?", trust.KINDS),
+        "whoever doubts the measuring",
+        trust.NONE,
+        "Trust",
+        "Noise and errors",
+    ),
 )
+NOTEBOOK = {one.name: one for one in NOTEBOOKS}

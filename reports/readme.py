@@ -19,11 +19,11 @@ from reports.claims import ledger, score, score_lines
 from reports.claims.ledger import devices_of
 from reports.core import sizes
 from reports.core.costs import Costs
-from reports.core.dark import with_dark
 from reports.core.figure_data import data_of
 from reports.core.forest import Panel, forests
 from reports.core.page import Output, svg
 from reports.core.source import DeviceRecords, Source, find
+from reports.core.style import with_dark
 from reports.core.tables import markdown
 from reports.pages.corpora.page import Corpora, line_of
 from reports.pages.scaling.figures import ratio

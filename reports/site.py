@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-import html
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from harness.errors import UsageError
-from reports.contents import NOTEBOOKS, Asked, Notebook, Page
-from reports.core import html as site
+from reports.contents import NOTEBOOK, NOTEBOOKS, Asked, Notebook, Page, navigation
+from reports.core import html
+from reports.core.html import Frame, Link
 from reports.core.page import MIME
 from reports.core.source import Source
 from reports.execute import Kernel, NotebookFailed, in_parallel
-from reports.index import Built, overview
 
 OURS = ("figures", "tables", "notebooks")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A page as far as it got.
+
+    Attributes
+    ----------
+    page : Page
+    sentences : tuple of str
+        For the index.
+    failure : str
+        One line; empty if all went well.
+    body : str
+        HTML, of the front page alone: it stands on the index.
+    """
+
+    page: Page
+    sentences: tuple[str, ...] = ()
+    failure: str = ""
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,16 +73,17 @@ def prepare(out: Path) -> None:
     UsageError
         If it holds anything else.
     """
+
+    def ours(page: Path) -> bool:
+        return html.is_ours(page.read_text(encoding="utf-8", errors="replace"))
+
     try:
         if out.exists() and any(out.iterdir()):
             index = out / "index.html"
-            if not (
-                index.is_file()
-                and site.is_ours(index.read_text(encoding="utf-8", errors="replace"))
-            ):
+            if not (index.is_file() and ours(index)):
                 raise UsageError(f"{out} holds other files than a report; give another --out")
             for page in out.glob("*.html"):
-                if site.is_ours(page.read_text(encoding="utf-8", errors="replace")):
+                if ours(page):
                     page.unlink()
             for name in OURS:
                 shutil.rmtree(out / name, ignore_errors=True)
@@ -91,7 +114,7 @@ def build(
     like : str
         File with the reader's sizes; empty for the profile's.
     workers : int, optional
-        Notebooks at a time; two, or as many as there are cores, at most four.
+        Notebooks at a time; as many as there are cores, at most four.
     """
     prepare(out)
     pages: list[Page] = []
@@ -99,16 +122,15 @@ def build(
     for notebook in NOTEBOOKS if notebooks is None else notebooks:
         found = notebook.pages(Asked(source, journal, like))
         pages += found
-        if not found:
+        if not found and notebook.missing:
             missing.append(notebook.missing)
-    own = [p for p in pages if not p.front]
-    links = [("index.html", "Overview"), *((f"{p.name}.html", _link_text(p, own)) for p in own)]
+    groups = navigation(pages)
     # An index from the first moment on: the folder is known as a report although it was stopped.
     index = out / "index.html"
-    index.write_text(site.document("attnbench", "<p>Being built.</p>", []), encoding="utf-8")
+    index.write_text(html.document("attnbench", "<p>Being built.</p>"), encoding="utf-8")
 
     def task(page: Page) -> Callable[[Kernel], Built]:
-        return lambda kernel: _page(kernel, page, out, links)
+        return lambda kernel: _page(kernel, page, out, _frame(page, pages, groups))
 
     # The longest first: nothing is left to wait for at the end.
     order = sorted(range(len(pages)), key=lambda i: -pages[i].weight)
@@ -116,7 +138,7 @@ def build(
         [task(pages[i]) for i in order], workers or cores(), lambda _, built: on_page(built)
     )
     built = [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
-    index.write_text(overview(source, built, missing, links), encoding="utf-8")
+    index.write_text(overview(source, built, missing, groups), encoding="utf-8")
     return Report(index, tuple(built), tuple(missing))
 
 
@@ -126,43 +148,75 @@ def cores() -> int:
     return min(4, known or 1)
 
 
-def _link_text(page: Page, pages: list[Page]) -> str:
-    alike = [p for p in pages if p.title == page.title]
-    if len(alike) == 1 or page.device is None:
-        return page.title
-    return f"{page.title}: {page.device.title}"
-
-
-def _page(kernel: Kernel, page: Page, out: Path, links: list[tuple[str, str]]) -> Built:
-    parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
-    path = out / f"{page.name}.html"
-    try:
-        executed = kernel.execute(
-            page.notebook, parameters, out / "notebooks" / f"{page.name}.ipynb"
-        )
-    except NotebookFailed as error:
-        body = (
-            f"<h1>{html.escape(page.title)}</h1>"
-            f'<p class="failed">This page could not be made: {html.escape(str(error))}</p>'
-        )
-        if not page.front:
-            path.write_text(site.document(page.title, body, links), encoding="utf-8")
-        return Built(page, failure=str(error))
-    body = site.render(executed)
-    if page.front:
-        return Built(page, tuple(_marks(executed)), body=body)
-    body += (
-        f'<p class="soft">Made by the notebook <a href="notebooks/{html.escape(page.name)}.ipynb">'
-        f"{html.escape(page.name)}.ipynb</a>.</p>"
+def _frame(page: Page, pages: Sequence[Page], groups: Any) -> Frame:
+    """What stands around a page: navigation, reader, and the same of other devices or models."""
+    notebook = NOTEBOOK.get(page.notebook)
+    alike = [] if notebook and notebook.under else [p for p in pages if p.notebook == page.notebook]
+    entry = (notebook.under if notebook else "") or page.notebook
+    return Frame(
+        groups,
+        next((p.file for p in pages if p.notebook == entry), page.file),
+        notebook.reader if notebook else "",
+        [Link(p.file, _of(p, alike)) for p in alike] if len(alike) > 1 else [],
+        page.file,
+        f"notebooks/{page.name}.ipynb",
     )
-    path.write_text(site.document(page.title, body, links), encoding="utf-8")
-    return Built(page, tuple(_marks(executed)))
 
 
-def _marks(executed: Any) -> list[Mapping[str, str]]:
+def _of(page: Page, alike: Sequence[Page]) -> str:
+    """What tells a page from the others of its notebook: its device, unless its title does."""
+    same = sum(p.title == page.title for p in alike) > 1
+    return page.device.title if same and page.device else page.title
+
+
+def _page(kernel: Kernel, page: Page, out: Path, frame: Frame) -> Built:
+    parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
+    try:
+        executed = kernel.execute(page.notebook, parameters, out / frame.notebook)
+    except NotebookFailed as error:
+        built = Built(page, failure=str(error))
+        text = html.fill("failed.html.jinja", page.title, frame, failure=str(error))
+    else:
+        body = html.body_of(executed)
+        built = Built(page, tuple(_sentences(executed)), body=body if page.front else "")
+        text = html.document(page.title, body, frame)
+    if not page.front:
+        (out / page.file).write_text(text, encoding="utf-8")
+    return built
+
+
+def _sentences(executed: Any) -> list[str]:
     return [
-        mark
+        one
         for cell in executed.cells
         for output in cell.get("outputs", ())
-        for mark in output.get("data", {}).get(MIME, ())
+        for one in output.get("data", {}).get(MIME, ())
     ]
+
+
+def overview(
+    source: Source, done: Sequence[Built], missing: Iterable[str], groups: Any
+) -> str:  # fmt: skip
+    """``index.html``: the first page, and what every other page says in short."""
+    cards = []
+    for name, links in groups:
+        cards += [(name, link, next(b for b in done if b.page.file == link.file)) for link in links]
+    return html.fill(
+        "index.html.jinja",
+        "attnbench report",
+        Frame(groups, file="index.html"),
+        says=source.says,
+        fronts=[Markup(b.body) for b in done if b.body],
+        cards=[
+            (
+                group,
+                link,
+                NOTEBOOK[b.page.notebook].reader if b.page.notebook in NOTEBOOK else "",
+                b.sentences[:1],
+            )
+            for group, link, b in cards
+        ],
+        failures=[f"{b.page.name}: {b.failure}" for b in done if b.failure],
+        missing=list(missing),
+        warnings=source.warnings,
+    )

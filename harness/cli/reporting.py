@@ -23,8 +23,7 @@ def make_report(
     """
     from reports.core.sizes import read
     from reports.core.source import find
-    from reports.index import Built
-    from reports.site import build
+    from reports.site import Built, build
     from suites.bench.options import journal_folder
 
     journal_folder(journal)  # a file of that name is a mistake, not an empty journal

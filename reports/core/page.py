@@ -1,8 +1,7 @@
-"""What a notebook cell shows: HTML for the page, files beside it, marks for the index."""
+"""What a notebook cell shows: HTML for the page, files beside it, sentences for the index."""
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from reports.core.dark import with_dark
 from reports.core.figure_data import data_of
-from reports.core.style import SOFT
-from reports.core.tables import Best, latex, markdown
+from reports.core.html import pieces
+from reports.core.source import DeviceRecords, Source, facts, find
+from reports.core.style import SOFT, with_dark
+from reports.core.tables import Cell, latex, markdown
 
 MIME = "application/vnd.attnbench.report+json"
 """In the outputs of an executed notebook: what the index takes from it."""
@@ -38,24 +39,24 @@ class Shown:
         Escaped.
     plain : str
         For readers without HTML.
-    marks : tuple of dict
-        ``{"sentence": ...}`` and ``{"figure": path, "caption": ...}`` for the index.
+    sentences : tuple of str
+        For the index.
     """
 
     html: str
     plain: str = ""
-    marks: tuple[dict[str, str], ...] = field(default=())
+    sentences: tuple[str, ...] = field(default=())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/html": self.html, "text/plain": self.plain, MIME: list(self.marks)}
+        return {"text/html": self.html, "text/plain": self.plain, MIME: list(self.sentences)}
 
 
-def together(*pieces: Shown, grid: bool = False) -> Shown:
+def together(*parts: Shown, grid: bool = False) -> Shown:
     """Several pieces as one; in a grid they stand side by side where there is room."""
-    inside = "\n".join(p.html for p in pieces)
-    marks = tuple(mark for p in pieces for mark in p.marks)
-    body = f'<div class="grid">{inside}</div>' if grid else inside
-    return Shown(body, "\n".join(p.plain for p in pieces), marks)
+    inside = Markup("\n".join(p.html for p in parts))
+    sentences = tuple(one for p in parts for one in p.sentences)
+    body = pieces().grid(inside) if grid else inside
+    return Shown(body, "\n".join(p.plain for p in parts), sentences)
 
 
 def svg(figure: Figure) -> str:
@@ -66,59 +67,47 @@ def svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def heading(text: str, level: int = 3) -> Shown:
-    """A heading made from records."""
-    return Shown(f"<h{level}>{html.escape(text)}</h{level}>", text)
+def heading(text: str, level: int = 3, anchor: str = "") -> Shown:
+    """A heading made from records, which a link ends at if it has an anchor."""
+    return Shown(pieces().heading(text, level, anchor), text)
 
 
 def says(sentences: Iterable[str], main: bool = False) -> Shown:
     """Sentences, one paragraph each; the main ones stand on the index too."""
     lines = list(sentences)
-    body = "".join(f'<p class="say">{html.escape(s)}</p>' for s in lines)
-    marks = tuple({"sentence": s} for s in lines) if main else ()
-    return Shown(body, "\n".join(lines), marks)
+    return Shown(pieces().says(lines), "\n".join(lines), tuple(lines) if main else ())
 
 
 def warns(sentences: Iterable[str]) -> Shown:
     """Warnings, as a list that can't be overlooked."""
     lines = list(sentences)
-    items = "".join(f"<li>{html.escape(s)}</li>" for s in lines)
-    return Shown(f'<ul class="warnings">{items}</ul>' if lines else "", "\n".join(lines))
+    return Shown(pieces().warns(lines), "\n".join(lines))
 
 
 def remark(text: str) -> Shown:
     """How something is to be read."""
-    return Shown(f'<p class="soft">{html.escape(text)}</p>', text)
+    return Shown(pieces().remark(text), text)
+
+
+def steps(lines: Sequence[str]) -> Shown:
+    """A numbered list."""
+    return Shown(pieces().steps(lines), "\n".join(lines))
 
 
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)
 ) -> Shown:
-    """A table of texts.
+    """A table of texts; a `Cell` has more to it.
 
     Parameters
     ----------
     words : sequence of int
         Columns that hold words: left-aligned, and wrapped (but the first); the others are numbers.
     """
-    lines = [list(row) for row in rows]
-    marks = [' class="words"' if i in words else "" for i in range(len(columns))]
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        texts = zip(cells, marks, strict=True)
-        return "".join(f"<{tag}{mark}>{_cell(cell)}</{tag}>" for cell, mark in texts)
-
-    head = line("th", columns)
-    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in lines)
-    plain = "\n".join("  ".join(row) for row in [list(columns), *lines])
-    return Shown(
-        f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>', plain
-    )  # fmt: skip
-
-
-def _cell(text: str) -> str:
-    inside = html.escape(text)
-    return f"<strong>{inside}</strong>" if isinstance(text, Best) else inside
+    lines = [[Cell.of(cell) for cell in row] for row in rows]
+    texts: list[Sequence[str]] = [columns, *lines]
+    plain = "\n".join("  ".join(row) for row in texts)
+    return Shown(pieces().table(columns, lines, words), plain)
 
 
 @dataclass(frozen=True)
@@ -150,18 +139,10 @@ class Output:
         (self.folder / kind).mkdir(parents=True, exist_ok=True)
         return self.folder / kind / f"{self.page}-{name}"
 
-    def figure(self, name: str, figure: Figure, caption: str, main: bool = False) -> Shown:
-        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV.
-
-        Parameters
-        ----------
-        main : bool
-            Whether the index shows it too.
-        """
+    def figure(self, name: str, figure: Figure, caption: str) -> Shown:
+        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV."""
         path = self._path("figures", name)
-        links, marks = "", ()
-        form = ' class="wide"' if figure.get_figwidth() > WIDE else ""
-        most = round(PIXELS * figure.get_figwidth())
+        stem = ""
         if self.footer:
             figure.text(0.005, -0.01, self.footer, fontsize=6.5, color=SOFT, va="top")
         drawn = svg(figure)
@@ -170,18 +151,12 @@ class Output:
             Path(f"{path}.svg").write_text(with_dark(drawn), encoding="utf-8")
             figure.savefig(f"{path}.png", **_TIGHT, dpi=160)
             data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
-            links = _links(stem, ("svg", "png", "csv"))
-            if main:
-                mark = {"figure": f"{stem}.svg", "caption": caption, "pixels": str(most),
-                        "wide": form and "1"}  # fmt: skip
-                marks = (mark,)  # type: ignore[assignment]
-        body = (
-            f'<figure{form}><div class="figure" style="max-width: {most}px" role="img" '
-            f'aria-label="{html.escape(caption)}">'
-            f"{drawn}</div><figcaption>{html.escape(caption)}"
-            f'<span class="files">{links}</span></figcaption></figure>'
+        inches = figure.get_figwidth()
+        kinds = (("svg", "SVG"), ("png", "PNG"), ("csv", "CSV"))
+        body = pieces().figure(
+            Markup(drawn), caption, round(PIXELS * inches), inches > WIDE, stem, kinds
         )
-        return Shown(body, caption, marks)
+        return Shown(body, caption)
 
     def lines(self, name: str, lines: Iterable[str]) -> str:
         """Save lines of JSON; the link to them from a page, empty if nothing is written."""
@@ -218,13 +193,41 @@ class Output:
         for kind, written in (("md", markdown), ("tex", latex)):
             text = written(columns, lines, words)
             Path(f"{path}.{kind}").write_text(text, encoding="utf-8")
-        links = _links(f"{path.parent.name}/{path.name}", ("csv", "md", "tex"))
-        return Shown(f'{shown.html}<p class="files">{links}</p>', shown.plain)
+        kinds = (("csv", "CSV"), ("md", "Markdown"), ("tex", "LaTeX"))
+        body = pieces().saved(Markup(shown.html), f"{path.parent.name}/{path.name}", kinds)
+        return Shown(body, shown.plain)
 
 
-def _links(stem: str, kinds: Iterable[str]) -> str:
-    names = {"md": "Markdown", "tex": "LaTeX"}
-    return " ".join(
-        f'<a href="{html.escape(stem)}.{kind}">{names.get(kind, kind.upper())}</a>'
-        for kind in kinds
-    )
+def opened(
+    journal: object,
+    device: object,
+    out: object,
+    page: object,
+    kinds: Sequence[str],
+    footed: Sequence[str] = (),
+) -> tuple[Source, DeviceRecords | None, Output]:
+    """Find what a notebook begins with: its records, one device of them, and its output.
+
+    Parameters
+    ----------
+    journal, device, out, page : str
+        As a notebook's parameters say, see `reports.pages.scaling.page.begin`.
+    kinds : sequence of str
+        Records that the page is about: without `device` it is of the newest that has any.
+    footed : sequence of str
+        Records whose device, commit and dates stand under the figures; `kinds` if empty.
+    """
+    source = find(str(journal))
+    chosen = source.device(str(device), *kinds)
+    footer = chosen.footer(*(footed or kinds)) if chosen else ""
+    return source, chosen, Output.of(out, page, footer)
+
+
+def machine(device: DeviceRecords | None, output: Output, *kinds: str) -> Shown:
+    """Where the records of some kinds were made, as a table."""
+    if device is None:
+        return says([])
+    known = facts(device.fingerprint, device.sessions_of(*kinds))
+    frame = pd.DataFrame(known.items(), columns=["what", "value"])
+    rows = [[name, value] for name, value in known.items()]
+    return output.table("machine", frame, ["what", "value"], rows, (0, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -12,10 +13,44 @@ _LATEX = {
 }  # fmt: skip
 
 
-class Best(str):
+class Cell(str):
+    """A text of a table, with what more its cell shows on a page.
+
+    Attributes
+    ----------
+    strong : bool
+        Bold, wherever it stands.
+    to : str
+        What a click on it opens.
+    hint : str
+        Shown where the pointer rests on it.
+    notes : tuple of str
+        Lines beneath.
+    links : tuple of (text, address)
+        Beneath those; without an address just words.
+    """
+
+    strong: bool = False
+    to: str = ""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, text: str, **more: Any) -> Cell:
+        """The text as a cell; one that is a cell already stays what it is."""
+        if isinstance(text, Cell) and not more:
+            return text
+        cell = cls(text)
+        for name, value in more.items():
+            setattr(cell, name, value)
+        return cell
+
+
+class Best(Cell):
     """A cell that is shown to be the best: bold wherever it stands."""
 
-    __slots__ = ()
+    strong = True
 
 
 def latex_text(text: str) -> str:

@@ -10,8 +10,7 @@ import pandas as pd
 
 from harness.errors import UsageError
 from harness.stats import CONFIDENCE
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, heading, remark, says, table, together, warns
+from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts, find
 from reports.core.style import mechanism_of
@@ -166,7 +165,7 @@ class Attended:
                 f"“{' '.join(sentence['tokens'])}”: each row is a query, and its weights over the "
                 f"keys sum to one; hatched cells are forbidden. {strongest}"
             )
-            pieces.append(self.place.figure(f"sentence{number}", figure, caption, main=number == 0))
+            pieces.append(self.place.figure(f"sentence{number}", figure, caption))
         return together(*pieces) if pieces else remark("This model has no token2token scores.")
 
     def tokens(self) -> Shown:

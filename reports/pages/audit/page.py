@@ -114,9 +114,7 @@ class Audit:
         )  # fmt: skip
         return together(
             says([sentence], main=True),
-            self.place.figure(
-                "runner-up", figure, self._caption(found, "the runner-up"), main=True
-            ),
+            self.place.figure("runner-up", figure, self._caption(found, "the runner-up")),
         )
 
     def baseline(self) -> Shown:

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from harness.ratios import Row
 from harness.records import journal
 from reports.core.curves import cost
+from reports.core.html import fill
+from reports.core.page import svg
 from reports.core.source import facts
-from reports.pages.bench.html import build
+from reports.pages.bench.tables import cases
+from reports.pages.bench.tables import verified as checked
 
 
 def write_page(
@@ -39,5 +44,15 @@ def write_page(
     figure = cost(rows, baseline, footer)
     figure.savefig(folder / "cost.svg", bbox_inches="tight", metadata={"Date": None})
     figure.savefig(folder / "cost.png", bbox_inches="tight", dpi=130)
-    title = f"attnbench: cost on {known.get('model')}"
-    return build(folder / "index.html", title, sentences, figure, rows, verified, known)
+    path = folder / "index.html"
+    page = fill(
+        "bench.html.jinja",
+        f"attnbench: cost on {known.get('model')}",
+        sentences=sentences,
+        figure=Markup(svg(figure)),
+        cases=list(cases(rows)),
+        verified=checked(verified),
+        facts=known,
+    )
+    path.write_text(page, encoding="utf-8")
+    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -14,9 +13,10 @@ import pandas as pd
 from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score_lines, shown
 from reports.claims.ledger import devices_of
 from reports.claims.printed import load_all
-from reports.core.page import Output, Shown, heading, remark, says, together, warns
+from reports.core.page import Output, Shown, heading, remark, says, steps, together, warns
 from reports.core.parameters import opens
 from reports.core.source import Source
+from reports.core.tables import Cell
 from reports.pages.claims import figures
 
 SHOWN_KEYS = 3
@@ -45,9 +45,9 @@ def begin(journal: str, out: str, page: str) -> Ledger:
 def files(source: Source) -> Callable[[str, str], str]:
     """A function that names the file of a page for a device; empty where there is none."""
     # Imported late: that module knows all pages, this one among them.
-    from reports.contents import pages_of
+    from reports.contents import page_of
 
-    return pages_of(source)
+    return page_of(source)
 
 
 class Ledger:
@@ -118,7 +118,7 @@ class Ledger:
                 )
                 name = "ratios" if len(self.titles) == 1 else f"ratios-{device.key[:6]}"
                 place = replace(self.place, footer=device.footer("time", "memory", "run"))
-                pieces.append(place.figure(name, figure, caption, main=not pieces))
+                pieces.append(place.figure(name, figure, caption))
         if not pieces:
             return remark(
                 "No published cost ratio was measured: attnbench bench --profile paper does that."
@@ -140,15 +140,17 @@ class Ledger:
     def arithmetic(self) -> Shown:
         """The arithmetic of every audit, step by step."""
         audits = [v for v in self.verdicts if v.claim.kind == "audit"]
-        blocks = [
-            f'<h4 id="{html.escape(v.id)}">{html.escape(v.claim.statement)}</h4>'
-            f'<p class="soft">{html.escape(_origin(v))}</p><ol>'
-            + "".join(f"<li>{html.escape(step)}</li>" for step in v.steps)
-            + f"</ol><p>{html.escape(_conclusion(v))}</p>"
-            for v in audits
-        ]
-        plain = "\n".join(f"{v.id}: {'; '.join(v.steps)}" for v in audits)
-        return Shown("\n".join(blocks), plain)
+        return together(
+            *(
+                together(
+                    heading(v.claim.statement, 4, v.id),
+                    remark(_origin(v)),
+                    steps(v.steps),
+                    says([_conclusion(v)]),
+                )
+                for v in audits
+            )
+        )
 
     def counts(self) -> Shown:
         """Verdicts by paper, and everything as one CSV file."""
@@ -177,54 +179,35 @@ class Ledger:
 
     def _table(self, name: str, verdicts: Sequence[Verdict]) -> Shown:
         several = len(self.titles) > 1
-        texts = [_cells(v, self.titles if several else {}) for v in verdicts]
+        shown = [_row(v, self.titles if several else {}, self._records) for v in verdicts]
         frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
-        saved = self.place.table(name, frame, list(COLUMNS), texts, WORDS)
-        head = _line("th", COLUMNS)
-        body = "\n".join(
-            _row(v, cells, self._records) for v, cells in zip(verdicts, texts, strict=True)
-        )  # fmt: skip
-        links = saved.html.rpartition("</div>")[2]  # to the files, which `Output` has written
-        table = f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
-        return Shown(table + links, saved.plain)
+        return self.place.table(name, frame, list(COLUMNS), shown, WORDS)
 
 
-def _cells(v: Verdict, titles: dict[str, str]) -> list[str]:
+def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
     claim = f"{'Ours: ' if v.claim.ours else ''}{v.claim.statement} ({v.claim.place})"
-    return [v.verdict, claim, v.published, v.measured, why]
-
-
-def _row(v: Verdict, cells: Sequence[str], records: str) -> str:
-    verdict, claim, published, found, why = map(html.escape, cells)
     links = []
     if v.steps:
-        links.append(f'<a href="#{html.escape(v.id)}">arithmetic</a>')
+        links.append(("arithmetic", f"#{v.id}"))
     elif v.page and v.verdict != "not testable here":
-        links.append(f'<a href="{html.escape(v.page)}">page</a>')
+        links.append(("page", v.page))
     if v.keys and records:
-        links.append(f'<a href="{html.escape(records)}">records</a>')
+        links.append(("records", records))
     if v.keys:
         named = " ".join(v.keys[:SHOWN_KEYS])
         more = f" and {len(v.keys) - SHOWN_KEYS} more" if len(v.keys) > SHOWN_KEYS else ""
-        links.append(html.escape(f"records {named}{more}"))
-    beside = f'<br><span class="soft">{", ".join(links)}</span>' if links else ""
+        links.append((f"records {named}{more}", ""))
     # What was asked, and of what: a verdict means nothing without.
     asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
-    if asked and not v.steps:
-        beside = f'<br><span class="soft">{html.escape(asked)}</span>{beside}'
-    texts = (
-        f"<strong>{verdict}</strong>", f'<span title="{html.escape(v.claim.line)}">{claim}</span>',
-        published, found, why + beside,
-    )  # fmt: skip
-    return f"<tr>{_line('td', texts)}</tr>"
-
-
-def _line(tag: str, texts: Sequence[str]) -> str:
-    """Cells of a row, whose texts are HTML."""
-    marks = (' class="words"' if i in WORDS else "" for i in range(len(texts)))
-    return "".join(f"<{tag}{m}>{text}</{tag}>" for m, text in zip(marks, texts, strict=True))
+    return [
+        Cell.of(v.verdict, strong=True),
+        Cell.of(claim, hint=v.claim.line),
+        Cell(v.published),
+        Cell(v.measured),
+        Cell.of(why, notes=(asked,) if asked and not v.steps else (), links=tuple(links)),
+    ]
 
 
 def _origin(v: Verdict) -> str:

@@ -12,8 +12,7 @@ from harness.experiments.many import families
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.page import Output, Shown, opened, remark, says, together, warns
 from reports.core.parameters import opens
 from reports.core.printed_values import printed_accuracy
 from reports.core.source import DeviceRecords, Source
@@ -368,7 +367,7 @@ class Corpora:
             "itself, exclude zero"
         )
         caption = f"{task}, difference to {other}: {said or none}."
-        return self.place.figure(name, figure, caption, main=name.startswith("differences"))
+        return self.place.figure(name, figure, caption)
 
     def _table(self, name: str, found: Sequence[Against]) -> Shown:
         columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]

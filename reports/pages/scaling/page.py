@@ -14,8 +14,7 @@ from harness.ratios import Row
 from reports.core import frontiers
 from reports.core.costs import TIMED, Costs
 from reports.core.drifts import drift_sentences
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, remark, says, together
+from reports.core.page import Output, Shown, opened, remark, says, together
 from reports.core.parameters import opens
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing
@@ -143,7 +142,7 @@ class Scaling:
         if not self.sweeps:
             return self._no_sweep()
         return together(
-            *(self._ratio(self.sweeps[0], phase, main=phase == "training") for phase in PHASES
+            *(self._ratio(self.sweeps[0], phase) for phase in PHASES
               if self.sweeps[0].lines(phase)), grid=True,
         )  # fmt: skip
 
@@ -347,7 +346,6 @@ class Scaling:
             *(
                 self.place.figure(
                     f"{name}-{phase}", draw(sweep, phase, self._where), caption(sweep, phase),
-                    main=phase == "training",
                 )
                 for phase in PHASES
                 if sweep.lines(phase)
@@ -355,10 +353,10 @@ class Scaling:
             grid=True,
         )  # fmt: skip
 
-    def _ratio(self, sweep: Sweep, phase: str, main: bool = False) -> Shown:
+    def _ratio(self, sweep: Sweep, phase: str) -> Shown:
         name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
         figure = figures.ratio(sweep, phase, self._base, self._where)
-        return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base), main)
+        return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base))
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""

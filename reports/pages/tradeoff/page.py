@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness.experiments.costs import epoch_seconds
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, heading, remark, says, together
+from reports.core.page import Output, Shown, heading, opened, remark, says, together
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source
 from reports.core.trained import Task, Trained, mean_interval, per_unit, trained_tasks
@@ -146,7 +145,7 @@ class Tradeoff:
             if any(not math.isnan(c.seconds.mean) for c in found):
                 figure = figures.front(task.name, found, stand)
                 name, caption = f"front-{file_name(task.name)}", self._caption(task)
-                pieces.append(self.place.figure(name, figure, caption, main=True))
+                pieces.append(self.place.figure(name, figure, caption))
         return together(*pieces)
 
     def table(self) -> Shown:

@@ -14,8 +14,7 @@ from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from reports.core.costs import Costs
 from reports.core.drifts import drift_sentences
-from reports.core.opening import opened
-from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.page import Output, Shown, opened, remark, says, together, warns
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 from reports.pages.trust import figures
@@ -118,7 +117,7 @@ class Trusted:
         )
         return together(
             says([sentence], main=True),
-            self.place.figure("control", figures.controls(known), caption, main=True),
+            self.place.figure("control", figures.controls(known), caption),
             self._floors(known),
         )
 

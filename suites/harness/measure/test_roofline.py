@@ -27,7 +27,7 @@ from harness.ratios import WITHHELD, Row, summarise
 from harness.records import journal, table
 from harness.registry import builtins
 from reports.core.sentences import closing
-from reports.pages.bench.html import _rows
+from reports.pages.bench.tables import cases
 from suites.bench.display import ratio_table
 from suites.support.command_line import ROOT, SMALL, attnbench
 
@@ -206,7 +206,9 @@ def test_above_105_percent_the_verdict_is_withheld_and_nothing_clipped(
         assert f"{100 * share:.0f} % of the session's best matrix product" in lines[0]
         assert lines[0].startswith(MINE)
         assert f"{100 * share:.0f}%!" in shown([row], 140)
-        assert '<span class="withheld">withheld: ' in _rows([row])
+        (shown_case,) = cases([row])
+        assert shown_case["verdict"] == WITHHELD
+        assert shown_case["why"].startswith(": ")
 
 
 def test_an_impossible_baseline_takes_the_verdicts_with_it() -> None:
@@ -259,7 +261,8 @@ def test_near_the_floor_is_half_of_the_time_launching(seconds: float, near: bool
     assert row.near_floor == near
     assert ("us*" in shown([row], 140)) == near
     assert ("near the launch floor" in shown([row], 140)) == near
-    assert ("µs*" in _rows([row])) == near
+    (shown_case,) = cases([row])
+    assert ("µs*" in shown_case["time"]) == near
 
 
 def test_a_replayed_graph_is_held_against_its_own_floor() -> None:

@@ -24,7 +24,7 @@ from harness.experiments.prediction import Durations
 from harness.ratios import summarise
 from harness.records import journal, schema, table
 from harness.train.task import task
-from reports.contents import file_name
+from reports.core.words import file_name
 from reports.pages.bench.page import write_page
 from suites.support.sessions import made_up
 
@@ -315,7 +315,8 @@ def test_the_bench_page_escapes_every_text_of_a_record(tmp_path: Path) -> None:
     (session,) = journal.read(tmp_path).sessions.values()
     page = write_page(tmp_path, session["fingerprint"], "multi_head.sdpa", [EVIL], rows, verified)
     text = page.read_text(encoding="utf-8")
-    assert "<script" not in text
+    assert EVIL not in text
+    assert text.count("<script") == 1, "ours, which sorts tables"
     assert text.count(html.escape(EVIL)) > 10
     assert "<script" not in (tmp_path / "cost.svg").read_text()
 
@@ -323,9 +324,9 @@ def test_the_bench_page_escapes_every_text_of_a_record(tmp_path: Path) -> None:
 def test_a_key_from_a_record_is_no_path_and_no_code(tmp_path: Path) -> None:
     for key in ("../../x", "a/b", "..", "", "\0", "C:\\x", "x" * 300):
         name = file_name(key)
-        assert name.isalnum()
-        assert len(name) == 8 or name == key
-    assert file_name("0123456789abcdef") == "01234567"
+        assert name.replace("-", "").isalnum()
+        assert len(name) < 60
+    assert file_name("0123456789abcdef") == "0123456789abcdef"
     assert file_name("../a") != file_name("../b")
     target = tmp_path / "executed"
     key = f'"\\"\n); __import__("pathlib").Path({str(target)!r}).touch() #\'\'\'"""${{x}}'

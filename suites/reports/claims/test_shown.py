@@ -163,7 +163,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
 def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
     report, out = page
     body = report.papers().html
-    assert body.count("<tr>") == TOTAL + 4  # a heading per paper
+    assert body.count("<tr>") == TOTAL + 4  # a head per paper
     for word in ("MTSA", "Multi-Scale", "DiSAN", "ReSAN"):
         assert f"<h3>{word}" in body
     row = next(r for r in body.split("<tr>") if "MTSA needs 1.2x the memory" in r)
@@ -194,7 +194,7 @@ def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
 
 def test_the_score_goes_to_the_index(page: tuple[Ledger, Path]) -> None:
     shown = page[0].score()
-    assert any(m["sentence"].startswith(f"Of {PUBLISHED} published claims") for m in shown.marks)
+    assert any(s.startswith(f"Of {PUBLISHED} published claims") for s in shown.sentences)
 
 
 def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Path]) -> None:

@@ -71,7 +71,7 @@ def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
     page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
     shown = Output(None, "x").figure("marker", figure, "caption")
     alone = "<style>figcaption, nav { display: none }</style>"
-    page.write_text(document("x", alone + shown.html, []))
+    page.write_text(document("x", alone + shown.html))
     seen = {}
     for dark in (False, True):
         browser.look([page], dark=dark, shots=[shot])

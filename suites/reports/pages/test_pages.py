@@ -723,7 +723,7 @@ def test_pages_and_files_of_a_source(source: Source, device: DeviceRecords) -> N
     names = [p.name for p in found]
     assert len(names) == len(set(names))
     assert [p.name for p in found if p.front] == ["size"]
-    file_of = pages.pages_of(source)
+    file_of = pages.page_of(source)
     assert file_of("corpora", device.key) == "corpora.html"
     assert file_of("scaling", device.key).startswith("scaling-made-up-cpu-")
     assert file_of("audit", device.key) == "audit.html"

@@ -15,10 +15,22 @@ from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
 from reports.core.axes import Box, below, label_points, span
-from reports.core.dark import INK, PAPER, changes, on_dark, rules, with_dark
 from reports.core.figure_data import INTERVAL, data_of
 from reports.core.page import Output, svg
-from reports.core.style import CONTRAST, LOOKS, PALETTE, look, luminance, text_colour
+from reports.core.style import (
+    CONTRAST,
+    INK,
+    LOOKS,
+    PALETTE,
+    PAPER,
+    changes,
+    dark_rules,
+    look,
+    luminance,
+    on_dark,
+    text_colour,
+    with_dark,
+)
 from reports.core.tables import Best, latex, markdown
 from reports.core.words import file_name
 
@@ -73,13 +85,13 @@ def test_an_svg_brings_its_dark_colours() -> None:
     axes.set_title("black text")
     drawn = svg(figure)
     dark = with_dark(drawn)
-    assert dark.index("<svg") < dark.index("<style>@media (prefers-color-scheme: dark)")
+    assert dark.index("<svg") < dark.index("<style>@media screen and (prefers-color-scheme: dark)")
     assert dark.endswith(drawn[-200:])
     assert changes()["#ffffff"] == PAPER
     assert changes()["#000000"] == INK
     for light in ("#ffffff", "#000000", look("mtsa").colour.lower()):
         assert f": {light}" in drawn  # what the rules look for is how it is written
-        assert f"[style*='fill: {light}']" in rules()
+        assert f"[style*='fill: {light}']" in dark_rules()
 
 
 COLUMNS = ["model", "a_b (%)"]
@@ -139,7 +151,7 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
     place = Output.of(tmp_path, "page", "device; commit abc")
     figure = Figure()
     figure.subplots().plot([1, 2], [3, 4], label="data")
-    shown = place.figure("f", figure, "A caption that is a sentence.", main=True)
+    shown = place.figure("f", figure, "A caption that is a sentence.")
     for kind in ("svg", "png", "csv"):
         assert (tmp_path / "figures" / f"page-f.{kind}").is_file()
         assert f'href="figures/page-f.{kind}"' in shown.html
@@ -187,7 +199,7 @@ def test_what_matplotlib_fills_with_black_is_ink_on_a_dark_page() -> None:
     uses = re.findall(r"<use [^>]*style=\"([^\"]*)\"", drawn)
     assert any("fill" not in style for style in uses)
     for one in ("text", "use", "g > path"):
-        assert f"{one}:not([style*='fill']) {{ fill: {INK}; }}" in rules()
+        assert f"{one}:not([style*='fill']) {{ fill: {INK}; }}" in dark_rules()
 
 
 def test_names_of_points_cover_neither_each_other_nor_a_marker() -> None:

@@ -1,0 +1,1 @@
+"""All experiments on one page."""
