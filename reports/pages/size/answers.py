@@ -15,9 +15,10 @@ from reports.core.costs import Costs
 from reports.core.crossovers import short_crossover
 from reports.core.frontiers import NONE as NO_FRONTIER
 from reports.core.frontiers import Reach, reaches
-from reports.core.sizes import Size, padded
+from reports.core.sizes import Problem, Size, padded
 from reports.core.style import mechanism_of
 from reports.core.sweeps import label_of
+from reports.core.tables import Cell
 
 NOT_TRAINED = (
     "No accuracies of {mechanism} and {baseline} were compared on this device: attnbench compare "
@@ -241,14 +242,79 @@ def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
     return rows
 
 
-def accuracy_sentence(found: Sequence[Comparison], size: Size) -> str:
-    """What the comparisons of the mechanism asked about say."""
-    mechanism, baseline = mechanism_of(size.mechanism), mechanism_of(size.baseline)
-    mine = [c for c in found if _is(c.first, mechanism)]
-    if not mine:
-        return NOT_TRAINED.format(mechanism=mechanism, baseline=baseline) + "."
-    said = "; ".join(difference_text(c) for c in mine)
-    return f"Accuracy of {mechanism} less that of {baseline}, 95 % t-intervals: {said}."
+def headline(
+    measured: Costs,
+    size: Size,
+    problem: Problem | None,
+    found: Sequence[Answer],
+    trained: Sequence[Comparison],
+) -> dict[str, Cell]:
+    """The mechanism asked about against the baseline, in a few lines, each with its name."""
+    mine = _asked_about(found, size)
+    accuracies = [c for c in trained if _is(c.first, mechanism_of(size.mechanism))]
+    names = {"mechanism": mechanism_of(size.mechanism), "baseline": mechanism_of(size.baseline)}
+    if problem is None or mine is None:
+        nothing = f"Not measured here: {size.command}"
+        lines = {"measured": Cell(nothing)}
+    else:
+        batch, length, width, dtype, setting = problem
+        where = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+        lines = {
+            "measured": Cell.of(f"{mine.label}, {where}"),
+            "right?": Cell.of(_right(mine)),
+            "time of a training step": Cell.of(mine.text("training"), strong=True),
+            "time of a forward pass": Cell.of(mine.text("forward"), strong=True),
+            "peak memory": Cell.of(mine.memory_text, strong=True),
+            "faster in training": Cell(mine.crossover or "measured at one length only"),
+        }
+    empty = {name: Cell("") for name in HEADLINE}
+    return (
+        empty
+        | lines
+        | {
+            "longest sequence": Cell(frontier_sentence(measured.device.records, size)),
+            "accuracy, 95 % t-intervals": Cell.of("", notes=tuple(map(difference_text, accuracies)))
+            if accuracies
+            else Cell(NOT_TRAINED.format(**names)),
+        }
+    )
+
+
+HEADLINE = (
+    "measured",
+    "right?",
+    "time of a training step",
+    "time of a forward pass",
+    "peak memory",
+    "faster in training",
+)
+
+
+def _asked_about(found: Sequence[Answer], size: Size) -> Answer | None:
+    """The implementation asked about, else another of its mechanism."""
+    own = size.mechanism.partition(".")[0]
+    known = (f"{size.mechanism} {size.heads}h", size.mechanism)
+    for fits in (
+        lambda a: a.label in known,
+        lambda a: a.label.partition(" ")[0] == size.mechanism,
+        lambda a: a.mechanism == own,
+    ):
+        if mine := next((a for a in found if fits(a)), None):
+            return mine
+    return None
+
+
+def _right(mine: Answer) -> str:
+    """Whether it was right at this shape, by the float64 oracle."""
+    checked = [r for r in mine.rows.values() if not math.isnan(r.error)]
+    if not checked:
+        return "not checked at this shape, so its ratios are no headline"
+    worst = min(checked, key=lambda r: r.margin)
+    says = "WRONG" if worst.error > worst.budget else "yes"
+    return (
+        f"{says}: error {worst.error:.1e} against the float64 oracle, budget {worst.budget:.1e} "
+        f"(margin {worst.margin:.1f}x)"
+    )
 
 
 def trained_as(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -11,21 +13,21 @@ from harness.ratios import Row
 from harness.records.schema import digest
 from reports.core import sizes
 from reports.core.costs import Costs
+from reports.core.html import pieces
 from reports.core.page import Output, Shown, heading, remark, says, together, warns
 from reports.core.parameters import opens
-from reports.core.sentences import closing
-from reports.core.sizes import Size
+from reports.core.sizes import Problem, Size, problem_of
 from reports.core.source import DeviceRecords, Source, find
 from reports.core.style import mechanism_of
+from reports.pages.claims.page import score
 from reports.pages.size.answers import (
     Answer,
     accuracy_note,
     accuracy_numbers,
-    accuracy_sentence,
     accuracy_table,
     answers,
     differences,
-    frontier_sentence,
+    headline,
     trained_as,
 )
 from reports.pages.size.figures import glance
@@ -56,6 +58,35 @@ def _given(file: str) -> dict[str, Any]:
     return sizes.read(file)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the records of one device say about a size.
+
+    Attributes
+    ----------
+    device : DeviceRecords
+    measured : Costs
+    size : Size
+        What was asked.
+    problem : Problem or None
+        The nearest that was measured; None if no cost was.
+    here : list of Row
+        All that was measured at it.
+    answers : list of Answer
+        A row per implementation.
+    trained : list of Comparison
+        Of accuracies, against the baseline.
+    """
+
+    device: DeviceRecords
+    measured: Costs
+    size: Size
+    problem: Problem | None
+    here: list[Row]
+    answers: list[Answer]
+    trained: list[Comparison]
+
+
 class Sized:
     """The question, answered for each device; every method shows one piece of the page."""
 
@@ -73,116 +104,131 @@ class Sized:
         said = ", ".join(f"{name} = {value}" for name, value in self.given.items())
         return remark(f"Asked for: {said}.")
 
-    def answer(self) -> Shown:
-        """Device by device: cost, memory, accuracy, crossover, frontier."""
-        devices = [d for d in self.source.devices if d.has(*KINDS)]
-        if not devices:
+    @cached_property
+    def found(self) -> list[Found]:
+        """What each device's records say."""
+        return [self._found(d) for d in self.source.devices if d.has(*KINDS)]
+
+    def _found(self, device: DeviceRecords) -> Found:
+        measured = Costs(device, str(self.given.get("baseline", "")))
+        size = sizes.size_for(measured.profile, self.given)
+        problem = sizes.nearest(measured.rows, size)
+        here = [r for r in measured.rows if problem and problem_of(r) == problem]
+        trained = differences(device.records, size)
+        return Found(device, measured, size, problem, here, answers(here, measured, size), trained)
+
+    def headline(self) -> Shown:
+        """The mechanism asked about against the baseline: a column per device."""
+        if not self.found:
             return says([NONE])
-        return together(*(self._device(device) for device in devices))
+        size = self.found[0].size
+        columns = {
+            f.device.title: headline(f.measured, f.size, f.problem, f.answers, f.trained)
+            for f in self.found
+        }
+        rows = {
+            name: [one[name] for one in columns.values()] for name in next(iter(columns.values()))
+        }
+        title = f"{size.mechanism} against {size.baseline}"
+        body = pieces().answer(title, list(columns), rows)
+        plain = [f"{title}: {', '.join(columns)}"]
+        for name, cells in rows.items():
+            texts = ["; ".join([*([one] if one else []), *one.notes]) for one in cells]
+            plain.append(f"{name}: {' | '.join(texts)}")
+        return Shown(body, "\n".join(plain))
+
+    def pictures(self) -> Shown:
+        """Time and memory of every mechanism, a figure per device."""
+        shown = [self._figure(one) for one in self.found if one.answers]
+        return together(*shown) if shown else remark("No cost was measured yet.")
+
+    def details(self) -> Shown:
+        """What must be known, and the numbers, device by device."""
+        return together(*(self._device(one) for one in self.found))
 
     def score(self) -> Shown:
         """How many of the published claims hold here."""
-        from reports.pages.claims.page import score
-
         journal = "" if self.source.published else str(self.source.folders[0])
-        return together(heading("What became of the papers' claims", 2), score(journal))
+        return score(journal)
 
-    def _device(self, device: DeviceRecords) -> Shown:
-        measured = Costs(device, str(self.given.get("baseline", "")))
-        size = sizes.size_for(measured.profile, self.given)
-        trained = differences(device.records, size)
-        pieces = [heading(device.title)]
-        problem = sizes.nearest(measured.rows, size)
+    def _device(self, found: Found) -> Shown:
+        shown = [heading(found.device.title), warns(self._warnings(found))]
+        if found.answers:
+            shown.append(self._table(found))
+        if found.trained:
+            how = trained_as(found.device.records, found.trained)
+            shown.append(self._accuracies(found, how))
+        return together(*shown)
+
+    @staticmethod
+    def _warnings(found: Found) -> list[str]:
+        size, problem = found.size, found.problem
         if problem is None:
-            pieces.append(remark(f"No cost was measured here: {size.command}"))
-        else:
-            pieces += self._costs(measured, size, problem, device)
-        said = [frontier_sentence(device.records, size), accuracy_sentence(trained, size)]
-        how = trained_as(device.records, trained)
-        pieces.append(says([*said, *([how] if how else [])]))
-        if trained:
-            pieces.append(self._accuracies(trained, size, device))
-        return together(*pieces)
-
-    def _costs(
-        self, measured: Costs, size: Size, problem: sizes.Problem, device: DeviceRecords
-    ) -> list[Shown]:
-        here = [r for r in measured.rows if sizes.problem_of(r) == problem]
-        found = answers(here, measured, size)
-        pieces = []
+            return [f"No cost was measured here: {size.command}"]
+        said = []
         if problem != sizes.wanted(size):
             batch, length, width, dtype, setting = problem
-            pieces.append(
-                warns(
-                    [
-                        f"Your size ({size}) was not measured here. Below is the nearest that "
-                        f"was: batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To "
-                        f"measure yours: {size.command}"
-                    ]
-                )
+            said.append(
+                f"Your size ({size}) was not measured here. Shown is the nearest that was: batch "
+                f"{batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To measure yours: "
+                f"{size.command}"
             )
-        asked = {"batch": problem[0], "length": problem[1], "heads": size.heads,
-                 "settings": problem[4], "dtype": problem[3]}  # fmt: skip
-        mine = [r for r in here if r.columns["name"] == size.mechanism]
+        mine = [r for r in found.here if r.columns["name"] == size.mechanism]
         heads = sorted({int(str(r.columns["heads"])) for r in mine})
         outs = sorted({int(str(r.columns["d_out"])) for r in mine})
         if mine and not {0, size.heads} & set(heads):
-            pieces.append(warns([
+            said.append(
                 f"{size.mechanism} was measured here with {' and '.join(map(str, heads))} heads, "
                 f"not with {size.heads}: {size.command}"
-            ]))  # fmt: skip
+            )
         elif mine and size.width[1] not in outs:
-            pieces.append(warns([
+            said.append(
                 f"{size.mechanism} was measured here to {' and '.join(map(str, outs))} wide, not "
                 f"to {size.width[1]}: {size.command}"
-            ]))  # fmt: skip
-        elif mine:
-            said = closing(
-                measured.rows, size.mechanism, measured.baseline, asked, measured.memory_ratio
             )
-            pieces.append(says(said))
-        else:
-            pieces.append(says([f"{size.mechanism} was not measured at this size."]))
-        pieces.append(self._figure(found, measured, here, device))
-        pieces.append(self._table(found, device))
-        return pieces
+        elif not mine:
+            said.append(f"{size.mechanism} was not measured at this size: {size.command}")
+        return said
 
-    def _figure(
-        self, found: list[Answer], measured: Costs, here: list[Row], device: DeviceRecords
-    ) -> Shown:
-        batch, length, width, dtype, setting = sizes.problem_of(here[0])
+    def _figure(self, found: Found) -> Shown:
+        device, baseline = found.device, found.measured.baseline
+        batch, length, width, dtype, setting = problem_of(found.here[0])
         under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
-        figure = glance(found, measured.baseline, under)
         place = Output(self.place.folder, self.place.page, device.footer("time", "memory"))
-        name = f"glance-{digest(dict(device.fingerprint))[:6]}"
         caption = (
-            f"Time and peak memory of one call, over those of {measured.baseline}: left of 1 is "
-            "better. Filled: training step; hollow: forward pass. Bars are 95 % t-intervals over "
-            "blocks; the grey band is the noise floor of the A/A control, and nothing inside it is "
-            "claimed."
+            f"{device.title}: time and peak memory of one call, over those of {baseline}: left of "
+            "1 is better. Filled: training step; hollow: forward pass. Bars are 95 % t-intervals "
+            "over blocks; the grey band is the noise floor of the A/A control, and nothing inside "
+            "it is claimed."
         )
-        return place.figure(name, figure, caption)
+        name = f"glance-{digest(dict(device.fingerprint))[:6]}"
+        return place.figure(name, glance(found.answers, baseline, under), caption)
 
-    def _table(self, found: list[Answer], device: DeviceRecords) -> Shown:
+    def _table(self, found: Found) -> Shown:
         columns = [
-            "against the baseline", "time, training", "time, forward", "memory, training",
-            "faster in training", "longest sequence",
-        ]  # fmt: skip
+            "against the baseline",
+            "time, training",
+            "time, forward",
+            "memory, training",
+            "faster in training",
+            "longest sequence",
+        ]
         rows = [
             [a.label, a.text("training"), a.text("forward"), a.memory_text, a.crossover, a.frontier]
-            for a in found
+            for a in found.answers
         ]
-        frame = pd.DataFrame([a.numbers for a in found])
-        name = f"answers-{digest(dict(device.fingerprint))[:6]}"
+        frame = pd.DataFrame([a.numbers for a in found.answers])
+        name = f"answers-{digest(dict(found.device.fingerprint))[:6]}"
         shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
         words = [shown.index(i) for i in (0, 4, 5) if i in shown]
         kept = [[row[i] for i in shown] for row in rows]
         return self.place.table(name, frame, [columns[i] for i in shown], kept, words)
 
-    def _accuracies(self, trained: list[Comparison], size: Size, device: DeviceRecords) -> Shown:
-        tasks, rows = accuracy_table(trained, size)
-        name = f"accuracies-{digest(dict(device.fingerprint))[:6]}"
-        columns = [f"less {mechanism_of(size.baseline)}", *tasks]
-        frame = pd.DataFrame(accuracy_numbers(trained))
+    def _accuracies(self, found: Found, how: str) -> Shown:
+        tasks, rows = accuracy_table(found.trained, found.size)
+        name = f"accuracies-{digest(dict(found.device.fingerprint))[:6]}"
+        columns = [f"less {mechanism_of(found.size.baseline)}", *tasks]
+        frame = pd.DataFrame(accuracy_numbers(found.trained))
         shown = self.place.table(name, frame, columns, rows, range(len(columns)))
-        return together(heading("Accuracy", 4), shown, remark(accuracy_note(trained)))
+        note = " ".join(filter(None, [accuracy_note(found.trained), how]))
+        return together(heading("Accuracy", 4), shown, remark(note))

@@ -28,7 +28,7 @@ from reports.contents import NOTEBOOKS, Asked
 from reports.core import frontiers, sizes
 from reports.core.costs import Costs
 from reports.core.figure_data import data_of
-from reports.core.page import Shown
+from reports.core.page import Shown, together
 from reports.core.printed_values import printed_accuracy, printed_costs
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, Source, facts, find
@@ -102,7 +102,7 @@ def open_page(
 
 def test_the_first_page_answers_for_each_device(folder: Path, tmp_path: Path) -> None:
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
-    shown = page.answer()
+    shown = together(page.headline(), page.pictures(), page.details())
     assert shown.plain.count("Longest sequence for a training step") == 1
     assert shown.plain.count("No frontier was searched") == 1
     assert "Made up (cpu)" in shown.plain
@@ -199,19 +199,18 @@ def test_other_heads_or_another_width_are_told(folder: Path, tmp_path: Path) -> 
         ("width = [300, 1200]\n", "was measured here to 600 wide, not to 1200"),
     ):
         file.write_text(size_here + more)
-        text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
+        text = size.begin(journal=str(folder), like=str(file), out="", page="size").details().plain
         assert says in text
         assert "attnbench bench --only" in text
-        assert f"{MINE} (8 heads) takes" not in text
     file.write_text(size_here)
-    text = size.begin(journal=str(folder), like=str(file), out="", page="size").answer().plain
-    assert "was measured here" not in text
-    assert f"{MINE} (8 heads) takes" in text
+    page = size.begin(journal=str(folder), like=str(file), out="", page="size")
+    assert "was measured here" not in page.details().plain
+    assert f"measured: {MINE} 8h, batch 64, N = 64" in page.headline().plain
 
 
 def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_path: Path) -> None:
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
-    page.answer()
+    page.details()
     table = pd.read_csv(next(tmp_path.glob("tables/size-answers-*.csv")))
     text = str(by(table, "implementation")[f"{MINE} 8h"]["crossover"])
     # 1.3 (N / 64)^-0.4 = 1 at N = 123.
@@ -239,14 +238,14 @@ def test_a_size_that_was_not_measured_names_the_nearest_and_the_command(
     file = tmp_path / "mine.toml"
     file.write_text('batch = 4\nlength = 300\nwidth = [300, 600]\ntask = "cr"\n')
     page = size.begin(journal=str(folder), like=str(file), out="", page="size")
-    text = page.answer().plain
+    text = together(page.headline(), page.details()).plain
     assert "was not measured here" in text
     assert "batch 4, N = 256, 300 wide" in text
     assert "attnbench bench --only mtsa.fused --batch 4 --lengths 300 --width 300x600" in text
-    assert "trec" not in text.partition("Accuracy of")[2].partition("\n")[0]
+    assert "trec" not in page.headline().plain.partition("accuracy, 95 %")[2].partition("--task")[0]
     file.write_text("batch = 4\nlength = 256\n")
     page = size.begin(journal=str(folder), like=str(file), out="", page="size")
-    assert "was not measured here" not in page.answer().plain
+    assert "was not measured here" not in page.details().plain
 
 
 @pytest.mark.parametrize(
@@ -688,7 +687,8 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     looked = page(attention, look="")
     assert isinstance(looked, attention.Attended)
     assert "attnbench train mtsa --task trec --look" in looked.about().plain
-    first = size.begin(journal=str(tmp_path), like="", out="", page="size").answer().plain
+    opened = size.begin(journal=str(tmp_path), like="", out="", page="size")
+    first = opened.headline().plain
     for command in ("attnbench bench", "attnbench frontier", "attnbench compare"):
         assert command in first
     # Every other piece of an empty page says something or nothing, but does not fail.
