@@ -81,6 +81,8 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     second.append({**new, "samples": [0.123456, 3], "median": 0.123456})
     second.append({**_time_record("other"), "code": "old", "fingerprint": "another machine"})
     second.close()
+    first.path.rename(tmp_path / "1.jsonl")
+    second.path.rename(tmp_path / "2.jsonl")
     pack(tmp_path, tmp_path / "published")
     read = journal.read(tmp_path / "published")
     assert [r["key"] for r in read.records] == ["new", "other"]
