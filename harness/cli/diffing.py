@@ -14,6 +14,7 @@ from rich.table import Table
 
 from harness.cli.output import check_json, console, write_json
 from harness.errors import UsageError
+from harness.records import journal
 
 if TYPE_CHECKING:
     from harness.diff.rows import Row
@@ -37,7 +38,7 @@ def run_diff(base: str, head: str, values: dict[str, Any], json_file: str | None
     check_json(json_file)
     if values["device"] not in ("auto", "cpu", "cuda"):
         raise UsageError(f"unknown device {values['device']!r}; use cpu, cuda or auto")
-    folders = [bool(name) and Path(name).expanduser().is_dir() for name in (base, head)]
+    folders = [bool(name) and journal.exists(Path(name).expanduser()) for name in (base, head)]
     if all(folders):
         return _journals(Path(base).expanduser(), Path(head).expanduser(), values, json_file)
     return _revisions(base, head, values, json_file, any(folders))

@@ -46,7 +46,7 @@ def look(
         if tagged:
             corpus_files(Path(around.directory), ("ud_ewt/test.tsv",), {})
     key = schema.digest(["attention", run.key, chosen, tagged])
-    known = {} if not folder.exists() else journal.read(folder).finished()
+    known = journal.read(folder).finished()
     if key in known:
         out.print(f"this look is in the journal {folder} already", markup=False, highlight=False)
         return dict(known[key])

@@ -182,7 +182,7 @@ def do_runs(
     """
     from harness.measure.device import environment
 
-    known = journal.read(folder).finished() if folder.exists() else {}
+    known = journal.read(folder).finished()
     declared = [record for record in declared if record["key"] not in known]
     if not missing and not declared:
         return []

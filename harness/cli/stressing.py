@@ -48,7 +48,7 @@ def run_stress(
     for name in names or [*registry.given_names, *NAMES]:
         mechanism, implementation = registry.find(name)
         wanted += [(f"{mechanism.name}.{implementation.name}", dtype) for dtype in kinds]
-    known = {} if not folder.exists() else journal.read(folder).finished()
+    known = journal.read(folder).finished()
     out, records = console(), []
     writer = None
     try:

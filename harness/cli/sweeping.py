@@ -164,7 +164,7 @@ def _dry_run(
     sweep: Sweep, known: Mapping[str, Any], around: Surroundings, folder: Path, workers: int,
     start: float, out: Console,
 ) -> dict[str, Any]:  # fmt: skip
-    records = journal.read(folder).records if folder.exists() else []
+    records = journal.read(folder).records
     durations = Durations(around.fingerprint, workers, records)
     return print_dry_run(out, sweep, known, durations, start)
 

@@ -58,7 +58,7 @@ def finished(
     tell : callable, optional
         Given what had to be skipped; left out where the journal is read once more and told then.
     """
-    if not folder.exists():
+    if not journal.exists(folder):
         return {}
     found = journal.read(folder)
     if tell is not None:

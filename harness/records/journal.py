@@ -120,7 +120,7 @@ OF_CODE = ("time", "anchor", "memory", "margin", "verify", "exact")
 
 def packed(folder: Path) -> Path:
     """The packed file that stands for a journal folder; published records have only that."""
-    return folder.with_name(folder.name + PACKED)
+    return Path(f"{folder}{PACKED}")  # "." has no name
 
 
 def exists(folder: Path) -> bool:
