@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.experiments.conclusion import comparisons
-from harness.experiments.many import families
-from reports import comparison, comparison_many
+from harness.experiments.conclusion import conclusions
 from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
 from reports.pages.attention import page as attention
+from reports.pages.comparison import page as comparison
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.tradeoff import page as tradeoff
@@ -218,18 +217,10 @@ NOTEBOOKS = (
     Notebook(
         "comparison",
         by_record(
-            "comparison", "design", lambda d: [(c.key, c.title) for c in comparisons(d.records)]
+            "comparison", "design", lambda d: [(c.key, c.title) for c in conclusions(d.records)]
         ),
-        "whoever wants to check one comparison run by run",
+        "whoever wants to check one comparison, or several that were declared together, run by run",
         comparison.NONE,
-        under="experiments",
-    ),
-    Notebook(
-        "many",
-        by_record("many", "family", lambda d: [(m.key, m.title) for m in families(d.records)]),
-        "whoever wants to check comparisons that were declared together",
-        comparison_many.NONE,
-        comparison_many.NONE,
         under="experiments",
     ),
     Notebook(

@@ -1,4 +1,8 @@
-"""``attnbench compare``: declare, verify, train in pairs, conclude."""
+"""``attnbench compare``: declare, verify, train in pairs, conclude.
+
+Models against a baseline, on one task or more: declared together and judged together. Two models on
+one task are the smallest such family.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.cli.comparing_options import read_margins, read_models, recipes_of, seeds_for
-from harness.cli.comparison_text import print_comparison
+from harness.cli.comparison_text import print_conclusion
 from harness.cli.executing import workers_for
 from harness.cli.output import check_json, console, plain, tell_skipped, write_json
 from harness.cli.running import (
@@ -21,19 +25,19 @@ from harness.cli.running import (
     verified_or_refused,
 )
 from harness.errors import UsageError
-from harness.experiments.conclusion import conclude
+from harness.experiments.buildable import NotBuildable, match_parameters, not_buildable
+from harness.experiments.conclusion import Conclusion, conclude
 from harness.experiments.design import (
     Design,
-    Model,
+    Family,
     Surroundings,
     check_pairing,
     make_design,
-    parse_model,
+    make_family,
 )
-from harness.experiments.matching import counter, match_parameters
+from harness.experiments.model import Model, check_read, meaning, parse_model
 from harness.experiments.replicates import counted, counted_each, units_of
 from harness.experiments.session import finished
-from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
 from harness.records import journal, schema
 from harness.registry import Registry
@@ -43,108 +47,178 @@ from harness.train.task import task as find_task
 MATCHES = ("none", "parameters")
 
 
-def _declare(
-    task: Task, models: Sequence[Model], registry: Registry, values: Mapping[str, Any]
-) -> tuple[Design, Surroundings]:
-    paired = not values["unpaired"]
-    check_pairing(task, paired)  # before any data are looked for
-    recipes = recipes_of(task, models, values)
-    seeds = seeds_for(values["seeds"], task)
-    margin = read_margins(values["margin"], [task])[task.name]
-    around = surroundings(task, registry, values)
-    if values["match"] == "parameters":
-        recipes = match_parameters(models, task, recipes, around)
-    return make_design(
-        models, task, recipes, seeds, around, margin, values["match"], paired
-    ), around
-
-
-def _announce(design: Design, around: Any, missing: int, workers: int, folder: Path) -> str:
-    f = around.fingerprint
-    total = 2 * len(design.runs)
-    have = f", {total - missing} of them already there" if missing < total else ""
-    unit = unit_of(design.task.metric)
-    margin = "" if design.margin is None else f", margin {unit.size(design.margin)}"
-    widths = " and ".join(dict.fromkeys(str(r.width) for r in design.recipes))
-    folds, seeds = design.task.folds, len(design.seeds)
-    over = counted(units_of(seeds, folds), folds or seeds, seeds)
-    if not design.paired:
-        over = counted_each(seeds, seeds)
-    return (
-        f"{f['model']} ({f['device']}), torch {f['torch']}: {design.models[0]} against "
-        f"{design.models[1]} on {design.task.name} ({design.task.summary}), "
-        f"{over}{margin}, width {widths}; {total} runs{have}, "
-        f"{workers} at a time; journal {folder}"
-    )
-
-
 def run_compare(values: dict[str, Any], json_file: str | None) -> int:
     """Do all of it; returns the exit code."""
     check_json(json_file)
+    out = console()
     registry = Registry(values["given"])
     folder = journal_folder(values["journal"])
-    tasks = [find_task(name) for name in values["task"]]
-    if values["match"] not in MATCHES:
-        raise UsageError(f"--match: given {values['match']!r}; expected {' or '.join(MATCHES)}")
-    if values["all"] is not None:
-        for option in ("names", "baseline"):
-            if values[option]:
-                raise UsageError("--all BASELINE compares every mechanism; name no others")
-        models = [parse_model(name, registry) for name in registry.mechanisms]
-        models = [*models, parse_model(values["all"], registry)]
-    else:
-        models = read_models(values["names"], registry, values["baseline"])
-    check_read(values["recipe"], models, tasks, registry, values["vectors"])
-    if values["all"] is not None or len(models) > 2 or len(tasks) > 1:
-        from harness.cli.comparing_many import run_many
-
-        if values["unpaired"]:
+    tasks = _tasks(values)
+    everyone = _models(registry, values)
+    check_read(values["recipe"], everyone, tasks, registry, values["vectors"])
+    if values["unpaired"]:
+        if len(everyone) > 2 or len(tasks) > 1:
             raise UsageError(
                 "--unpaired is for two models on one task; several are judged in pairs"
             )
-        return run_many(tasks, models, registry, folder, values, json_file)
-    return _run_pair(tasks[0], models, registry, folder, values, json_file)
-
-
-def _run_pair(
-    task: Task, models: Sequence[Model], registry: Registry, folder: Path,
-    values: Mapping[str, Any], json_file: str | None,
-) -> int:  # fmt: skip
-    out = console()
-    design, around = _declare(task, models, registry, values)
-    workers = workers_for(values["jobs"], around.fingerprint)
-    todo = [run for pair in design.runs for run in pair]
-    known = finished(folder)
+        check_pairing(tasks[0], paired=False)  # before any data are looked for
+    margins = read_margins(values["margin"], tasks)
+    places = _surroundings(tasks, registry, values)
+    if values["all"] is not None:
+        everyone = _buildable(everyone, tasks, places, values, out)
+    family = make_family(
+        tuple(
+            design
+            for task in tasks
+            for design in _designs(task, everyone, places[task.name], margins[task.name], values)
+        )
+    )
+    around = places[tasks[0].name]
+    todo, known = list(family.runs()), finished(folder)
     missing = [run for run in todo if run.key not in known]
-    out.print(
-        _announce(design, around, len(missing), workers, folder),
-        highlight=False, soft_wrap=True, markup=False,
-    )  # fmt: skip
-    record = design.record(around.fingerprint)
-    if missing:  # a design that can't be built is no design: not written down
-        for model, recipe in zip(design.models, design.recipes, strict=True):
-            counter(model, design.task, recipe, around)([recipe.width])
+    workers = workers_for(values["jobs"], around.fingerprint)
+    said = _announcement(family, around, len(todo), len(missing), workers, folder)
+    out.print(said, highlight=False, soft_wrap=True, markup=False)
+    if missing and values["all"] is None:  # what can't be built is no design: not written down
+        _refuse_unbuildable(family, places)
     verified_or_refused(todo, around, folder, out)
+    record = family.record(around.fingerprint)
     train_missing(missing, around, folder, workers, out, [record])
     everything = read_journal(folder, out)
     declared = next(r for r in everything if r.get("key") == record["key"])
-    comparison = conclude(declared, everything)
-    print_comparison(out, comparison)
-    print_failures(out, comparison.runs)
-    difference = comparison.difference
-    note_verdict(
-        {
-            "key": schema.digest(["verdict", comparison.key, comparison.finished]),
-            "design": comparison.key,
-            "verdict": comparison.verdict,
-            "sentence": comparison.sentence,
-            "difference": None if difference is None else plain(asdict(difference)),
-            "warnings": list(comparison.warnings),
-        },
-        around, folder, everything,
-    )  # fmt: skip
-    write_json(json_file, asdict(comparison))
-    return 0 if comparison.complete else 1
+    conclusion = conclude(declared, everything)
+    print_conclusion(out, conclusion)
+    print_failures(out, conclusion.runs)
+    _note_verdict(conclusion, around, folder, everything)
+    write_json(json_file, as_json(conclusion))
+    return 0 if conclusion.complete else 1
+
+
+def _tasks(values: Mapping[str, Any]) -> list[Task]:
+    if values["match"] not in MATCHES:
+        raise UsageError(f"--match: given {values['match']!r}; expected {' or '.join(MATCHES)}")
+    tasks = [find_task(name) for name in values["task"]]
+    names = [task.name for task in tasks]
+    if len(set(names)) < len(names):
+        raise UsageError(f"--task: given {', '.join(names)}; expected each once")
+    return tasks
+
+
+def _models(registry: Registry, values: Mapping[str, Any]) -> list[Model]:
+    """All models, the baseline last, each once by what it is."""
+    if values["all"] is None:
+        models = read_models(values["names"], registry, values["baseline"])
+        meant = [meaning(model, registry) for model in models[:-1]]
+        if len(set(meant)) < len(meant):
+            raise UsageError(f"given {', '.join(map(str, models[:-1]))}; expected each model once")
+        return models
+    if values["names"] or values["baseline"]:
+        raise UsageError("--all BASELINE compares every mechanism; name no others")
+    baseline = parse_model(values["all"], registry)
+    others = [parse_model(name, registry) for name in registry.mechanisms]
+    same = meaning(baseline, registry)
+    return [*(m for m in others if meaning(m, registry) != same), baseline]
+
+
+def _surroundings(
+    tasks: Sequence[Task], registry: Registry, values: Mapping[str, Any]
+) -> dict[str, Surroundings]:
+    """Data and vectors of each task; ``--data`` is for those that read files.
+
+    Raises
+    ------
+    UsageError
+        If none does, and as `harness.cli.running.surroundings`.
+    """
+    without = {**values, "data": None, "vectors": None}
+    reading = any(task.files for task in tasks)
+    found: dict[str, Surroundings] = {}
+    fingerprint = None
+    for task in tasks:
+        given = values if task.files or not reading else without
+        found[task.name] = surroundings(task, registry, given, fingerprint)
+        fingerprint = found[task.name].fingerprint
+    return found
+
+
+def _buildable(
+    everyone: Sequence[Model], tasks: Sequence[Task], around: Mapping[str, Surroundings],
+    values: Mapping[str, Any], out: Console,
+) -> list[Model]:  # fmt: skip
+    """Those of ``--all`` that every task's recipe can build; the others are named."""
+    refused: dict[Model, NotBuildable] = {}
+    for task in tasks:
+        refused |= not_buildable(
+            everyone, task, recipes_of(task, everyone, values), around[task.name]
+        )
+    for model, why in refused.items():
+        said = f"left out: {model}: {why.reason}"
+        out.print(said, style="dim", highlight=False, markup=False, soft_wrap=True)
+    kept = [model for model in everyone if model not in refused]
+    if everyone[-1] not in kept or len(kept) < 2:
+        raise UsageError(f"--all {everyone[-1]}: it can't be built, or nothing else can; see above")
+    return kept
+
+
+def _designs(
+    task: Task, everyone: Sequence[Model], around: Surroundings, margin: float | None,
+    values: Mapping[str, Any],
+) -> list[Design]:  # fmt: skip
+    """Each model against the last one."""
+    recipes = recipes_of(task, everyone, values)
+    seeds = seeds_for(values["seeds"], task)
+    if values["match"] == "parameters":
+        recipes = match_parameters(everyone, task, recipes, around)
+    return [
+        make_design(
+            [model, everyone[-1]], task, [recipe, recipes[-1]], seeds, around, margin,
+            values["match"], not values["unpaired"],
+        )
+        for model, recipe in zip(everyone[:-1], recipes, strict=False)
+    ]  # fmt: skip
+
+
+def _announcement(
+    family: Family, around: Surroundings, runs: int, missing: int, workers: int, folder: Path
+) -> str:
+    f = around.fingerprint
+    count = len(family.designs)
+    several = f"{count} comparisons: " if count > 1 else ""
+    of_tasks = [[d for d in family.designs if d.task.name == task] for task in family.tasks]
+    tasks = "; ".join(map(_of_task, of_tasks))
+    have = f", {runs - missing} of them already there" if missing < runs else ""
+    return (
+        f"{f['model']} ({f['device']}), torch {f['torch']}: {several}{', '.join(family.models)} "
+        f"against {family.baseline} on {tasks}; {runs} runs{have}, {workers} at a time; "
+        f"journal {folder}"
+    )
+
+
+def _of_task(designs: Sequence[Design]) -> str:
+    """``trec (six types of questions), 5 paired seeds, margin 1.00 points, width 300``."""
+    first = designs[0]
+    task, seeds = first.task, len(first.seeds)
+    over = counted(units_of(seeds, task.folds), task.folds or seeds, seeds)
+    if not first.paired:
+        over = counted_each(seeds, seeds)
+    margin = "" if first.margin is None else f", margin {unit_of(task.metric).size(first.margin)}"
+    widths = dict.fromkeys(str(recipe.width) for d in designs for recipe in d.recipes)
+    return f"{task.name} ({task.summary}), {over}{margin}, width {' and '.join(widths)}"
+
+
+def _refuse_unbuildable(family: Family, around: Mapping[str, Surroundings]) -> None:
+    """Refuse a family of which a task's recipe can't build a model."""
+    for task in family.tasks:
+        recipes = {
+            model: recipe
+            for d in family.designs
+            if d.task.name == task
+            for model, recipe in zip(d.models, d.recipes, strict=True)
+        }
+        for why in not_buildable(
+            list(recipes), find_task(task), list(recipes.values()), around[task]
+        ).values():
+            raise why
 
 
 def read_journal(folder: Path, out: Console) -> list[dict[str, Any]]:
@@ -154,16 +228,39 @@ def read_journal(folder: Path, out: Console) -> list[dict[str, Any]]:
     return found.records
 
 
-def note_verdict(
-    verdict: Mapping[str, Any], around: Surroundings, folder: Path,
+def _note_verdict(
+    conclusion: Conclusion, around: Surroundings, folder: Path,
     records: Sequence[Mapping[str, Any]],
 ) -> None:  # fmt: skip
     """Write down that these results have been seen: later seeds are then added after looking."""
     from harness.measure.device import environment
 
-    if any(r.get("key") == verdict["key"] for r in records):
+    seen: dict[str, Any]
+    if conclusion.is_pair:
+        (one,) = conclusion.comparisons
+        done: Any = one.finished
+        difference = None if one.difference is None else plain(asdict(one.difference))
+        seen = {"verdict": one.verdict, "sentence": one.sentence, "difference": difference}
+    else:
+        done = [c.finished for c in conclusion.comparisons]
+        designs = [c.key for c in conclusion.comparisons]
+        seen = {"designs": designs, "verdict": conclusion.sentences[0]}
+    key = schema.digest(["verdict", conclusion.key, done])
+    if any(r.get("key") == key for r in records):
         return
     session = {"environment": environment(), "purpose": "verdict"}
     writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
-    writer.append({"kind": "verdict", "status": "ok", **verdict})
+    record = {"kind": "verdict", "status": "ok", "key": key, "design": conclusion.key, **seen}
+    writer.append({**record, "warnings": list(conclusion.warnings)})
     writer.close()
+
+
+def as_json(conclusion: Conclusion) -> dict[str, Any]:
+    """Of two models all that is known; of more everything but the records in the journal."""
+    if conclusion.is_pair:
+        return asdict(conclusion.comparisons[0])
+    value = {**asdict(conclusion), "sentences": conclusion.sentences}
+    del value["record"]
+    for comparison in value["comparisons"]:
+        del comparison["runs"], comparison["design"]
+    return value

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Model, parse_model
+from harness.experiments.model import Model, parse_model
 from harness.experiments.replicates import LARGEST_SEED, MOST_SEEDS
 from harness.registry import Registry
 from harness.train.recipe import Recipe, changed, parse_settings

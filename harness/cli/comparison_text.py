@@ -1,119 +1,120 @@
-"""A comparison on the terminal: interval and every difference first, p-values after."""
+"""A conclusion on the terminal: verdict and interval first, then p-values, costs, warnings."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.experiments.conclusion import Comparison
-from harness.experiments.wording import exact_test, no_interval, replicates_of
-from harness.stats import too_few
+from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import Conclusion
+from harness.experiments.overall import Overall
+from harness.experiments.tables import (
+    BASELINE,
+    COSTS,
+    OVER_TASKS,
+    columns,
+    cost_rows,
+    counted_tasks,
+    exact_tests,
+    headed,
+    omnibus,
+    overall_rows,
+    reading,
+    statistics_rows,
+    task_rows,
+    value_columns,
+    value_rows,
+)
 
 COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
 
 
-def print_comparison(out: Console, comparison: Comparison) -> None:
-    """Verdict, interval, differences by seed, tests, sizes and costs, warnings."""
-    colour = COLOURS.get(comparison.verdict, "yellow")
+def print_conclusion(out: Console, conclusion: Conclusion) -> None:
+    """Sentences, a section per task, tests over tasks, how to read them, warnings."""
+    first, *others = map(escape, conclusion.sentences)
+    only = conclusion.comparisons[0] if len(conclusion.comparisons) == 1 else None
+    colour = "" if only is None else f" {COLOURS.get(only.verdict, 'yellow')}"
     out.print()
-    out.print(f"[bold {colour}]{escape(comparison.sentence)}[/]", highlight=False, soft_wrap=True)
+    out.print(f"[bold{colour}]{first}[/]", highlight=False, soft_wrap=True)
+    for said in others:
+        out.print(said, highlight=False, soft_wrap=True)
+    for task in conclusion.tasks:
+        out.print()
+        _print_task(out, task, conclusion.of_task(task))
+    if conclusion.overall is not None:
+        out.print()
+        _print_overall(out, conclusion.baseline, conclusion.overall)
     out.print()
-    if comparison.difference is not None:
-        out.print(_pairs(comparison))
-        out.print()
-        out.print(_statistics(comparison))
-        out.print()
-    if comparison.costs:
-        out.print(_costs(comparison))
-    if comparison.coverage:
-        out.print(comparison.coverage, highlight=False, markup=False, soft_wrap=True)
-    out.print(f"split: {comparison.design['split']}", highlight=False, markup=False, soft_wrap=True)
-    for warning in comparison.warnings:
+    for line in reading(conclusion):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    for warning in conclusion.warnings:
         out.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
 
 
-def _table(*columns: str) -> Table:
+def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> None:
+    """One comparison with every value and every test; several as a row each."""
+    said = f"[bold]{escape(task)}[/]: {escape(headed(comparisons))}"
+    out.print(said, highlight=False, soft_wrap=True)
+    if len(comparisons) > 1:
+        out.print(_verdicts(columns(comparisons), task_rows(comparisons)))
+    elif comparisons[0].difference is not None:
+        out.print(_values(comparisons[0]))
+        out.print()
+        tests = _table(("", ""), [row[:2] for row in statistics_rows(comparisons[0])])
+        tests.show_header, tests.columns[1].justify = False, "left"
+        out.print(tests)
+    if costs := cost_rows(comparisons):
+        out.print()
+        out.print(_table(COSTS, costs))
+    if coverage := next((c.coverage for c in comparisons if c.coverage), ""):
+        out.print(coverage, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_overall(out: Console, baseline: str, overall: Overall) -> None:
+    said = f"[bold]over tasks[/]: {escape(counted_tasks(overall))}"
+    out.print(said, highlight=False, soft_wrap=True)
+    if overall.omnibus is not None:
+        out.print(omnibus(overall.omnibus), highlight=False, markup=False, soft_wrap=True)
+    out.print(_verdicts(OVER_TASKS, overall_rows(baseline, overall)))
+    for said in exact_tests(overall):
+        out.print(said, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Names at the left, numbers at the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(columns[0])
-    for column in columns[1:]:
-        table.add_column(column, justify="right")
+    for number, name in enumerate(names):
+        table.add_column(escape(name), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
     return table
 
 
-def _pairs(comparison: Comparison) -> Table:
-    unit = comparison.unit
-    d = comparison.difference
-    assert d is not None
-    table = _table(
-        comparison.replicate, comparison.first, comparison.second,
-        "difference" if d.paired else "difference (unpaired)",
-    )  # fmt: skip
-    for number, first, second in comparison.values:
-        values = ["" if math.isnan(v) else unit.value(v) for v in (first, second)]
-        table.add_row(str(number), *values, unit.difference(first - second) if d.paired else "")
-    table.add_row(
-        "mean", unit.value(d.mean_first), unit.value(d.mean_second), unit.difference(d.difference),
-        style="bold",
-    )  # fmt: skip
-    if not math.isnan(d.sd_first):
-        table.add_row("sd", unit.value(d.sd_first), unit.value(d.sd_second), "")
-    return table
-
-
-def _statistics(comparison: Comparison) -> Table:
-    """Rows in the order of the design's rules; of few replicates the interval alone."""
+def _values(comparison: Comparison) -> Table:
+    """Every seed or fold, then means and deviations."""
     unit, d = comparison.unit, comparison.difference
     assert d is not None
-    better = "higher" if comparison.higher_is_better else "lower"
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column()
-
-    def row(name: str, text: str) -> None:
-        table.add_row(name, escape(text))
-
-    name = f"{comparison.metric} ({better} is better)"
-    if math.isnan(d.low):
-        row(f"difference of {name}", f"{unit.difference(d.difference)}: {no_interval(d)}")
-        return table
-    row(
-        f"difference of {name}",
-        f"{unit.difference(d.difference)}, 95 % t-interval [{unit.difference(d.low)}, "
-        f"{unit.difference(d.high)}]",
-    )
-    if too_few(d):
-        return table
-    row(f"p ({d.test}, two-sided)", f"{d.p:.3g}")
-    row("Hedges g", f"{d.hedges_g:+.2f}")
-    row(
-        "minimum detectable effect",
-        f"{unit.size(d.detectable)} (80 % power at these {replicates_of(d)})",
-    )
-    flips = f"{d.sign_flip_p:.3g}"
-    if math.isnan(d.sign_flip_p):
-        many = f"not enumerated for so many {'pairs' if d.paired else 'seeds'}"
-        flips = many if comparison.units == "seeds" else "none: folds are not independent"
-    row(f"p ({exact_test(d)}, sensitivity)", flips)
-    if comparison.equivalence_p is not None and comparison.margin is not None:
-        row(
-            f"p (equal within {unit.size(comparison.margin)}, TOST)",
-            f"{comparison.equivalence_p:.3g}",
-        )
+    table = _table(value_columns(comparison), value_rows(comparison))
+    if not d.paired:
+        table.add_column("difference (unpaired)", justify="right")
+    means = [unit.value(d.mean_first), unit.value(d.mean_second), unit.difference(d.difference)]
+    table.add_row("mean", *means, style="bold")
+    if not math.isnan(d.sd_first):
+        table.add_row("sd", unit.value(d.sd_first), unit.value(d.sd_second))
     return table
 
 
-def _costs(comparison: Comparison) -> Table:
-    table = _table(
-        "model", "parameters", "with words", "training", "per epoch", "epochs", "chosen",
-        "peak memory",
-    )  # fmt: skip
-    for model, c in comparison.costs.items():
-        peak = "unknown" if math.isnan(c.peak_bytes) else f"{c.peak_bytes / 2**20:.0f} MiB"
+def _verdicts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Models at the left, the baseline first and grey, each verdict in its colour."""
+    table = _table(names, [])
+    for *cells, verdict in rows:
+        grey = verdict == BASELINE
+        colour = "dim" if grey else COLOURS.get(verdict, "yellow")
         table.add_row(
-            model, f"{c.parameters:,}", f"{c.parameters_with_words:,}", f"{c.seconds:.1f} s",
-            f"{c.seconds_per_epoch:.2f} s", f"{c.epochs:g}", f"{c.chosen_epoch:g}", peak,
-        )  # fmt: skip
+            *map(escape, cells), f"[{colour}]{escape(verdict)}[/]", style="dim" if grey else ""
+        )
     return table

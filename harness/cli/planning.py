@@ -14,8 +14,8 @@ from harness.cli.comparing import read_journal
 from harness.cli.comparing_options import recipes_of
 from harness.cli.output import check_json, console, write_json
 from harness.cli.planning_options import Plan, check, check_units, given_sd, read_effect
-from harness.experiments.design import parse_model
 from harness.experiments.estimate import Recorded, recorded_spread
+from harness.experiments.model import parse_model
 from harness.experiments.wording import Unit, unit_of
 from harness.registry import Registry
 from harness.stats import LEAST_REPLICATES, difference_found, power_of

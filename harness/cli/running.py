@@ -15,10 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from harness.cli.executing import local_executor
 from harness.cli.verifying import print_verified, progress_bar
 from harness.errors import UsageError
-from harness.experiments.costs import run_seconds
+from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.prediction import Durations
 from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import Progress as Standing
 from harness.records import journal
@@ -57,7 +56,7 @@ def surroundings(
 
     directory, vectors, data = None, "", ""
     if task.files:
-        from harness.experiments.data_identity import data_digest
+        from harness.experiments.design import data_digest
         from harness.train.data import hub
         from harness.train.data.corpus import NO_VECTORS
         from harness.train.data.directory import data_directory

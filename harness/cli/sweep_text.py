@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli.running import duration
-from harness.experiments.costs import run_seconds
-from harness.experiments.prediction import Durations, wall_seconds
+from harness.experiments.costs import Durations, run_seconds, wall_seconds
 from harness.experiments.queue import SETTLED
 from harness.experiments.sweep import Entry, Sweep
 

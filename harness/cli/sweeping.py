@@ -17,13 +17,12 @@ from harness.cli.running import do_runs, journal_folder, surroundings, verified_
 from harness.cli.sweep_text import announce, announce_end, failures, print_dry_run, print_table
 from harness.cli.verifying import progress_bar
 from harness.errors import UsageError
-from harness.experiments.building import check, checks
+from harness.experiments.buildable import check, checks
+from harness.experiments.costs import Durations
 from harness.experiments.design import Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.prediction import Durations
 from harness.experiments.session import finished
-from harness.experiments.sweep import Entry, Part, Sweep, make_sweep
-from harness.experiments.sweep_file import read_file
+from harness.experiments.sweep import Entry, Part, Sweep, make_sweep, read_file
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task

@@ -20,9 +20,9 @@ from harness.cli.running import (
 )
 from harness.errors import UsageError
 from harness.experiments.costs import coverage
-from harness.experiments.design import Run, Surroundings, make_run, parse_model
+from harness.experiments.design import Run, Surroundings, make_run
+from harness.experiments.model import check_read, parse_model
 from harness.experiments.session import finished
-from harness.experiments.unread import check_read
 from harness.experiments.wording import unit_of
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings

@@ -1,127 +1,99 @@
-"""What the recorded runs of a declared comparison allow to say; from records alone, no torch."""
+"""What a declared family of comparisons allows to say: Holm over all, and a test over tasks.
+
+Two models on one task are the smallest family: of one comparison, which needs no correction.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
-from harness.experiments.costs import Cost, costs_of, coverage
-from harness.experiments.declared import Order
-from harness.experiments.looked import judged_elsewhere
-from harness.experiments.replicates import Units, counted, counted_each, is_paired, values_of
-from harness.experiments.warnings import warnings_of
-from harness.experiments.wording import Unit, unit_of
-from harness.stats import MeanDifference
+from harness.experiments.comparison import Comparison, compare
+from harness.experiments.overall import Overall, overall
+from harness.experiments.preregistration import Order, designs, left_out, run_keys
+from harness.experiments.wording import sentence
 from harness.stats import accuracy_verdict as judge
+from harness.stats import holm, judged_p
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A comparison as far as its runs are there.
+class Conclusion:
+    """A family of comparisons as far as its runs are there.
 
     Attributes
     ----------
     key : str
-        Of the design.
-    design : mapping
-        Its record: models, task, metric, recipes, seeds, folds, margin, match.
-    title : str
-    first, second : str
-        Models; the first is judged against the second.
-    task, metric : str
-    higher_is_better : bool
-    choose : {"dev", "best-on-test"}
-    seeds : tuple of int
-        Declared.
-    units : {"seeds", "folds", "repeated folds"}
-        What is counted.
-    margin : float or None
-    values : tuple of (seed, first, second)
-        Test metric of each finished pair; with folds (fold, first, second), means over seeds.
-        Unpaired also of a seed of which one run is finished; nan stands for the other.
-    pairs, finished : int
-        Declared pairs of runs, and those of which both runs are done.
-    difference : MeanDifference or None
-        None without a pair.
-    equivalence_p : float or None
-        Of the two one-sided tests against the margin; None without one.
-    together : int
-        How many comparisons it was declared and is judged with; 1 by itself.
-    adjusted_p, adjusted_equivalence_p : float or None
-        By Holm over these; None by itself.
-    verdict : str
-        ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
-        ``unfinished``.
-    sentence : str
+        Of the declared family, or of the design that was declared by itself.
+    record : mapping
+        Its record.
+    baseline : str
+    models, tasks : tuple of str
+    comparisons : tuple of Comparison
+        By task, in the order of the models; verdicts, p and sentences allow for their number.
+    overall : Overall or None
+        Over tasks; None for one task, or as long as only one has pairs of every model.
     warnings : tuple of str
-    costs : mapping
-        `Cost` by model; none for a model without a finished run.
-    runs : tuple of mapping
-        The run records, those that failed too.
-    coverage : str
-        One line, or empty for tasks without words.
     """
 
     key: str
-    design: Mapping[str, Any]
-    title: str
-    first: str
-    second: str
-    task: str
-    metric: str
-    higher_is_better: bool
-    choose: str
-    seeds: tuple[int, ...]
-    units: Units
-    margin: float | None
-    values: tuple[tuple[int, float, float], ...]
-    pairs: int
-    finished: int
-    difference: MeanDifference | None
-    equivalence_p: float | None
-    verdict: str
-    sentence: str
+    record: Mapping[str, Any]
+    baseline: str
+    models: tuple[str, ...]
+    tasks: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    overall: Overall | None
     warnings: tuple[str, ...]
-    costs: Mapping[str, Cost]
-    runs: tuple[Mapping[str, Any], ...]
-    coverage: str
-    together: int = 1
-    adjusted_p: float | None = None
-    adjusted_equivalence_p: float | None = None
 
     @property
-    def replicate(self) -> str:
-        """What a value belongs to: ``seed`` or ``fold``."""
-        return "seed" if self.units == "seeds" else "fold"
+    def is_pair(self) -> bool:
+        """Whether it was declared as two models on one task."""
+        return self.record["kind"] == "design"
 
     @property
-    def paired(self) -> bool:
-        """Whether differences are of one seed or fold, as was declared."""
-        return self.units != "seeds" or is_paired(self.design)
+    def title(self) -> str:
+        """``mtsa.fused and multi_head.sdpa on trec``, ``7 models against ... on trec, cr``."""
+        if self.is_pair:
+            return self.comparisons[0].title
+        count = len(self.models)
+        models = self.models[0] if count == 1 else f"{count} models"
+        return f"{models} against {self.baseline} on {', '.join(self.tasks)}"
 
-    @property
-    def sides(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-        """The run records of the first model, and those of the second."""
-        return sides_of(self.design, self.runs)
+    def of_task(self, task: str) -> list[Comparison]:
+        """The comparisons of a task."""
+        return [c for c in self.comparisons if c.task == task]
 
     @property
     def complete(self) -> bool:
         """Whether every declared pair is finished."""
-        return self.finished == self.pairs
+        return all(c.complete for c in self.comparisons)
 
     @property
-    def unit(self) -> Unit:
-        """How the metric is written."""
-        return unit_of(self.metric)
+    def runs(self) -> tuple[Mapping[str, Any], ...]:
+        """The run records, each once, those that failed too."""
+        return tuple({run["key"]: run for c in self.comparisons for run in c.runs}.values())
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict; of several how many there are of each kind, then what was decided."""
+        if self.is_pair:
+            return (self.comparisons[0].sentence,)
+        counts: dict[str, int] = {}
+        for c in self.comparisons:
+            counts[c.verdict] = counts.get(c.verdict, 0) + 1
+        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        decided = ("better", "worse", "practically equal")
+        return (
+            f"{self.title}: {said}",
+            *(c.sentence for c in self.comparisons if c.verdict in decided),
+        )
 
 
-def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
-    """All comparisons of a journal, the newest design of each question, oldest first.
+def conclusions(records: Iterable[Mapping[str, Any]]) -> list[Conclusion]:
+    """All conclusions of a journal, of each question the newest declaration, oldest first.
 
-    A design of which no run was ever recorded (an option that does not exist, say) is none. Those
-    declared together with others are not among them: `harness.experiments.many`.
+    A declaration of which no run was ever recorded (an option that does not exist, say) is none.
 
     Parameters
     ----------
@@ -130,131 +102,124 @@ def comparisons(records: Iterable[Mapping[str, Any]]) -> list[Comparison]:
     """
     everything = list(records)
     order = Order(everything)
-    newest: dict[str, Mapping[str, Any]] = {}
     begun = {r["key"] for r in everything if r["kind"] == "run"}
-    for record in order.oldest_first(r for r in everything if r["kind"] == "design"):
-        if any(key in begun for pair in record["runs"] for key in pair):
-            newest.pop(record["question"], None)
-            newest[record["question"]] = record
-    return [conclude(design, everything, order) for design in newest.values()]
+    newest: dict[str, Mapping[str, Any]] = {}
+    for record in order.oldest_first(r for r in everything if r["kind"] in ("design", "family")):
+        if begun & run_keys(record):
+            question = str(record.get("question") or record["key"])
+            newest.pop(question, None)
+            newest[question] = record
+    return [conclude(record, everything, order) for record in newest.values()]
 
 
 def conclude(
-    design: Mapping[str, Any], records: Sequence[Mapping[str, Any]], order: Order | None = None
-) -> Comparison:
-    """Judge one design by the runs that are there.
+    record: Mapping[str, Any], records: Sequence[Mapping[str, Any]], order: Order | None = None
+) -> Conclusion:
+    """Judge what was declared, by the runs that are there.
 
     Parameters
     ----------
-    design : mapping
-        Its record; one of several declared together has the key ``family``.
+    record : mapping
+        Of a family, or of a design that was declared by itself.
     records : sequence of mapping
         The whole journal.
     order : Order, optional
         Of the records, where it is known already.
     """
     order = order or Order(records)
-    by_key = {r["key"]: r for r in records if r["kind"] == "run" and _says(r, design["metric"])}
-    pairs = [(by_key.get(first), by_key.get(second)) for first, second in design["runs"]]
-    values = values_of(design, pairs)
-    difference, verdict = values.difference(), "unfinished"
-    equal_p = values.equivalence(design["margin"])
-    if difference is not None and all(a is not None and b is not None for a, b in pairs):
-        verdict = judge(difference, design["higher_is_better"], equal_p)
-    runs = tuple(r for pair in pairs for r in pair if r is not None)
-    warnings = warnings_of(design, pairs, values, records, order)
-    if not design.get("family"):
-        warnings += tuple(judged_elsewhere(design, records))
-    first, second = design["models"]
-    return Comparison(
-        key=design["key"],
-        design=design,
-        title=f"{first} and {second} on {design['task']}" + ("" if values.paired else ", unpaired"),
-        first=first,
-        second=second,
-        task=design["task"],
-        metric=design["metric"],
-        higher_is_better=design["higher_is_better"],
-        choose="best-on-test" if _by_test(design) else "dev",
-        seeds=tuple(design["seeds"]),
-        units=values.units,
-        margin=design["margin"],
-        values=values.rows,
-        pairs=len(pairs),
-        finished=values.finished,
-        difference=difference,
-        equivalence_p=equal_p,
-        verdict=verdict,
-        sentence=sentence(design, difference, verdict, values.units),
-        warnings=warnings,
-        costs=costs_of(dict(zip((first, second), sides_of(design, runs), strict=True))),
-        runs=runs,
-        coverage=coverage(runs),
+    judged = [compare(design, records, order) for design in designs([record])]
+    if len(judged) > 1:
+        judged = _adjusted(judged)
+    together = overall(judged)
+    return Conclusion(
+        key=record["key"],
+        record=record,
+        baseline=judged[0].second,
+        models=tuple(dict.fromkeys(c.first for c in judged)),
+        tasks=tuple(dict.fromkeys(c.task for c in judged)),
+        comparisons=tuple(judged),
+        overall=together,
+        warnings=(
+            *_common(judged),
+            *(together.warnings if together is not None else ()),
+            *(left_out(record, records, order) if record["kind"] == "family" else ()),
+        ),
     )
 
 
-def sides_of(
-    design: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
-) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Runs of a design's two models, by key: a run says its model as it was typed when trained."""
-    first = {pair[0] for pair in design["runs"]}
-    second = {pair[1] for pair in design["runs"]}
-    return [r for r in runs if r["key"] in first], [r for r in runs if r["key"] in second]
+def _adjusted(alone: Sequence[Comparison]) -> list[Comparison]:
+    """Holm over all declared comparisons; one that has no p-value counts with 1.
 
-
-def _says(run: Mapping[str, Any], metric: str) -> bool:
-    """Whether a run has what is compared; one that failed needs no metric."""
-    return run["status"] != "ok" or metric in run["test"]
-
-
-def sentence(
-    design: Mapping[str, Any],
-    difference: MeanDifference | None,
-    verdict: str,
-    units: Units = "seeds",
-    adjusted_p: float | None = None,
-    together: int = 1,
-) -> str:
-    """Verdict in words, the interval before the p-value; see `Comparison` for the parameters."""
-    first, second = design["models"]
-    where = f"on {design['task']}"
-    if difference is None:
-        none = "no pair of runs is finished"
-        if units == "seeds" and not is_paired(design):
-            none = "unpaired, and not a run of each is finished"
-        return f"{first} and {second} {where}: {none}"
-    unit = unit_of(design["metric"])
-    how = "best over time on the test set" if _by_test(design) else "test"
-    apart = unit.difference(difference.difference) + unit.of_differences
-    size = (
-        f"{how} {design['metric']} {unit.value(difference.mean_first)} and "
-        f"{unit.value(difference.mean_second)}, difference {apart}"
+    Claims of a difference and claims of equality are two kinds, each adjusted by itself.
+    """
+    p_values = holm(
+        [
+            1.0 if c.difference is None or c.verdict == "unfinished" else judged_p(c.difference)
+            for c in alone
+        ]
     )
-    if not math.isnan(difference.low):
-        size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
-    seeds = len(design["seeds"])
-    over = f"over {counted(units, difference.count_first, seeds)}"
-    if not difference.paired:
-        over = f"over {counted_each(difference.count_first, difference.count_second)}"
-    few = "too few seeds to conclude" if units == "seeds" else "too few folds to conclude"
-    says = {
-        "better": f"{first} is better than {second} {where}",
-        "worse": f"{first} is worse than {second} {where}",
-        "practically equal": f"{first} and {second} are practically equal {where}",
-        "undecided": f"{first} or {second} {where}: undecided",
-        "descriptive only": f"{first} and {second} {where}: {few}",
-        "unfinished": f"{first} and {second} {where}: unfinished",
-    }[verdict]
-    text = f"{says}: {size} {over}"
-    if verdict in ("better", "worse", "undecided"):
-        text += f" ({'' if difference.paired else 'Welch, '}p = {difference.p:.2g}"
-        if adjusted_p is not None:
-            text += f"; {adjusted_p:.2g} by Holm over {together} comparisons"
-        text += ")"
-    if verdict == "unfinished":
-        text += f" of {design.get('folds') or seeds}"
-    return text
+    equal = holm([1.0 if c.equivalence_p is None else c.equivalence_p for c in alone])
+    out = []
+    for c, p, equal_p in zip(alone, p_values, equal, strict=True):
+        of_equality = None if c.equivalence_p is None else equal_p
+        verdict = c.verdict
+        if c.difference is not None and verdict != "unfinished":
+            verdict = judge(c.difference, c.higher_is_better, of_equality, p)
+        said = sentence(c.design, c.difference, verdict, c.units, p, len(alone))
+        out.append(
+            replace(
+                c,
+                verdict=verdict,
+                sentence=said,
+                together=len(alone),
+                adjusted_p=p,
+                adjusted_equivalence_p=of_equality,
+            )
+        )
+    return out
 
 
-def _by_test(design: Mapping[str, Any]) -> bool:
-    return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
+def _common(judged: Sequence[Comparison]) -> tuple[str, ...]:
+    """Warnings of all comparisons: once for a task where all of its comparisons have them."""
+    places: dict[str, list[Comparison]] = {}
+    for c in judged:
+        for warning in c.warnings:
+            places.setdefault(warning, []).append(c)
+    sizes: dict[str, int] = {}
+    for c in judged:
+        sizes[c.task] = sizes.get(c.task, 0) + 1
+    out: list[str] = []
+    alone: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for warning, where in places.items():
+        of_task: dict[str, list[Comparison]] = {}
+        for c in where:
+            of_task.setdefault(c.task, []).append(c)
+        whole = [task for task, some in of_task.items() if len(some) == sizes[task]]
+        if len(whole) == len(sizes):
+            out.append(warning)
+            continue
+        if whole:
+            out.append(f"{', '.join(whole)}: {warning}")
+        head, _, body = warning.partition(": ")
+        for task, some in of_task.items():
+            if task not in whole:
+                alone.setdefault((task, head), []).extend((c.first, body) for c in some)
+    for (task, head), found in alone.items():
+        bodies = dict.fromkeys(body for _, body in found)
+        if len(bodies) == 1:  # of one, or the same of several
+            names = ", ".join(name for name, _ in found)
+            body = next(iter(bodies))
+            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
+        else:
+            out.append(f"{task}: {head}: {_joined(list(bodies))}")
+    return tuple(out)
+
+
+def _joined(bodies: Sequence[str]) -> str:
+    """Texts behind each other, what all of them end with said once."""
+    backwards = zip(*(reversed(body) for body in bodies), strict=False)
+    alike = takewhile(lambda letters: len(set(letters)) == 1, backwards)
+    ending = "".join(letters[0] for letters in alike)[::-1]
+    cuts = [i for i in (ending.find(", "), ending.find("; ")) if i >= 0]
+    shared = ending[min(cuts) :] if cuts else ""
+    return "; ".join(body.removesuffix(shared) for body in bodies) + shared

@@ -1,19 +1,28 @@
-"""What training took, and how many words had a vector: from run records."""
+"""What training took, and what further runs will take: from run records."""
 
 from __future__ import annotations
 
+import heapq
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.experiments.design import Run
+from harness.records import schema
+from harness.train.recipe import identity
+
 LAST_STAGE = "both"
 """Of ReSAN's training, see `harness.train.staged`."""
+DONE = ("ok", "diverged")
+"""Statuses of runs whose time says something of others'."""
+
+_Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrainingCost:
     """What training a model took, medians over its runs.
 
     Attributes
@@ -36,8 +45,8 @@ class Cost:
     peak_bytes: float
 
 
-def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, Cost]:
-    """`Cost` by model, of its runs; none for a model without a finished one."""
+def costs_of(runs: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, TrainingCost]:
+    """`TrainingCost` by model, of its runs; none for a model without a finished one."""
     good = {model: [r for r in mine if r["status"] == "ok"] for model, mine in runs.items()}
     return {model: _cost(finished) for model, finished in good.items() if finished}
 
@@ -65,12 +74,12 @@ def run_seconds(run: Mapping[str, Any]) -> float | None:
     return max(times) if times else None
 
 
-def _cost(runs: Sequence[Mapping[str, Any]]) -> Cost:
+def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
     def middle(values: Iterable[float]) -> float:
         return float(statistics.median(values))
 
     peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
-    return Cost(
+    return TrainingCost(
         parameters=runs[0]["parameters"],
         parameters_with_words=runs[0]["parameters_with_words"],
         seconds=middle(r["seconds"] for r in runs),
@@ -93,3 +102,70 @@ def coverage(runs: Sequence[Mapping[str, Any]]) -> str:
         f"{c['vocabulary']:,} words, {running:.1f} % of "
         f"{c['running_words']:,} running words"
     )
+
+
+class Durations:
+    """Times of finished runs, by model, task, recipe and vectors.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+        Only times on this device count.
+    workers : int
+        Times with as many runs at a time count more than others: neighbours slow each other down.
+    records : iterable of mapping
+        Of a journal, of any kind.
+    """
+
+    def __init__(
+        self, fingerprint: Mapping[str, Any], workers: int,
+        records: Iterable[Mapping[str, Any]] = (),
+    ) -> None:  # fmt: skip
+        self._fingerprint = schema.digest(dict(fingerprint))
+        self.workers = workers
+        self._known: dict[_Kind, list[tuple[Any, float]]] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Note a run; what is none, or of another device, is passed over."""
+        if record["kind"] != "run" or record["status"] not in DONE:
+            return
+        seconds = run_seconds(record)
+        if record.get("fingerprint") != self._fingerprint or seconds is None:
+            return
+        kind = (
+            record["model"], str(record.get("task")),
+            schema.digest(identity(record.get("recipe") or {})), str(record.get("vectors")),
+        )  # fmt: skip
+        self._known.setdefault(kind, []).append((record.get("workers"), seconds))
+
+    def of(self, run: Run) -> float | None:
+        """Seconds that such a run takes; None while none is known."""
+        return self._mean(self._known.get(_kind(run), []))
+
+    def guess(self, run: Run) -> float | None:
+        """The same; where none is known, what runs of its task take, or any."""
+        found = self.of(run)
+        if found is not None:
+            return found
+        like = [t for kind, times in self._known.items() if kind[1] == run.task for t in times]
+        return self._mean(like or [t for times in self._known.values() for t in times])
+
+    def _mean(self, times: list[tuple[Any, float]]) -> float | None:
+        alike = [seconds for workers, seconds in times if workers == self.workers]
+        chosen = alike or [seconds for _, seconds in times]
+        return statistics.fmean(chosen) if chosen else None
+
+
+def _kind(run: Run) -> _Kind:
+    recipe = schema.digest(identity(run.recipe.as_dict()))
+    return str(run.model), run.task, recipe, str(run.arguments["vectors"])
+
+
+def wall_seconds(durations: Iterable[float], workers: int) -> float:
+    """When the last of these runs ends, if each begins in its turn as soon as a worker is free."""
+    free_at = [0.0] * workers
+    for seconds in durations:
+        heapq.heapreplace(free_at, free_at[0] + seconds)
+    return max(free_at)

@@ -1,128 +1,36 @@
-"""What is compared, how: declared, and written down, before there are results."""
+"""What is compared, how: declared, and written down, before there are results.
+
+A family of models, each against one baseline, on one task or more; a pair is the smallest family.
+"""
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from harness.case import literal, parse_options
 from harness.errors import UsageError
+from harness.experiments.model import Model, meaning, one_sided
 from harness.experiments.replicates import replicates, units_of
-from harness.experiments.unread import one_sided
 from harness.records import schema
-from harness.registry import Registry, code_hash, module_hash, resolve
+from harness.registry import Registry, code_hash, module_hash
+from harness.train.data.corpora import corpora
 from harness.train.recipe import Recipe, identity
-from harness.train.task import Task, check_fold
+from harness.train.task import Task, check_fold, tasks
 
 POOLING = "source2token"
 """Part of every model, and so of every run's code."""
-SET_BY_RECIPES = ("attention_dropout", "heads")
-"""Options whose place a recipe's setting takes where a model's name has none."""
-_TYPED = (bool, int, float, str, type(None))
-"""What a value of an option can be, but for lists."""
-_MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
-
-
-@dataclass(frozen=True)
-class Model:
-    """A mechanism as it is trained.
-
-    Attributes
-    ----------
-    name : str
-        ``mechanism.implementation``.
-    options : tuple of (str, str)
-        For the mechanism's factory.
-    """
-
-    name: str
-    options: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        """``mtsa.algorithm1[scale_t=identity]``: read back by `parse_model`."""
-        options = ",".join(f"{k}={v}" for k, v in self.options)
-        return self.name + (f"[{options}]" if options else "")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """By which ``--recipe MODEL:NAME=VALUE`` may call it."""
-        return tuple(dict.fromkeys((self.mechanism, self.name, str(self))))
-
-    @property
-    def mechanism(self) -> str:
-        """First part of the name."""
-        return self.name.rpartition(".")[0]
-
-
-def parse_model(text: str, registry: Registry) -> Model:
-    """Read ``mechanism``, ``mechanism.implementation``, with ``[option=value,...]`` behind it.
-
-    Raises
-    ------
-    UsageError
-        If it has another form, an option twice, or there is no such mechanism.
-    """
-    match = _MODEL.fullmatch(text)
-    if match is None:
-        raise UsageError(f"given {text!r}; expected e.g. mtsa, or mtsa.plain[scale_t=identity]")
-    mechanism, implementation = registry.find(match["name"])
-    options = parse_options(match["options"].split(",") if match["options"] else [])
-    names = [name for name, _ in options]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"given {text!r}, with {name} twice; expected each option once")
-    return Model(f"{mechanism.name}.{implementation.name}", options)
-
-
-def meaning(model: Model, registry: Registry) -> str:
-    """A model by what it is, however it was typed: keys of runs are made of it.
-
-    Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. What
-    the recipe may set (`SET_BY_RECIPES`) is never so anyway.
-    """
-    usual = _usual(model, registry)
-    told = []
-    for name, text in sorted(model.options):
-        value = literal(text)
-        if name in usual:
-            value = _plain(value)
-            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
-                continue
-        told.append(f"{name}={value!r}")
-    return model.name + (f"[{','.join(told)}]" if told else "")
-
-
-def _usual(model: Model, registry: Registry) -> dict[str, Any]:
-    """What options are where none is given, as the record says; else a factory of ``--with``.
-
-    Others are not asked: that would import their packages, whatever is wanted.
-    """
-    mechanism, implementation = registry.find(model.name)
-    known = {**mechanism.options, **implementation.options}
-    if known or mechanism.name not in registry.given_names:
-        return known
-    try:
-        parameters = inspect.signature(resolve(implementation.factory)).parameters
-    except (TypeError, ValueError):  # of a callable without one
-        return {}
-    return {p.name: p.default for p in parameters.values() if isinstance(p.default, _TYPED)}
-
-
-def _plain(value: Any) -> Any:
-    """Whole numbers as integers, lists and tuples as lists."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _same(value: Any, usual: Any) -> bool:
-    """Whether two values are equal; true is not 1."""
-    return isinstance(value, bool) == isinstance(usual, bool) and bool(value == usual)
+CORRECTION = "holm"
+OVERALL = (
+    "over tasks, of their means: Friedman's test of all models (ranks inside tasks, so that "
+    "metrics may differ, of means over the replicates that every model finished); each "
+    "model against the baseline by a paired t-test where tasks share a metric, and by "
+    "the exact sign test of wins and losses; Holm over the models"
+)
+"""Declared beforehand, whatever it will show."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +85,53 @@ class Surroundings:
     directory: str | None = None
     vectors: str = ""
     data: str = ""
+
+
+def data_digest(task: Task, directory: Path, vectors: str) -> str:
+    """Digest of a task's files and of its word vectors.
+
+    Parameters
+    ----------
+    directory : Path
+        The data directory.
+    vectors : str
+        A file, a table of the data directory, or ``none``.
+
+    Raises
+    ------
+    UsageError
+        If a file is missing.
+    """
+    from harness.train.data.corpus import NO_VECTORS
+    from harness.train.data.directory import corpus_files, digest_of
+    from harness.train.data.vectors import vectors_digest
+
+    data = digest_of(corpus_files(directory, task.files, task.supplied))
+    return data if vectors == NO_VECTORS else data + vectors_digest(vectors, directory)
+
+
+def is_known(task: str, data: str) -> bool | None:
+    """Whether a run's data are the corpus of ``attnbench data list``, whatever its vectors.
+
+    Parameters
+    ----------
+    task : str
+        Name of a task.
+    data : str
+        From `data_digest`.
+
+    Returns
+    -------
+    bool or None
+        None where it can't be told: the task has no files, or some that no list knows.
+    """
+    from harness.train.data.directory import combined
+
+    known = {f.name: f.content for corpus in corpora().values() for f in corpus.files}
+    of = tasks().get(task.partition("[")[0])
+    if of is None or not of.files or not data or not set(of.files) <= set(known):
+        return None
+    return data.startswith(combined(bytes.fromhex(known[name]) for name in of.files))
 
 
 @cache
@@ -345,3 +300,76 @@ def make_design(
         (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs,
         meanings, paired, one_sided(models, task, recipes, around.registry),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is judged together, as it is declared before there are results.
+
+    Attributes
+    ----------
+    baseline : str
+        The model that all others are judged against.
+    models : tuple of str
+        The others.
+    designs : tuple of Design
+        One per model and task, the baseline second; by task, in the order of the models.
+    """
+
+    baseline: str
+    models: tuple[str, ...]
+    designs: tuple[Design, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks."""
+        return tuple(dict.fromkeys(design.task.name for design in self.designs))
+
+    def runs(self) -> Iterator[Run]:
+        """Every run once, all models of a replicate in turn: a stop leaves few pairs open."""
+        seen = set()
+        for task in self.tasks:
+            of_task = [d for d in self.designs if d.task.name == task]
+            for pairs in zip(*(d.runs for d in of_task), strict=True):
+                for run in [pairs[0][1], *(pair[0] for pair in pairs)]:
+                    if run.key not in seen:
+                        seen.add(run.key)
+                        yield run
+
+    def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+        """As it stands in the journal, before any run of it is started: of a pair its design."""
+        designs = [design.record(fingerprint) for design in self.designs]
+        if len(designs) == 1:
+            return designs[0]
+        return {
+            "kind": "family",
+            "key": schema.digest(["family", *sorted(d["key"] for d in designs)]),
+            "question": schema.digest(["family", *sorted(d["question"] for d in designs)]),
+            "baseline": self.baseline,
+            "models": list(self.models),
+            "tasks": list(self.tasks),
+            "correction": CORRECTION,
+            "overall": OVERALL if len(self.tasks) > 1 else "",
+            "designs": designs,
+            "fingerprint": schema.digest(dict(fingerprint)),
+            "status": "ok",
+        }
+
+
+def make_family(designs: tuple[Design, ...]) -> Family:
+    """Declare comparisons as one family.
+
+    Raises
+    ------
+    UsageError
+        If they have different baselines, or one stands there twice.
+    """
+    baselines = {str(d.models[1]) for d in designs}
+    if len(baselines) != 1:
+        raise UsageError(f"given baselines {', '.join(sorted(baselines))}; expected one")
+    pairs = [(str(d.models[0]), d.task.name) for d in designs]
+    for model, task in pairs:
+        if pairs.count((model, task)) > 1:
+            raise UsageError(f"given {model} on {task} twice; expected each once")
+    models = tuple(dict.fromkeys(model for model, _ in pairs))
+    return Family(baselines.pop(), models, designs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.experiments.conclusion import Comparison
+from harness.experiments.comparison import Comparison
 from harness.experiments.replicates import values_of
 from harness.stats import (
     LEAST_REPLICATES,
@@ -91,7 +91,7 @@ class _Shared:
         return f"{self.count} of {self.declared} {self.units}"
 
 
-def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
+def overall(judged: Sequence[Comparison]) -> Overall | None:
     """Test models over tasks; None where fewer than two tasks have replicates of every model.
 
     A model and the baseline are compared by the means over their pairs, as on each task; all models
@@ -109,10 +109,9 @@ def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
     higher = {c.task: c.higher_is_better for c in judged}
     mine, base = _means(judged, tasks)
     found = {m: over_tasks(mine[m], base[m], metrics, higher) for m in models}
-    adjusted = holm([
-        row.sign_p if row.difference is None else judged_p(row.difference)
-        for row in found.values()
-    ])  # fmt: skip
+    adjusted = holm(
+        [r.sign_p if r.difference is None else judged_p(r.difference) for r in found.values()]
+    )
     alike = tuple(sharing(tasks, metrics))
     rows = []
     for (model, row), p in zip(found.items(), adjusted, strict=True):
@@ -123,14 +122,12 @@ def overall(judged: Sequence[Comparison], baseline: str) -> Overall | None:
     omnibus, warnings = None, []
     if len(models) + 1 >= LEAST_MODELS:
         sign = {t: 1 if higher[t] else -1 for t in tasks}
-        omnibus = friedman({
-            m: [sign[t] * shared[t].means[m] for t in tasks] for m in (*models, baseline)
-        })  # fmt: skip
+        everyone = [*models, judged[0].second]
+        omnibus = friedman({m: [sign[t] * shared[t].means[m] for t in tasks] for m in everyone})
         warnings = _fewer(shared)
-    return Overall(
-        omnibus, tuple(rows), tuple(tasks), tuple(t for t in named if t not in tasks),
-        tuple(_why(omnibus, rows, len(tasks))), tuple(warnings),
-    )  # fmt: skip
+    left_out = tuple(t for t in named if t not in tasks)
+    why = tuple(_why(omnibus, rows, len(tasks)))
+    return Overall(omnibus, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
 
 
 def _means(
@@ -190,8 +187,10 @@ def _why(omnibus: Friedman | None, rows: Sequence[OverallRow], tasks: int) -> li
             "orders, because chi-squared is only good for more than ten tasks"
         )
     if rows[0].tasks.difference is None:
-        out.append("no two tasks share a metric, so a model and the baseline are compared by the "
-                   "exact sign test of wins and losses alone")  # fmt: skip
+        out.append(
+            "no two tasks share a metric, so a model and the baseline are compared by the exact "
+            "sign test of wins and losses alone"
+        )
     else:
         out.append(
             f"a model and the baseline are compared by a paired t-test over the means of the "

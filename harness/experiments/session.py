@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.design import Run
 from harness.experiments.executors import Executor, Job, Standing
-from harness.experiments.prediction import Durations, wall_seconds
-from harness.experiments.queue import SETTLED, Others, Queue
+from harness.experiments.queue import SETTLED, OtherSessions, Queue
 from harness.isolate import USAGE, Outcome
 from harness.records import journal, schema
 
@@ -129,7 +129,7 @@ class RunSession:
             stack.callback(self._leave)
             others = None
             if self.writer is not None:
-                others = stack.enter_context(Others(self.writer.path))
+                others = stack.enter_context(OtherSessions(self.writer.path))
             queue = Queue(todo, others)
             jobs = (None if run is None else self._job(run) for run in queue)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.experiments.data_identity import is_known
-from harness.experiments.declared import Order
-from harness.experiments.looked import looked
+from harness.experiments.design import is_known
+from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Values, is_paired
-from harness.experiments.selection import selecting_everything
 from harness.train.recipe import HOW_FOUND
 
 UNEQUAL = 1.01
@@ -18,12 +17,13 @@ UNEQUAL = 1.01
 
 CORRELATIONS = ("pearson", "spearman")
 
-Pairs = Sequence[Pair]
+EVERYTHING = 0.99
+"""Share of tokens from which on a policy leaves nothing out that would matter."""
 
 
 def warnings_of(
     design: Mapping[str, Any],
-    pairs: Pairs,
+    pairs: Sequence[Pair],
     values: Values,
     records: Sequence[Mapping[str, Any]],
     order: Order,
@@ -56,7 +56,7 @@ def warnings_of(
     )
 
 
-def _missing(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+def _missing(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     out = []
     failed: Counter[tuple[str, str]] = Counter()
     absent = 0
@@ -81,7 +81,7 @@ def _missing(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     return out
 
 
-def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+def _constant(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     """Models that say the same of all test examples; only they have a correlation of exactly 0."""
     if design["metric"] not in CORRELATIONS:
         return []
@@ -97,7 +97,7 @@ def _constant(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     ]
 
 
-def _selected(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+def _selected(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     return selecting_everything(
         (model, [run for pair in pairs if (run := pair[side]) is not None])
         for side, model in enumerate(design["models"])
@@ -124,7 +124,7 @@ def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
     return out
 
 
-def _corpus(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     told = {str(run.get("data") or "") for pair in pairs for run in pair if run is not None}
     if all(is_known(design["task"], data) is not False for data in told):
         return []
@@ -134,7 +134,7 @@ def _corpus(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
     ]
 
 
-def _parameters(design: Mapping[str, Any], pairs: Pairs) -> list[str]:
+def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     counts = []
     for side in (0, 1):
         known = [pair[side] for pair in pairs if pair[side] is not None]
@@ -190,3 +190,27 @@ def _split(design: Mapping[str, Any]) -> list[str]:
             "choice of test examples"
         )
     return out
+
+
+def selected_share(runs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Share of the test set's tokens selected, as heads or as dependents: the smaller one's mean.
+
+    None for a model without policies.
+    """
+    shares = [run["selected"] for run in runs if isinstance(run.get("selected"), Mapping)]
+    if not shares:
+        return None
+    return min(statistics.fmean(float(s[kind]) for s in shares) for kind in ("heads", "dependents"))
+
+
+def selecting_everything(
+    models: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
+) -> list[str]:
+    """Of which models, given with their runs, the policies select about all tokens; a line each."""
+    shares = [(model, selected_share(runs)) for model, runs in models]
+    return [
+        f"{model} selects {100 * share:.1f} % of the tokens: hardly one is left out, so this says "
+        "nothing of selecting"
+        for model, share in shares
+        if share is not None and share >= EVERYTHING
+    ]

@@ -1,9 +1,13 @@
-"""How metrics and tests are written: accuracies in per cent and points, others as they are."""
+"""How metrics, tests and verdicts are written: accuracies in per cent and points, others plain."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from harness.experiments.replicates import Units, counted, counted_each, is_paired
 from harness.stats import MeanDifference
 
 
@@ -55,18 +59,55 @@ def unit_of(metric: str) -> Unit:
     return _SHARE if metric == "accuracy" else _PLAIN
 
 
-def exact_test(difference: MeanDifference) -> str:
-    """The test by enumeration beside the t-test."""
-    return "exact sign-flip" if difference.paired else "exact permutation"
+def by_test(design: Mapping[str, Any]) -> bool:
+    """Whether a run's epoch was chosen by the test set, as the papers do."""
+    return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
 
 
-def replicates_of(difference: MeanDifference) -> str:
-    """``5 pairs``; unpaired ``5 and 4 seeds``."""
-    if difference.paired:
-        return f"{difference.count_first} pairs"
-    return f"{difference.count_first} and {difference.count_second} seeds"
-
-
-def no_interval(difference: MeanDifference) -> str:
-    """Why there is none."""
-    return "one pair has no interval" if difference.paired else "one seed has no interval"
+def sentence(
+    design: Mapping[str, Any],
+    difference: MeanDifference | None,
+    verdict: str,
+    units: Units = "seeds",
+    adjusted_p: float | None = None,
+    together: int = 1,
+) -> str:
+    """Verdict in words, the interval before the p-value; see `Comparison` for the parameters."""
+    first, second = design["models"]
+    where = f"on {design['task']}"
+    if difference is None:
+        none = "no pair of runs is finished"
+        if units == "seeds" and not is_paired(design):
+            none = "unpaired, and not a run of each is finished"
+        return f"{first} and {second} {where}: {none}"
+    unit = unit_of(design["metric"])
+    how = "best over time on the test set" if by_test(design) else "test"
+    apart = unit.difference(difference.difference) + unit.of_differences
+    size = (
+        f"{how} {design['metric']} {unit.value(difference.mean_first)} and "
+        f"{unit.value(difference.mean_second)}, difference {apart}"
+    )
+    if not math.isnan(difference.low):
+        size += f" [{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
+    seeds = len(design["seeds"])
+    over = f"over {counted(units, difference.count_first, seeds)}"
+    if not difference.paired:
+        over = f"over {counted_each(difference.count_first, difference.count_second)}"
+    few = "too few seeds to conclude" if units == "seeds" else "too few folds to conclude"
+    says = {
+        "better": f"{first} is better than {second} {where}",
+        "worse": f"{first} is worse than {second} {where}",
+        "practically equal": f"{first} and {second} are practically equal {where}",
+        "undecided": f"{first} or {second} {where}: undecided",
+        "descriptive only": f"{first} and {second} {where}: {few}",
+        "unfinished": f"{first} and {second} {where}: unfinished",
+    }[verdict]
+    text = f"{says}: {size} {over}"
+    if verdict in ("better", "worse", "undecided"):
+        text += f" ({'' if difference.paired else 'Welch, '}p = {difference.p:.2g}"
+        if adjusted_p is not None and together > 1:
+            text += f"; {adjusted_p:.2g} by Holm over {together} comparisons"
+        text += ")"
+    if verdict == "unfinished":
+        text += f" of {design.get('folds') or seeds}"
+    return text

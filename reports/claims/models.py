@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
-from harness.experiments.selection import selecting_everything
+from harness.experiments.warnings import selecting_everything
 from harness.experiments.wording import unit_of
 from harness.stats import compare_means, ratio_interval
 from harness.train.task import by_common_recipe

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.replicates import Replicate, Values, counted, units_of
-from harness.experiments.selection import selecting_everything
+from harness.experiments.warnings import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Model, Run, run_code
+from harness.experiments.design import Run, run_code
 from harness.experiments.executors.local import LocalExecutor
+from harness.experiments.model import Model
 from harness.experiments.session import RunSession
 from harness.records import journal
 from harness.registry import Registry

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.data_identity import data_digest
-from harness.experiments.design import run_code
+from harness.experiments.design import data_digest, run_code
 from harness.experiments.executors import PRELOAD
 from harness.experiments.executors.local import VISIBLE
 from harness.isolate import Interpreter, Limits

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.experiments.conclusion import Comparison, comparisons
-from harness.experiments.many import Many, families
+from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.tables import interval
 from reports.contents import page_of
 from reports.core.page import Output, Shown, remark, says, together
 from reports.core.parameters import opens
@@ -86,49 +86,27 @@ class Experiments:
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)
         for device in self.source.devices:
-            for many in families(device.records):
-                yield _family(many) | {
-                    "device": device.title,
-                    "page": find_page("many", many.key),
-                }
-            for one in comparisons(device.records):
-                yield _pair(one) | {
-                    "device": device.title,
-                    "page": find_page("comparison", one.key),
-                }
+            for one in conclusions(device.records):
+                page = find_page("comparison", one.key)
+                yield _row(one) | {"device": device.title, "page": page}
 
 
-def _pair(c: Comparison) -> dict[str, Any]:
-    d = c.difference
+def _row(conclusion: Conclusion) -> dict[str, Any]:
+    alone = conclusion.comparisons[0] if conclusion.is_pair else None
     difference = ""
-    if d is not None:
-        difference = c.unit.difference(d.difference) + (
-            ""
-            if math.isnan(d.low)
-            else f" [{c.unit.difference(d.low)}, {c.unit.difference(d.high)}]"
-        )
-        difference += c.unit.of_differences
+    if alone is not None and (d := alone.difference) is not None:
+        ends = "" if math.isnan(d.low) else f" {interval(alone.unit, d)}"
+        difference = f"{alone.unit.difference(d.difference)}{ends}{alone.unit.of_differences}"
+    counts = sorted({len(c.values) for c in conclusion.comparisons})
     return {
-        "kind": "pair",
-        "question": c.title,
-        "arms": f"{c.first}, {c.second}",
-        "task": c.task,
-        "replicates": f"{len(c.values)} {c.replicate}s",
+        "kind": "pair" if conclusion.is_pair else "family",
+        "question": conclusion.title,
+        "arms": ", ".join([*conclusion.models, conclusion.baseline]),
+        "task": ", ".join(conclusion.tasks),
+        "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}s",
         "difference": difference,
-        "verdict": c.verdict,
-        "warnings": c.warnings,
-    }
-
-
-def _family(m: Many) -> dict[str, Any]:
-    counts = sorted({len(c.values) for c in m.comparisons})
-    return {
-        "kind": "family",
-        "question": m.title,
-        "arms": ", ".join([*m.models, m.baseline]),
-        "task": ", ".join(m.tasks),
-        "replicates": f"{' or '.join(map(str, counts))} {m.comparisons[0].replicate}s",
-        "difference": "",
-        "verdict": m.sentences[0].removeprefix(f"{m.title}: "),
-        "warnings": m.warnings,
+        "verdict": alone.verdict
+        if alone is not None
+        else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),
+        "warnings": conclusion.warnings,
     }

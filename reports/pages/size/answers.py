@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.conclusion import Comparison, comparisons
-from harness.experiments.many import families
+from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import conclusions
 from harness.ratios import WITHHELD, Row
 from harness.stats import Interval
 from reports.core.costs import Costs
@@ -139,9 +139,8 @@ def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Compar
     many seeds stands before one of few, then the newer one; whatever computes a mechanism.
     """
     baseline = mechanism_of(size.baseline)
-    together = [c for family in families(records) for c in family.comparisons]
     kept: dict[tuple[str, str], Comparison] = {}
-    for c in [*comparisons(records), *together]:
+    for c in (c for family in conclusions(records) for c in family.comparisons):
         fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
         if not fits or c.difference is None:
             continue

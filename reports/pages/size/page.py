@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.experiments.conclusion import Comparison
+from harness.experiments.comparison import Comparison
 from harness.ratios import Row
 from harness.records.schema import digest
 from reports.core import sizes

@@ -23,10 +23,10 @@ from harness.cli.sweep_text import command
 from harness.cli.sweeping import split_names
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
-from harness.experiments.design import Surroundings, make_design, parse_model
+from harness.experiments.design import Surroundings, make_design
 from harness.experiments.executors.ray import import_ray
-from harness.experiments.sweep import Part, Sweep, make_sweep
-from harness.experiments.sweep_file import read_file
+from harness.experiments.model import parse_model
+from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.objective import encoder

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.experiments.conclusion import Comparison, comparisons, conclude
-from harness.experiments.data_identity import is_known
+from harness.experiments.comparison import Comparison, compare
+from harness.experiments.conclusion import conclusions
+from harness.experiments.design import is_known
 from harness.train.data.corpora import corpora
 from harness.train.task import task
 
@@ -43,7 +44,7 @@ def design(count: int, **more: Any) -> dict[str, Any]:
 def compared(first: list[float], second: list[float], **more: Any) -> Comparison:
     records = [run(A, i, v) for i, v in enumerate(first)]
     records += [run(B, i, v) for i, v in enumerate(second)]
-    return conclude(design(max(len(first), len(second)), **more), records)
+    return compare(design(max(len(first), len(second)), **more), records)
 
 
 LOW = [0.80, 0.81, 0.79, 0.80, 0.82]
@@ -101,12 +102,12 @@ def test_failed_runs_are_told_and_left_out(model: str, place: int) -> None:
     records = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
     records[place] |= {"status": "diverged", "detail": "the loss is nan"}
     del records[place]["test"], records[place]["chosen_epoch"]
-    found = conclude(design(5), records)
+    found = compare(design(5), records)
     assert [seed for seed, *_ in found.values] == [0, 2, 3, 4]
     assert any(f"1 of 5 runs of {model} diverged" in w for w in found.warnings)
     assert any("1 of 5 pairs are incomplete" in w for w in found.warnings)
     assert found.verdict == "descriptive only"
-    without = conclude(design(5), records[:9])
+    without = compare(design(5), records[:9])
     assert any("1 of 10 runs are missing" in w for w in without.warnings)
 
 
@@ -121,7 +122,7 @@ def test_runs_trained_under_another_spelling_are_the_models() -> None:
     typed = "mtsa.algorithm1[scale_t=log_sigmoid]"
     records = [{**run(A, i, v), "model": typed} for i, v in enumerate(HIGH)]
     records += [run(B, i, v) for i, v in enumerate(LOW)]
-    found = conclude(design(5), records)
+    found = compare(design(5), records)
     assert found.costs == compared(HIGH, LOW).costs
     assert [[r["model"] for r in side] for side in found.sides] == [[typed] * 5, [B] * 5]
     drawn = compared(HIGH, LOW)
@@ -158,7 +159,7 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
     for data, told in (("", False), (right + "of vectors", False), ("0" * 16, True)):
         records = [run(A, i, v, data=data) for i, v in enumerate(HIGH)]
         records += [run(B, i, v, data=data) for i, v in enumerate(LOW)]
-        found = conclude(design(5), records)
+        found = compare(design(5), records)
         assert warned("this is not the trec of attnbench data list", found) == told
         assert found.difference is not None
     assert is_known("mirrored_summation[k=3]", "0" * 16) is None
@@ -171,7 +172,7 @@ def test_policies_that_leave_nothing_out_are_told() -> None:
         records = [run(A, i, v, selected={"heads": 1.0, "dependents": share})
                    for i, v in enumerate(HIGH)]  # fmt: skip
         records += [run(B, i, v) for i, v in enumerate(LOW)]
-        found = conclude(design(5), records)
+        found = compare(design(5), records)
         assert warned(f"{A} selects 99.5 % of the tokens", found) == told
 
 
@@ -181,7 +182,7 @@ def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
     records += [run(B, i, v) for i, v in enumerate([0.0, 0.0, *LOW[2:]])]
     for record in records:
         record["test"] = {metric: record["test"]["accuracy"]}
-    found = conclude(design(5, metric=metric, metrics=[metric]), records)
+    found = compare(design(5, metric=metric, metrics=[metric]), records)
     told = f"2 of 5 runs of {B} predict one value for all test examples: their {metric}"
     assert warned(told, found) is (metric != "accuracy")
 
@@ -190,7 +191,7 @@ def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
 def test_unequal_parameters(other: int, told: bool) -> None:
     records = [run(A, i, v) for i, v in enumerate(HIGH)]
     records += [run(B, i, v, parameters=other) for i, v in enumerate(LOW)]
-    assert warned("unequal parameters", conclude(design(5), records)) is told
+    assert warned("unequal parameters", compare(design(5), records)) is told
 
 
 def session_of(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
@@ -206,7 +207,7 @@ def pairs(first: list[float] = HIGH, second: list[float] = LOW, **more: Any) -> 
 def judged(key: str, *sessions: list[dict[str, Any]]) -> Comparison:
     """The comparison of a declared design, from a journal of several sessions."""
     records = [record for session in sessions for record in session]
-    return conclude(next(r for r in records if r["key"] == key), records)
+    return compare(next(r for r in records if r["key"] == key), records)
 
 
 NOW = "2026-01-10T00:00"
@@ -313,9 +314,9 @@ def test_the_newest_design_of_each_question_counts() -> None:
         *session_of("2", design(2, key="other", question="r", at="2026-03-01")),
         {"kind": "time", "key": "t", "at": "2026-01-01"},
     ]  # fmt: skip
-    assert [c.key for c in comparisons(records)] == ["other", "newer"]
-    assert comparisons(pairs()) == []
-    assert comparisons([design(5)]) == []  # no run was recorded: a mistake in the command
+    assert [c.key for c in conclusions(records)] == ["other", "newer"]
+    assert conclusions(pairs()) == []
+    assert conclusions([design(5)]) == []  # no run was recorded: a mistake in the command
 
 
 # Cross-validation
@@ -333,7 +334,7 @@ def folded(seeds: int, gain: float = 0.02, folds: int = 10, **more: Any) -> Comp
             records.append(run(B, seed, value, key=keys[-1][1], fold=fold))
     units = "folds" if seeds == 1 else "repeated folds"
     declared = {"folds": folds, "units": units, "runs": keys, "seeds": list(range(seeds)), **more}
-    return conclude(design(1, **declared), records)
+    return compare(design(1, **declared), records)
 
 
 def test_folds_are_judged_with_the_corrected_variance() -> None:
@@ -367,7 +368,7 @@ def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
 
 def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
     right = folded(1)
-    found = conclude({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
+    found = compare({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
     assert found.difference is not None
     assert found.difference.test == "corrected resampled t"
     assert warned("takes folds for seeds", found)
@@ -392,7 +393,7 @@ def test_missing_folds_are_told_and_left_out() -> None:
     records = [run(A, 0, 0.8, key=f"a{f}", fold=f) for f in range(10)]
     records += [run(B, 0, 0.7, key=f"b{f}", fold=f) for f in range(8)]
     keys = [[f"a{f}", f"b{f}"] for f in range(10)]
-    found = conclude(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
+    found = compare(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
     assert found.verdict == "unfinished"
     assert (found.pairs, found.finished, len(found.values)) == (10, 8, 8)
     assert "over 8 paired folds of 10" in found.sentence

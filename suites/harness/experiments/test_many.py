@@ -15,11 +15,11 @@ from statsmodels.stats.multitest import multipletests
 
 from harness.cli import comparing
 from harness.cli import run as cli
-from harness.experiments.conclusion import comparisons, conclude
-from harness.experiments.declared import designs
-from harness.experiments.many import Many, conclude_many, families
-from harness.experiments.many_wording import columns, omnibus, reading, task_rows
+from harness.experiments.comparison import compare
+from harness.experiments.conclusion import Conclusion, conclude, conclusions
+from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, replicates, units_of
+from harness.experiments.tables import columns, omnibus, reading, task_rows
 from harness.records import journal, schema
 from harness.registry import Registry
 from harness.stats import friedman
@@ -74,7 +74,7 @@ GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa
 
 
 def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None,
-           **more: Any) -> Many:  # fmt: skip
+           **more: Any) -> Conclusion:  # fmt: skip
     tasks, gains = tasks or ["trec"], gains or GAINS
     base = {task: noisy(0.8, i) for i, task in enumerate(tasks)}
     records = [family(list(gains), tasks, **more)]
@@ -86,7 +86,7 @@ def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None
             # Tasks are not all alike: without it differences over tasks would have no spread.
             own = gain + (0.004 * np.sin(3 * i + j) if i else 0.0)
             records += runs(model, task, base[task] + spread + sign * own)
-    return conclude_many(records[0], records)
+    return conclude(records[0], records)
 
 
 # Holm
@@ -130,20 +130,20 @@ def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
     records = [record, *runs(BASE, "trec", base)]
     records += runs("disa.plain", "trec", (base + noisy(0.02, 5))[:5])
     records += runs("bi_lstm.packed", "trec", base + noisy(0.02, 6))
-    found = conclude_many(record, records)
+    found = conclude(record, records)
     first, second = found.comparisons
     assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
     assert second.difference is not None
     assert second.adjusted_p == pytest.approx(2 * second.difference.p)
     assert not found.complete
-    none = conclude_many(record, [r for r in records if r.get("model") != "disa.plain"])
+    none = conclude(record, [r for r in records if r.get("model") != "disa.plain"])
     assert none.comparisons[0].difference is None
     assert none.comparisons[1].adjusted_p == pytest.approx(2 * second.difference.p)
 
 
 def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     found = judged(gains={"a.x": 0.0, "b.x": 0.0, "c.x": 0.1}, margin=0.02)
-    alone = [conclude(c.design, list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
+    alone = [compare(c.design, list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
     adjusted = [c.adjusted_equivalence_p for c in found.comparisons]
     assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
     assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
@@ -243,17 +243,17 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     records = [record]
     for task in ("trec", "cr"):
         records += [*runs(BASE, task, noisy(0.8, 1)), *runs("disa.plain", task, noisy(0.9, 2))]
-    partly = conclude_many(record, records).overall
+    partly = conclude(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
     # One seed of many is no mean of a task.
     records += [*runs(BASE, "mr", [0.8]), *runs("disa.plain", "mr", [0.9])]
-    partly = conclude_many(record, records).overall
+    partly = conclude(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
 
 
-def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Many:
+def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Conclusion:
     """Seed 0 is hard for everyone; the baseline is the best with every seed, and disa the worst."""
     record = family(models, tasks)
     records = [record]
@@ -266,7 +266,7 @@ def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]])
             for seed in failing.get(f"{model} {task}", failing.get(model, [])):
                 made[seed] |= {"status": "diverged", "test": {}}
             records += made
-    return conclude_many(record, records)
+    return conclude(record, records)
 
 
 def test_a_diverged_run_does_not_decide_the_ranks() -> None:
@@ -313,7 +313,7 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
                 if (model, seed, fold) == ("b.x", 1, 2):
                     made |= {"status": "diverged", "test": {}}
                 records.append(made)
-    found = conclude_many(record, records).overall
+    found = conclude(record, records).overall
     assert found is not None
     assert found.omnibus is not None
     assert found.omnibus.ranks == {BASE: 1.0, "a.x": 2.0, "b.x": 3.0}
@@ -335,7 +335,7 @@ def test_folds_and_seeds_in_one_family() -> None:
     ]
     for model, values in ((BASE, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
         records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, "cr", values))]
-    found = conclude_many(record, records)
+    found = conclude(record, records)
     tests = [c.difference.test for c in found.comparisons if c.difference]
     assert tests == ["paired t", "corrected resampled t"]
     assert any(w.startswith("cr: 10 folds of one corpus") for w in found.warnings)
@@ -362,14 +362,14 @@ def test_a_warning_of_all_is_told_once() -> None:
     records = [record, *runs(BASE, "trec", noisy(0.8, 0))]
     for model in GAINS:
         records += runs(model, "trec", noisy(0.8, 1))
-    told = conclude_many(record, records).warnings
+    told = conclude(record, records).warnings
     assert [w for w in told if "unequal tuning budgets" in w] == [
         "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for disa.plain, 0 for "
         "multi_head.sdpa"
     ]
     # Of several models a line: what all texts end with is said once.
     record["designs"][1]["recipes"] = [{**RECIPE, "tuning_trials": 2}, dict(RECIPE)]
-    told = conclude_many(record, records).warnings
+    told = conclude(record, records).warnings
     (line,) = [w for w in told if "unequal tuning budgets" in w]
     assert line.startswith("trec: unequal tuning budgets: 3 recipes were tried for disa.plain; 2 ")
     assert line.count("for multi_head.sdpa") == 1
@@ -389,15 +389,15 @@ def test_comparisons_left_out_after_looking_are_told() -> None:
     few = family(list(GAINS)[:2], ["trec"], session="now", at="2026-02-01")
     records = [*looked(before, "then", "2026-01-01"), *trained, few]
     text = "2 comparisons that were seen together with these are left out now"
-    assert any(text in w for w in conclude_many(few, records).warnings)
-    assert any("allow for 2, not for 4" in w for w in conclude_many(few, records).warnings)
-    assert not any("left out" in w for w in conclude_many(few, [few, *trained]).warnings)
+    assert any(text in w for w in conclude(few, records).warnings)
+    assert any("allow for 2, not for 4" in w for w in conclude(few, records).warnings)
+    assert not any("left out" in w for w in conclude(few, [few, *trained]).warnings)
     unseen = [r for r in records if r["kind"] != "verdict"]
-    assert not any("left out" in w for w in conclude_many(few, unseen).warnings)
+    assert not any("left out" in w for w in conclude(few, unseen).warnings)
     later = [*trained, few, *looked(before, "later", "2026-03-01")]
-    assert not any("left out" in w for w in conclude_many(few, later).warnings)
+    assert not any("left out" in w for w in conclude(few, later).warnings)
     all_of_them = {**before, "key": "again", "session": "now", "at": "2026-02-01"}
-    told = conclude_many(all_of_them, [*records[:-1], all_of_them]).warnings
+    told = conclude(all_of_them, [*records[:-1], all_of_them]).warnings
     assert not any("left out" in w for w in told)
 
 
@@ -406,11 +406,11 @@ def test_one_of_many_judged_alone_is_told() -> None:
     before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
     alone = {**pair_design("disa.plain", "trec", seeds=5), "key": "alone", "session": "now",
              "at": "2026-02-01"}  # fmt: skip
-    warnings = conclude(alone, [*before, *trained, alone]).warnings
+    warnings = compare(alone, [*before, *trained, alone]).warnings
     assert any("one of 4 comparisons that were judged together" in w for w in warnings)
     assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)
-    assert not any("judged together" in w for w in conclude(alone, [*trained, alone]).warnings)
-    together = conclude_many(before[0], [*before, *trained]).warnings
+    assert not any("judged together" in w for w in compare(alone, [*trained, alone]).warnings)
+    together = conclude(before[0], [*before, *trained]).warnings
     assert not any("judged together" in w for w in together)
 
 
@@ -424,13 +424,13 @@ def test_families_are_no_single_comparisons() -> None:
         *runs(BASE, "trec", noisy(0.8, 1)),
         *runs("disa.plain", "trec", noisy(0.9, 2)),
     ]
-    assert comparisons(records) == []
-    (found,) = families(records)
+    (found,) = conclusions(records)
+    assert not found.is_pair
     assert found.title == f"disa.plain against {BASE} on trec, cr"
-    assert families([record]) == []
+    assert conclusions([record]) == []
     assert [d["family"] for d in designs(records)] == ["f", "f"]
     older = {**record, "key": "g", "session": "old", "at": "2025-01-01"}
-    assert [m.key for m in families([record, older, *records[1:]])] == ["f"]
+    assert [m.key for m in conclusions([record, older, *records[1:]])] == ["f"]
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_it_is_declared_before_the_first_run_and_trained_once(
     assert "12 runs, 12 of them already there" in again
     assert len(journal.read(folder / "results").records) == len(records)
     assert "changed after looking" not in again
-    (found,) = families(records)
+    (found,) = conclusions(records)
     assert len(found.comparisons) == 4
     by = {(r["model"], r["task"], r["seed"]): r["test"] for r in records if r["kind"] == "run"}
     for c in found.comparisons:
@@ -540,10 +540,10 @@ def test_fewer_models_after_looking_are_told(
     arguments = ["compare", "mtsa", "--baseline", "multi_head", *QUICK, "--data", str(data),
                  "--journal", str(copy), "--seeds", "2", "--task", "trec"]  # fmt: skip
     assert cli([*arguments, "--task", "sick_relatedness"]) == 0
-    (newest,) = [m for m in families(journal.read(copy).records) if len(m.models) == 1]
+    (newest,) = [m for m in conclusions(journal.read(copy).records) if len(m.models) == 1]
     assert any("2 comparisons that were seen together with these" in w for w in newest.warnings)
     assert cli(arguments) == 0
-    (alone,) = comparisons(journal.read(copy).records)
+    (alone,) = [c for c in conclusions(journal.read(copy).records) if c.is_pair]
     assert any("one of 4 comparisons that were judged together" in w for w in alone.warnings)
     new = journal.read(copy).records[before:]
     assert not any(r["kind"] == "run" for r in new), "nothing is trained again"
@@ -577,7 +577,7 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
 
 def test_margins_are_of_a_task(data: Path, tmp_path: Path) -> None:
     many(data, tmp_path, "--margin", "trec:50%", "--margin", "sick_relatedness:1.5")
-    (found,) = families(journal.read(tmp_path / "results").records)
+    (found,) = conclusions(journal.read(tmp_path / "results").records)
     assert {c.task: c.margin for c in found.comparisons} == {"trec": 0.5, "sick_relatedness": 1.5}
 
 
@@ -587,7 +587,7 @@ def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path)
                  "--recipe", "width=60", "--data", str(data), "--seeds", "1", "--match",
                  "parameters", "--journal", str(tmp_path)]  # fmt: skip
     assert cli(arguments) == 0
-    (found,) = families(journal.read(tmp_path).records)
+    (found,) = conclusions(journal.read(tmp_path).records)
     sizes = {m: cost.parameters for c in found.comparisons for m, cost in c.costs.items()}
     assert len(sizes) == 3
     assert max(sizes.values()) / min(sizes.values()) < 1.1

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
+from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.executors import Job, local
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
-from harness.experiments.prediction import Durations, wall_seconds
-from harness.experiments.reservations import Reservations
+from harness.experiments.queue import Reservations
 from harness.experiments.session import Progress, RunSession, checkpoint_of, finished
 from harness.measure import gpu
 from harness.records import journal, schema
@@ -201,7 +201,7 @@ def test_the_children_of_a_killed_session_end_with_it(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from harness.experiments.reservations import Reservations
+from harness.experiments.queue import Reservations
 held = Reservations(Path(sys.argv[1]))
 print(held.take("a"), flush=True)
 sys.stdin.read()

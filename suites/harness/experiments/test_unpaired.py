@@ -13,13 +13,15 @@ import pytest
 from scipy import stats
 
 from harness.cli import run as cli
-from harness.experiments.conclusion import comparisons, conclude
-from harness.experiments.design import Surroundings, make_design, parse_model
+from harness.experiments.comparison import compare
+from harness.experiments.conclusion import conclusions
+from harness.experiments.design import Surroundings, make_design
+from harness.experiments.model import parse_model
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import task
-from reports import comparison_figures as figures
-from reports.comparison import begin
+from reports.pages.comparison import figures
+from reports.pages.comparison.page import begin
 from reports.pages.size.answers import difference_text
 from suites.harness.experiments.test_conclusion import HIGH, LOW, A, B, compared, design, run
 from suites.support.command_line import attnbench, verified_before
@@ -86,7 +88,7 @@ def test_pairing_them_afterwards_is_another_question_and_told(
     told = " ".join(capsys.readouterr().out.split())
     assert "10 of them already there" in told
     assert "paired was declared after the unpaired results had been seen" in told
-    both = comparisons(journal.read(Path("results")).records)
+    both = [c.comparisons[0] for c in conclusions(journal.read(Path("results")).records)]
     assert [c.paired for c in both] == [False, True], "neither replaces the other"
     first, second = (c.values for c in both)
     assert first == second, "of the same runs"
@@ -107,40 +109,41 @@ def made(folder: Path, **more: Any) -> Path:
 
 def test_the_page_says_unpaired_and_joins_no_seeds(tmp_path: Path) -> None:
     page = begin(str(made(tmp_path / "j")), "", "", "", "comparison")
-    assert page.comparison is not None
+    assert page.conclusion is not None
+    (one,) = page.conclusion.comparisons
     shown = " ".join(
         piece.html
         for piece in (
-            page.about(), page.verdict(), page.seeds(), page.differences(), page.statistics(),
+            page.about(), page.verdicts(), page.seeds(), page.differences(), page.statistics(),
             page.power(),
         )
     )  # fmt: skip
     words = ["declared unpaired: two independent groups", "5 and 5 unpaired seeds (Welch, p",
              "Every run of", "difference of the means, unpaired", "p (Welch, two-sided)",
-             "p (exact permutation)", "plan --unpaired"]  # fmt: skip
+             "p (exact permutation, sensitivity)", "plan --unpaired"]  # fmt: skip
     places = [shown.index(word) for word in words]
     assert places == sorted(places)
     assert "did better than" not in shown
     assert "pairs" not in shown
-    (axes,) = figures.groups(page.comparison).axes
+    (axes,) = figures.groups(one).axes
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
     points = [v for line in axes.get_lines() for v in np.asarray(line.get_ydata()).tolist()]
     assert {100 * v for v in (*HIGH, *LOW)} <= set(points), "every run is seen"
-    (axes,) = figures.differences(page.comparison).axes
+    (axes,) = figures.differences(one).axes
     assert [t.get_text() for t in axes.get_yticklabels()] == ["mean"]
     written = [t.get_text() for t in axes.texts]
     assert any("difference of accuracy (of means, unpaired)" in text for text in written)
-    (axes,) = figures.forest([page.comparison]).axes
+    (axes,) = figures.forest([one]).axes
     assert [t.get_text() for t in axes.get_yticklabels()] == [f"{A} (unpaired)"]
     assert not any("every replicate" in str(line.get_label()) for line in axes.get_lines())
-    assert difference_text(page.comparison).endswith("better (unpaired)")
+    assert difference_text(one).endswith("better (unpaired)")
 
 
 def test_runs_without_a_partner_count_too() -> None:
     failed = [run(A, i, v) for i, v in enumerate(HIGH)]
     failed[1] |= {"status": "diverged", "test": {}}
     records = [*failed, *(run(B, i, v) for i, v in enumerate(LOW))]
-    found = conclude(design(5, paired=False), records)
+    found = compare(design(5, paired=False), records)
     kept = [v for i, v in enumerate(HIGH) if i != 1]
     expected = stats.ttest_ind(kept, LOW, equal_var=False)
     assert found.difference is not None
@@ -152,7 +155,7 @@ def test_runs_without_a_partner_count_too() -> None:
     assert found.values[1][2] == LOW[1]
     assert any("diverged" in w for w in found.warnings)
     assert not any("pairs" in w for w in found.warnings)
-    nothing = conclude(design(5, paired=False), [run(A, 0, 0.5)])
+    nothing = compare(design(5, paired=False), [run(A, 0, 0.5)])
     assert nothing.sentence.endswith("unpaired, and not a run of each is finished")
 
 

@@ -15,12 +15,10 @@ from rich.console import Console
 
 from harness.cli.training import _show
 from harness.errors import UsageError
-from harness.experiments.building import checks
-from harness.experiments.conclusion import comparisons
-from harness.experiments.costs import run_seconds
+from harness.experiments.buildable import checks
+from harness.experiments.conclusion import conclusions
+from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.estimate import recorded_spread
-from harness.experiments.many import families
-from harness.experiments.prediction import Durations
 from harness.ratios import summarise
 from harness.records import journal, schema, table
 from harness.train.task import task
@@ -124,8 +122,7 @@ def _read_all(folder: Path) -> journal.Journal:
     found = journal.read(folder)
     if found.warnings:  # the line is skipped, and what is left can be counted with
         return found
-    comparisons(found.records)
-    families(found.records)
+    conclusions(found.records)
     runs = [r for r in found.records if r["kind"] == "run"]
     checks([], runs)
     for run in runs:

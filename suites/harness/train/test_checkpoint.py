@@ -268,7 +268,8 @@ SESSION = """
 import sys
 from pathlib import Path
 from dataclasses import replace
-from harness.experiments.design import Model, Surroundings, make_run
+from harness.experiments.design import Surroundings, make_run
+from harness.experiments.model import Model
 from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.session import RunSession
 from harness.records import journal

@@ -15,7 +15,8 @@ from torch import nn
 
 from harness.build import literal
 from harness.errors import UsageError
-from harness.experiments.design import Surroundings, parse_model
+from harness.experiments.design import Surroundings
+from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train import objective, trainer

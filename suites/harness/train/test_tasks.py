@@ -19,7 +19,8 @@ import torch
 
 from harness import registry
 from harness.errors import UsageError
-from harness.experiments.design import Model, Surroundings, make_run
+from harness.experiments.design import Surroundings, make_run
+from harness.experiments.model import Model
 from harness.registry import Registry
 from harness.train import objective
 from harness.train.batches import gather

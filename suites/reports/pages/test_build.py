@@ -21,22 +21,23 @@ import pytest
 import reports.core.source
 import reports.site
 from harness.cli import run as command
-from harness.experiments.conclusion import comparisons
-from harness.experiments.many import families
+from harness.experiments.conclusion import conclusions
 from harness.records import journal
-from reports import comparison_figures
 from reports.contents import NOTEBOOKS, Asked, Notebook, Page
 from reports.core.axes import spread
 from reports.core.html import TEMPLATES, document
 from reports.core.parameters import unknown
 from reports.core.slopes import by_block, fit_slope, longest
 from reports.core.source import find
+from reports.core.words import file_name
+from reports.pages.comparison import figures as comparison_figures
 from reports.pages.scaling import figures as scaling_figures
 from suites.support.command_line import ROOT, attnbench, environment
 
 EVIL = '<script>alert("$x_1$")</script>'
 DESIGN = """../"'\\\n); open("executed", "w") #"""
 FAMILY = "family" + "0" * 10
+PAIR, MANY = (f"comparison-{file_name(key)}" for key in (DESIGN, FAMILY))
 BASE, MINE = "multi_head.sdpa", "mtsa.algorithm1"
 LENGTHS = (16, 64, 256, 1024)
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -166,7 +167,8 @@ def pages(site: Path) -> dict[str, str]:
 def test_the_folder_has_an_index_and_its_pages(site: Path) -> None:
     found = pages(site)
     assert len([name for name in found if name.startswith("scaling-")]) == 2
-    assert {"index.html", "comparison.html", "many.html", "audit.html"} < set(found)
+    assert {"index.html", "audit.html"} < set(found)
+    assert len([name for name in found if name.startswith("comparison-")]) == 2
     assert json.loads((site.parent / "out.json").read_text())["failures"] == []
     index = found["index.html"]
     reached = set(re.findall(r'href="([^"]*\.html)"', "".join(found.values())))
@@ -174,8 +176,8 @@ def test_the_folder_has_an_index_and_its_pages(site: Path) -> None:
     assert "Built from the journal journal." in index
     assert "2 experiments. Of the comparisons of two: 1 " in index
     table = found["experiments.html"]
-    assert 'href="comparison.html"' in table
-    assert 'href="many.html"' in table
+    assert f'href="{PAIR}.html"' in table
+    assert f'href="{MANY}.html"' in table
     groups = re.findall(r'class="name">(\w+)<', index)
     assert groups == ["Cost", "Accuracy", "Claims", "Trust"]
     (nav,) = re.findall("<nav.*?</nav>", index, re.S)
@@ -213,7 +215,7 @@ def test_text_from_records_is_escaped(site: Path) -> None:
     for name, text in pages(site).items():
         assert EVIL not in text, name
         # The others show nothing of the records that hold it.
-        if name.startswith(("index", "scaling", "trust", "comparison", "many")):
+        if name.startswith(("index", "scaling", "trust", "comparison")):
             assert "&lt;script&gt;" in text, name
     for path in site.glob("figures/*.svg"):
         assert "<script" not in path.read_text(), path.name
@@ -268,13 +270,13 @@ def test_tables_parse_and_name_their_units(site: Path) -> None:
     assert set(mine["lengths_tokens"]) == {"16 64 256", "64 256"}
     cases = next(t for name, t in tables.items() if "cases" in name)
     assert {"time_seconds", "peak_memory_bytes", "length_tokens"} <= set(cases)
-    assert "training_seconds" in tables["comparison-costs.csv"]
-    assert tables["comparison-seeds.csv"]["difference_accuracy"].min() == pytest.approx(0.02)
+    assert "training_seconds" in tables[f"{PAIR}-costs.csv"]
+    assert tables[f"{PAIR}-seeds.csv"]["difference_accuracy"].min() == pytest.approx(0.02)
 
 
 def test_the_comparison_page_gives_the_interval_first(site: Path) -> None:
-    text = pages(site)["comparison.html"]
-    words = ["95 % t-interval</td>", "p (paired t", "Hedges g", "minimum detectable", "sign-flip"]
+    text = pages(site)[f"{PAIR}.html"]
+    words = ["95 % t-interval [", "p (paired t", "Hedges g", "minimum detectable", "sign-flip"]
     places = [text.index(word) for word in words]
     assert places == sorted(places)
     assert "+2.25 points" in text
@@ -283,27 +285,27 @@ def test_the_comparison_page_gives_the_interval_first(site: Path) -> None:
 
 
 def test_the_page_of_many_allows_for_their_number(site: Path) -> None:
-    text = pages(site)["many.html"]
+    text = pages(site)[f"{MANY}.html"]
     words = [
         "2 models against multi_head.sdpa", "2 better, 2 undecided", "6 paired seeds",
-        "one and the same test set", "p Holm", "baseline</td>", "95 % t-intervals.",
+        "one and the same test set", "95 % t-intervals.", "p Holm", "baseline</td>",
         "allow for 4 comparisons", "any difference among the 3 models (Friedman)", "mean rank",
     ]  # fmt: skip
     places = [text.index(word) for word in words]
     assert places == sorted(places)
     assert "2 better, 2 undecided" in pages(site)["experiments.html"]
-    table = pd.read_csv(site / "tables" / "many-task0-comparisons.csv")
-    assert table["model"].tolist() == [MINE, "bi_lstm.packed"]
+    table = pd.read_csv(site / "tables" / f"{MANY}-task0-statistics.csv")
+    assert table["first"].tolist() == [MINE, "bi_lstm.packed"]
     assert table["verdict"].tolist() == ["better", "undecided"]
     assert (table["p_holm"] >= table["p"]).all()
     assert table["difference"].iloc[0] == pytest.approx(0.05)
-    ranks = pd.read_csv(site / "tables" / "many-tasks.csv").set_index("model")["mean rank"]
+    ranks = pd.read_csv(site / "tables" / f"{MANY}-tasks.csv").set_index("model")["mean rank"]
     assert ranks[MINE] == 1.0
 
 
 def test_a_forest_has_a_line_for_every_model(tmp_path: Path) -> None:
     write_family(tmp_path, "Fast")
-    (many,) = families(journal.read(tmp_path).records)
+    (many,) = conclusions(journal.read(tmp_path).records)
     (axes,) = comparison_figures.forest(many.of_task("cr")).axes
     bars = [np.asarray(line.get_xdata()).tolist() for line in axes.get_lines()]
     for c in many.of_task("cr"):
@@ -400,8 +402,7 @@ def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
     by_name = {book.name: book for book in NOTEBOOKS}
     assert by_name["comparison"].pages(Asked(source, str(tmp_path))) == []
     assert "attnbench compare" in by_name["comparison"].missing
-    assert by_name["many"].pages(Asked(source, str(tmp_path))) == []
-    assert "attnbench compare --all" in by_name["many"].missing
+    assert "attnbench compare --all" in by_name["comparison"].missing
     other = tmp_path / "compared"
     write_comparison(other, "Fast")
     assert by_name["scaling"].pages(Asked(find(str(other)), str(other))) == []
@@ -561,7 +562,7 @@ def test_labels_are_moved_apart_as_little_as_possible() -> None:
 
 def test_a_line_for_every_seed(tmp_path: Path) -> None:
     write_comparison(tmp_path, "Fast")
-    (one,) = comparisons(journal.read(tmp_path).records)
+    ((one,),) = (c.comparisons for c in conclusions(journal.read(tmp_path).records))
     (axes,) = comparison_figures.slope_chart(one).axes
     ends = [np.asarray(line.get_ydata()).tolist() for line in axes.get_lines()]
     for _, first, second in one.values:
@@ -573,7 +574,7 @@ def test_a_line_for_every_seed(tmp_path: Path) -> None:
     bar = [100 * one.difference.low, 100 * one.difference.high]
     assert any(np.asarray(line.get_xdata()).tolist() == pytest.approx(bar)
                for line in axes.get_lines() if np.size(line.get_xdata()) == 2)  # fmt: skip
-    curves = comparison_figures.learning_curves(one)
+    curves = comparison_figures.learning_curves([one])
     assert curves is not None
     assert {MINE, BASE} <= {t.get_text() for t in curves.axes[0].texts}
 

@@ -36,6 +36,7 @@ from reports.core.sweeps import sweeps
 from reports.core.trained import against, trained_tasks
 from reports.pages.attention import page as attention
 from reports.pages.attention.figures import heat_maps, highest, per_token
+from reports.pages.comparison.power import COUNTS, curves, power
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
@@ -45,7 +46,6 @@ from reports.pages.size.answers import answers, frontier_sentence
 from reports.pages.tradeoff import page as tradeoffs
 from reports.pages.tradeoff.pareto import Candidate, Estimate, standings
 from reports.pages.trust import page as trust
-from reports.power_figures import COUNTS, curves, power
 from suites.support.report_records import (
     BASE,
     BLOCKS,
@@ -701,10 +701,10 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
 
 
 def test_power_curves_rise_to_what_is_needed(device: DeviceRecords) -> None:
-    from harness.experiments.conclusion import comparisons
+    from harness.experiments.conclusion import conclusions
     from harness.stats import power_of
 
-    (one,) = comparisons(device.records)
+    ((one,),) = (c.comparisons for c in conclusions(device.records))
     found = curves(one)
     assert [c.name for c in found if "margin" in c.name]
     for curve in found:
@@ -820,16 +820,16 @@ def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.Mon
 
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
-    monkeypatch.setattr(reports.pages.size.answers, "families", lambda _: [])
     size_asked = sizes.of_profile(load_profile("quick", "cpu"))
+    answers = reports.pages.size.answers
     for order in ([long, short, other, variant], [variant, other, short, long]):
-        monkeypatch.setattr(reports.pages.size.answers, "comparisons", lambda _, found=order: found)
-        kept = reports.pages.size.answers.differences([], size_asked)
+        alone = [SimpleNamespace(comparisons=[one]) for one in order]
+        monkeypatch.setattr(answers, "conclusions", lambda _, found=alone: found)
+        kept = answers.differences([], size_asked)
         assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
     # Those declared together share the baseline's runs: one row is not to stand out of them.
     joint = compared("mtsa.fused", 5, together=7)
-    monkeypatch.setattr(
-        reports.pages.size.answers, "families", lambda _: [SimpleNamespace(comparisons=[joint])]
-    )
-    kept = reports.pages.size.answers.differences([], size_asked)
+    declared = [SimpleNamespace(comparisons=[one]) for one in (joint, *order)]
+    monkeypatch.setattr(answers, "conclusions", lambda _: declared)
+    kept = answers.differences([], size_asked)
     assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}

@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
-from harness.experiments.sweep import Part
-from harness.experiments.sweep_file import read_file
+from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
 from harness.train.recipe import changed, identity, parse_settings

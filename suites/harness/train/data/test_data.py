@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.experiments.data_identity import data_digest, is_known
+from harness.experiments.design import data_digest, is_known
 from harness.train.data.corpora import unlike
 from harness.train.data.corpus import corpus
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table

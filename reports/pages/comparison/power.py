@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from harness.experiments.conclusion import Comparison
+from harness.experiments.comparison import Comparison
 from harness.stats import POWER, Estimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled
 from reports.core.style import BLACK, BLUE, GREEN, LINES, VERMILION, text_colour

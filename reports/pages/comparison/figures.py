@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from harness.experiments.conclusion import Comparison
+from harness.experiments.comparison import Comparison
+from harness.experiments.tables import interval
+from harness.experiments.wording import Unit
 from reports.core.axes import MARGINS, SIZE, bare, label_ends, titled
 from reports.core.figure_data import INTERVAL
 from reports.core.forest import Line
 from reports.core.forest import forest as plot
-from reports.core.style import SOFT, mechanism_of, pair
+from reports.core.style import SOFT, colour, mechanism_of, pair
 
 
 def _axis_text(comparison: Comparison) -> str:
@@ -139,7 +141,7 @@ def differences(comparison: Comparison) -> Figure:
         labels.append("mean")
         text = unit.difference(d.difference)
         if not math.isnan(d.low):
-            text += f"\n[{unit.difference(d.low)}, {unit.difference(d.high)}]"
+            text += f"\n{interval(unit, d)}"
         axes.annotate(
             text, (1.02, below), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center",
             annotation_clip=False,
@@ -194,66 +196,66 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
     )
 
 
-def learning_curves(comparison: Comparison) -> Figure | None:
-    """Dev metric by epoch: thin for every seed, thick for the mean, dots where a run was chosen."""
-    unit = comparison.unit
+def learning_curves(comparisons: Sequence[Comparison]) -> Figure | None:
+    """Dev metric by epoch: a mean per model; of two models every seed too, dots where chosen."""
+    first, alone = comparisons[0], len(comparisons) == 1
+    unit = first.unit
     figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     figure.subplots_adjust(**MARGINS)
     ends = []
-    models = comparison.first, comparison.second
-    for model, ink, mine in zip(models, pair(*models), comparison.sides, strict=True):
-        curves = [(_curve(run, comparison.metric), run.get("chosen_epoch")) for run in mine]
-        curves = [(curve, chosen) for curve, chosen in curves if curve]
-        for curve, chosen in curves:
-            x = sorted(curve)
-            axes.plot(
-                x, [unit.scale * curve[e] for e in x], color=ink, linewidth=0.8, alpha=0.35,
-                label=f"{model}, one run",
-            )  # fmt: skip
+    for model, ink, runs in _models(comparisons):
+        curves = [(curve, run.get("chosen_epoch")) for run in runs if (curve := _curve(run, first))]
+        for curve, chosen in curves if alone else ():
+            x, y = _points(curve, unit)
+            axes.plot(x, y, color=ink, linewidth=0.8, alpha=0.35, label=f"{model}, one run")
             if chosen in curve:
-                axes.plot(
-                    [chosen],
-                    [unit.scale * curve[chosen]],
-                    "o",
-                    color=ink,
-                    markersize=3.5,
-                    alpha=0.8,
-                )
+                at = unit.scale * curve[chosen]
+                axes.plot([chosen], [at], "o", color=ink, markersize=3.5, alpha=0.8)
         mean = _mean_curve([curve for curve, _ in curves])
         if mean:
-            x = sorted(mean)
-            axes.plot(
-                x,
-                [unit.scale * mean[e] for e in x],
-                color=ink,
-                linewidth=2.4,
-                label=f"{model}, mean",
-            )
-            ends.append((float(x[-1]), unit.scale * mean[x[-1]], model, ink))
+            x, y = _points(mean, unit)
+            axes.plot(x, y, color=ink, linewidth=2.4 if alone else 1.4, label=f"{model}, mean")
+            ends.append((float(x[-1]), y[-1], model, ink))
     if not ends:
         return None
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel(_axis_text(comparison).replace("test", "dev", 1), fontsize=8.5)
+    axes.set_ylabel(_axis_text(first).replace("test", "dev", 1), fontsize=8.5)
     bare(axes)
     axes.margins(x=0.02)
     label_ends(axes, ends)
-    titled(
-        axes,
-        f"{comparison.task}: learning curves on dev",
-        "thin: seeds; thick: mean while all run; dots: the epoch tested",
-    )
+    under = "a line per model: the mean while all its runs go on"
+    if alone:
+        under = "thin: seeds; thick: mean while all run; dots: the epoch tested"
+    titled(axes, f"{first.task}: learning curves on dev", under)
     return figure
 
 
-def _curve(run: Mapping[str, Any], metric: str) -> dict[int, float]:
+def _models(
+    comparisons: Sequence[Comparison],
+) -> Iterator[tuple[str, str, Sequence[Mapping[str, Any]]]]:
+    """Every model with its colour and its runs, the baseline last."""
+    first = comparisons[0]
+    inks = pair(first.first, first.second)
+    if len(comparisons) == 1:
+        yield first.first, inks[0], first.sides[0]
+    else:
+        for c in comparisons:
+            yield c.first, colour(mechanism_of(c.first)), c.sides[0]
+    yield first.second, inks[1], first.sides[1]
+
+
+def _points(curve: Mapping[int, float], unit: Unit) -> tuple[list[int], list[float]]:
+    x = sorted(curve)
+    return x, [unit.scale * curve[epoch] for epoch in x]
+
+
+def _curve(run: Mapping[str, Any], comparison: Comparison) -> dict[int, float]:
     """Dev metric by epoch."""
-    return {
-        int(e["epoch"]): float(value)
-        for e in run.get("epochs") or ()
-        if (value := (e.get("dev") or {}).get(metric)) is not None and math.isfinite(value)
-    }
+    values = {int(e["epoch"]): (e.get("dev") or {}) for e in run.get("epochs") or ()}
+    found = {epoch: dev.get(comparison.metric) for epoch, dev in values.items()}
+    return {e: float(v) for e, v in found.items() if v is not None and math.isfinite(v)}
 
 
 def _mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:

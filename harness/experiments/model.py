@@ -1,19 +1,122 @@
-"""Settings of a recipe that would change nothing of a run but its key."""
+"""A mechanism as it is trained: its name, its options, and what of a recipe it reads."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any
 
+from harness.case import literal, parse_options
 from harness.errors import UsageError
-from harness.registry import Registry
+from harness.registry import Registry, resolve
 from harness.train.recipe import Recipe, changes
 from harness.train.task import Task
 
-if TYPE_CHECKING:
-    from harness.experiments.design import Model
+SET_BY_RECIPES = ("attention_dropout", "heads")
+"""Options whose place a recipe's setting takes where a model's name has none."""
+_TYPED = (bool, int, float, str, type(None))
+"""What a value of an option can be, but for lists."""
+_MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A mechanism as it is trained.
+
+    Attributes
+    ----------
+    name : str
+        ``mechanism.implementation``.
+    options : tuple of (str, str)
+        For the mechanism's factory.
+    """
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """``mtsa.algorithm1[scale_t=identity]``: read back by `parse_model`."""
+        options = ",".join(f"{k}={v}" for k, v in self.options)
+        return self.name + (f"[{options}]" if options else "")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By which ``--recipe MODEL:NAME=VALUE`` may call it."""
+        return tuple(dict.fromkeys((self.mechanism, self.name, str(self))))
+
+    @property
+    def mechanism(self) -> str:
+        """First part of the name."""
+        return self.name.rpartition(".")[0]
+
+
+def parse_model(text: str, registry: Registry) -> Model:
+    """Read ``mechanism``, ``mechanism.implementation``, with ``[option=value,...]`` behind it.
+
+    Raises
+    ------
+    UsageError
+        If it has another form, an option twice, or there is no such mechanism.
+    """
+    match = _MODEL.fullmatch(text)
+    if match is None:
+        raise UsageError(f"given {text!r}; expected e.g. mtsa, or mtsa.plain[scale_t=identity]")
+    mechanism, implementation = registry.find(match["name"])
+    options = parse_options(match["options"].split(",") if match["options"] else [])
+    names = [name for name, _ in options]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"given {text!r}, with {name} twice; expected each option once")
+    return Model(f"{mechanism.name}.{implementation.name}", options)
+
+
+def meaning(model: Model, registry: Registry) -> str:
+    """A model by what it is, however it was typed: keys of runs are made of it.
+
+    Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. What
+    the recipe may set (`SET_BY_RECIPES`) is never so anyway.
+    """
+    usual = _usual(model, registry)
+    told = []
+    for name, text in sorted(model.options):
+        value = literal(text)
+        if name in usual:
+            value = _plain(value)
+            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
+                continue
+        told.append(f"{name}={value!r}")
+    return model.name + (f"[{','.join(told)}]" if told else "")
+
+
+def _usual(model: Model, registry: Registry) -> dict[str, Any]:
+    """What options are where none is given, as the record says; else a factory of ``--with``.
+
+    Others are not asked: that would import their packages, whatever is wanted.
+    """
+    mechanism, implementation = registry.find(model.name)
+    known = {**mechanism.options, **implementation.options}
+    if known or mechanism.name not in registry.given_names:
+        return known
+    try:
+        parameters = inspect.signature(resolve(implementation.factory)).parameters
+    except (TypeError, ValueError):  # of a callable without one
+        return {}
+    return {p.name: p.default for p in parameters.values() if isinstance(p.default, _TYPED)}
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as integers, lists and tuples as lists."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _same(value: Any, usual: Any) -> bool:
+    """Whether two values are equal; true is not 1."""
+    return isinstance(value, bool) == isinstance(usual, bool) and bool(value == usual)
 
 
 def _of_relatedness(task: Task, _vectors: str | None) -> bool:

@@ -1,0 +1,178 @@
+"""Which models can be built, known before hours of work; how large they are, and equal sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.design import Surroundings
+from harness.experiments.executors import Executor, Job
+from harness.experiments.model import Model
+from harness.experiments.sweep import Entry
+from harness.isolate import USAGE, Interpreter, Limits
+from harness.records import schema
+from harness.train.recipe import Recipe, identity
+from harness.train.task import Task
+
+CALL = "harness.train.run:count_parameters"
+LIMIT_SECONDS = 600.0
+PRELOAD = ("torch", "harness.train.run")
+ARGUMENTS = ("model", "task", "recipe", "options", "directory", "vectors", "given")
+"""What of a run's arguments it takes to build its model."""
+
+
+def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
+    return {
+        "model": model.name, "task": task.name, "recipe": recipe.as_dict(),
+        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
+        "given": list(around.registry.extra),
+    }  # fmt: skip
+
+
+def _numbers(
+    interpreter: Interpreter, model: Model, task: Task, recipe: Recipe, around: Surroundings,
+    widths: Sequence[int],
+) -> list[int]:  # fmt: skip
+    """Numbers of parameters by width, without word vectors; from a child.
+
+    Raises
+    ------
+    NotBuildable
+        If the model can't be what was asked for.
+    UsageError
+        If building it ends in anything else (a crash, say).
+    """
+    arguments = {**_arguments(model, task, recipe, around), "widths": list(widths)}
+    outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
+    if outcome.status == "ok":
+        return list(outcome.value)
+    if outcome.status != "unsupported" and outcome.error != USAGE:
+        raise UsageError(f"{model} on {task.name}: {outcome.status}: {outcome.detail}")
+    raise NotBuildable(model, task, outcome.detail)
+
+
+class NotBuildable(UsageError):
+    """A task's recipe can't build a model; ``reason`` says why."""
+
+    def __init__(self, model: Model, task: Task, reason: str) -> None:
+        super().__init__(
+            f"{model} can't be built on {task.name}: {reason} (--recipe width=... heads=...)"
+        )
+        self.reason = reason
+
+
+def nearest_width(counts: Mapping[int, int], target: int) -> int:
+    """The width whose number of parameters is nearest to the target; of equals the larger."""
+    return min(counts, key=lambda width: (abs(counts[width] - target), -width))
+
+
+def match_parameters(
+    models: Sequence[Model], task: Task, recipes: Sequence[Recipe], around: Surroundings
+) -> list[Recipe]:
+    """Recipes under which all models have as nearly as possible the same number of parameters.
+
+    The width of a larger model's context fusion is reduced, in steps of its heads, to the number of
+    the smallest.
+
+    Returns
+    -------
+    list of Recipe
+        One per model; that of the smallest is unchanged.
+
+    Raises
+    ------
+    UsageError
+        If a model can't be built, or a larger one can't be narrowed.
+    """
+    with Interpreter("fork", preload=PRELOAD) as interpreter:
+
+        def count(model: Model, recipe: Recipe, widths: Sequence[int]) -> list[int]:
+            return _numbers(interpreter, model, task, recipe, around, widths)
+
+        both = list(zip(models, recipes, strict=True))
+        sizes = [count(model, recipe, [recipe.width])[0] for model, recipe in both]
+        matched = []
+        for (model, recipe), size in zip(both, sizes, strict=True):
+            if size > min(sizes):
+                widths = list(range(recipe.heads, recipe.width + 1, recipe.heads))
+                try:
+                    counts = dict(zip(widths, count(model, recipe, widths), strict=True))
+                except UsageError as error:
+                    raise UsageError(f"--match parameters: {error}") from None
+                recipe = replace(recipe, width=nearest_width(counts, min(sizes)))
+            matched.append(recipe)
+        return matched
+
+
+def not_buildable(
+    models: Sequence[Model], task: Task, recipes: Sequence[Recipe], around: Surroundings
+) -> dict[Model, NotBuildable]:
+    """Which of many models a task's recipe can't build, and why: by one interpreter, in turn.
+
+    Raises
+    ------
+    UsageError
+        If building one ends in anything but a refusal (a crash, say).
+    """
+    refused = {}
+    with Interpreter("fork", preload=PRELOAD) as interpreter:
+        for model, recipe in zip(models, recipes, strict=True):
+            try:
+                _numbers(interpreter, model, task, recipe, around, [recipe.width])
+            except NotBuildable as why:
+                refused[model] = why
+    return refused
+
+
+def checks(entries: Iterable[Entry], finished: Iterable[Mapping[str, Any]]) -> list[Job]:
+    """One job for each model with its recipe on each task, but not where such a run has been.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        Runs to be done.
+    finished : iterable of mapping
+        Records of runs.
+    """
+    been = {
+        (r["model"], r.get("task"), _digest(r.get("recipe") or {}), r.get("code"))
+        for r in finished
+        if r["status"] == "ok"
+    }
+    jobs: dict[str, Job] = {}
+    for entry in entries:
+        run = entry.run
+        recipe = run.recipe.as_dict()
+        if (str(run.model), run.task, _digest(recipe), run.code) in been:
+            continue
+        arguments = {name: run.arguments[name] for name in ARGUMENTS}
+        key = schema.digest(["build", arguments, run.code])
+        label = f"{run.model} on {run.task}"
+        arguments["widths"] = [run.recipe.width]
+        jobs[key] = Job(key, label, CALL, arguments, run.code, run.data, reports=False)
+    return list(jobs.values())
+
+
+def _digest(recipe: Mapping[str, Any]) -> str:
+    return schema.digest(identity(recipe))
+
+
+def check(jobs: Sequence[Job], executor: Executor, on_done: Callable[[], None]) -> None:
+    """Build each model once.
+
+    Raises
+    ------
+    UsageError
+        If one can't be built: the first of them, and how many more.
+    """
+    failed: dict[str, str] = {}
+    for job, outcome in executor.run(iter(jobs), lambda _: None):
+        on_done()
+        if outcome.status != "ok":
+            failed[job.key] = f"{job.label} can't be built: {outcome.detail}"
+    found = [failed[job.key] for job in jobs if job.key in failed]
+    if found:
+        more = f"; and {len(found) - 1} more can't" if len(found) > 1 else ""
+        raise UsageError(f"{found[0]} (--recipe width=... heads=...){more}")

@@ -1,0 +1,285 @@
+"""A conclusion as rows and sentences, for the terminal and the page alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import Conclusion
+from harness.experiments.overall import Overall, OverallRow
+from harness.experiments.replicates import counted, counted_each
+from harness.experiments.wording import Unit, unit_of
+from harness.stats import Friedman, MeanDifference, too_few
+
+OVER_TASKS = (
+    "model",
+    "mean rank",
+    "better / worse",
+    "mean difference",
+    "95 % interval",
+    "p",
+    "p Holm",
+    "verdict",
+)
+DETECTABLE = "detectable"
+BASELINE = "baseline"
+"""In the place of the baseline's verdict."""
+COSTS = (
+    "model",
+    "parameters",
+    "with words",
+    "training",
+    "per epoch",
+    "epochs",
+    "chosen",
+    "peak memory",
+)
+
+
+def headed(comparisons: Sequence[Comparison]) -> str:
+    """What one task's comparisons are of."""
+    first = comparisons[0]
+    better = "higher" if first.higher_is_better else "lower"
+    how = "best over time on the test set" if first.choose == "best-on-test" else "test"
+    margin = "" if first.margin is None else f"; margin {first.unit.size(first.margin)}"
+    return (
+        f"{how} {first.metric} ({better} is better), {_counts(comparisons)}{margin}; "
+        f"split: {first.design.get('split', 'not recorded')}"
+    )
+
+
+def _counts(comparisons: Sequence[Comparison]) -> str:
+    """``over 5 paired seeds``, or how many at least and at most."""
+    first = comparisons[0]
+    if not first.paired and (d := first.difference) is not None:
+        return counted_each(d.count_first, d.count_second)
+    found = sorted({c.difference.count_first if c.difference else 0 for c in comparisons})
+    if len(found) == 1:
+        return counted(first.units, found[0], len(first.seeds))
+    return f"{found[0]} to {counted(first.units, found[-1], len(first.seeds))}"
+
+
+def value_columns(comparison: Comparison) -> list[str]:
+    """Names of the columns of `value_rows`; unpaired values have no differences."""
+    names = [comparison.replicate, comparison.first, comparison.second]
+    return [*names, "difference"] if comparison.paired else names
+
+
+def value_rows(comparison: Comparison) -> list[list[str]]:
+    """Both test metrics of every seed or fold, and their difference."""
+    unit = comparison.unit
+    rows = []
+    for number, first, second in comparison.values:
+        row = [str(number), *("" if math.isnan(v) else unit.value(v) for v in (first, second))]
+        rows.append([*row, unit.difference(first - second)] if comparison.paired else row)
+    return rows
+
+
+def statistics_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Name, value and how to read it: the interval first, then the tests.
+
+    Of few replicates the interval alone; without a pair nothing.
+    """
+    unit, d = comparison.unit, comparison.difference
+    if d is None:
+        return []
+    better = "higher" if comparison.higher_is_better else "lower"
+    of = "difference" if d.paired else "difference of the means, unpaired,"
+    name = f"{of} of {comparison.metric} ({better} is better)"
+    if math.isnan(d.low):
+        one = "pair" if d.paired else "seed"
+        return [(name, f"{unit.difference(d.difference)}: one {one} has no interval", "")]
+    rows = [
+        (
+            name,
+            f"{unit.difference(d.difference)}, 95 % t-interval {interval(unit, d)}",
+            f"where the true difference is, over {comparison.replicate}s",
+        )
+    ]
+    return rows if too_few(d) else rows + _tests(comparison, d)
+
+
+def interval(unit: Unit, difference: MeanDifference) -> str:
+    """``[-0.40, +1.20]``."""
+    return f"[{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
+
+
+def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, str]]:
+    unit, count = comparison.unit, comparison.together
+    among = f", one of {count} judged together" if count > 1 else ""
+    replicates = f"{d.count_first} pairs"
+    if not d.paired:
+        replicates = f"{d.count_first} and {d.count_second} seeds"
+    flips = f"{d.sign_flip_p:.3g}"
+    if math.isnan(d.sign_flip_p):
+        many = f"not enumerated for so many {'pairs' if d.paired else 'seeds'}"
+        flips = many if comparison.units == "seeds" else "none: folds are not independent"
+    rows = [
+        (
+            f"p ({d.test}, two-sided)",
+            f"{d.p:.3g}",
+            "small: zero is not plausible; large: says nothing",
+        ),
+        (
+            "Hedges g",
+            f"{d.hedges_g:+.2f}",
+            f"difference over the spread of {comparison.replicate}s",
+        ),
+        (
+            "minimum detectable effect",
+            f"{unit.size(d.detectable_among(count))} (80 % power at these {replicates}{among})",
+            "a true difference that is found four times in five; less may have been missed",
+        ),
+        (
+            f"p (exact {'sign-flip' if d.paired else 'permutation'}, sensitivity)",
+            flips,
+            "the same without assuming a normal distribution",
+        ),
+    ]
+    if comparison.adjusted_p is not None and comparison.verdict != "unfinished":
+        holm = f"p (Holm over {count} comparisons)"
+        rows.insert(1, (holm, f"{comparison.adjusted_p:.3g}", "what the verdict goes by"))
+    for p, by in (
+        (comparison.equivalence_p, "TOST"),
+        (comparison.adjusted_equivalence_p, f"TOST, Holm over {count} comparisons"),
+    ):
+        if p is not None and comparison.margin is not None:
+            name = f"p (equal within {unit.size(comparison.margin)}, {by})"
+            rows.append((name, f"{p:.3g}", "two one-sided tests; small: practically equal"))
+    return rows
+
+
+def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """What training took, a row of `COSTS` per model; medians over its runs."""
+    costs = {model: cost for c in comparisons for model, cost in c.costs.items()}
+    return [
+        [
+            model,
+            f"{c.parameters:,}",
+            f"{c.parameters_with_words:,}",
+            f"{c.seconds:.1f} s",
+            f"{c.seconds_per_epoch:.2f} s",
+            f"{c.epochs:g}",
+            f"{c.chosen_epoch:g}",
+            "unknown" if math.isnan(c.peak_bytes) else f"{c.peak_bytes / 2**20:.0f} MiB",
+        ]
+        for model, c in costs.items()
+    ]
+
+
+def columns(comparisons: Sequence[Comparison]) -> list[str]:
+    """Names of a task's columns; that of equality only where a margin was declared."""
+    equal = ["p equal, Holm"] if comparisons[0].margin is not None else []
+    tests = ["p", "p Holm", *equal, DETECTABLE]
+    return ["model", "mean (sd)", "difference", "95 % interval", *tests, "verdict"]
+
+
+def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """One task's comparisons as rows of `columns`, the baseline first."""
+    width = len(columns(comparisons))
+    rows = [_baseline_cells(comparisons), *map(_cells, comparisons)]
+    return [[*cells, *[""] * (width - 1 - len(cells)), verdict] for *cells, verdict in rows]
+
+
+def _cells(comparison: Comparison) -> list[str]:
+    unit, d = comparison.unit, comparison.difference
+    if d is None:
+        return [comparison.first, comparison.verdict]
+    found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
+    if not math.isnan(d.low):
+        found.append(interval(unit, d))
+    if not too_few(d):
+        found.append(f"{d.p:.2g}")
+        if comparison.verdict != "unfinished":
+            adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
+            found += [f"{p:.2g}" for p in adjusted if p is not None]
+            found.append(unit.size(d.detectable_among(comparison.together)))
+    return [*found, comparison.verdict]
+
+
+def _baseline_cells(comparisons: Sequence[Comparison]) -> list[str]:
+    """The baseline's row: its mean over the pairs of the comparison that has most of them."""
+    best = max(comparisons, key=lambda c: c.finished)
+    d = best.difference
+    mean = [] if d is None else [_mean(best.unit, d.mean_second, d.sd_second)]
+    return [best.second, *mean, BASELINE]
+
+
+def _mean(unit: Unit, mean: float, sd: float) -> str:
+    """``90.20 (0.41) %``."""
+    spread = "" if math.isnan(sd) else f" ({unit.number(sd)})"
+    return f"{unit.number(mean)}{spread}{unit.of_values}"
+
+
+def reading(conclusion: Conclusion) -> list[str]:
+    """How the tables of several comparisons are to be read; one sentence each."""
+    count = len(conclusion.comparisons)
+    if count == 1:
+        return []
+    out = [
+        f"p Holm and the verdict allow for {count} comparisons; an interval is of its difference "
+        "alone, and covers in 95 of 100.",
+        f"{DETECTABLE}: the smallest true difference that would be found four times in five, "
+        f"judged as one of {count}.",
+    ]
+    narrow = [
+        c
+        for c in conclusion.comparisons
+        if c.verdict == "undecided" and (d := c.difference) and (d.low > 0 or d.high < 0)
+    ]
+    if narrow:
+        out.append(
+            f"{len(narrow)} undecided though the interval excludes zero: of {count} comparisons "
+            "without any difference one in twenty looks like that."
+        )
+    if conclusion.overall is not None:
+        out += [f"{why[0].upper()}{why[1:]}." for why in conclusion.overall.why]
+    return out
+
+
+def omnibus(found: Friedman) -> str:
+    """Friedman's test in words; a p that no draw reached is told as a bound.
+
+    The p beside the statistic is not that of chi-squared, and says so.
+    """
+    bound = 10 ** math.ceil(-math.log10(found.draws + 1))
+    p = f"p < {bound:g}" if found.at_floor else f"p = {found.p:.2g}"
+    return (
+        f"any difference among the {len(found.ranks)} models (Friedman): chi2({found.freedom}) = "
+        f"{found.statistic:.2f}, {p} by {found.draws:,} permutations"
+    )
+
+
+def counted_tasks(overall: Overall) -> str:
+    """The tasks that count, and those that don't."""
+    left_out = f"; left out: {', '.join(overall.left_out)}" if overall.left_out else ""
+    return f"{', '.join(overall.tasks)}{left_out}"
+
+
+def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:
+    """The models over tasks as rows of `OVER_TASKS`, the baseline first."""
+    ranks = {} if overall.omnibus is None else overall.omnibus.ranks
+    rank = {model: f"{value:.2f}" for model, value in ranks.items()}
+    first = [baseline, rank.get(baseline, ""), *[""] * 5, BASELINE]
+    return [first, *(_overall_cells(row, rank.get(row.model, "")) for row in overall.rows)]
+
+
+def _overall_cells(row: OverallRow, rank: str) -> list[str]:
+    d, unit = row.tasks.difference, unit_of(row.metric)
+    shown = ["", "", f"{row.tasks.sign_p:.2g} (signs)"]
+    if d is not None:
+        shown = [unit.difference(d.difference), interval(unit, d), f"{d.p:.2g}"]
+    adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
+    wins = f"{row.tasks.wins} / {row.tasks.losses}"
+    return [row.model, rank, wins, *shown, adjusted, row.verdict]
+
+
+def exact_tests(overall: Overall) -> list[str]:
+    """The exact tests beside the t-tests, where these conclude anything."""
+    return [
+        f"{row.model}: exact sign-flip over the means of {len(row.shared)} tasks p = "
+        f"{row.tasks.difference.sign_flip_p:.2g}, sign test of all tasks p = {row.tasks.sign_p:.2g}"
+        for row in overall.rows
+        if row.tasks.difference is not None and row.verdict != "descriptive only"
+    ]

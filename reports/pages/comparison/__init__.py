@@ -1,0 +1,1 @@
+"""Trained models against a baseline: a pair, or more of a family."""

@@ -1,0 +1,408 @@
+"""What ``comparison.ipynb`` calls: trained models against a baseline, on one device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from harness.errors import UsageError
+from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.tables import (
+    COSTS,
+    OVER_TASKS,
+    columns,
+    cost_rows,
+    counted_tasks,
+    exact_tests,
+    headed,
+    interval,
+    omnibus,
+    overall_rows,
+    reading,
+    statistics_rows,
+    task_rows,
+    value_columns,
+    value_rows,
+)
+from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
+from reports.core.parameters import opens
+from reports.core.source import DeviceRecords, Source, facts
+from reports.pages.comparison import figures
+from reports.pages.comparison.power import curves, power, spread_of
+
+KINDS = ("design", "family")
+NONE = (
+    "There is no comparison in this journal: attnbench compare mtsa multi_head makes one, "
+    "attnbench compare --all multi_head one of many models."
+)
+
+
+@opens
+def begin(journal: str, device: str, design: str, out: str, page: str) -> Compared:
+    """Open the notebook.
+
+    Parameters
+    ----------
+    journal : str
+        Folder of the records; the published ones if it is empty or holds none.
+    device : str
+        Key of a fingerprint; the newest that has a comparison if empty.
+    design : str
+        Key of what was declared: of two models, or of a family; the newest if empty.
+    out : str
+        Folder for figures and tables; empty writes none.
+    page : str
+        What their names begin with.
+    """
+    source, chosen, place = opened(journal, device, out, page, KINDS, ("run",))
+    return Compared(source, chosen, choose(chosen, str(design)), place)
+
+
+def choose(device: DeviceRecords | None, key: str) -> Conclusion | None:
+    """The conclusion of a key; the newest without one.
+
+    Raises
+    ------
+    UsageError
+        If there is none of that key.
+    """
+    found = conclusions(device.records) if device else []
+    if not key:
+        return found[-1] if found else None
+    for one in found:
+        if one.key == key:
+            return one
+    known = ", ".join(f"{c.key} ({c.title})" for c in found) or "none"
+    raise UsageError(f"given design {key!r}; the records have {known}")
+
+
+class Compared:
+    """A family of comparisons; every method shows one piece of the page, task by task."""
+
+    def __init__(
+        self,
+        source: Source,
+        device: DeviceRecords | None,
+        conclusion: Conclusion | None,
+        place: Output,
+    ) -> None:
+        self.source, self.device, self.place = source, device, place
+        self.conclusion = conclusion
+
+    def about(self) -> Shown:
+        """Which records these are, and what was compared."""
+        c = self.conclusion
+        if c is None or self.device is None:
+            return together(says([self.source.says]), says([NONE]))
+        what = f"{', '.join(c.models)} against {c.baseline}, on {', '.join(c.tasks)}."
+        if len(c.comparisons) > 1:
+            what += (
+                f" {len(c.comparisons)} comparisons, declared and judged together; what had been "
+                "trained before, and not by a sweep that asked for it, stands under the verdicts."
+            )
+        origin = f"{self.source.says} Trained {self.device.dates} on {self.device.title}."
+        declared = [_declared(task, c.of_task(task)) for task in c.tasks]
+        return together(heading(c.title, 2), says([origin, what, *declared]))
+
+    def verdicts(self) -> Shown:
+        """What is decided, and what must be known beside it."""
+        c = self.conclusion
+        if c is None:
+            return says([])
+        first, *others = map(_ended, c.sentences)
+        return together(says([first], main=True), says(others), warns(map(_ended, c.warnings)))
+
+    def seeds(self) -> Shown:
+        """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            c = some[0]
+            if len(some) > 1:
+                return remark("Every replicate of every model is a point in the figure below.")
+            if not c.values:
+                return _nothing(c)
+            if not c.paired:
+                return self.place.figure(f"{name}seeds", figures.groups(c), _means(c))
+            ahead = sum((a > b) == c.higher_is_better and a != b for _, a, b in c.values)
+            caption = (
+                f"{c.first} did better than {c.second} with {ahead} of {len(c.values)} "
+                f"{c.replicate}s."
+            )
+            return self.place.figure(f"{name}seeds", figures.slope_chart(c), caption)
+
+        return self._by_task(show)
+
+    def differences(self) -> Shown:
+        """Differences to the baseline with their intervals."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            c = some[0]
+            if len(some) == 1:
+                return _nothing(c) if c.difference is None else self._one_difference(c, name)
+            if not any(c.difference and not math.isnan(c.difference.low) for c in some):
+                return _nothing(c)
+            caption = f"{c.task}: difference to {c.second}, with 95 % t-intervals."
+            return self.place.figure(f"{name}differences", figures.forest(some), caption)
+
+        return self._by_task(show)
+
+    def _one_difference(self, c: Comparison, name: str) -> Shown:
+        unit, d = c.unit, c.difference
+        assert d is not None
+        of = "mean difference" if d.paired else "difference of the means, unpaired,"
+        caption = f"The {of} is {unit.difference(d.difference)}{unit.of_differences}"
+        if math.isnan(d.low):
+            caption += ", of one, which has no interval."
+        else:
+            beside = "excludes" if d.low > 0 or d.high < 0 else "includes"
+            caption += f"; its 95 % t-interval {interval(unit, d)} {beside} zero."
+        metrics = [f"first_{c.metric}", f"second_{c.metric}"]
+        frame = pd.DataFrame(c.values, columns=[c.replicate, *metrics])
+        frame.insert(1, "first", c.first)
+        frame.insert(3, "second", c.second)
+        if c.paired:
+            frame[f"difference_{c.metric}"] = [a - b for _, a, b in c.values]
+        return together(
+            self.place.figure(f"{name}differences", figures.differences(c), caption),
+            self.place.table(f"{name}seeds", frame, value_columns(c), value_rows(c)),
+        )
+
+    def statistics(self) -> Shown:
+        """Interval first, then the tests: of one comparison row by row, of several a row each."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            frame = pd.DataFrame([_numbers(c) for c in some])
+            if len(some) > 1:
+                names, rows = columns(some), task_rows(some)
+                ends = (0, len(names) - 1)
+                shown = self.place.table(f"{name}statistics", frame, names, rows, ends)
+                return together(remark(headed(some)), shown)
+            if not (tests := statistics_rows(some[0])):
+                return _nothing(some[0])
+            names = ["", "value", "how to read it"]
+            return self.place.table(f"{name}statistics", frame, names, tests, (0, 2))
+
+        if self.conclusion is None:
+            return says([])
+        return together(self._by_task(show), says(reading(self.conclusion)))
+
+    def over_tasks(self) -> Shown:
+        """The tests over tasks."""
+        c = self.conclusion
+        if c is None:
+            return says([])
+        if c.overall is None:
+            return remark("One task, or one with runs of every model: nothing over tasks.")
+        said = [] if c.overall.omnibus is None else [omnibus(c.overall.omnibus)]
+        rows = overall_rows(c.baseline, c.overall)
+        frame = pd.DataFrame(rows, columns=list(OVER_TASKS))
+        return together(
+            remark(counted_tasks(c.overall)),
+            says(map(_ended, said)),
+            self.place.table("tasks", frame, OVER_TASKS, rows, (0, len(OVER_TASKS) - 1)),
+            says(map(_ended, exact_tests(c.overall))),
+        )
+
+    def power(self) -> Shown:
+        """What how many seeds would find, at the spread that was seen here."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            c = some[0]
+            if len(some) > 1:
+                return remark(
+                    "What could have been found stands beside each verdict; attnbench plan "
+                    f"--comparisons {c.together} says what more seeds would find."
+                )
+            found, spread = curves(c), spread_of(c)
+            if not found or spread is None:
+                return remark(_no_power(c))
+            needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
+            ends = f"[{c.unit.size(spread.low)}, {c.unit.size(spread.high)}]"
+            caption = (
+                "Differences between seeds have a standard deviation of "
+                f"{c.unit.size(spread.value)} {ends}; taken as it is, 80 % power needs, for a true "
+                f"difference of {needed}. That spread is itself an estimate, and the curves are no "
+                "statement about the difference found here."
+            )
+            return self.place.figure(f"{name}power", power(c, found), caption)
+
+        return self._by_task(show)
+
+    def curves(self) -> Shown:
+        """Learning curves on dev."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            figure = figures.learning_curves(some)
+            if figure is None:
+                return _nothing(some[0])
+            where = "dev" if some[0].choose == "dev" else "the test set"
+            costs = {model: cost for c in some for model, cost in c.costs.items()}
+            parts = [
+                f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
+                for model, cost in costs.items()
+            ]
+            caption = f"Dev {some[0].metric} by epoch; the median run of {', of '.join(parts)}."
+            return self.place.figure(f"{name}curves", figure, caption)
+
+        return self._by_task(show)
+
+    def costs(self) -> Shown:
+        """Parameters, time and memory of every model."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            costs = {model: cost for c in some for model, cost in c.costs.items()}
+            if not costs:
+                return _nothing(some[0])
+            frame = pd.DataFrame(
+                {
+                    "model": model,
+                    "parameters": k.parameters,
+                    "parameters_with_words": k.parameters_with_words,
+                    "training_seconds": k.seconds,
+                    "epoch_seconds": k.seconds_per_epoch,
+                    "epochs": k.epochs,
+                    "chosen_epoch": k.chosen_epoch,
+                    "peak_memory_bytes": k.peak_bytes,
+                }
+                for model, k in costs.items()
+            )
+            return self.place.table(f"{name}costs", frame, COSTS, cost_rows(some))
+
+        how = (
+            "Medians over the runs of each model; peak memory is that of the whole training run "
+            "beyond data, libraries and weights, on the code and machine of those runs."
+        )
+        return together(self._by_task(show), remark(how)) if self.conclusion else says([])
+
+    def runs(self) -> Shown:
+        """Every run, those that failed too."""
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            c = some[0]
+            flat = [
+                {
+                    "model": r.get("model"),
+                    "seed": r.get("seed"),
+                    "fold": r.get("fold"),
+                    "status": r.get("status"),
+                    "detail": r.get("detail"),
+                    f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
+                    "chosen_epoch": r.get("chosen_epoch"),
+                    "epochs": len(r.get("epochs") or ()),
+                    "training_seconds": r.get("seconds"),
+                    "key": r.get("key"),
+                }
+                for r in {run["key"]: run for c in some for run in c.runs}.values()
+            ]
+            names = ["run", "status", f"test {c.metric}", "tested epoch", "epochs", "training"]
+            rows = [_run_cells(c, row) for row in flat]
+            return self.place.table(f"{name}runs", pd.DataFrame(flat), names, rows, (0, 1))
+
+        return self._by_task(show)
+
+    def machine(self) -> Shown:
+        """Where this was trained."""
+        if self.device is None or self.conclusion is None:
+            return says([])
+        known = facts(self.device.fingerprint, self.device.sessions_of("run"))
+        return table(["", ""], [[k, v] for k, v in known.items()], (0, 1))
+
+    def _by_task(self, show: Callable[[Sequence[Comparison], str], Shown]) -> Shown:
+        """The same piece of every task, under its name where there are several."""
+        if self.conclusion is None:
+            return says([])
+        several = len(self.conclusion.tasks) > 1
+
+        def pieces(found: Conclusion) -> Iterator[Shown]:
+            for number, task in enumerate(found.tasks):
+                if several:
+                    yield heading(task)
+                yield show(found.of_task(task), f"task{number}-" if several else "")
+
+        return together(*pieces(self.conclusion))
+
+
+def _declared(task: str, comparisons: Sequence[Comparison]) -> str:
+    """Seeds or folds, pairing, test set, split and word vectors of a task."""
+    c = comparisons[0]
+    seeds = f"({', '.join(map(str, c.seeds))})"
+    counted = f"{len(c.seeds)} seeds {seeds}"
+    if c.units != "seeds":
+        counted = f"{len(c.values)} folds of one corpus, each once per seed {seeds}"
+    how = {"dev": "the epoch that was best on dev, looked at once"}.get(
+        c.choose, "best over time on the test set, the papers' way"
+    )
+    paired = "paired" if c.paired else "declared unpaired: two independent groups"
+    words = next((one.coverage for one in comparisons if one.coverage), "")
+    return (
+        f"Task {task}: {counted}, {paired}. Test: {how}. "
+        f"Split: {c.design.get('split', 'not recorded')}."
+        + (f" {words[0].upper()}{words[1:]}." if words else "")
+    )
+
+
+def _means(c: Comparison) -> str:
+    d, unit = c.difference, c.unit
+    said = f"Every run of {c.first} and {c.second}, declared unpaired."
+    if d is None:
+        return said
+    return f"{said} Their means are {unit.value(d.mean_first)} and {unit.value(d.mean_second)}."
+
+
+def _no_power(c: Comparison) -> str:
+    if c.units != "seeds":
+        return (
+            "Folds share training examples, so that more of them find less than a t-test says: no "
+            "power curve."
+        )
+    if not c.paired:
+        return "Unpaired: attnbench plan --unpaired says what how many seeds would find."
+    return "Two pairs or more are needed to say what more would find."
+
+
+def _nothing(c: Comparison) -> Shown:
+    what = "No pair of runs" if c.paired else "Not a run of each"
+    return remark(f"{what} is finished yet: the same attnbench compare goes on.")
+
+
+def _numbers(c: Comparison) -> dict[str, Any]:
+    """All of a comparison, for the CSV."""
+    found: dict[str, Any] = {
+        "task": c.task,
+        "metric": c.metric,
+        "first": c.first,
+        "second": c.second,
+        "verdict": c.verdict,
+        "margin": c.margin,
+        "equivalence_p": c.equivalence_p,
+        "together": c.together,
+        "p_holm": c.adjusted_p,
+        "equivalence_p_holm": c.adjusted_equivalence_p,
+    }
+    if c.difference is None:
+        return found
+    difference = asdict(c.difference)
+    del difference["differences"]
+    return found | difference | {"detectable_together": c.difference.detectable_among(c.together)}
+
+
+def _run_cells(c: Comparison, row: dict[str, Any]) -> list[str]:
+    value, seconds = row[f"test_{c.metric}"], row["training_seconds"]
+    fold = "" if row["fold"] is None else f" fold {row['fold']}"
+    return [
+        f"{row['model']} seed {row['seed']}{fold}",
+        f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"]),
+        c.unit.value(value) if isinstance(value, int | float) else "",
+        str(row["chosen_epoch"] or ""),
+        str(row["epochs"]),
+        f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
+    ]
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
