@@ -1,30 +1,35 @@
-"""One door to all backends: choose, compute, and repair what underflowed."""
+"""One door to all backends: choose, compute, and compute again what underflowed."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import warnings
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from reference_impls.checks import host_can_decide
-from reference_impls.kernels import choice, exact
-from reference_impls.kernels.constant import constant
+from reference_impls.kernels import underflow
+from reference_impls.kernels.caching import constant
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
-from reference_impls.kernels.repair import repaired, replaced
+from reference_impls.kernels.sizes import WIDEST
 from reference_impls.mechanism import BadOption, Unsupported
 
 MODULES: Mapping[str, str] = {
     "native": "reference_impls.kernels.native",
     "tiled": "reference_impls.kernels.tiled",
-    "triton": "reference_impls.kernels.triton_backend",
+    "triton": "reference_impls.kernels.triton",
     "flex": "reference_impls.kernels.flex",
 }
-"""Module of each backend, imported when it is first wanted; it has a function `attend`."""
+"""Package of each backend, imported when it is first wanted; it has a function `attend`."""
 BACKENDS = ("auto", *MODULES)
+OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""
 
 Attend: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
 
@@ -40,17 +45,17 @@ def attend(
     geometry: Geometry,
     mask: Tensor | None,
     scale_t: str,
-    keep: Keep | None = None,
+    dropout: PairDropout | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """``a_il = sum_j keep_ij P_ij v_jl E_jl / sum_j P_ij E_jl``, E = exp(s), by a backend.
 
     Parameters
     ----------
-    q, k, v, s, geometry, mask, scale_t, keep
+    q, k, v, s, geometry, mask, scale_t, dropout
         As `reference_impls.kernels.tiled.attend` takes them; of several dtypes the widest is used.
     backend : {"auto", "native", "tiled", "triton", "flex"}
-        "auto" is what `reference_impls.kernels.choice` says.
+        "auto" is what `choose` says.
 
     Returns
     -------
@@ -68,8 +73,8 @@ def attend(
     device = q.device.type
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):
-            return _attend(q, k, v, s, geometry, mask, scale_t, keep, backend)
-    return _attend(q, k, v, s, geometry, mask, scale_t, keep, backend)
+            return _attend(q, k, v, s, geometry, mask, scale_t, dropout, backend)
+    return _attend(q, k, v, s, geometry, mask, scale_t, dropout, backend)
 
 
 def ran() -> str:
@@ -85,7 +90,7 @@ def _attend(
     geometry: Geometry,
     mask: Tensor | None,
     scale_t: str,
-    keep: Keep | None,
+    dropout: PairDropout | None,
     backend: str,
 ) -> Tensor:
     global _ran
@@ -95,28 +100,93 @@ def _attend(
     q_, k_, v_ = (t if t.dtype == wanted else t.to(wanted) for t in (q, k, v))
     s_ = s if s is None or s.dtype == wanted else s.to(wanted)
     if backend == "auto":
-        training = torch.is_grad_enabled() and any(
-            t is not None and t.requires_grad for t in (q, k, v, s)
-        )
-        heads, batch, n, _ = v.shape
-        backend = choice.choose(
-            q.device.type, wanted, heads * batch, n, training, keep is not None,
-            max(q.shape[3], v.shape[3]),
-        )  # fmt: skip
+        width = max(q.shape[3], v.shape[3])
+        backend = choose(q.device.type, wanted, dropout is not None, width)
     load(backend)
-    a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, keep)
+    a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, dropout)
     _ran = backend
     if not host_can_decide(q):
-        g = geometry
-        return repaired(
-            a, flagged, q_, k_, v_, s_, g.lo, g.hi, g.hole, g.slope, mask, scale_t,
-            0 if keep is None else keep.seed, -1.0 if keep is None else keep.probability,
-        ).to(q.dtype)  # fmt: skip
+        ranges = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
+        seeded = (0, -1.0) if dropout is None else (dropout.seed, dropout.probability)
+        again = underflow.repaired(a, flagged, q_, k_, v_, s_, *ranges, mask, scale_t, *seeded)
+        return again.to(q.dtype)
     if not bool(flagged.any()):
         return a.to(q.dtype)
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    again = exact.recomputed(where, q_, k_, v_, s_, geometry, mask, scale_t, keep)  # [R, d_v]
-    return replaced(a, where, again).to(q.dtype)
+    values = underflow.recomputed(where, q_, k_, v_, s_, geometry, mask, scale_t, dropout)
+    return underflow.replaced(a, where, values).to(q.dtype)
+
+
+def choose(device: str, dtype: torch.dtype, dropping: bool = False, width: int = 0) -> str:
+    """Name of the backend for a call.
+
+    On a CPU the native kernel, which was the fastest of all in every dtype, forward and training,
+    from 16 to 4,096 tokens, for few sequences and for many; the tiled one where there is none.
+    On CUDA the first of triton, flex and tiled that can do it.
+
+    Parameters
+    ----------
+    device : str
+        Its type.
+    dtype : torch.dtype
+    dropping : bool
+        Whether pairs are dropped.
+    width : int
+        Of a head, the widest of its keys and values.
+    """
+    if device == "cuda" and dtype != torch.float64:
+        if available("triton") and width <= _widest_of_triton(dtype):
+            return "triton"
+        # It has one normaliser for all of a softmax: nothing can be dropped above it alone.
+        return "flex" if width <= WIDEST["flex"] and not dropping and available("flex") else "tiled"
+    if device != "cpu" or dtype not in OF_NATIVE:
+        return "tiled"
+    if available("native"):
+        return "native"
+    tell_failure()
+    return "tiled"
+
+
+def _widest_of_triton(dtype: torch.dtype) -> int:
+    from reference_impls.kernels.triton.device import widest
+
+    return widest(dtype)
+
+
+@constant
+def available(backend: str) -> bool:
+    """Whether a backend can be had on this machine: its packages, a device, a kernel."""
+    return _available(backend)
+
+
+@cache
+def _available(backend: str) -> bool:
+    if importlib.util.find_spec(MODULES[backend]) is None:
+        return False
+    if backend == "triton":
+        return not importlib.import_module(MODULES[backend]).usable()
+    if backend == "flex":
+        return torch.cuda.is_available()
+    if backend == "native":
+        loader = importlib.import_module(MODULES[backend] + ".loader")
+        try:
+            loader.library()
+        except Unsupported as error:
+            if not loader.without_compiler():
+                _failed.append(str(error))
+            return False
+    return True
+
+
+_failed: list[str] = []
+"""Why the native kernel could not be built, though there is a compiler; told ones are taken off."""
+
+
+@constant
+def tell_failure() -> None:
+    """Warn, once a process, where a build that failed makes the choice a slower one."""
+    while _failed:
+        warnings.warn(f"fused_tiled runs in place of fused_native: {_failed.pop()}", stacklevel=2)
 
 
 @constant

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.kept import Kept
+from reference_impls.kernels.caching import TensorCache
 from reference_impls.masks import HeadMask
 
-LENGTHS_KEPT = 64
+LENGTHS_CACHED = 64
 """Geometries are small, but lengths may be many."""
 
 
@@ -27,7 +27,7 @@ class Geometry:
     ----------
     lo, hi : Tensor of int32, shape [H, B] or [H, 1]
         Bounds of i - j; -N and N where there are none.
-    hole : Tensor of bool, shape [H]
+    without_self : Tensor of bool, shape [H]
         Whether j = i is closed although it lies within the bounds.
     slope : Tensor of float64, shape [H]
         ``-slope * |i - j|`` is added to the score. In float32 a slope of 0.7 would be wrong by
@@ -36,7 +36,7 @@ class Geometry:
 
     lo: Tensor
     hi: Tensor
-    hole: Tensor
+    without_self: Tensor
     slope: Tensor
 
     def open_keys(self, length: int, mask: Tensor | None) -> Tensor:
@@ -67,7 +67,7 @@ class Geometry:
             count = before.gather(2, last.expand(shape)) - before.gather(2, first.expand(shape))
             count = count.clamp(min=0)
             here = mask.long().expand(shape)
-        inside = (self.lo <= 0) & (self.hi >= 0) & self.hole[:, None]  # [H, B or 1]
+        inside = (self.lo <= 0) & (self.hi >= 0) & self.without_self[:, None]  # [H, B or 1]
         return count - here * inside[..., None].long()
 
 
@@ -76,12 +76,12 @@ class GeometryByLength:
 
     def __init__(self, masks: Sequence[HeadMask]) -> None:
         self.masks = masks
-        self._kept: Kept[Geometry] = Kept(LENGTHS_KEPT)
+        self._cache: TensorCache[Geometry] = TensorCache(LENGTHS_CACHED)
 
     def of(self, length: int, device: torch.device) -> Geometry:
         """Of this length on this device."""
         key = (length, device)
-        return self._kept.of(key, device, lambda: of_masks(self.masks, length, device))
+        return self._cache.of(key, device, lambda: of_masks(self.masks, length, device))
 
 
 def of_masks(masks: Sequence[HeadMask], length: int, device: torch.device) -> Geometry:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.kernels import records
+from reference_impls import kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import Scale, parse_all
@@ -52,7 +52,7 @@ IMPLEMENTATIONS = (
         "tiles of queries and the keys around them: cost N times the window",
         mask_optional=True,
     ),
-    *records.implementations(
+    *kernels.implementations(
         "reference_impls.msmsa.fused:FusedMsmsa", operations=partial(_products, cuts.ranges)
     ),
 )

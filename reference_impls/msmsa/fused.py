@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import one_of, refuse_rows
-from reference_impls.kernels.geometry import LENGTHS_KEPT, Geometry
-from reference_impls.kernels.kept import Kept
+from reference_impls.kernels.caching import TensorCache
+from reference_impls.kernels.geometry import LENGTHS_CACHED, Geometry
 from reference_impls.merged import MergingModule
 from reference_impls.msmsa.modules import Heads, Mix, MsmsaLayer
 from reference_impls.msmsa.scales import Scale
@@ -45,16 +45,16 @@ def windows(
     )
 
 
-_kept: Kept[Geometry] = Kept(LENGTHS_KEPT)
+_cache: TensorCache[Geometry] = TensorCache(LENGTHS_CACHED)
 
 
-def kept_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
+def cached_windows(scales: tuple[Scale, ...], length: int, like: Tensor) -> Geometry:
     """`windows` without padding, one object for all calls."""
 
     def make() -> Geometry:
         return windows(scales, length, None, like.device)
 
-    return _kept.of((scales, length, like.device), like.device, make)
+    return _cache.of((scales, length, like.device), like.device, make)
 
 
 def _groups(scales: Sequence[Scale], length: int) -> list[Group]:
@@ -88,7 +88,7 @@ def fused_mix(
         wide = y[..., -3 * len(group.heads) * d :].unflatten(-1, (3, len(group.heads), d))
         q, k, v = wide.permute(2, 3, 0, 1, 4).unbind(0)  # [G, B, N, d_h]
         if mask is None:
-            geometry = kept_windows(group.scales, n, x)
+            geometry = cached_windows(group.scales, n, x)
         else:
             geometry = windows(group.scales, n, mask, x.device)
         attended = core.attend(q, k, v, None, geometry, mask, "identity", None, backend)

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.kernels import keeping
-from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.mechanism import BadOption, Unsupported
 
 
@@ -61,7 +60,7 @@ def draw(pairs: Sequence[int], values: Sequence[int], dropout: float, device: to
     )
 
 
-def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, Keep]:
+def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
     """Draw what is kept without a tensor of pairs, which the kernels then decide as they go.
 
     Parameters
@@ -75,7 +74,7 @@ def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, Keep]:
     -------
     Tensor, shape [H, B, N, d_h]
         The kept values, divided by p_ad: the whole scaling of the numerator.
-    Keep
+    PairDropout
         Of the factors E^R.
     """
     if v.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -86,4 +85,4 @@ def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, Keep]:
     share = 1 - dropout
     probability = math.sqrt(share)
     kept = torch.empty(v.shape, dtype=torch.bool, device=v.device).bernoulli_(probability)
-    return v * kept / share, keeping.draw(probability)
+    return v * kept / share, PairDropout.draw(probability)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels.records import implementations as on_kernels
+from reference_impls.kernels import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.mtsa_stack.modules:PlainStackedMTSA"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from reference_impls.kernels import records
+from reference_impls import kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
@@ -86,7 +86,7 @@ MECHANISMS = (
                 "tiles of queries and the keys around them: cost N times the window",
                 mask_optional=True,
             ),
-            *records.implementations(
+            *kernels.implementations(
                 "reference_impls.multi_scale_transformer.modules:FusedMultiScaleTransformer",
                 operations=partial(_products, cuts.ranges),
             ),

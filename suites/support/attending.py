@@ -1,6 +1,6 @@
 """Problems for the fast paths of `reference_impls.kernels`, and what Algorithm 1 says in float64.
 
-A path is a function with the signature of `reference_impls.kernels.triton_backend.attend`.
+A path is a function with the signature of `reference_impls.kernels.triton.attend`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from harness.verify.budget import CAP, error
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry, of_masks
-from reference_impls.kernels.keeping import Keep
 from reference_impls.masks import HeadMask, parse_all
 from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.optimized import algorithm1
@@ -52,7 +52,7 @@ class Problem:
     scale_t : {"log_sigmoid", "identity"}
     padded : bool
         Whether a few tokens are padding, not all at the end.
-    keep : Keep or None
+    dropout : PairDropout or None
     scale : float
         Factor on scores.
     common : float
@@ -68,7 +68,7 @@ class Problem:
     later: tuple[HeadMask, ...] | None = None
     scale_t: str = "log_sigmoid"
     padded: bool = False
-    keep: Keep | None = None
+    dropout: PairDropout | None = None
     scale: float = 1.0
     common: float = 0.0
     dtype: torch.dtype = torch.float32
@@ -103,7 +103,7 @@ class Problem:
         other = of_masks(self.later, self.n, torch.device(device))
         return Geometry(
             torch.cat([shared.lo, other.lo], 1), torch.cat([shared.hi, other.hi], 1),
-            shared.hole, shared.slope,
+            shared.without_self, shared.slope,
         )  # fmt: skip
 
 
@@ -116,8 +116,8 @@ def _by_algorithm1(
     s = given["s"][:, part] if "s" in given else v.new_zeros(*v.shape[:3], 1)
     masks = problem.masks if b != 1 or problem.later is None else problem.later
     kept = None
-    if problem.keep is not None:
-        pairs = problem.keep.pairs(HEADS, BATCH, problem.n, torch.device("cpu"))[:, part]
+    if problem.dropout is not None:
+        pairs = problem.dropout.pairs(HEADS, BATCH, problem.n, torch.device("cpu"))[:, part]
         kept = Kept(pairs, torch.ones_like(v, dtype=torch.bool), 1.0)
     mask = None if mask is None else mask[part]
     return algorithm1(q, k, v, s, masks, problem.scale_t, mask, kept)
@@ -144,7 +144,7 @@ def got(
     given = {name: t.requires_grad_() for name, t in given.items()}
     a, flagged = attend(
         given["q"], given["k"], given["v"], given.get("s"), problem.geometry(device), mask,
-        problem.scale_t, problem.keep,
+        problem.scale_t, problem.dropout,
     )  # fmt: skip
     assert a.dtype == problem.dtype
     found = _with_gradients(a, given, g) | {"flagged": flagged}
@@ -179,7 +179,7 @@ def assert_agrees(problem: Problem, found: dict[str, Tensor], rows: Tensor | Non
         assert miss <= CAP[DTYPES[problem.dtype]], f"{name}: {miss:.2e}"
 
 
-KEEP = Keep(0xDEADBEEF, 0.7)
+KEEP = PairDropout(0xDEADBEEF, 0.7)
 PROBLEMS: dict[str, Problem] = {
     "one-token": Problem(n=1),
     "two-tokens": Problem(n=2),
@@ -204,10 +204,10 @@ PROBLEMS: dict[str, Problem] = {
     "one-column-identity": Problem(columns=1, scale_t="identity"),
     "no-source2token": Problem(columns=None, padded=True, masks=masks_of(*["diagonal"] * 3)),
     "plain-softmax": Problem(columns=None, scale_t="identity", padded=True),
-    "dropout": Problem(keep=KEEP, padded=True),
-    "dropout-identity": Problem(keep=KEEP, scale_t="identity", masks=ODD),
-    "dropout-one-column": Problem(keep=KEEP, columns=1),
-    "dropout-plain": Problem(keep=KEEP, columns=None, scale_t="identity"),
+    "dropout": Problem(dropout=KEEP, padded=True),
+    "dropout-identity": Problem(dropout=KEEP, scale_t="identity", masks=ODD),
+    "dropout-one-column": Problem(dropout=KEEP, columns=1),
+    "dropout-plain": Problem(dropout=KEEP, columns=None, scale_t="identity"),
 }
 
 

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from reference_impls.checks import masked_softmax
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
 
 Arguments: TypeAlias = tuple[
-    Tensor, Tensor, Tensor, Tensor | None, Geometry, Tensor | None, str, Keep | None
+    Tensor, Tensor, Tensor, Tensor | None, Geometry, Tensor | None, str, PairDropout | None
 ]
 
 
@@ -24,7 +24,7 @@ class Problem:
 
     Attributes
     ----------
-    q, k, v, s, geometry, mask, scale_t, keep
+    q, k, v, s, geometry, mask, scale_t, dropout
         As `reference_impls.kernels.tiled.attend` takes them.
     """
 
@@ -35,7 +35,7 @@ class Problem:
     geometry: Geometry
     mask: Tensor | None
     scale_t: str = "log_sigmoid"
-    keep: Keep | None = None
+    dropout: PairDropout | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -45,7 +45,7 @@ class Problem:
     def arguments(self) -> Arguments:
         """In the order of `attend`."""
         return (
-            self.q, self.k, self.v, self.s, self.geometry, self.mask, self.scale_t, self.keep
+            self.q, self.k, self.v, self.s, self.geometry, self.mask, self.scale_t, self.dropout
         )  # fmt: skip
 
     def to(self, dtype: torch.dtype) -> Problem:
@@ -57,7 +57,7 @@ class Problem:
         assert q is not None
         assert k is not None
         assert v is not None
-        return Problem(q, k, v, s, self.geometry, self.mask, self.scale_t, self.keep)
+        return Problem(q, k, v, s, self.geometry, self.mask, self.scale_t, self.dropout)
 
 
 def token_first(heads: int, batch: int, length: int, width: int) -> Tensor:
@@ -83,10 +83,10 @@ def problem(
     mask = None
     if lengths is not None:
         mask = torch.arange(length) < torch.tensor(lengths)[:, None]
-    keep = Keep(seed + 11, 1 - dropout) if dropout else None
+    drawn = PairDropout(seed + 11, 1 - dropout) if dropout else None
     with torch.no_grad():
         q *= scale
-    return Problem(q, k, v, s, geometry, mask, scale_t, keep)
+    return Problem(q, k, v, s, geometry, mask, scale_t, drawn)
 
 
 def random_geometry(heads: int, batch: int, length: int, sloped: bool = False) -> Geometry:
@@ -103,7 +103,7 @@ def open_pairs(p: Problem) -> Tensor:
     apart = torch.arange(n)[:, None] - torch.arange(n)
     lo, hi = (t.long()[..., None, None] for t in (p.geometry.lo, p.geometry.hi))
     found = (apart >= lo) & (apart <= hi)  # [H, B or 1, N, N]
-    found = found & ~(p.geometry.hole[:, None, None, None] & (apart == 0))
+    found = found & ~(p.geometry.without_self[:, None, None, None] & (apart == 0))
     if p.mask is not None:
         found = found & p.mask[:, None, :] & p.mask[:, :, None]
     return found.expand(heads, batch, n, n)
@@ -120,8 +120,8 @@ def dense(p: Problem) -> Tensor:
     if p.s is not None:
         scores = scores + p.s[:, :, None]
     weights = masked_softmax(scores, open_pairs(p)[..., None], dim=3)
-    if p.keep is not None:
-        weights = weights * p.keep.pairs(heads, batch, n, r.device)[..., None]
+    if p.dropout is not None:
+        weights = weights * p.dropout.pairs(heads, batch, n, r.device)[..., None]
     return (weights * p.v[:, :, None]).sum(3)
 
 

@@ -337,19 +337,19 @@ PATCHES = (
         "part[:, : n + behind - k + 1]", "part[:, : n + behind - min(sizes) + 1]",
     ),
     Patch(
-        "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/cutting.py",
+        "edge of the keys one too wide", "mtsa.fused_tiled", "kernels/tiled/cutting.py",
         "apart < lo)", "apart < lo - 1)",
     ),
     Patch(
-        "padding takes weight", "mtsa.fused_tiled", "kernels/sequences.py",
+        "padding takes weight", "mtsa.fused_tiled", "kernels/tiled/sequences.py",
         "                s = s + padding\n", "                s = s + 0 * self.length\n",
     ),
     Patch(
-        "denominator's gradient left out", "mtsa.fused_tiled", "kernels/sequences.py",
+        "denominator's gradient left out", "mtsa.fused_tiled", "kernels/tiled/sequences.py",
         "        denominator.neg_()", "        denominator.zero_()",
     ),
     Patch(
-        "slope of the sigmoid left out", "mtsa.fused_tiled", "kernels/sequences.py",
+        "slope of the sigmoid left out", "mtsa.fused_tiled", "kernels/tiled/sequences.py",
         "return torch.ops.aten.sigmoid_backward(dp, pairs.p)", "return dp.mul_(pairs.p)",
     ),
     Patch(

@@ -64,8 +64,8 @@ class Patch:
 
 OPERATORS = (
     "reference_impls.kernels.native",
-    "reference_impls.kernels.repair",
-    "reference_impls.kernels.triton_backend",
+    "reference_impls.kernels.underflow",
+    "reference_impls.kernels.triton",
 )
 """Modules that register operators: a second registration would take the first one's away."""
 

@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
-from reference_impls.checks import core_dtype
+from reference_impls.checks import core_dtype, least_denominator
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
 from reference_impls.kernels.native import call
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.optimized import least_denominator
 
 _INPUTS = (
-    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor hole, Tensor slope, "
-    "Tensor? mask, str scale_t, SymInt seed, int threshold"
+    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
+    "Tensor slope, Tensor? mask, str scale_t, SymInt seed, int threshold"
 )
 
 
@@ -33,7 +32,7 @@ def attend(
     geometry: Geometry,
     mask: Tensor | None,
     scale_t: str,
-    keep: Keep | None = None,
+    dropout: PairDropout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention over ranges of keys, with source2token weights (MTSA eq. 10-12).
 
@@ -53,8 +52,8 @@ def attend(
         True for real tokens.
     scale_t : {"log_sigmoid", "identity"}
         P is sigmoid(r) e^bias or e^(r + bias).
-    keep : Keep or None
-        Pairs that dropout keeps of the numerator; nothing is scaled.
+    dropout : PairDropout or None
+        Pairs that it keeps of the numerator; nothing is scaled.
 
     Returns
     -------
@@ -81,10 +80,9 @@ def attend(
     needed = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (q, k, v, s)
     )
-    a, flagged, *_ = native_forward(
-        q, k, v, s, geometry.lo, geometry.hi, geometry.hole, geometry.slope, mask, scale_t,
-        0 if keep is None else keep.seed, -1 if keep is None else keep.threshold, needed,
-    )  # fmt: skip
+    ranges = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
+    seeded = (0, -1) if dropout is None else (dropout.seed, dropout.threshold)
+    a, flagged, *_ = native_forward(q, k, v, s, *ranges, mask, scale_t, *seeded, needed)
     return a, flagged
 
 
@@ -121,19 +119,13 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None) -> tuple[Tenso
     device_types="cpu",
     schema=f"({_INPUTS}, bool save) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-def native_forward(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor,
-    slope: Tensor, mask: Tensor | None, scale_t: str, seed: int, threshold: int, save: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """`attend`'s results, with `save` what the backward pass needs; threshold -1: no dropout."""
-    q, k, v = (call.unit_stride(t) for t in (q, k, v))
-    s = None if s is None else call.unit_stride(s)
-    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope.double()))
-    mask = None if mask is None else mask.contiguous()
-    a, flagged, inverse, highest = _results(q, v, s, save)
-    p = call.problem(q, k, v, s, scale_t, seed, threshold)
-    call.add_geometry(p, lo, hi, hole, slope, mask)
-    p.least = least_denominator(core_dtype(q.dtype), q.shape[2])
+def native_forward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`attend`'s results for `call.Inputs`; with `save` also what the backward pass needs."""
+    *tensors, save = given
+    inputs = call.Inputs(*tensors).as_read()
+    a, flagged, inverse, highest = _results(inputs.q, inputs.v, inputs.s, save)
+    p = inputs.problem()
+    p.least = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2])
     p.a, p.flagged = call.rows(a), call.address(flagged)
     p.inverse, p.highest = call.rows(inverse), call.address(highest)
     call.run("forward", p)
@@ -141,11 +133,10 @@ def native_forward(
 
 
 @register_fake("attnbench::native_forward")
-def _(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor,
-    slope: Tensor, mask: Tensor | None, scale_t: str, seed: int, threshold: int, save: bool,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    return _results(q, v, s, save)
+def _(*given: Any) -> tuple[Tensor, ...]:
+    *tensors, save = given
+    inputs = call.Inputs(*tensors)
+    return _results(inputs.q, inputs.v, inputs.s, save)
 
 
 @custom_op(
@@ -156,36 +147,25 @@ def _(
     "-> (Tensor, Tensor, Tensor, Tensor)",
 )
 def native_backward(
-    g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, q: Tensor, k: Tensor, v: Tensor,
-    s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor, slope: Tensor, mask: Tensor | None,
-    scale_t: str, seed: int, threshold: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, *given: Any
+) -> tuple[Tensor, ...]:
     """Gradients of q, k, v and s for the gradient g of a; nothing flows to flagged queries."""
-    g, a, q, k, v = (call.unit_stride(t) for t in (g, a, q, k, v))
-    s = None if s is None else call.unit_stride(s)
+    inputs = call.Inputs(*given).as_read()
+    g, a = call.unit_stride(g), call.unit_stride(a)
     inverse, highest = inverse.contiguous(), highest.contiguous()
-    lo, hi, hole, slope = (t.contiguous() for t in (lo, hi, hole, slope.double()))
-    mask = None if mask is None else mask.contiguous()
-    gradients = _gradients(q, k, v, s)
-    p = call.problem(q, k, v, s, scale_t, seed, threshold)
-    call.add_geometry(p, lo, hi, hole, slope, mask)
-    p.g, p.a, p.inverse, p.highest = (
-        call.rows(g), call.rows(a), call.rows(inverse), call.address(highest),
-    )  # fmt: skip
+    gradients = _gradients(*inputs[:4])
+    p = inputs.problem()
+    p.g, p.a, p.inverse = call.rows(g), call.rows(a), call.rows(inverse)
+    p.highest = call.address(highest)
     p.dq, p.dk, p.dv = (call.rows(t) for t in gradients[:3])
-    p.ds = call.rows(None if s is None else gradients[3])
+    p.ds = call.rows(None if inputs.s is None else gradients[3])
     call.run("backward", p)
-    dq, dk, dv, ds = gradients
-    return dq, dk, dv, ds
+    return gradients
 
 
 @register_fake("attnbench::native_backward")
-def _(
-    g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, q: Tensor, k: Tensor, v: Tensor,
-    s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor, slope: Tensor, mask: Tensor | None,
-    scale_t: str, seed: int, threshold: int,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    return _gradients(q, k, v, s)
+def _(g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    return _gradients(*call.Inputs(*given)[:4])
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -198,7 +178,7 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 
 def _backward(ctx: Any, g: Tensor | None, *others: Tensor | None) -> tuple[Any, ...]:
-    nothing = (None,) * 9  # lo, hi, hole, slope, mask, scale_t, seed, threshold, save
+    nothing = (None,) * 9  # lo, hi, without_self, slope, mask, scale_t, seed, threshold, save
     if g is None:
         return None, None, None, None, *nothing
     if not ctx.saved:

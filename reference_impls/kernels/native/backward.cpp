@@ -218,7 +218,7 @@ class Backward {
     if (r < count && view_.is_real(j)) {
       open.from = std::clamp<int64_t>(view_.first_query(j) - query, 0, panel);
       open.to = std::clamp<int64_t>(view_.end_of_queries(j) - query, open.from, panel);
-      if (view_.hole && j - query >= open.from && j - query < open.to) open.hole = j - query;
+      if (view_.without_self && j - query >= open.from && j - query < open.to) open.diagonal = j - query;
     }
     C* gradients = gradients_ + r * panel;
     const C* den = keep_.on ? gradients_den_ + r * panel : nullptr;

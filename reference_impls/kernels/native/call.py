@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,29 +26,28 @@ class Rows(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("data", "kind", "head", "sample", "token")]
 
 
+def _fields(kind: type, names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
+_SIZES = "heads batch length key_width value_width source_width sigmoid threshold seed halves"
+_RANGES = "lo hi range_head range_sample without_self slope mask"
+
+
 class Problem(ctypes.Structure):
     """All that a call needs."""
 
     _fields_ = [
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                "heads", "batch", "length", "key_width", "value_width", "source_width", "sigmoid",
-                "threshold", "seed", "halves", "rows", "panel",
-            )
-        ),
-        ("least", ctypes.c_double),
-        *((name, Rows) for name in "qkvs"),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("lo", "hi", "range_head", "range_sample", "hole", "slope", "mask")
-        ),
-        ("a", Rows),
-        ("flagged", ctypes.c_int64),
-        ("inverse", Rows),
-        ("highest", ctypes.c_int64),
-        *((name, Rows) for name in ("g", "dq", "dk", "dv", "ds")),
-    ]  # fmt: skip
+        *_fields(ctypes.c_int64, f"{_SIZES} rows panel"),
+        *_fields(ctypes.c_double, "least"),
+        *_fields(Rows, "q k v s"),
+        *_fields(ctypes.c_int64, _RANGES),
+        *_fields(Rows, "a"),
+        *_fields(ctypes.c_int64, "flagged"),
+        *_fields(Rows, "inverse"),
+        *_fields(ctypes.c_int64, "highest"),
+        *_fields(Rows, "g dq dk dv ds"),
+    ]
 
 
 def rows(t: Tensor | None) -> Rows:
@@ -70,40 +70,71 @@ def unit_stride(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous()
 
 
-def problem(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, scale_t: str, seed: int, threshold: int
-) -> Problem:
-    """A problem's sizes, options and inputs."""
-    heads, batch, length, key_width = q.shape
-    all_halves = all(t.dtype == torch.bfloat16 for t in (q, k, v))
-    return Problem(
-        heads=heads,
-        batch=batch,
-        length=length,
-        key_width=key_width,
-        value_width=v.shape[3],
-        source_width=0 if s is None else s.shape[3],
-        # Without scores both scale functions leave the bias alone.
-        sigmoid=scale_t == "log_sigmoid" and key_width > 0,
-        threshold=threshold,
-        seed=seed,
-        halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
-        rows=tile_rows,
-        panel=tile_panel,
-        q=rows(q),
-        k=rows(k),
-        v=rows(v),
-        s=rows(s),
-    )
+class Inputs(NamedTuple):
+    """What both passes are given: `native.attend`'s arguments, dropout as seed and threshold."""
 
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    s: Tensor | None
+    lo: Tensor
+    hi: Tensor
+    without_self: Tensor
+    slope: Tensor
+    mask: Tensor | None
+    scale_t: str
+    seed: int
+    threshold: int
+    """-1: no dropout."""
 
-def add_geometry(
-    p: Problem, lo: Tensor, hi: Tensor, hole: Tensor, slope: Tensor, mask: Tensor | None
-) -> None:
-    """Ranges int32 [H, B or 1] of like strides, hole bool [H], slope float64 [H], mask [B, N]."""
-    p.lo, p.hi = address(lo), address(hi)
-    p.range_head, p.range_sample = lo.stride(0), lo.stride(1) if lo.shape[1] > 1 else 0
-    p.hole, p.slope, p.mask = address(hole), address(slope), address(mask)
+    def as_read(self) -> Inputs:
+        """With the strides and dtypes that the kernel reads; it must live as long as a call."""
+        return self._replace(
+            q=unit_stride(self.q),
+            k=unit_stride(self.k),
+            v=unit_stride(self.v),
+            s=None if self.s is None else unit_stride(self.s),
+            lo=self.lo.contiguous(),
+            hi=self.hi.contiguous(),
+            without_self=self.without_self.contiguous(),
+            slope=self.slope.double().contiguous(),
+            mask=None if self.mask is None else self.mask.contiguous(),
+        )
+
+    def problem(self) -> Problem:
+        """Sizes, options and addresses of what `as_read` returned.
+
+        Ranges are int32 [H, B or 1] of like strides, without_self bool [H], slope float64 [H].
+        """
+        q, k, v, s = self[:4]
+        heads, batch, length, key_width = q.shape
+        all_halves = all(t.dtype == torch.bfloat16 for t in (q, k, v))
+        return Problem(
+            heads=heads,
+            batch=batch,
+            length=length,
+            key_width=key_width,
+            value_width=v.shape[3],
+            source_width=0 if s is None else s.shape[3],
+            # Without scores both scale functions leave the bias alone.
+            sigmoid=self.scale_t == "log_sigmoid" and key_width > 0,
+            threshold=self.threshold,
+            seed=self.seed,
+            halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
+            rows=tile_rows,
+            panel=tile_panel,
+            q=rows(q),
+            k=rows(k),
+            v=rows(v),
+            s=rows(s),
+            lo=address(self.lo),
+            hi=address(self.hi),
+            range_head=self.lo.stride(0),
+            range_sample=self.lo.stride(1) if self.lo.shape[1] > 1 else 0,
+            without_self=address(self.without_self),
+            slope=address(self.slope),
+            mask=address(self.mask),
+        )
 
 
 _halves_by_setting: dict[bool, bool] = {}

@@ -152,7 +152,7 @@ class Forward {
     if (r < count) {
       open.from = std::clamp<int64_t>(view_.first_key(i) - key, 0, width);
       open.to = std::clamp<int64_t>(view_.end_of_keys(i) - key, open.from, width);
-      if (view_.hole && i - key >= open.from && i - key < open.to) open.hole = i - key;
+      if (view_.without_self && i - key >= open.from && i - key < open.to) open.diagonal = i - key;
     }
     C* scores = scores_ + r * width;
     M* weights = weights_ + r * width;

@@ -46,9 +46,9 @@ struct Keep {
   }
 };
 
-// The part [from, to) of a row that is open, without the column `hole` (-1: none).
+// The part [from, to) of a row that is open, without the column `diagonal` (-1: none).
 struct Open {
-  int64_t from, to, hole;
+  int64_t from, to, diagonal;
 };
 
 // Zero the closed columns of a row of `width`, of which whole vectors around [from, to) were written.
@@ -56,7 +56,7 @@ template <class M>
 void close_row(M* row, const Open& open, int64_t width) {
   if (open.from > 0) std::memset(row, 0, size_t(open.from) * sizeof(M));
   if (open.to < width) std::memset(row + open.to, 0, size_t(width - open.to) * sizeof(M));
-  if (open.hole >= 0) row[open.hole] = M(0);
+  if (open.diagonal >= 0) row[open.diagonal] = M(0);
 }
 
 template <class C>
@@ -98,7 +98,7 @@ C raise(C* x, const C* bias, const Open& open) {
     for (int64_t c = from; c < to; ++c) x[c] += bias[c];
   for (int64_t c = from; c < open.from; ++c) x[c] = least;
   for (int64_t c = open.to; c < to; ++c) x[c] = least;
-  if (open.hole >= 0) x[open.hole] = least;
+  if (open.diagonal >= 0) x[open.diagonal] = least;
   Vector<C> most = load(x + from);
   for (int64_t c = from + lanes; c < to; c += lanes) {
     const Vector<C> next = load(x + c);

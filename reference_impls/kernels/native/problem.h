@@ -37,7 +37,7 @@ struct Problem {
   double least;         // flag a query below this denominator
   Tensor q, k, v, s;
   int64_t lo, hi, range_head, range_sample;  // int32 [H, B], with strides
-  int64_t hole, slope;                       // bool [H], double [H]
+  int64_t without_self, slope;                       // bool [H], double [H]
   int64_t mask;                              // bool [B, N] or 0
   Tensor a;
   int64_t flagged;  // bool [H, B, N]

@@ -9,7 +9,7 @@ namespace attnbench {
 struct View {
   int64_t lo, hi;       // of i - j
   int64_t first, last;  // real tokens lie within [first, last)
-  bool hole, gaps;      // without j = i; padding between real tokens
+  bool without_self, gaps;      // without j = i; padding between real tokens
   double slope;
   const bool* real;  // [N], or null
   std::vector<int32_t> before;  // with gaps: number of real tokens in front of a position
@@ -19,7 +19,7 @@ struct View {
     const int64_t at = h * p.range_head + b * p.range_sample;
     lo = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.lo)[at], -n, n);
     hi = std::clamp<int64_t>(reinterpret_cast<const int32_t*>(p.hi)[at], -n, n);
-    hole = reinterpret_cast<const bool*>(p.hole)[h] && lo <= 0 && hi >= 0;
+    without_self = reinterpret_cast<const bool*>(p.without_self)[h] && lo <= 0 && hi >= 0;
     slope = reinterpret_cast<const double*>(p.slope)[h];
     first = 0, last = n, gaps = false;
     real = p.mask ? reinterpret_cast<const bool*>(p.mask) + b * n : nullptr;
@@ -45,16 +45,16 @@ struct View {
     const int64_t from = first_key(i), to = end_of_keys(i);
     if (from >= to) return false;
     const int64_t count = gaps ? before[to] - before[from] : to - from;
-    return count > (hole ? 1 : 0);
+    return count > (without_self ? 1 : 0);
   }
 
   // The one key of a real query that has no other, else -1.
   int64_t only_key(int64_t i) const {
     const int64_t from = first_key(i), to = end_of_keys(i);
     if (from >= to) return -1;
-    if ((gaps ? before[to] - before[from] : to - from) != (hole ? 2 : 1)) return -1;
+    if ((gaps ? before[to] - before[from] : to - from) != (without_self ? 2 : 1)) return -1;
     int64_t j = from;
-    while ((gaps && !real[j]) || (hole && j == i)) ++j;
+    while ((gaps && !real[j]) || (without_self && j == i)) ++j;
     return j;
   }
 };

@@ -14,7 +14,7 @@ from harness.measure import device as devices
 from harness.measure import gpu, memory
 from harness.measure.blocks import PRELOAD
 from harness.registry import Registry
-from reference_impls.kernels import choice
+from reference_impls.kernels import core
 
 MIB = 2**20
 CALL = "harness.measure.memory:memory_case"
@@ -93,7 +93,7 @@ def test_so_do_those_of_their_relatives(interpreter: Interpreter, case: str) -> 
 def test_so_do_those_of_the_fused_layer(
     interpreter: Interpreter, backend: str, sizes: str, phase: str
 ) -> None:
-    if not choice.available(backend):
+    if not core.available(backend):
         pytest.skip(f"{backend} can't be had here")
     row = read(interpreter, f"mtsa.fused_{backend}-{sizes}-f32-{phase}-cpu+1-thread")
     assert row["transient_bytes"] >= 50 * MIB

@@ -162,7 +162,7 @@ def test_afterwards_packages_hold_the_modules_of_before() -> None:
 
 def test_afterwards_the_operators_are_those_of_before() -> None:
     native = importlib.import_module("reference_impls.kernels.native")
-    repair = importlib.import_module("reference_impls.kernels.repair")
+    repair = importlib.import_module("reference_impls.kernels.underflow")
     with patched(PATCHES[0]):
         for name in OPERATORS[:2]:
             importlib.import_module(name)
@@ -176,6 +176,6 @@ def test_afterwards_the_operators_are_those_of_before() -> None:
             assert torch._library.custom_ops.OPDEFS[f"attnbench::{name}"] is getattr(module, name)
     with (
         pytest.raises(ValueError, match="registers operators"),
-        patched(replace(PATCHES[0], file="kernels/repair.py")),
+        patched(replace(PATCHES[0], file="kernels/underflow.py")),
     ):
         raise AssertionError("nothing may be patched there")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from harness.measure.dispatch import dispatched
-from reference_impls.kernels import choice, core, exact, tiled, triton_backend
-from reference_impls.kernels.constant import constant
+from reference_impls.kernels import core, tiled, underflow
+from reference_impls.kernels.caching import constant
 from reference_impls.kernels.geometry import of_masks
-from reference_impls.kernels.repair import repaired
+from reference_impls.kernels.underflow import repaired
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import BadOption, Unsupported
 from suites.support.batches import error
@@ -56,13 +54,13 @@ def test_queries_computed_again_hold_nothing_of_all_their_pairs(
     dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     budget, n = 2**16, 600
-    monkeypatch.setattr(exact, "CHUNK_BYTES", budget)
+    monkeypatch.setattr(underflow, "CHUNK_BYTES", budget)
     geometry = of_masks(parse_all(["forward"], 1), n, torch.device("cpu"))
     p = problem(1, 1, n, d_i=2, d_v=2, columns=2, geometry=geometry, dropout=dropout).to(
         torch.float32
     )
     with Largest() as watch:
-        a = exact.recomputed(torch.arange(n), *p.arguments())
+        a = underflow.recomputed(torch.arange(n), *p.arguments())
         a.sum().backward()
     assert watch.found <= budget < n * n  # not even a byte for each pair
 
@@ -73,7 +71,7 @@ def test_queries_computed_again_hold_nothing_of_all_their_pairs(
 def test_underflowing_queries_are_computed_again(
     scale_t: str, dropout: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(underflow, "CHUNK_BYTES", chunk)
     p = outshone(dropout=dropout, scale_t=scale_t)
     _, flagged = tiled.attend(*p.arguments())
     assert 0 < flagged.sum() < flagged.numel() / 2
@@ -98,7 +96,7 @@ def test_every_query_alone_is_the_definition(d_i: int, columns: int | None, scal
     wanted = dense(p)
     where = (wanted != 0).any(-1).flatten().nonzero().squeeze(1)
     assert where.numel() > 20
-    found = exact.recomputed(where, *p.arguments())
+    found = underflow.recomputed(where, *p.arguments())
     assert error(found, wanted.flatten(0, 2)[where]) < 1e-13
     loss, of_wanted = found.sin().sum(), wanted.flatten(0, 2)[where].sin().sum()
     for got, want in zip(
@@ -108,7 +106,7 @@ def test_every_query_alone_is_the_definition(d_i: int, columns: int | None, scal
 
 
 def test_nothing_is_computed_again_that_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "recomputed", None)
+    monkeypatch.setattr(underflow, "recomputed", None)
     p = problem(2, 2, 12, lengths=(12, 9)).to(torch.float32)
     assert core.attend(*p.arguments(), backend="tiled").isfinite().all()
 
@@ -117,10 +115,9 @@ def repair_arguments(p: Problem, flagged: torch.Tensor) -> tuple[Any, ...]:
     """Of the operator: what a backend left at the flagged queries is nothing like a result."""
     a = torch.full((*p.v.shape[1:3], p.v.shape[0], p.v.shape[3]), 9.0, dtype=p.v.dtype)
     a, g = a.permute(2, 0, 1, 3).requires_grad_(), p.geometry
-    return (
-        a, flagged, p.q, p.k, p.v, p.s, g.lo, g.hi, g.hole, g.slope, p.mask, p.scale_t,
-        0 if p.keep is None else p.keep.seed, -1.0 if p.keep is None else p.keep.probability,
-    )  # fmt: skip
+    ranges = g.lo, g.hi, g.without_self, g.slope
+    seeded = (0, -1.0) if p.dropout is None else (p.dropout.seed, p.dropout.probability)
+    return (a, flagged, p.q, p.k, p.v, p.s, *ranges, p.mask, p.scale_t, *seeded)
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
@@ -130,7 +127,7 @@ def repair_arguments(p: Problem, flagged: torch.Tensor) -> tuple[Any, ...]:
 def test_the_operator_of_compiled_calls_is_the_definition(
     d_i: int, columns: int | None, scale_t: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(underflow, "CHUNK_BYTES", chunk)
     torch.manual_seed(0)
     geometry = random_geometry(3, 2, 9, sloped=True)
     dropout = 0.3 * (chunk == 1)
@@ -153,7 +150,7 @@ def test_the_operator_of_compiled_calls_is_the_definition(
 
 @pytest.mark.parametrize("name", ["native", "tiled", "operator"])
 def test_computed_again_gives_the_same_bits_on_two_threads(name: str) -> None:
-    if name == "native" and not choice.available(name):
+    if name == "native" and not core.available(name):
         pytest.skip("no compiler here")
     torch.manual_seed(0)
     geometry = of_masks(parse_all(["forward", "backward"], 2), 96, torch.device("cpu"))
@@ -185,7 +182,7 @@ def test_computed_again_gives_the_same_bits_on_two_threads(name: str) -> None:
 def test_many_queries_of_a_sequence_are_added_in_one_order_on_cuda() -> None:
     torch.manual_seed(0)
     head, sample = torch.arange(4096, device="cuda") // 2048, torch.zeros(4096, device="cuda").int()
-    own = exact.SequencesOfQueries((head, sample), 1)
+    own = underflow.SequencesOfQueries((head, sample), 1)
     values = torch.randn(4096, 16, 8, device="cuda")
     wanted = values.double().unflatten(0, (2, 2048)).sum(1)[:, None]
     found = []
@@ -215,7 +212,7 @@ def test_the_operator_passes_torchs_own_check() -> None:
 def test_the_backend_that_ran_is_known_and_recorded(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not choice.available(name):
+    if not core.available(name):
         pytest.skip(f"{name} can't be had here")
     p = problem(2, 2, 12).to(torch.float32)
 
@@ -272,40 +269,47 @@ def test_a_backend_of_another_device_is_refused_in_one_line(backend: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-def have(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if just these backends could be had."""
-    monkeypatch.setattr(choice, "available", lambda name: name in names)
+ALL = ("native", "flex", "triton")
 
 
-def test_auto_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, cpu, half, double = "cuda", "cpu", torch.bfloat16, torch.float64
-    have((), monkeypatch)
-    for device in (cuda, cpu, "mps"):
-        assert choice.choose(device, half, 8, 100, False, False) == "tiled"
-    have(("native", "flex", "triton"), monkeypatch)
-    assert choice.choose(cuda, half, 8, 100, False, False) == "triton"
-    assert choice.choose(cuda, double, 8, 100, False, False) == "tiled"
-    assert choice.choose("mps", half, 8, 100, False, False) == "tiled"
-    have(("native", "flex"), monkeypatch)
-    assert choice.choose(cuda, half, 8, 100, False, False) == "flex"
-    assert choice.choose(cuda, half, 8, 100, False, True) == "tiled"
-    assert choice.choose(cuda, half, 8, 100, False, False, 128) == "flex"
-    assert choice.choose(cuda, half, 8, 100, False, False, 129) == "tiled"
-    have(("native", "flex", "triton"), monkeypatch)
-    assert choice.choose(cuda, half, 8, 100, False, False, 256) == "triton"
-    # Table 1's own MTSA: two heads of 300.
-    assert choice.choose(cuda, half, 2, 100, False, False, 300) == "tiled"
+@pytest.mark.parametrize(
+    ("there", "device", "dtype", "options", "wanted"),
+    [
+        ((), "cuda", torch.bfloat16, {}, "tiled"),
+        ((), "cpu", torch.bfloat16, {}, "tiled"),
+        (("native",), "cpu", torch.bfloat16, {}, "native"),
+        (("native",), "cpu", torch.float64, {}, "native"),
+        (("native",), "cpu", torch.int32, {}, "tiled"),
+        (ALL, "mps", torch.bfloat16, {}, "tiled"),
+        (ALL, "cuda", torch.bfloat16, {}, "triton"),
+        (ALL, "cuda", torch.float64, {}, "tiled"),
+        (ALL, "cuda", torch.bfloat16, {"width": 256}, "triton"),
+        (ALL, "cuda", torch.bfloat16, {"width": 300}, "tiled"),  # Table 1's own: two heads of 300
+        (("native", "flex"), "cuda", torch.bfloat16, {}, "flex"),
+        (("native", "flex"), "cuda", torch.bfloat16, {"dropping": True}, "tiled"),
+        (("native", "flex"), "cuda", torch.bfloat16, {"width": 128}, "flex"),
+        (("native", "flex"), "cuda", torch.bfloat16, {"width": 129}, "tiled"),
+    ],
+)
+def test_auto_takes_what_there_is(
+    there: tuple[str, ...],
+    device: str,
+    dtype: torch.dtype,
+    options: dict[str, Any],
+    wanted: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core, "available", lambda name: name in there)
+    monkeypatch.setattr("reference_impls.kernels.triton.device.large_tiles", lambda *_: True)
+    assert core.choose(device, dtype, **options) == wanted
 
 
 def test_auto_knows_what_a_device_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("triton", reason="the CPU build of torch is without triton")
-    have(("native", "flex", "triton"), monkeypatch)
-    single, half = torch.float32, torch.bfloat16
-    for room, wide in ((True, "triton"), (False, "tiled")):
-        monkeypatch.setattr(triton_backend, "roomy", lambda *_, room=room: room)
-        assert choice.choose("cuda", single, 2, 100, False, False, 128) == "triton"
-        assert choice.choose("cuda", single, 2, 100, False, False, 129) == wide
-        assert choice.choose("cuda", half, 2, 100, False, False, 256) == "triton"
+    monkeypatch.setattr(core, "available", lambda name: True)
+    monkeypatch.setattr("reference_impls.kernels.triton.device.large_tiles", lambda *_: False)
+    assert core.choose("cuda", torch.float32, width=128) == "triton"
+    assert core.choose("cuda", torch.float32, width=129) == "tiled"
+    assert core.choose("cuda", torch.bfloat16, width=256) == "triton"
 
 
 def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,70 +319,10 @@ def test_auto_is_told_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(arguments[-1])
         return "tiled"
 
-    monkeypatch.setattr(choice, "choose", chosen)
+    monkeypatch.setattr(core, "choose", chosen)
     core.attend(*problem(2, 1, 4, d_i=5, d_v=7).arguments())
     core.attend(*problem(2, 1, 4, d_i=9, d_v=7).arguments())
     assert seen == [7, 9]
-
-
-def test_auto_reads_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    have(("native",), monkeypatch)
-    few, many = ("tiled", "tiled", "native", "tiled", "native"), ("native",) * 5
-    monkeypatch.setattr(choice, "FASTEST", {("float32", "training"): (few, many)})
-
-    def chosen(sequences: int, length: int, training: bool = True) -> str:
-        return choice.choose("cpu", torch.float32, sequences, length, training, False)
-
-    assert [chosen(32, n) for n in (1, 16, 64, 127, 128, 129, 512, 513, 2048, 2049)] == [
-        "tiled", "tiled", "tiled", "tiled", "tiled", "native", "native", "tiled", "tiled", "native",
-    ]  # fmt: skip
-    assert chosen(33, 16) == "native"
-    assert chosen(32, 129, training=False) == "tiled"  # no such row
-
-
-def test_the_table_is_whole() -> None:
-    for rows in choice.FASTEST.values():
-        assert len(rows) == 2
-        for row in rows:
-            assert len(row) == len(choice.LENGTHS)
-            assert set(row) <= {"native", "tiled"}
-
-
-def test_the_command_says_how_it_is_used() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "reference_impls.kernels.choice", "--mesure"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "--measure" in done.stderr
-
-
-def test_the_table_is_measured_by_ratios(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from reference_impls.kernels import measuring
-
-    seconds = {"tiled": 2.0, "native": 1.0}
-    monkeypatch.setattr(measuring, "cell", lambda batch, length, dtype, training: seconds)
-    measuring.print_table()
-    text = capsys.readouterr().out
-    assert "# float32 training batch 64, length 16: tiled 1.00, native 0.50" in text
-    assert "# float32 training batch 2, length 4096: tiled 1.00, native 0.50" in text
-    found: dict[str, Any] = {}
-    exec(text[text.index("FASTEST") :].replace("FASTEST: Table", "FASTEST"), found)
-    assert found["FASTEST"].keys() == choice.FASTEST.keys()
-    assert set(found["FASTEST"]["bfloat16", "forward"][1]) == {"native"}
-
-
-def test_calls_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reference_impls.kernels import measuring
-
-    order: list[str] = []
-    monkeypatch.setattr(measuring, "SECONDS", 0.0)
-    calls: dict[str, Callable[[], None]] = {name: partial(order.append, name) for name in "ab"}
-    found = measuring.medians(calls)
-    assert "".join(order) == "ab" * (1 + measuring.ROUNDS)
-    assert found.keys() == {"a", "b"}
 
 
 def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +330,7 @@ def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
     torch._dynamo.reset()
     compiled: Any = torch.compile(core.attend, fullgraph=True, backend="aot_eager")
     p = problem(2, 2, 12, geometry=geometry).to(torch.float32)
-    monkeypatch.setattr(choice, "FASTEST", {})
+    monkeypatch.setattr(core, "available", lambda name: False)
     a, wanted = compiled(*p.arguments()), core.attend(*p.arguments())
     assert core.ran() == "tiled"
     assert error(a, wanted) < 1e-6
@@ -398,7 +342,7 @@ def test_compiled_the_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
 def test_compiled_underflowing_queries_are_computed_again(
     backend: str, dropout: float, scale_t: str
 ) -> None:
-    if not choice.available(backend):
+    if not core.available(backend):
         pytest.skip(f"{backend} can't be had here")
     p = outshone(dropout=dropout, scale_t=scale_t)
     assert bool(tiled.attend(*p.arguments())[1].any())

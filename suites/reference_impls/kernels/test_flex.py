@@ -11,17 +11,18 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from harness.verify.budget import CAP, error
-from reference_impls.kernels import flex, triton_backend
+from reference_impls.kernels import flex, triton
+from reference_impls.kernels.caching import TensorCache
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.flex import blocks as lists
 from reference_impls.kernels.geometry import Geometry, of_masks
-from reference_impls.kernels.keeping import Keep
-from reference_impls.kernels.kept import Kept
 from reference_impls.masks import allowed
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import ODD, PROBLEMS, Problem, assert_agrees, changed, got, masks_of
 
 torch.set_num_threads(1)
 
-WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.keep is None]
+WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.dropout is None]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 
 
@@ -73,13 +74,13 @@ def test_blocks_are_skipped_and_unmasked_where_they_may_be(n: int, padded: bool)
     mask = None
     if padded:
         mask = torch.arange(n) < torch.tensor([n - 1, n // 3])[:, None]
-    blocks = flex._block_mask(geometry, mask, 2, n)
+    blocks = lists._made(geometry, mask, 2, n)
     pairs = allowed(masks, n, torch.device("cpu"))[None]  # [1, H, N, N]
     if mask is not None:
         pairs = pairs & mask[:, None, :, None] & mask[:, None, None, :]
-    missing = -n % flex.BLOCK
+    missing = -n % lists.BLOCK
     tiled = torch.nn.functional.pad(pairs, (0, missing, 0, missing))
-    tiled = tiled.unflatten(3, (-1, flex.BLOCK)).unflatten(2, (-1, flex.BLOCK))
+    tiled = tiled.unflatten(3, (-1, lists.BLOCK)).unflatten(2, (-1, lists.BLOCK))
     some, full = tiled.any(3).any(4), tiled.all(3).all(4)  # [B or 1, H, blocks, blocks]
     listed = _dense(blocks.kv_num_blocks, blocks.kv_indices)
     listed_full = _dense(blocks.full_kv_num_blocks, blocks.full_kv_indices)
@@ -87,7 +88,7 @@ def test_blocks_are_skipped_and_unmasked_where_they_may_be(n: int, padded: bool)
     assert ((listed | listed_full) >= some).all()  # none is forgotten
     assert (listed_full <= full | _short(n)).all()  # none is read unmasked that has a closed pair
     assert torch.equal(listed | listed_full, some) or padded
-    if n % flex.BLOCK == 0 and not padded:
+    if n % lists.BLOCK == 0 and not padded:
         assert torch.equal(listed_full, full)
 
 
@@ -100,41 +101,41 @@ def _dense(numbers: Tensor | None, positions: Tensor | None) -> Tensor:
 
 def _short(n: int) -> Tensor:
     """Blocks of queries that end behind the sequence: their rows there are never looked at."""
-    count = -(-n // flex.BLOCK)
+    count = -(-n // lists.BLOCK)
     short = torch.zeros(count, count, dtype=torch.bool)
-    short[-1] = n % flex.BLOCK > 0
+    short[-1] = n % lists.BLOCK > 0
     return short
 
 
 def test_blocks_are_kept_for_a_geometry() -> None:
     geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
-    first = flex._blocks(geometry, None, 2, 300)
-    assert flex._blocks(geometry, None, 2, 300) is first
-    twin = Geometry(geometry.lo + 0, geometry.hi, geometry.hole, geometry.slope)
-    assert flex._blocks(twin, None, 2, 300) is not first
+    first = lists.block_mask(geometry, None, 2, 300)
+    assert lists.block_mask(geometry, None, 2, 300) is first
+    twin = Geometry(geometry.lo + 0, geometry.hi, geometry.without_self, geometry.slope)
+    assert lists.block_mask(twin, None, 2, 300) is not first
     padded = torch.ones(2, 300, dtype=torch.bool)
-    assert flex._blocks(geometry, padded, 2, 300) is not first
+    assert lists.block_mask(geometry, padded, 2, 300) is not first
 
 
 def test_blocks_that_a_graph_has_read_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[torch.device] = []
 
-    class Spy(Kept[Any]):
+    class Spy(TensorCache[Any]):
         def of(self, key: Any, device: torch.device, make: Any) -> Any:
             looked.append(device)
             return super().of(key, torch.device("cuda"), make)
 
     capturing = [False]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
-    monkeypatch.setattr(flex, "_kept", Spy(2))
+    monkeypatch.setattr(lists, "_cache", Spy(2))
     geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
-    first = flex._blocks(geometry, None, 2, 300)
+    first = lists.block_mask(geometry, None, 2, 300)
     capturing.append(True)
-    assert flex._blocks(geometry, None, 2, 300) is first
+    assert lists.block_mask(geometry, None, 2, 300) is first
     capturing.append(False)
     for batch in range(3, 9):
-        flex._blocks(geometry, None, batch, 300)
-    assert flex._blocks(geometry, None, 2, 300) is first
+        lists.block_mask(geometry, None, batch, 300)
+    assert lists.block_mask(geometry, None, 2, 300) is first
     assert set(looked) == {geometry.lo.device}
 
 
@@ -148,22 +149,24 @@ def test_blocks_that_inference_left_behind_serve_training() -> None:
 
     given, mask, _ = problem.tensors()
     with torch.inference_mode():
-        attend(*given.values(), None, mask, problem.scale_t, problem.keep)
+        attend(*given.values(), None, mask, problem.scale_t, problem.dropout)
     assert_agrees(problem, got(problem, attend))
 
 
 @pytest.mark.parametrize(
-    ("options", "keep", "message"),
+    ("options", "dropout", "message"),
     [
-        ({}, Keep(1, 0.5), "dropout of the numerator alone"),
+        ({}, PairDropout(1, 0.5), "dropout of the numerator alone"),
         ({"dtype": torch.float64}, None, "dtype torch.float64"),
         ({"d_v": 150, "columns": 150}, None, "heads are 150 wide; expected at most 128"),
     ],
 )
-def test_says_what_it_does_not_do(options: dict[str, Any], keep: Keep | None, message: str) -> None:
+def test_says_what_it_does_not_do(
+    options: dict[str, Any], dropout: PairDropout | None, message: str
+) -> None:
     given, _, _ = Problem(n=2, **options).tensors()
     with pytest.raises(Unsupported, match=message):
-        flex.refuse(given["q"], given["v"], keep)
+        flex.refuse(given["q"], given["v"], dropout)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
@@ -189,7 +192,7 @@ def test_agrees_over_several_blocks_on_the_device(d: int, dtype: torch.dtype) ->
 @needs_cuda
 @pytest.mark.parametrize("name", WITHOUT_DROPOUT)
 def test_both_fast_paths_agree_with_each_other_on_the_device(name: str) -> None:
-    found, wanted = (got(PROBLEMS[name], b.attend, "cuda") for b in (flex, triton_backend))
+    found, wanted = (got(PROBLEMS[name], b.attend, "cuda") for b in (flex, triton))
     # Each is within its cap of Algorithm 1.
     assert all(
         error(found[t].double().numpy(), wanted[t].double().numpy()) <= 2 * CAP["f32"]

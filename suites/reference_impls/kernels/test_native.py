@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harness.verify.budget import budget
 from harness.verify.budget import error as deviation
-from reference_impls.kernels import keeping
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.kernels.native import attend, call, native_backward, native_forward
 from reference_impls.masks import parse, parse_all
@@ -105,7 +105,7 @@ def dense(
     offset = torch.arange(n)[:, None] - torch.arange(n)  # i - j
     lo, hi = geometry.lo[..., None, None], geometry.hi[..., None, None]
     pairs = (lo <= offset) & (offset <= hi)  # [H, B or 1, N, N]
-    pairs = pairs & ~(geometry.hole[:, None, None, None] & (offset == 0))
+    pairs = pairs & ~(geometry.without_self[:, None, None, None] & (offset == 0))
     if mask is not None:
         pairs = pairs & mask[:, None, :]
     bias = -geometry.slope.to(q.dtype)[:, None, None, None] * offset.abs()
@@ -139,7 +139,7 @@ def native(*arguments: Any) -> Tensor:
 def assert_within_budget(case: Case, dtype: torch.dtype, got: Leaves | None = None) -> None:
     """Twice the error of the tensor of scores in the same dtype, and the rounding floor."""
     leaves, geometry, mask, cotangent = drawn(case, dtype)
-    keep = None if case.keep == 1 else keeping.Keep(12345, case.keep)
+    keep = None if case.keep == 1 else PairDropout(12345, case.keep)
     shape = (len(case.masks), case.batch, case.n)
     kept = None if keep is None else keep.pairs(*shape, torch.device("cpu"))
     rest = (geometry, mask, case.scale_t)
@@ -343,7 +343,7 @@ def test_all_that_flows_back_from_a_query_with_one_key_goes_to_its_value(
         some = some & mask
     assert some.any()
     cotangent = cotangent.masked_fill(~some[..., None], 0)
-    pairs = keeping.Keep(5, keep) if keep < 1 else None
+    pairs = PairDropout(5, keep) if keep < 1 else None
     shape = (len(case.masks), case.batch, case.n)
     kept = None if pairs is None else pairs.pairs(*shape, torch.device("cpu"))
     rest = (geometry, mask, scale_t)
@@ -400,7 +400,7 @@ def test_the_same_call_gives_the_same_bits() -> None:
             for dtype in (torch.float32, torch.bfloat16):
                 case = Case(520, ("forward", "none"), batch=1, keep=0.9)
                 leaves, geometry, mask, cotangent = drawn(case, dtype)
-                keep = keeping.Keep(7, 0.9)
+                keep = PairDropout(7, 0.9)
                 rest = (geometry, mask, "log_sigmoid", keep)
                 first = with_gradients(native, leaves, cotangent, *rest)
                 again = with_gradients(native, leaves, cotangent, *rest)
@@ -430,7 +430,7 @@ def arguments(dtype: torch.dtype = torch.float32, **changes: Any) -> list[Any]:
     """Of `native_forward`, with leaves that need gradients."""
     leaves, geometry, mask, _ = drawn(Case(20, ("forward", "window:2"), **changes), dtype)
     own = [leaves[n].detach().requires_grad_() if n in leaves else None for n in "qkvs"]
-    ranges = (geometry.lo, geometry.hi, geometry.hole, geometry.slope)
+    ranges = (geometry.lo, geometry.hi, geometry.without_self, geometry.slope)
     return [*own, *ranges, mask, "identity", 3, 2**31, True]
 
 

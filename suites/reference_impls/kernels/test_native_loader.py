@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from reference_impls.kernels import choice, core
+from reference_impls.kernels import core
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import loader
 from reference_impls.kernels.native.call import Problem
@@ -43,7 +43,7 @@ def without_ninja(monkeypatch: pytest.MonkeyPatch) -> None:
 def fresh_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process has built, or not, is as if it had not been asked yet."""
     monkeypatch.setattr(loader, "_outcome", cache(loader._outcome.__wrapped__))
-    monkeypatch.setattr(choice, "_failed", [])
+    monkeypatch.setattr(core, "_failed", [])
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_auto_says_once_that_the_build_failed(
 ) -> None:
     monkeypatch.setenv("CXX", str(script(tmp_path / "c++", "exit 1\n")))
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(choice, "available", cache(choice._available.__wrapped__))
+    monkeypatch.setattr(core, "available", cache(core._available.__wrapped__))
     ones = torch.ones(1, 1, 2, 4)
     open_to_all = of_masks(parse_all(["none"], 1), 2, torch.device("cpu"))
     with warnings.catch_warnings(record=True) as told:
@@ -164,10 +164,10 @@ def test_not_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_auto_is_quiet_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(choice, "available", cache(choice._available.__wrapped__))
+    monkeypatch.setattr(core, "available", cache(core._available.__wrapped__))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choice.choose("cpu", torch.float32, 8, 100, False, False) == "tiled"
+        assert core.choose("cpu", torch.float32) == "tiled"
 
 
 def test_a_compiler_of_several_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from reference_impls.checks import least_denominator
-from reference_impls.kernels import cutting, tiled
+from reference_impls.kernels import tiled
 from reference_impls.kernels.geometry import Geometry, of_masks
+from reference_impls.kernels.tiled import cutting
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 from suites.support.batches import error

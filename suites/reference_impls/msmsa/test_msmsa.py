@@ -19,12 +19,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
 from harness.registry import builtins
-from reference_impls.kernels import core, cutting
+from reference_impls.kernels import core
+from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.kept import Kept
+from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import BadOption, Size
 from reference_impls.msmsa import fused
-from reference_impls.msmsa.fused import FusedMsmsa, kept_windows
+from reference_impls.msmsa.fused import FusedMsmsa, cached_windows
 from reference_impls.msmsa.modules import MaskedMsmsa, MsmsaLayer, PlainMsmsa
 from reference_impls.msmsa.scales import (
     CANDIDATES,
@@ -496,9 +497,9 @@ def test_operations_of_fused_are_those_of_the_windows(
         met += 3 * sum(
             abs(i - j) <= h for h in halves for i in range(length) for j in range(length)
         )
-        return kept_windows(scales, length, like)
+        return cached_windows(scales, length, like)
 
-    monkeypatch.setattr(fused, "kept_windows", counted)
+    monkeypatch.setattr(fused, "cached_windows", counted)
     module, x, size = sized(name, "fused_tiled", n, False)
     with products() as counter, torch.no_grad():
         module(x, None)
@@ -518,7 +519,7 @@ def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.Mo
 
     core_attend = core.attend
     monkeypatch.setattr(core, "attend", attend)
-    monkeypatch.setattr(fused, "_kept", Kept(2))
+    monkeypatch.setattr(fused, "_cache", TensorCache(2))
     module = FusedMsmsa(D_IN, 8, heads=2, scales=[3, "n/4"], backend="tiled")
     with torch.inference_mode():
         module(torch.randn(2, 16, D_IN))
@@ -527,7 +528,7 @@ def test_fused_has_one_geometry_for_all_calls_of_a_length(monkeypatch: pytest.Mo
     assert seen[0] is seen[1] is seen[2] is not seen[3]
     assert not seen[0].lo.is_inference()
     module(torch.randn(2, 18, D_IN))
-    assert len(fused._kept) == 1  # never more than the most
+    assert len(fused._cache) == 1  # never more than the most
     x, mask = torch.randn(2, 16, D_IN), torch.arange(16) < torch.tensor([16, 9])[:, None]
     module(x, mask)
     assert seen[-1].lo.shape == (2, 2)  # a sample's own

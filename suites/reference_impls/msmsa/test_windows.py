@@ -219,7 +219,7 @@ def test_ranges_are_the_windows(reading: str) -> None:
         geometry = windows(scales, n, mask, torch.device("cpu"))
         assert geometry.lo.dtype == geometry.hi.dtype == torch.int32
         assert geometry.hi.shape == (5, 1 if mask is None else 4)
-        assert not geometry.hole.any()
+        assert not geometry.without_self.any()
         assert not geometry.slope.any()
         lo, hi = (t.T[..., None, None] for t in (geometry.lo, geometry.hi))  # [B, H, 1, 1]
         found = (apart >= lo) & (apart <= hi)

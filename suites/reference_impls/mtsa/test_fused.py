@@ -15,7 +15,9 @@ from torch.autograd import gradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import choice, core, cutting, exact, geometry, keeping, kept, tiled
+from reference_impls.kernels import caching, core, geometry, tiled, underflow
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.tiled import cutting
 from reference_impls.masks import parse
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
@@ -47,7 +49,7 @@ OURS = [
     for name in NAMES
     for i in MECHANISMS[name].implementations
     if i.name.startswith("fused") and "cpu" in i.devices
-    and (i.name != "fused_native" or choice.available("native"))
+    and (i.name != "fused_native" or core.available("native"))
 ]  # fmt: skip
 PAIRS = ((PlainMTSA, FusedMTSA), (PlainReleasedMTSA, FusedReleasedMTSA))
 SHARE = 0.6
@@ -148,7 +150,7 @@ def test_one_graph_serves_all_lengths(name: str) -> None:
         assert_same(found, run(module, x, mask), 1e-11)
 
 
-@pytest.mark.parametrize("backend", [b for b in ("native", "tiled") if choice.available(b)])
+@pytest.mark.parametrize("backend", [b for b in ("native", "tiled") if core.available(b)])
 def test_dropout_draws_anew_from_one_graph(backend: str) -> None:
     """What is drawn is a number of the call: a graph made for one number would be made again."""
     module = made(FusedMTSA, backend=backend, attention_dropout=0.5).float().train()
@@ -338,7 +340,7 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
         return original(masks, length, *rest)
 
     monkeypatch.setattr(geometry, "of_masks", spy)
-    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    monkeypatch.setattr(geometry, "LENGTHS_CACHED", 2)
     module = made(FusedMTSA)
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
@@ -346,14 +348,14 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_geometry_that_a_graph_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Kept(kept.Kept[Any]):
+    class Captured(caching.TensorCache[Any]):
         def of(self, key: Any, device: torch.device, make: Any) -> Any:
             return super().of(key, torch.device("cuda"), make)
 
     capturing = [False]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
-    monkeypatch.setattr(geometry, "Kept", Kept)
-    monkeypatch.setattr(geometry, "LENGTHS_KEPT", 2)
+    monkeypatch.setattr(geometry, "TensorCache", Captured)
+    monkeypatch.setattr(geometry, "LENGTHS_CACHED", 2)
     known = geometry.GeometryByLength([parse("forward")])
     cpu = torch.device("cpu")
     first = known.of(5, cpu)
@@ -474,7 +476,7 @@ def drop_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw(pairs: Any, values: Any, rate: float, device: torch.device) -> Kept:
         share = 1 - rate
         kept = torch.empty(values, dtype=torch.bool).bernoulli_(math.sqrt(share))
-        keep = keeping.draw(math.sqrt(share))
+        keep = PairDropout.draw(math.sqrt(share))
         heads, samples, length, _ = pairs
         return Kept(keep.pairs(heads, samples, length, device), kept, share)
 
@@ -590,13 +592,13 @@ def test_computing_again_is_needed_and_found(
     double.load_state_dict(module.state_dict())
     wanted = double(x, mask)
     seen: list[int] = []
-    original = exact.recomputed
+    original = underflow.recomputed
 
     def spy(where: Tensor, *rest: Any) -> Tensor:
         seen.append(where.numel())
         return original(where, *rest)
 
-    monkeypatch.setattr(exact, "recomputed", spy)
+    monkeypatch.setattr(underflow, "recomputed", spy)
     assert error(module(x.float(), mask), wanted) < 2e-5
     assert len(seen) == 1
     assert 0 < seen[0] < 4 * 104

@@ -1,7 +1,7 @@
 """Tile sizes of the Triton kernels: a table, not a search at run time, so that timings repeat.
 
 Chosen by arithmetic for an H200 (228 KiB of shared memory and 256 KiB of registers for each
-multiprocessor) and by what the compiler says of registers; `reference_impls.kernels.tune`
+multiprocessor) and by what the compiler says of registers; `reference_impls.kernels.triton.tune`
 measures others.
 """
 
@@ -19,7 +19,7 @@ Numbers = Literal["half", "single"]
 
 SHARED_BYTES = 227 * 1024
 """What one program may have of a Hopper multiprocessor's shared memory."""
-ROOMY_BYTES = 160 * 1024
+LARGE_SHARED_BYTES = 160 * 1024
 """Devices with less for one program (99 KiB on RTX cards, of 8.6, 8.9 and 12.0) get tiles of half
 the rows and columns; the table's take up to 144 KiB compiled for 8.0, and 176 KiB for 9.0."""
 
@@ -90,8 +90,8 @@ TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
 }
 WIDEST = sizes.WIDEST["triton"]
 """Wider heads would need their features in several programs."""
-WIDEST_CRAMPED = 128
-"""Where weights are float32 and the device is not roomy: 256 would take 112 KiB even so."""
+WIDEST_SMALL = 128
+"""Where weights are float32 and the device is not large: 256 would take 112 KiB even so."""
 
 
 def power_of_two(number: int, least: int = 16) -> int:
@@ -99,19 +99,19 @@ def power_of_two(number: int, least: int = 16) -> int:
     return max(least, 1 << (number - 1).bit_length()) if number else least
 
 
-def choose(kind: Kind, numbers: Numbers, width: int, length: int, roomy: bool = True) -> Tile:
+def choose(kind: Kind, numbers: Numbers, width: int, length: int, large: bool = True) -> Tile:
     """The tile for heads of a width (the wider of keys and values) and N tokens.
 
     No tile is longer than the sequence needs: setting A has 64 tokens.
 
     Parameters
     ----------
-    roomy : bool
-        Whether the device has `ROOMY_BYTES`.
+    large : bool
+        Whether the device has `LARGE_SHARED_BYTES`.
     """
     table = TILES[kind][numbers]
     tile = next(tile for widest, tile in sorted(table.items()) if width <= widest)
-    if not roomy:
+    if not large:
         tile = replace(tile, rows=max(16, tile.rows // 2), columns=max(16, tile.columns // 2))
     longest = power_of_two(length)
     return replace(tile, rows=min(tile.rows, longest), columns=min(tile.columns, longest))

@@ -1,6 +1,6 @@
 """The backward pass as Triton kernels: P is computed again, nothing of N x N is kept.
 
-With o = num / den (less the centre of the values, see `triton_backend.centred`) and the
+With o = num / den (less the centre of the values, see `inputs.Inputs.centred`) and the
 gradient g of o: ``dnum`` = g / den and ``dden`` = -dnum o. Then
 
     dP = dnum w^T + dden e^T,    dscore = dP P (1 - P) or dP P,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from reference_impls.kernels.triton_parts import (
+from reference_impls.kernels.triton.parts import (
     NEVER_SPECIAL,
     centre_of,
     keeps,
@@ -32,10 +32,23 @@ from reference_impls.kernels.triton_parts import (
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def cotangent_kernel(
-    g, out, inverse, dnum, dden, g_h, g_b, g_n, heads, batch, n,
-    SOURCE: tl.constexpr, D_V: tl.constexpr, PITCH: tl.constexpr, WIDTH_V: tl.constexpr,
+    g,
+    out,
+    inverse,
+    dnum,
+    dden,
+    g_h,
+    g_b,
+    g_n,
+    heads,
+    batch,
+    n,
+    SOURCE: tl.constexpr,
+    D_V: tl.constexpr,
+    PITCH: tl.constexpr,
+    WIDTH_V: tl.constexpr,
     ROWS: tl.constexpr,
-):  # fmt: skip
+):
     """dnum, and dden like it or, with one denominator for all features, float32 [H*B, N]."""
     tiles = tl.cdiv(n, ROWS)
     sequence = tl.program_id(0) // tiles
@@ -69,7 +82,7 @@ def cotangent_kernel(
 @triton.jit
 def query_gradient_step(
     dq, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real, k_n, w_n,
-    low, high, hole, bias, end, threshold,
+    low, high, no_self, bias, end, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, WIDTH_I: tl.constexpr,
     WIDTH_V: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
@@ -80,7 +93,7 @@ def query_gradient_step(
     r = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
     ok = (j < end)[None, :]
     if EDGE:
-        ok = ok & open_pairs(i[:, None], j[None, :], low, high, hole)
+        ok = ok & open_pairs(i[:, None], j[None, :], low, high, no_self)
     if REAL:
         ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
     p, share = pair_weights(
@@ -105,7 +118,7 @@ def query_gradient_step(
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def query_gradient_kernel(
-    q, k, w, e, real, ends, lo, hi, hole, slope, top, dnum, dden, dq,
+    q, k, w, e, real, ends, lo, hi, without_self, slope, top, dnum, dden, dq,
     q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, dq_h, dq_b, dq_n, real_b, range_h, range_b,
     heads, batch, n, seed, threshold,
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
@@ -117,7 +130,7 @@ def query_gradient_kernel(
     sequence, h, b, i0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
     )
-    gap = tl.load(hole + h)
+    no_self = tl.load(without_self + h)
     bias = tl.load(slope + h)
     h_ = tl.cast(h, tl.int64)
     b_ = tl.cast(b, tl.int64)
@@ -137,7 +150,9 @@ def query_gradient_kernel(
     some = i0 < end
     stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS)
+    count, first, last = spans(
+        start, stop, last_i - high, inner_stop, i0, last_i + 1, no_self, COLUMNS
+    )
 
     queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
     dnums = load_rows(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
@@ -152,21 +167,15 @@ def query_gradient_kernel(
     if DROPPED:
         rows = row_hash(seed, sequence, i)
     change = tl.zeros([ROWS, WIDTH_I], tl.float32)
-    for t in range(first, last):
-        change = query_gradient_step(
-            change, queries, dnums, ddens, highest, rows, i, start + t * COLUMNS, k, w, e, real,
-            k_n, w_n, low, high, gap, bias, end, threshold,
-            False, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
-            DOT, PRECISION,
-        )  # fmt: skip
-    for t in range(0, count - (last - first)):
-        j0 = start + tl.where(t < first, t, t + last - first) * COLUMNS
-        change = query_gradient_step(
-            change, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real,
-            k_n, w_n, low, high, gap, bias, end, threshold,
-            True, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
-            DOT, PRECISION,
-        )  # fmt: skip
+    for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
+        for t in range(0 if edge else first, count - (last - first) if edge else last):
+            j0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            change = query_gradient_step(
+                change, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real, k_n, w_n,
+                low, high, no_self, bias, end, threshold,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
+                DOT, PRECISION,
+            )  # fmt: skip
     column = tl.arange(0, WIDTH_I)
     at = h_ * dq_h + b_ * dq_b + tl.cast(i0, tl.int64) * dq_n
     at = at + tl.arange(0, ROWS)[:, None] * dq_n + column[None, :]
@@ -177,7 +186,7 @@ def query_gradient_kernel(
 @triton.jit
 def key_gradient_step(
     dk, dw, de, keys, weighed, sources, present, j, i0, sequence, q, dnum, dden, top, q_n,
-    low, high, hole, bias, end, seed, threshold,
+    low, high, no_self, bias, end, seed, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, D_I: tl.constexpr, READ_Q: tl.constexpr, PITCH: tl.constexpr,
     WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -196,7 +205,7 @@ def key_gradient_step(
         highest = tl.load(top + i, mask=i < end, other=0.0)
     ok = (i < end)[None, :]  # maxima of queries beyond the end need not be those of their keys
     if EDGE:
-        ok = ok & open_pairs(i[None, :], j[:, None], low, high, hole)
+        ok = ok & open_pairs(i[None, :], j[:, None], low, high, no_self)
     if REAL:
         ok = ok & present[:, None]
     p, share = pair_weights(
@@ -230,7 +239,8 @@ def key_gradient_step(
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def key_gradient_kernel(
-    q, k, w, e, v, s, maximum, centre, real, ends, lo, hi, hole, slope, top, dnum, dden, dk, dv, ds,
+    q, k, w, e, v, s, maximum, centre, real, ends, lo, hi, without_self, slope, top,
+    dnum, dden, dk, dv, ds,
     q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, v_h, v_b, v_n, s_h, s_b, s_n,
     dk_h, dk_b, dk_n, dv_h, dv_b, dv_n, ds_h, ds_b, ds_n, real_b, range_h, range_b,
     heads, batch, n, seed, threshold,
@@ -244,7 +254,7 @@ def key_gradient_kernel(
     sequence, h, b, j0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, False
     )
-    gap = tl.load(hole + h)
+    no_self = tl.load(without_self + h)
     bias = tl.load(slope + h)
     h_ = tl.cast(h, tl.int64)
     b_ = tl.cast(b, tl.int64)
@@ -265,7 +275,9 @@ def key_gradient_kernel(
     some = j0 < end
     stop = tl.where(some, tl.minimum(last_j + high + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(j0 + high + 1, end), 0)
-    count, first, last = spans(start, stop, last_j + low, inner_stop, j0, last_j + 1, gap, COLUMNS)
+    count, first, last = spans(
+        start, stop, last_j + low, inner_stop, j0, last_j + 1, no_self, COLUMNS
+    )
 
     w += h_ * w_h + b_ * w_b
     weighed = load_rows(w, j0, w_n, n, ROWS, WIDTH_V, READ_W, True).to(DOT)
@@ -284,21 +296,15 @@ def key_gradient_kernel(
     dkey = tl.zeros([ROWS, WIDTH_I], tl.float32)
     if D_I > 0:
         keys = load_rows(k + h_ * k_h + b_ * k_b, j0, k_n, n, ROWS, WIDTH_I, READ_K, True)
-    for t in range(first, last):
-        dkey, dw, de = key_gradient_step(
-            dkey, dw, de, keys, weighed, sources, present, j, start + t * COLUMNS, sequence,
-            q, dnum, dden, top, q_n, low, high, gap, bias, end, seed, threshold,
-            False, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
-            ROWS, COLUMNS, DOT, PRECISION,
-        )  # fmt: skip
-    for t in range(0, count - (last - first)):
-        i0 = start + tl.where(t < first, t, t + last - first) * COLUMNS
-        dkey, dw, de = key_gradient_step(
-            dkey, dw, de, keys, weighed, sources, present, j, i0, sequence,
-            q, dnum, dden, top, q_n, low, high, gap, bias, end, seed, threshold,
-            True, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
-            ROWS, COLUMNS, DOT, PRECISION,
-        )  # fmt: skip
+    for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
+        for t in range(0 if edge else first, count - (last - first) if edge else last):
+            i0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            dkey, dw, de = key_gradient_step(
+                dkey, dw, de, keys, weighed, sources, present, j, i0, sequence,
+                q, dnum, dden, top, q_n, low, high, no_self, bias, end, seed, threshold,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
+                ROWS, COLUMNS, DOT, PRECISION,
+            )  # fmt: skip
 
     inside = (j < n)[:, None]
     j0_ = tl.cast(j0, tl.int64)
@@ -317,9 +323,19 @@ def key_gradient_kernel(
         else:
             maximum += sequence
         weight = source_weights(
-            s + h_ * s_h + b_ * s_b, maximum, real, j0, s_n, n, column,
-            SOURCE, D_V, WIDTH_V, MASKED, ROWS,
-        )  # fmt: skip
+            s + h_ * s_h + b_ * s_b,
+            maximum,
+            real,
+            j0,
+            s_n,
+            n,
+            column,
+            SOURCE,
+            D_V,
+            WIDTH_V,
+            MASKED,
+            ROWS,
+        )
         tl.store(dv + at, (dw * weight).to(dv.dtype.element_ty), mask=kept)
         values = load_rows(v + h_ * v_h + b_ * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
         values = values.to(tl.float32)

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import core_dtype, least_denominator
-from reference_impls.kernels import cutting
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
-from reference_impls.kernels.sequences import Inputs, Sequences, added, into
+from reference_impls.kernels.tiled import cutting
+from reference_impls.kernels.tiled.sequences import Inputs, Sequences, added, into
 from reference_impls.mechanism import Unsupported
 
 
@@ -35,7 +35,7 @@ def attend(
     geometry: Geometry,
     mask: Tensor | None,
     scale_t: str,
-    keep: Keep | None = None,
+    dropout: PairDropout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attended values, and the queries whose denominators underflow.
 
@@ -53,8 +53,8 @@ def attend(
         True for real tokens.
     scale_t : {"log_sigmoid", "identity"}
         P = sigmoid(r) * exp(bias), or exp(r + bias).
-    keep : Keep, optional
-        What dropout keeps of P in the numerator; nothing is rescaled.
+    dropout : PairDropout, optional
+        What it keeps of P in the numerator; nothing is rescaled.
 
     Returns
     -------
@@ -63,14 +63,12 @@ def attend(
         is padding or is flagged. Sums are taken in float32 for half precision.
     flagged : Tensor of bool, shape [H, B, N]
     """
-    numbers = geometry.lo, geometry.hi, geometry.hole, geometry.slope
-    seed, probability = (0, 1.0) if keep is None else (keep.seed, keep.probability)
+    numbers = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
     training = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (q, k, v, s)
     )
-    a, flagged, _ = TiledAttention.apply(
-        q, k, v, s, *numbers, mask, scale_t, keep is not None, seed, probability, training
-    )
+    seed = (0, None) if dropout is None else (dropout.seed, dropout.probability)
+    a, flagged, _ = TiledAttention.apply(q, k, v, s, *numbers, mask, scale_t, *seed, training)
     return a, flagged
 
 
@@ -78,14 +76,10 @@ class TiledAttention(torch.autograd.Function):
     """`attend` with its own backward pass; the profiler shows it under this name."""
 
     @staticmethod
-    def forward(
-        q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, lo: Tensor, hi: Tensor, hole: Tensor,
-        slope: Tensor, mask: Tensor | None, scale_t: str, dropping: bool, seed: int,
-        probability: float, training: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    def forward(q: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Attended values, flags, and the denominators [H, B, N, d_v or 1] for `backward`."""
-        keep = Keep(seed, probability) if dropping else None
-        inputs = Inputs(*_wide(q, k, v, s), Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        *described, training = given
+        inputs = _inputs(q, *described)
         a, flagged, divisor = _forward(inputs, training)
         # float16 has no room for denominators.
         saved = inputs.dtype if q.dtype == torch.float16 else q.dtype
@@ -96,7 +90,7 @@ class TiledAttention(torch.autograd.Function):
         """Keep the inputs, the attended values and the denominators: all linear in N."""
         a, flagged, divisor = output
         ctx.save_for_backward(*inputs[:9], a, divisor)
-        ctx.options = inputs[9:13]
+        ctx.options = inputs[9:12]
         ctx.mark_non_differentiable(flagged, divisor)
         ctx.set_materialize_grads(False)
 
@@ -105,23 +99,35 @@ class TiledAttention(torch.autograd.Function):
         """Gradients of q, k, v and s."""
         g = gradients[0]
         if g is None:
-            return (None,) * 14
+            return (None,) * 13
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise Unsupported("the tiled attention has no second derivative; use algorithm1")
-        q, k, v, s, lo, hi, hole, slope, mask, a, divisor = ctx.saved_tensors
-        scale_t, dropping, seed, probability = ctx.options
-        keep = Keep(seed, probability) if dropping else None
-        inputs = Inputs(*_wide(q, k, v, s), Geometry(lo, hi, hole, slope), mask, scale_t, keep)
+        *tensors, a, divisor = ctx.saved_tensors
+        inputs = _inputs(*tensors, *ctx.options)
         found = _backward(inputs, *(t.to(inputs.dtype) for t in (a, divisor, g)))
-        return (*(None if t is None else t.to(q.dtype) for t in found), *(None,) * 10)
+        dtype = tensors[0].dtype
+        return (*(None if t is None else t.to(dtype) for t in found), *(None,) * 9)
 
 
-def _wide(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _inputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    lo: Tensor,
+    hi: Tensor,
+    without_self: Tensor,
+    slope: Tensor,
+    mask: Tensor | None,
+    scale_t: str,
+    seed: int,
+    probability: float | None,
+) -> Inputs:
     """In the dtype of the sums: at once, where rows of all heads lie side by side."""
     dtype = core_dtype(q.dtype)
-    return q.to(dtype), k.to(dtype), v.to(dtype), None if s is None else s.to(dtype)
+    wide = q.to(dtype), k.to(dtype), v.to(dtype), None if s is None else s.to(dtype)
+    dropout = None if probability is None else PairDropout(seed, probability)
+    return Inputs(*wide, Geometry(lo, hi, without_self, slope), mask, scale_t, dropout)
 
 
 def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,7 +32,7 @@ class Group:
         Bounds of i - j, the widest of any sample.
     inner_lo, inner_hi : int
         The narrowest: every sample allows what lies within them.
-    hole : bool
+    without_self : bool
         Whether j = i may be closed within the bounds.
     sloped : bool
         Whether a distance may be added to the scores.
@@ -44,7 +44,7 @@ class Group:
     hi: int
     inner_lo: int
     inner_hi: int
-    hole: bool
+    without_self: bool
     sloped: bool
 
     def keys(self, rows: slice, length: int) -> slice:
@@ -61,7 +61,7 @@ class Group:
         if self.sloped or first >= last or (first > start and last < stop):
             return slice(start, stop)
         found = slice(last, stop) if first == start else slice(start, first)
-        if not self.hole:
+        if not self.without_self:
             return found
         if found.start == found.stop:
             return slice(max(start, rows.start), max(start, min(stop, rows.stop)))
@@ -76,20 +76,18 @@ def groups(geometry: Geometry, length: int) -> list[Group]:
     if not host_can_decide(geometry.lo):
         every = slice(0, heads)
         return [Group(every, False, -length, length, length, -length, True, True)]
-    numbers = list(
-        zip(
-            geometry.lo.tolist(), geometry.hi.tolist(),
-            geometry.hole.tolist(), geometry.slope.tolist(), strict=True,
-        )
-    )  # fmt: skip
+    read = (geometry.lo, geometry.hi, geometry.without_self, geometry.slope)
+    numbers = list(zip(*(t.tolist() for t in read), strict=True))
     found: list[Group] = []
     start = 0
     for h in range(1, heads + 1):
         if h < heads and numbers[h] == numbers[start]:
             continue
-        lo, hi, hole, slope = numbers[start]
+        lo, hi, without_self, slope = numbers[start]
         found.append(
-            Group(slice(start, h), True, min(lo), max(hi), max(lo), min(hi), hole, slope != 0)
+            Group(
+                slice(start, h), True, min(lo), max(hi), max(lo), min(hi), without_self, slope != 0
+            )
         )
         start = h
     return found
@@ -130,9 +128,14 @@ def cuts(start: int, stop: int, step: int) -> list[slice]:
 
 
 def bias(
-    geometry: Geometry, group: Group, heads: slice, samples: slice, rows: slice, keys: slice,
+    geometry: Geometry,
+    group: Group,
+    heads: slice,
+    samples: slice,
+    rows: slice,
+    keys: slice,
     dtype: torch.dtype,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """What is added to the scores of these queries and keys: -inf, 0 or ``-slope * |i - j|``.
 
     Returns
@@ -147,8 +150,8 @@ def bias(
     apart = i - torch.arange(keys.start, keys.stop, device=device, dtype=torch.int32)  # [R, C]
     lo, hi = (t[some, whose, None, None] for t in (geometry.lo, geometry.hi))  # [h, b, 1, 1]
     closed = (apart < lo) | (apart > hi)  # [h, b, R, C]
-    if group.hole:
-        closed = closed | ((apart == 0) & geometry.hole[some, None, None, None])
+    if group.without_self:
+        closed = closed | ((apart == 0) & geometry.without_self[some, None, None, None])
     added = torch.zeros(closed.shape, dtype=dtype, device=device)
     if group.sloped:
         slope = geometry.slope[some, None, None, None].to(dtype)

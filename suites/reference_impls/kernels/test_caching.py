@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from reference_impls.kernels.kept import Kept
+from reference_impls.kernels.caching import TensorCache
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -27,7 +27,7 @@ def number() -> Tensor:
 
 
 def test_one_object_for_all_calls_and_never_more_than_the_most() -> None:
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
     first = kept.of(1, CPU, number)
     assert kept.of(1, CPU, number) is first
     for key in range(20):
@@ -37,7 +37,7 @@ def test_one_object_for_all_calls_and_never_more_than_the_most() -> None:
 
 
 def test_what_a_graph_has_read_is_never_given_up(capture: list[bool]) -> None:
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
     first = kept.of("warm", CUDA, number)
     capture.append(True)
     assert kept.of("warm", CUDA, number) is first
@@ -51,7 +51,7 @@ def test_what_a_graph_has_read_is_never_given_up(capture: list[bool]) -> None:
 
 
 def test_what_is_made_in_a_capture_is_not_kept(capture: list[bool]) -> None:
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
     kept.of("others", CUDA, number)
     capture.append(True)
     made = kept.of("cold", CUDA, number)
@@ -62,7 +62,7 @@ def test_what_is_made_in_a_capture_is_not_kept(capture: list[bool]) -> None:
 
 def test_a_graph_on_a_gpu_is_nothing_to_a_cpu(capture: list[bool]) -> None:
     capture.append(True)
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
     assert kept.of(1, CPU, number) is kept.of(1, CPU, number)
     for key in range(20):
         kept.of(key, CPU, number)
@@ -70,7 +70,7 @@ def test_a_graph_on_a_gpu_is_nothing_to_a_cpu(capture: list[bool]) -> None:
 
 
 def test_modes_leave_nothing_behind() -> None:
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
     with FakeTensorMode():
         kept.of(1, CPU, number)
     assert len(kept) == 0
@@ -79,7 +79,7 @@ def test_modes_leave_nothing_behind() -> None:
 
 
 def test_a_compiled_call_makes_its_own() -> None:
-    kept: Kept[Tensor] = Kept(2)
+    kept: TensorCache[Tensor] = TensorCache(2)
 
     def call(x: Tensor) -> Tensor:
         return x + kept.of(x.shape[0], x.device, lambda: torch.ones(x.shape[0]))

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from reference_impls.kernels import cutting, sizes
+from reference_impls.kernels import sizes
+from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
+from reference_impls.kernels.tiled import cutting
 
 WIDEST_KEPT = 4
 """Times as wide as its cut an edge may be whose bias is kept for other cuts."""
@@ -40,7 +41,7 @@ class Inputs:
     geometry: Geometry
     mask: Tensor | None
     scale_t: str
-    keep: Keep | None
+    dropout: PairDropout | None
 
     def __post_init__(self) -> None:
         self.biases: dict[tuple[int, ...], Tensor] = {}
@@ -53,8 +54,8 @@ class Inputs:
             zeros = torch.zeros(self.mask.shape, dtype=self.dtype, device=device)
             self.padding = zeros.masked_fill_(~self.mask, -math.inf)  # [B, N]
         self.hashes = None
-        if self.keep is not None:
-            self.hashes = self.keep.rows(heads, batch, n, device)  # [H, B, N]
+        if self.dropout is not None:
+            self.hashes = self.dropout.row_hashes(heads, batch, n, device)  # [H, B, N]
 
     def closed(self) -> Tensor:
         """Queries that no result is wanted of, [H, B, N]: without an open key, or padding."""
@@ -167,9 +168,9 @@ class Sequences:
         some = slice(edge.start - keys.start, edge.stop - keys.start)
         bias = self._bias(rows, edge)  # [h or 1, b or 1, R, C'], or None
         kept = None
-        if c.keep is not None and c.hashes is not None:
+        if c.dropout is not None and c.hashes is not None:
             hashes = c.hashes[self.heads, self.samples, rows].flatten(0, 1)  # [S, R]
-            kept = c.keep.of(hashes, keys.start, keys.stop)
+            kept = c.dropout.kept(hashes, keys.start, keys.stop)
         if c.scale_t == "log_sigmoid":
             sigma = r.sigmoid_()  # E is 0 at padded keys, so P need not be
             if bias is None:
@@ -197,11 +198,10 @@ class Sequences:
         if torch.compiler.is_compiling() or self.group.sloped or wide:
             return self._made_bias(rows, edge)
         # It depends on i - j: the same for cuts equally far from the diagonal.
-        key = (
-            self.heads.start if not self.group.alike else self.group.heads.start,
-            self.samples.start if self.c.geometry.lo.shape[1] > 1 else 0,
-            rows.stop - rows.start, edge.stop - edge.start, rows.start - edge.start,
-        )  # fmt: skip
+        head = self.heads.start if not self.group.alike else self.group.heads.start
+        sample = self.samples.start if self.c.geometry.lo.shape[1] > 1 else 0
+        offset = rows.start - edge.start
+        key = (head, sample, rows.stop - rows.start, edge.stop - edge.start, offset)
         if key not in self.c.biases:
             self.c.biases[key] = self._made_bias(rows, edge)
         return self.c.biases[key]

@@ -17,19 +17,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad, softplus
 
+from reference_impls.checks import least_denominator
 from reference_impls.compiled_flex import fused
 from reference_impls.kernels import sizes
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.flex.blocks import block_mask
 from reference_impls.kernels.geometry import Geometry
-from reference_impls.kernels.keeping import Keep
-from reference_impls.kernels.kept import Kept
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.optimized import least_denominator
 
-BLOCK = 128
-"""Of FlexAttention's lists of blocks."""
 WIDEST = sizes.WIDEST["flex"]
 """Values of double width fit into shared memory up to here."""
 NARROWEST = 16
@@ -50,9 +47,9 @@ def attend(
     geometry: Geometry,
     mask: Tensor | None,
     scale_t: str,
-    keep: Keep | None,
+    dropout: PairDropout | None,
 ) -> tuple[Tensor, Tensor]:
-    """As `triton_backend.attend`, without dropout.
+    """As `reference_impls.kernels.triton.attend`, without dropout.
 
     Raises
     ------
@@ -64,13 +61,13 @@ def attend(
         raise Unsupported(f"flex: {reason}")
     if not q.is_cuda:
         raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
-    refuse(q, v, keep)
+    refuse(q, v, dropout)
     return quotient(fused, q, k, v, s, geometry, mask, scale_t)
 
 
-def refuse(q: Tensor, v: Tensor, keep: Keep | None) -> None:
+def refuse(q: Tensor, v: Tensor, dropout: PairDropout | None) -> None:
     """Raise `Unsupported` for what this path can't do on any device."""
-    if keep is not None:
+    if dropout is not None:
         raise Unsupported(
             "flex: dropout of the numerator alone, where one softmax normalises both halves; "
             "take fused_triton or fused_tiled"
@@ -106,7 +103,7 @@ def quotient(
     found = run(
         *(_wide_enough(t.to(dtype)).transpose(0, 1) for t in (q, k, values)),  # [B, H, N, d]
         score_mod=_score(scale_t, geometry.slope.float()),
-        block_mask=_blocks(geometry, mask, batch, n),
+        block_mask=block_mask(geometry, mask, batch, n),
         scale=1.0,
         kernel_options={
             "FORCE_USE_FLEX_ATTENTION": True,  # the kernel for few queries has no backward pass
@@ -154,10 +151,8 @@ def _tiles(dtype: torch.dtype, widest: int) -> dict[str, int]:
         rows, columns, stages, warps = 128, 64, 3, 8
     else:
         rows, columns, stages, warps = 64, 32, 3, 4
-    tiles = {
-        "fwd_BLOCK_M": rows, "fwd_BLOCK_N": columns, "fwd_num_stages": stages,
-        "fwd_num_warps": warps,
-    }  # fmt: skip
+    tiles = {"BLOCK_M": rows, "BLOCK_N": columns, "num_stages": stages, "num_warps": warps}
+    tiles = {f"fwd_{name}": value for name, value in tiles.items()}
     if dtype != torch.float32 and widest > 128:
         backward = dict.fromkeys(("M1", "N1", "M2", "N2"), 64)
         tiles |= {f"bwd_BLOCK_{axis}": size for axis, size in backward.items()}
@@ -180,62 +175,3 @@ def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:
         return r - slope[h] * (i - j).abs()
 
     return log_sigmoid if scale_t == "log_sigmoid" else identity
-
-
-def _blocks(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
-    """The blocks of keys of each block of queries; kept for a geometry where nothing is padded."""
-    if mask is not None:
-        return _block_mask(geometry, mask, batch, length)
-    # A Geometry is frozen and its tensors are never written to: known by their identity.
-    key = (geometry, batch, length)
-    return _kept.of(key, geometry.lo.device, lambda: _block_mask(geometry, None, batch, length))
-
-
-_kept: Kept[BlockMask] = Kept(16)
-
-
-def _block_mask(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
-    heads, device = geometry.lo.shape[0], geometry.lo.device
-    lo, hi = (t.expand(heads, batch).contiguous() for t in (geometry.lo, geometry.hi))
-    hole = geometry.hole
-    first = torch.arange(0, length, BLOCK, device=device)
-    last = (first + BLOCK).clamp(max=length) - 1
-    # Least and largest i - j of blocks of queries (rows) and of keys (columns).
-    least, most = first[:, None] - last, last[:, None] - first  # [blocks, blocks]
-    # What a sample's blocks differ in is its padding and its ranges: else they are one for all.
-    one = mask is None and geometry.lo.shape[1] == 1
-    low, high = (t[:, :1] if one else t for t in (lo, hi))
-    low, high = (t.T[:, :, None, None] for t in (low, high))  # [B or 1, H, 1, 1]
-    some = (least <= high) & (most >= low)
-    full = (least >= low) & (most <= high) & ~(hole[:, None, None] & (least <= 0) & (most >= 0))
-    # FlexAttention's full blocks are read to their ends.
-    full = full & (first + BLOCK <= length)
-    if mask is not None:
-        tiled = pad(mask, (0, -length % BLOCK)).unflatten(1, (-1, BLOCK))  # [B, blocks, BLOCK]
-        some = some & tiled.any(-1)[:, None, :, None] & tiled.any(-1)[:, None, None, :]
-        full = full & tiled.all(-1)[:, None, None, :]
-    full = full & some
-
-    real = mask
-    if real is None:
-
-        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
-            return inside & ((i != j) | ~hole[h])
-
-    else:
-
-        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
-            return inside & ((i != j) | ~hole[h]) & real[b, j]
-
-    return BlockMask.from_kv_blocks(
-        *_listed(some & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=allowed,
-        seq_lengths=(length, length),
-    )  # fmt: skip
-
-
-def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of chosen blocks in each row, and their positions, chosen ones first; int32."""
-    order = blocks.int().argsort(dim=-1, descending=True, stable=True)
-    return blocks.sum(-1, dtype=torch.int32), order.int()

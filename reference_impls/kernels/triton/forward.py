@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from reference_impls.kernels.triton_parts import (
+from reference_impls.kernels.triton.parts import (
     NEVER_SPECIAL,
     centre_of,
     exponential,
@@ -22,7 +22,7 @@ from reference_impls.kernels.triton_parts import (
 @triton.jit
 def forward_step(
     numerator, denominator, highest, queries, rows, i, j0, k, w, e, real, k_n, w_n,
-    low, high, hole, bias, end, threshold,
+    low, high, no_self, bias, end, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, D_I: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr,
     WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -38,7 +38,7 @@ def forward_step(
 
     ok = (j < end)[None, :]
     if EDGE:
-        ok = ok & open_pairs(i[:, None], j[None, :], low, high, hole)
+        ok = ok & open_pairs(i[:, None], j[None, :], low, high, no_self)
     if REAL:
         ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
     if EDGE:
@@ -79,9 +79,7 @@ def forward_step(
 
 
 @triton.jit
-def open_queries(
-    i, low, high, hole, n, counts, real, MASKED: tl.constexpr
-):  # fmt: skip
+def open_queries(i, low, high, no_self, n, counts, real, MASKED: tl.constexpr):
     """Whether a query is real and has a key: from the geometry and the number of real keys."""
     here = i < n
     first = tl.minimum(tl.maximum(i - high, 0), n)
@@ -92,13 +90,13 @@ def open_queries(
         keys -= tl.load(counts + first - 1, mask=here & (first > 0), other=0)
     else:
         keys = after - first
-    itself = (low <= 0) & (high >= 0) & (hole != 0)
+    itself = (low <= 0) & (high >= 0) & (no_self != 0)
     return here & (keys > tl.where(itself, 1, 0))
 
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def forward_kernel(
-    q, k, w, e, centre, real, counts, ends, lo, hi, hole, slope,
+    q, k, w, e, centre, real, counts, ends, lo, hi, without_self, slope,
     out, residue, inverse, top, flagged,
     q_h, q_b, q_n, k_h, k_b, k_n, w_h, w_b, w_n, real_b, range_h, range_b,
     heads, batch, n, least, seed, threshold,
@@ -116,7 +114,7 @@ def forward_kernel(
     sequence, h, b, i0, low, high, end = place(
         lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
     )
-    gap = tl.load(hole + h)
+    no_self = tl.load(without_self + h)
     bias = tl.load(slope + h)
     h_ = tl.cast(h, tl.int64)
     b_ = tl.cast(b, tl.int64)
@@ -136,7 +134,9 @@ def forward_kernel(
     some = i0 < end
     stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
     inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(start, stop, last_i - high, inner_stop, i0, last_i + 1, gap, COLUMNS)
+    count, first, last = spans(
+        start, stop, last_i - high, inner_stop, i0, last_i + 1, no_self, COLUMNS
+    )
 
     numerator = tl.zeros([ROWS, WIDTH_V], tl.float32)
     if SOURCE == 2:
@@ -150,21 +150,15 @@ def forward_kernel(
     rows = i
     if DROPPED:
         rows = row_hash(seed, sequence, i)
-    for t in range(first, last):
-        numerator, denominator, highest = forward_step(
-            numerator, denominator, highest, queries, rows, i, start + t * COLUMNS, k, w, e, real,
-            k_n, w_n, low, high, gap, bias, end, threshold,
-            False, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_K, READ_W, WIDTH_I, WIDTH_V,
-            ROWS, COLUMNS, DOT, PRECISION,
-        )  # fmt: skip
-    for t in range(0, count - (last - first)):
-        j0 = start + tl.where(t < first, t, t + last - first) * COLUMNS
-        numerator, denominator, highest = forward_step(
-            numerator, denominator, highest, queries, rows, i, j0, k, w, e, real,
-            k_n, w_n, low, high, gap, bias, end, threshold,
-            True, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_K, READ_W, WIDTH_I, WIDTH_V,
-            ROWS, COLUMNS, DOT, PRECISION,
-        )  # fmt: skip
+    for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
+        for t in range(0 if edge else first, count - (last - first) if edge else last):
+            j0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            numerator, denominator, highest = forward_step(
+                numerator, denominator, highest, queries, rows, i, j0, k, w, e, real, k_n, w_n,
+                low, high, no_self, bias, end, threshold,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_K, READ_W, WIDTH_I, WIDTH_V,
+                ROWS, COLUMNS, DOT, PRECISION,
+            )  # fmt: skip
 
     column = tl.arange(0, WIDTH_V)
     if SOURCE == 2:
@@ -173,7 +167,7 @@ def forward_kernel(
     else:
         smallest = denominator
         denominator = denominator[:, None]
-    is_open = open_queries(i, low, high, gap, n, counts, real, MASKED)
+    is_open = open_queries(i, low, high, no_self, n, counts, real, MASKED)
     lost = is_open & (smallest < least)
     good = (is_open & (lost == 0))[:, None]
     divisor = tl.where(good, denominator, 1.0)

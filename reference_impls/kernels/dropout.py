@@ -30,7 +30,7 @@ def mix(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Keep:
+class PairDropout:
     """Which factors of pairs dropout keeps.
 
     Attributes
@@ -44,12 +44,17 @@ class Keep:
     seed: int
     probability: float
 
+    @classmethod
+    def draw(cls, probability: float) -> PairDropout:
+        """Draw a seed from torch's generator of the CPU: no wait for a device."""
+        return cls(int(torch.randint(0, 2**32, (), dtype=torch.int64)), probability)
+
     @property
     def threshold(self) -> int:
         """A hash below it is kept."""
         return min(int(self.probability * 2**32), _LOW)
 
-    def rows(self, heads: int, batch: int, length: int, device: torch.device) -> Tensor:
+    def row_hashes(self, heads: int, batch: int, length: int, device: torch.device) -> Tensor:
         """Hash of every query, int64 [H, B, N]."""
         sequence = torch.arange(heads * batch, device=device)
         row = mix(self.seed ^ mix((sequence * ROW + 1) & _LOW))  # [H*B]
@@ -58,14 +63,9 @@ class Keep:
 
     def pairs(self, heads: int, batch: int, length: int, device: torch.device) -> Tensor:
         """Whether a pair is kept, bool [H, B, N, N]: for tests, it is what kernels never hold."""
-        return self.of(self.rows(heads, batch, length, device), 0, length)
+        return self.kept(self.row_hashes(heads, batch, length, device), 0, length)
 
-    def of(self, rows: Tensor, start: int, stop: int) -> Tensor:
+    def kept(self, rows: Tensor, start: int, stop: int) -> Tensor:
         """Whether the keys from start to stop are kept: rows [...] to [..., stop - start]."""
         j = torch.arange(start, stop, device=rows.device)
         return mix(rows[..., None] ^ ((j * KEY) & _LOW)) < self.threshold
-
-
-def draw(probability: float) -> Keep:
-    """Draw a seed from torch's generator of the CPU: no wait for a device."""
-    return Keep(int(torch.randint(0, 2**32, (), dtype=torch.int64)), probability)

@@ -1,9 +1,9 @@
-"""Measure tiles of the Triton kernels: python -m reference_impls.kernels.tune [--out FILE].
+"""Measure tiles of the Triton kernels: python -m reference_impls.kernels.triton.tune [--out FILE].
 
 For each kernel, kind of numbers and width of heads every candidate of
-`reference_impls.kernels.tiles` is timed on one problem; what is best is written as JSON beside the
-tile of the table, for a person to carry over. It needs a CUDA device, and for
-every candidate a few seconds of the compiler.
+`reference_impls.kernels.triton.tiles` is timed on one problem; what is best is written as JSON
+beside the tile of the table, for a person to carry over. It needs a CUDA device, and for every
+candidate a few seconds of the compiler.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from reference_impls.kernels import triton_backend
 from reference_impls.kernels.geometry import of_masks
-from reference_impls.kernels.tiles import TILES, Kind, Numbers, Tile, candidates
+from reference_impls.kernels.triton import device, triton_forward
+from reference_impls.kernels.triton.inputs import Inputs
+from reference_impls.kernels.triton.tiles import TILES, Kind, Numbers, Tile, candidates
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 
@@ -35,27 +36,28 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
     """
     import triton
 
-    from reference_impls.kernels import triton_launch
+    from reference_impls.kernels.triton import launch
 
     torch.manual_seed(0)
     dtype = DTYPES[numbers]
     q, k, v, s, g = (torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5))
     geometry = of_masks(parse_all(None, 8), length, q.device)
-    shape = (geometry.lo, geometry.hi, geometry.hole, geometry.slope)
+    shape = (geometry.lo, geometry.hi, geometry.without_self, geometry.slope)
     precise = numbers == "single"
-    given = triton_launch.Inputs(q, k, v, s, *shape, None, False, 0, None, precise)
-    results = triton_backend.triton_forward(q, k, v, s, *shape, None, False, 0, None, precise, True)
-    found = triton_launch.Outputs(*results)
+    described = (q, k, v, s, *shape, None, False, 0, None, precise)
+    given = Inputs(*described)
+    results = triton_forward(*described, True)
+    found = launch.Outputs(*results)
     if kind == "forward":
-        launches = triton_launch.forward(given, found, True, tile)
+        launches = launch.forward(given, found, True, tile)
     else:
-        gradients = tuple(torch.empty_like(t) for t in (q, k, v, s))
-        launches = triton_launch.backward(given, found, g, cast(Any, gradients), (tile, tile))
+        gradients = [torch.empty_like(t) for t in (q, k, v, s)]
+        launches = launch.backward(given, found, g, gradients, (tile, tile))
         if kind == "query_gradient":
             launches = launches[:-1]
     *before, last = launches
-    for launch in before[:2]:  # weighed values, cotangents
-        launch.run()
+    for kernel in before[:2]:  # weighed values, cotangents
+        kernel.run()
     try:
         last.run()
     except (Unsupported, triton.runtime.errors.PTXASError):
@@ -78,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--only", default="", help='for example "forward half 128"')
     options = parser.parse_args(arguments)
-    reason = triton_backend.usable()
-    if reason or triton_backend.interpreted():
+    reason = device.usable()
+    if reason or device.interpreted():
         print(f"nothing to tune: {reason or 'the interpreter is no device'}", file=sys.stderr)
         return 1
     table: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
@@ -97,9 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     continue
                 best = min(times, key=lambda tile: times[tile])
                 table[f"{kind} {numbers} {width}"] = {
-                    "best": vars(best), "milliseconds": times[best],
-                    "now": vars(now), "milliseconds_now": times.get(now),
-                }  # fmt: skip
+                    "best": vars(best),
+                    "milliseconds": times[best],
+                    "now": vars(now),
+                    "milliseconds_now": times.get(now),
+                }
                 print(f"{kind} {numbers} {width}: {best} {times[best]:.3f} ms", flush=True)
                 options.out.write_text(json.dumps(table, indent=1))
     return 0

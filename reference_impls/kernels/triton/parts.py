@@ -53,9 +53,18 @@ def load_rows(
 
 @triton.jit
 def place(
-    lo, hi, ends, range_h, range_b, heads, batch, n,
-    MASKED: tl.constexpr, ROWS: tl.constexpr, LATE: tl.constexpr,
-):  # fmt: skip
+    lo,
+    hi,
+    ends,
+    range_h,
+    range_b,
+    heads,
+    batch,
+    n,
+    MASKED: tl.constexpr,
+    ROWS: tl.constexpr,
+    LATE: tl.constexpr,
+):
     """Which tile of which sequence this program has: the longest rows of all sequences first.
 
     LATE: late rows are the long ones where the range lies before the query (they are for queries,
@@ -80,10 +89,19 @@ def place(
 
 
 @triton.jit
-def spans(start, stop, inner_start, inner_stop, self_start, self_stop, hole, COLUMNS: tl.constexpr):
+def spans(
+    start,
+    stop,
+    inner_start,
+    inner_stop,
+    self_start,
+    self_stop,
+    no_self,
+    COLUMNS: tl.constexpr,
+):
     """Tiles of [start, stop): their number, and the first and last (excluded) that need no mask.
 
-    Those lie in [inner_start, inner_stop), which ends no later than ``stop``; where there is a hole
+    Those lie in [inner_start, inner_stop), which ends no later than ``stop``; where i = j is closed
     they have none of [self_start, self_stop), and are the longer of the two stretches around it.
     """
     count = tl.maximum(stop - start + COLUMNS - 1, 0) // COLUMNS
@@ -97,16 +115,16 @@ def spans(start, stop, inner_start, inner_stop, self_start, self_stop, hole, COL
     before = left - first > last - right
     stretch_first = tl.where(before, first, right)
     stretch_last = tl.where(before, left, last)
-    first = tl.where(hole != 0, stretch_first, first)
-    last = tl.where(hole != 0, stretch_last, last)
+    first = tl.where(no_self != 0, stretch_first, first)
+    last = tl.where(no_self != 0, stretch_last, last)
     return count, first, last
 
 
 @triton.jit
-def open_pairs(i, j, low, high, hole):
+def open_pairs(i, j, low, high, no_self):
     """Whether the geometry opens a pair; i and j broadcast."""
     distance = i - j
-    return (distance >= low) & (distance <= high) & ((distance != 0) | (hole == 0))
+    return (distance >= low) & (distance <= high) & ((distance != 0) | (no_self == 0))
 
 
 @triton.jit
@@ -119,14 +137,14 @@ def mix(x):
 
 @triton.jit
 def row_hash(seed, sequence, i):
-    """`Keep.rows` of the queries i of a sequence."""
+    """`PairDropout.row_hashes` of the queries i of a sequence."""
     row = mix(seed.to(tl.uint32, bitcast=True) ^ mix(sequence.to(tl.uint32) * 0x9E3779B1 + 1))
     return mix(row + i.to(tl.uint32) * 0x85EBCA77)
 
 
 @triton.jit
 def keeps(rows, j, threshold):
-    """`Keep.of`: whether dropout keeps a pair; hashes of queries and keys j broadcast."""
+    """`PairDropout.kept`: whether dropout keeps a pair; hashes of queries and keys j broadcast."""
     return mix(rows ^ (j.to(tl.uint32) * 0xC2B2AE3D)) < threshold.to(tl.uint32, bitcast=True)
 
 
@@ -137,8 +155,12 @@ def exponential(x):
         # Triton's own keeps subnormal numbers, at the price of three more instructions.
         y = tl.inline_asm_elementwise(
             "{ .reg .f32 t; mul.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t; }",
-            "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1,
-        )  # fmt: skip
+            "=f,f",
+            [x],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
     else:
         y = tl.exp(x)
     return y
@@ -151,8 +173,12 @@ def sigmoid(x):
         y = tl.inline_asm_elementwise(
             "{ .reg .f32 t; mul.f32 t, $1, 0fBFB8AA3B; ex2.approx.ftz.f32 t, t;"
             " add.f32 t, t, 0f3F800000; rcp.approx.ftz.f32 $0, t; }",
-            "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1,
-        )  # fmt: skip
+            "=f,f",
+            [x],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
     else:
         y = tl.sigmoid(x)
     return y
@@ -183,10 +209,19 @@ def pair_weights(
 
 @triton.jit
 def source_weights(
-    s, highest, real, first, s_n, n, columns,
-    SOURCE: tl.constexpr, D_V: tl.constexpr, WIDTH_V: tl.constexpr, MASKED: tl.constexpr,
+    s,
+    highest,
+    real,
+    first,
+    s_n,
+    n,
+    columns,
+    SOURCE: tl.constexpr,
+    D_V: tl.constexpr,
+    WIDTH_V: tl.constexpr,
+    MASKED: tl.constexpr,
     ROWS: tl.constexpr,
-):  # fmt: skip
+):
     """E in float32: [ROWS, WIDTH_V] per feature, else [ROWS, 1]; 0 at padding and beyond N."""
     row = first + tl.arange(0, ROWS)
     present = row < n
@@ -213,11 +248,30 @@ def centre_of(centre, sequence, column, D_V: tl.constexpr):
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def weigh_kernel(
-    v, s, highest, centre, real, w, e,
-    v_h, v_b, v_n, s_h, s_b, s_n, real_b, batch, n,
-    SOURCE: tl.constexpr, MASKED: tl.constexpr, CENTRED: tl.constexpr, D_V: tl.constexpr,
-    PITCH: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    v,
+    s,
+    highest,
+    centre,
+    real,
+    w,
+    e,
+    v_h,
+    v_b,
+    v_n,
+    s_h,
+    s_b,
+    s_n,
+    real_b,
+    batch,
+    n,
+    SOURCE: tl.constexpr,
+    MASKED: tl.constexpr,
+    CENTRED: tl.constexpr,
+    D_V: tl.constexpr,
+    PITCH: tl.constexpr,
+    WIDTH_V: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """Write w = v * E and e = E in the dtype of the products, rows PITCH apart, zeros behind D_V.
 
     One program per tile of tokens of a sequence. Where s has one column, e is float32 [H*B, N].
@@ -235,9 +289,19 @@ def weigh_kernel(
     else:
         highest += sequence
     weight = source_weights(
-        s + h * s_h + b * s_b, highest, real + b * real_b, first, s_n, n, column,
-        SOURCE, D_V, WIDTH_V, MASKED, ROWS,
-    )  # fmt: skip
+        s + h * s_h + b * s_b,
+        highest,
+        real + b * real_b,
+        first,
+        s_n,
+        n,
+        column,
+        SOURCE,
+        D_V,
+        WIDTH_V,
+        MASKED,
+        ROWS,
+    )
     values = load_rows(v + h * v_h + b * v_b, first, v_n, n, ROWS, WIDTH_V, D_V, True)
     values = values.to(tl.float32)
     if CENTRED:

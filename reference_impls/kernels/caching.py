@@ -1,17 +1,27 @@
-"""What is made once for a key and read by many calls; what a CUDA graph reads is never given up."""
+"""What is found or made once and read by many calls, also by compiled ones and by CUDA graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+def constant(function: Callable[P, T]) -> Callable[P, T]:
+    """`torch.compiler.assume_constant_result`: called once, while torch.compile traces.
+
+    That one imports torch._dynamo, for 1.4 s in every process that never compiles anything.
+    """
+    vars(function)["_dynamo_marked_constant"] = True
+    return function
+
+
+class TensorCache(Generic[T]):
     """At most so many things made of tensors, one object for all calls.
 
     A CUDA graph reads tensors at their addresses: what a capture has looked up stays, however much
@@ -26,11 +36,11 @@ class Kept(Generic[T]):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._kept: dict[Hashable, T] = {}
+        self._made: dict[Hashable, T] = {}
         self._captured: dict[Hashable, T] = {}
 
     def __len__(self) -> int:
-        return len(self._kept) + len(self._captured)
+        return len(self._made) + len(self._captured)
 
     def of(self, key: Hashable, device: torch.device, make: Callable[[], T]) -> T:
         """What was made for the key, or is now; always now while torch.compile traces.
@@ -46,9 +56,9 @@ class Kept(Generic[T]):
         if torch.compiler.is_compiling():
             return make()
         captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        if captured and key in self._kept:
-            self._captured[key] = self._kept.pop(key)
-        for held in (self._captured, self._kept):
+        if captured and key in self._made:
+            self._captured[key] = self._made.pop(key)
+        for held in (self._captured, self._made):
             if key in held:
                 return held[key]
         with torch.inference_mode(False):  # it may serve training later
@@ -56,7 +66,7 @@ class Kept(Generic[T]):
             # A mode that only plays a call through makes no values either.
             real = type(torch.empty(0)) is Tensor
         if real and not captured:
-            if len(self._kept) >= self.most:
-                self._kept.clear()
-            self._kept[key] = made
+            if len(self._made) >= self.most:
+                self._made.clear()
+            self._made[key] = made
         return made

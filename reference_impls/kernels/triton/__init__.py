@@ -1,0 +1,249 @@
+"""Attention over ranges of keys by Triton kernels: CUDA, forward and backward, linear memory.
+
+One pass per tile of queries sums numerator and denominator side by side over the tiles of keys
+that its head's range opens; the backward pass computes the weights again. Products are exact to
+float32 for float32 (TF32 only where torch's own products may be, by either of its settings), of
+bfloat16 for bfloat16, and TF32 for float16, which has no room for exponentials; sums are always
+float32.
+Nothing is added atomically: results repeat bit for bit.
+
+With ``TRITON_INTERPRET=1`` set before triton is imported, the same kernels run on the CPU in
+Triton's interpreter, very slowly: for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.triton.device import (
+    exact,
+    interpreted,
+    large_tiles,
+    usable,
+    widest,
+)
+from reference_impls.kernels.triton.inputs import COUNT, Inputs, dense
+from reference_impls.mechanism import Unsupported
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+BFLOAT16_INTERPRETED = False
+"""Whether the interpreter's products of bfloat16 are right; tests mend them (triton 3.9)."""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    dropout: PairDropout | None,
+) -> tuple[Tensor, Tensor]:
+    """a_il = sum_j keep_ij P_ij v_jl E_jl / sum_j P_ij E_jl, E = exp(s - its maximum).
+
+    Parameters
+    ----------
+    q, k : Tensor, shape [H, B, N, d_i]
+        Queries, already divided by sqrt(d_i), and keys; d_i = 0 is no token2token scores.
+    v : Tensor, shape [H, B, N, d_v]
+    s : Tensor, shape [H, B, N, d_v] or [H, B, N, 1], or None
+        Source2token scores; None is E = 1.
+    geometry : Geometry
+        On the device of q; it is read there.
+    mask : Tensor of bool, shape [B, N], or None
+        True for real tokens. Keys at padding must be finite.
+    scale_t : {"log_sigmoid", "identity"}
+        P = sigmoid(r) exp(bias), or exp(r + bias - maximum).
+    dropout : PairDropout or None
+        Which pairs it keeps in the numerator.
+
+    Returns
+    -------
+    a : Tensor, shape [H, B, N, d_v], dtype of q
+        A view of [B, N, H, d_v]; 0 at closed, padded and flagged queries.
+    flagged : Tensor of bool, shape [H, B, N]
+        Queries with a key and a denominator below `least_denominator`.
+
+    Raises
+    ------
+    Unsupported
+        For other devices and dtypes, and for wider heads.
+    """
+    refuse(q, v)
+    steady = [t.to(q.dtype) for t in (q, k, v)]
+    save = torch.is_grad_enabled() and any(t.requires_grad for t in (*steady, s) if t is not None)
+    ranges = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
+    seeded: tuple[int, int | None] = (0, None)
+    if dropout is not None:
+        seeded = _signed(dropout.seed), _signed(dropout.threshold)
+    precise = q.dtype == torch.float32 and exact()
+    out, _, flagged, *_ = triton_forward(
+        *steady, s, *ranges, mask, scale_t == "identity", *seeded, precise, save
+    )
+    return out.permute(2, 0, 1, 3), flagged
+
+
+def refuse(q: Tensor, v: Tensor) -> None:
+    """Raise `Unsupported` for what the kernels can't do."""
+    if reason := usable():
+        raise Unsupported(f"triton: {reason}")
+    if not (q.is_cuda or interpreted()):
+        raise Unsupported(f"triton: tensors are on {q.device}; expected cuda, move them there")
+    if q.dtype not in DTYPES:
+        raise Unsupported(
+            f"triton: dtype {q.dtype}; expected float32, bfloat16 or float16: convert, or take "
+            "another implementation"
+        )
+    if q.dtype == torch.bfloat16 and interpreted() and not BFLOAT16_INTERPRETED:
+        raise Unsupported(
+            "triton: its interpreter multiplies bfloat16 as integers; expected float32 or float16 "
+            "there: convert"
+        )
+    given = max(q.shape[-1], v.shape[-1])
+    if given > widest(q.dtype, q.device):
+        raise Unsupported(
+            f"triton: heads are {given} wide; expected at most {widest(q.dtype, q.device)}"
+            f"{'' if large_tiles(q.device) else ' on this device'}: take more heads, or another "
+            "implementation"
+        )
+
+
+def _signed(number: int) -> int:
+    """32 bits as a signed number: one type of argument, so one kernel for all seeds."""
+    return number - 2**32 if number >= 2**31 else number
+
+
+_INPUTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
+    "Tensor slope, Tensor? mask, bool identity, SymInt seed, SymInt? threshold, bool precise"
+)
+
+
+def _outputs(given: Inputs, save: bool) -> tuple[Tensor, ...]:
+    """What the forward pass fills: out, residue, flagged, inverse, top."""
+    q, s = given.q, given.s
+    heads, batch, n, d_v = given.v.shape
+    columns = 1 if s is None else s.shape[-1]
+    half = q.dtype == torch.bfloat16
+    residue = (batch, n, heads, d_v) if save and given.centred else (0,)
+    inverse = (heads, batch, n, columns) if save else (0,)
+    top = (heads, batch, n) if save and given.identity else (0,)
+    return (
+        q.new_empty(batch, n, heads, d_v),
+        q.new_empty(residue, dtype=torch.bfloat16 if half else torch.float32),
+        q.new_empty(heads, batch, n, dtype=torch.bool),
+        q.new_empty(inverse, dtype=torch.float32),
+        q.new_empty(top, dtype=torch.float32),
+    )
+
+
+@torch.library.custom_op(
+    "attnbench::triton_forward",
+    mutates_args=(),
+    schema=f"({_INPUTS}, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def triton_forward(*given: Any) -> tuple[Tensor, ...]:
+    """`attend` as an operator of torch.
+
+    Parameters
+    ----------
+    given
+        `inputs.Inputs`, and whether to save what the backward pass needs.
+
+    Returns
+    -------
+    out : Tensor, shape [B, N, H, d_v]
+    residue : Tensor, shape [B, N, H, d_v]
+        Without the mean value, see `Inputs.centred`; else, and unless ``save``, empty.
+    flagged : Tensor of bool, shape [H, B, N]
+    inverse : Tensor of float32, shape [H, B, N, d_v or 1]
+        1 / denominator, 0 where no gradient flows; empty unless ``save``, as ``top``.
+    top : Tensor of float32, shape [H, B, N]
+        Row maxima of the identity; else empty.
+    maximum : Tensor of float32, shape [H, B, 1, d_v or 1]
+        Of s over the real keys; empty without s.
+    """
+    from reference_impls.kernels.triton import launch
+
+    *described, save = given
+    inputs = Inputs(*described).as_read()
+    found = launch.Outputs(*(*_outputs(inputs, save), inputs.maximum()))
+    with _on(inputs.q):
+        for kernel in launch.forward(inputs, found, save):
+            kernel.run()
+    return found.out, found.residue, found.flagged, found.inverse, found.top, found.maximum
+
+
+@triton_forward.register_fake
+def _(*given: Any) -> tuple[Tensor, ...]:
+    *described, save = given
+    inputs = Inputs(*described)
+    s = inputs.s
+    shape = (0,) if s is None else (*s.shape[:2], 1, s.shape[3])
+    return *_outputs(inputs, save), inputs.q.new_empty(shape, dtype=torch.float32)
+
+
+@torch.library.custom_op(
+    "attnbench::triton_backward",
+    mutates_args=(),
+    schema=f"(Tensor g, {_INPUTS}, Tensor out, Tensor residue, Tensor flagged, Tensor inverse, "
+    "Tensor top, Tensor maximum) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    """Gradients of q, k, v and s (empty without s) from that of ``out``, [B, N, H, d_v]."""
+    from reference_impls.kernels.triton import launch
+
+    inputs = Inputs(*given[:COUNT]).as_read()
+    found = launch.Outputs(*given[COUNT:])
+    gradients = _gradients(inputs)
+    with _on(inputs.q):
+        seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
+        for kernel in launch.backward(inputs, found, seen, gradients):
+            kernel.run()
+    return gradients
+
+
+@triton_backward.register_fake
+def _(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    return _gradients(Inputs(*given[:COUNT]).as_read())
+
+
+def _gradients(given: Inputs) -> tuple[Tensor, ...]:
+    """Room for those of q, k, v and s, which is empty where there is none."""
+    q, s = given.q, given.s
+    source = q.new_empty(0) if s is None else torch.empty_like(s)
+    return (*(torch.empty_like(t) for t in (q, given.k, given.v)), source)
+
+
+def _setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
+    *tensors, ctx.identity, ctx.seed, ctx.threshold, ctx.precise, _ = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
+    rest = (None,) * 10
+    if g is None:
+        return None, None, None, None, *rest
+    saved = ctx.saved_tensors  # read once: checkpointing hands them out once
+    tensors, outputs = saved[:9], saved[9:]
+    options = (ctx.identity, ctx.seed, ctx.threshold, ctx.precise)
+    dq, dk, dv, ds = triton_backward(g, *tensors, *options, *outputs)
+    return dq, dk, dv, None if tensors[3] is None else ds, *rest
+
+
+triton_forward.register_autograd(_differentiate, setup_context=_setup)
+
+
+def _on(values: Tensor) -> Any:
+    """The device of the values made the current one, as Triton launches on that."""
+    return torch.cuda.device(values.device) if values.is_cuda else nullcontext()

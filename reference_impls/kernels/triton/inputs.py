@@ -1,0 +1,173 @@
+"""The tensors and options of a call, and what the kernels derive from them; nothing of triton."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from reference_impls.kernels.triton.device import large_tiles
+from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
+
+PACKED_FROM = 512
+"""From this length on the rows of queries and keys are copied to where wide loads can read them."""
+
+
+def dense(values: Tensor) -> Tensor:
+    """The values with steps of 1 in the last axis."""
+    return values if values.stride(-1) == 1 or values.shape[-1] <= 1 else values.contiguous()
+
+
+def packed(values: Tensor, always: bool = False) -> Tensor:
+    """The values, or a copy with rows a multiple of 16 numbers apart, zeros at their ends.
+
+    Only such rows load 16 bytes at a time and ahead of their use. For short sequences
+    the copy costs more than it saves.
+
+    Parameters
+    ----------
+    values : Tensor, shape [H, B, N, d], last axis dense
+    always : bool
+        Whatever the length.
+    """
+    width = values.shape[-1]
+    steps = [step for step, size in zip(values.stride(), values.shape, strict=True) if size > 1]
+    ready = width % 16 == 0 and all(step % 16 == 0 for step in steps[:-1])
+    if ready or not width or (values.shape[2] < PACKED_FROM and not always):
+        return values
+    return torch.nn.functional.pad(values, (0, -width % 16)).contiguous()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What both passes are given; see `reference_impls.kernels.triton.attend`.
+
+    Attributes
+    ----------
+    q, k, v, s, lo, hi, without_self, slope, mask
+        As `attend` takes them.
+    identity : bool
+        Whether scale_t is that.
+    seed, threshold : int
+        Those of `PairDropout` as signed 32-bit numbers; threshold None is no dropout.
+    precise : bool
+        Whether products are those of float32, see `device.exact`: settled once, so that the
+        backward pass is that of its forward pass whatever torch is told in between.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    s: Tensor | None
+    lo: Tensor
+    hi: Tensor
+    without_self: Tensor
+    slope: Tensor
+    mask: Tensor | None
+    identity: bool
+    seed: int
+    threshold: int | None
+    precise: bool
+
+    def as_read(self) -> Inputs:
+        """As the kernels read them: whoever calls the operators, whatever strides they have."""
+        s = None if self.s is None else dense(self.s)
+        return replace(self, q=dense(self.q), k=dense(self.k), v=dense(self.v), s=s)
+
+    @property
+    def source(self) -> int:
+        """0 without s, 1 for one column, 2 for one per feature."""
+        return 0 if self.s is None else 1 if self.s.shape[-1] == 1 else 2
+
+    @property
+    def numbers(self) -> Numbers:
+        """Float16 has no room for exponentials: its weights are float32, its products TF32."""
+        return "half" if self.q.dtype == torch.bfloat16 else "single"
+
+    @property
+    def products(self) -> torch.dtype:
+        """Dtype of weights and weighed values."""
+        return torch.bfloat16 if self.numbers == "half" else torch.float32
+
+    @property
+    def precision(self) -> str:
+        """Of products of float32: three TF32 products make one, unless torch allows TF32 itself."""
+        return "tf32x3" if self.precise else "tf32"
+
+    @property
+    def centred(self) -> bool:
+        """Whether the values are taken less their mean over the real keys, added in the end.
+
+        dP is a difference, dnum w - |dden| e. Where values have much in common, what the two parts
+        lose to rounding is most of it (in bfloat16 5 % of dq where the mean is three standard
+        deviations, 1 % where it is 0); the common part cancels, so it need not be there. It has to
+        stay with dropout, which does not act on the denominator.
+        """
+        return self.s is not None and self.threshold is None and not self.precise
+
+    @cached_property
+    def single_slope(self) -> Tensor:
+        """Slopes as the kernels read them, float32 [H]."""
+        return self.slope.float()
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """Mean value over the real keys, float32 [H, B, D_V], or whatever stands in for it."""
+        if not self.centred:
+            return self.single_slope
+        if self.mask is None:
+            return self.v.mean(2, dtype=torch.float32).contiguous()
+        kept = self.v.masked_fill(~self.mask[None, :, :, None], 0)
+        total = kept.sum(2, dtype=torch.float32)
+        return (total / self.mask.sum(1).clamp(min=1)[:, None]).contiguous()
+
+    @property
+    def pitch(self) -> int:
+        """How far the rows of weighed values are apart."""
+        return -(-self.v.shape[-1] // 16) * 16
+
+    def tile(self, kind: Kind) -> Tile:
+        """From the table."""
+        width = max(self.q.shape[-1], self.v.shape[-1])
+        return choose(kind, self.numbers, width, self.q.shape[2], large_tiles(self.q.device))
+
+    @cached_property
+    def real(self) -> Tensor:
+        """The mask as bytes, or whatever stands in for it."""
+        return self.without_self if self.mask is None else self.mask.contiguous().view(torch.uint8)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Number of real keys up to and with each, int32 [B, N]."""
+        if self.mask is None:
+            return self.lo
+        return self.mask.cumsum(1, dtype=torch.int32)
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """One past the last real token, int32 [B]."""
+        if self.mask is None:
+            return self.lo
+        steps = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
+        return (steps * self.mask).amax(1)
+
+    @cached_property
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """Both ends of the ranges, with the same strides."""
+        if self.lo.stride() == self.hi.stride():
+            return self.lo, self.hi
+        return self.lo.contiguous(), self.hi.contiguous()
+
+    def maximum(self) -> Tensor:
+        """Maximum of s over the real keys, float32 [H, B, 1, D_V or 1]; empty without s."""
+        if self.s is None:
+            return self.q.new_empty(0, dtype=torch.float32)
+        s = self.s
+        if self.mask is not None:
+            s = s.masked_fill(~self.mask[None, :, :, None], -torch.inf)
+        return s.amax(2, keepdim=True).float().contiguous()
+
+
+COUNT = len(fields(Inputs))

@@ -1,0 +1,326 @@
+"""Single queries with the whole softmax: for those whose denominators underflow in a fast path.
+
+Eagerly `recomputed` does it, whose gradients autograd finds. In a compiled call the host may look
+at values inside an operator alone, `repaired`, where there is no autograd: the gradients there are
+written by hand, a second derivation of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.library import custom_op, register_autograd, register_fake
+from torch.nn.functional import logsigmoid
+from torch.utils.checkpoint import checkpoint
+
+from reference_impls.checks import core_dtype, masked_softmax
+from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.geometry import Geometry
+
+CHUNK_BYTES = 64 * 2**20
+"""About how much may be held at once."""
+
+
+def recomputed(
+    where: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    dropout: PairDropout | None = None,
+) -> Tensor:
+    """The attended values of some queries, the maximum over their own open keys subtracted.
+
+    Parameters
+    ----------
+    where : Tensor of int64, shape [R]
+        Flat positions in [H, B, N] of queries that have an open key.
+    q, k, v, s, geometry, mask, scale_t, dropout
+        As `reference_impls.kernels.tiled.attend` takes them.
+
+    Returns
+    -------
+    Tensor, shape [R, d_v]
+        In float32 for half precision. A few queries at a time, computed again for their gradients:
+        memory is R * d_v, beside `CHUNK_BYTES` (or what one query takes, N * d_v several times)
+        and, for the gradients, tensors like q, k, v and s. Nothing is over R x N.
+    """
+    heads, batch, n, _ = v.shape
+    dtype = core_dtype(q.dtype)
+    (head, sample), query = places(where, batch, n)
+    hashes = None
+    if dropout is not None:
+        hashes = dropout.row_hashes(heads, batch, n, v.device).flatten()[where]  # [R]
+
+    def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
+        here = head[part], sample[part]
+        own = SequencesOfQueries(here, batch)
+        queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
+        r = torch.bmm(own.of(k).to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
+        source = None if s is None else own.of(s).to(dtype)
+        found, open_pairs = scores(r, here, query[part], source, geometry, mask, scale_t, batch)
+        p = masked_softmax(found, open_pairs[..., None], dim=1)
+        if dropout is not None and hashes is not None:
+            p = p * dropout.kept(hashes[part], 0, n)[..., None]
+        return (p * own.of(v).to(dtype)).sum(1)  # [C, d_v]
+
+    step = chunk(k, v, dtype)
+    training = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (q, k, v, s)
+    )
+    found = []
+    for start in range(0, where.shape[0], step):
+        arguments = (q, k, v, s, slice(start, start + step))
+        if training:
+            found.append(
+                checkpoint(some, *arguments, use_reentrant=False, preserve_rng_state=False)
+            )
+        else:
+            found.append(some(*arguments))
+    return torch.cat(found)
+
+
+def chunk(k: Tensor, v: Tensor, dtype: torch.dtype) -> int:
+    """How many queries at a time.
+
+    Per query: k, s and v, at worst gathered twice, and about six tensors of N x d_v inside the
+    softmax.
+    """
+    n = v.shape[2]
+    return max(1, CHUNK_BYTES // (n * (2 * k.shape[-1] + 10 * v.shape[-1]) * dtype.itemsize))
+
+
+class SequencesOfQueries:
+    """The sequences [N, d] that C queries belong to; many queries share one.
+
+    Every sequence is read, and added to, in one place: where several threads added the gradients of
+    its queries to it, their order, and so the last bits, would change from call to call.
+
+    Parameters
+    ----------
+    here : pair of Tensor, shape [C]
+        Heads and samples, those of a sequence side by side.
+    batch : int
+    """
+
+    def __init__(self, here: tuple[Tensor, Tensor], batch: int) -> None:
+        head, sample = here
+        found, self.which = torch.unique_consecutive(head * batch + sample, return_inverse=True)
+        self.place = found // batch, found % batch
+
+    def of(self, values: Tensor) -> Tensor:
+        """Those of each query, [H, B, N, d] -> [C, N, d]; its gradient has one order of sums.
+
+        On CUDA index_select's gradient adds atomically, and that of an index sorts; on a CPU
+        it is the other way round: there the gradient of an index may be shared by threads.
+        """
+        read = values[self.place]
+        return read[self.which] if read.is_cuda else read.index_select(0, self.which)
+
+    def add(self, sums: Tensor, values: Tensor) -> None:
+        """Add the values [C, N, d] of the queries to [H, B, N, d], in one order."""
+        total = sums.new_zeros((self.place[0].shape[0], *sums.shape[2:]))
+        if total.is_cuda:  # as in `of`
+            total.index_put_((self.which,), values, accumulate=True)
+        else:
+            total.index_add_(0, self.which, values)
+        sums[self.place] += total
+
+
+def places(where: Tensor, batch: int, n: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Head and sample, and query, of flat positions in [H, B, N]."""
+    sequence = where // n
+    return (sequence // batch, sequence % batch), where % n
+
+
+def scores(
+    r: Tensor,
+    here: tuple[Tensor, Tensor],
+    query: Tensor,
+    s: Tensor | None,
+    geometry: Geometry,
+    mask: Tensor | None,
+    scale_t: str,
+    batch: int,
+) -> tuple[Tensor, Tensor]:
+    """What the softmax of C queries is taken of, [C, N, d_v or 1], and their open keys [C, N].
+
+    Parameters
+    ----------
+    r : Tensor, shape [C, N]
+        Products of the queries with all keys.
+    here : pair of Tensor, shape [C]
+        Heads and samples.
+    query : Tensor, shape [C]
+        Positions.
+    s : Tensor, shape [C, N, d_v or 1], or None
+        Source scores of their sequences.
+    """
+    (head, sample), dtype = here, r.dtype
+    lo, hi = (t.expand(-1, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
+    without_self, slope = geometry.without_self[head, None], geometry.slope[head, None].to(dtype)
+    apart = query[:, None] - torch.arange(r.shape[1], device=r.device)  # [C, N]
+    open_pairs = (apart >= lo) & (apart <= hi) & ~(without_self & (apart == 0))
+    if mask is not None:
+        open_pairs = open_pairs & mask[sample]
+    found = logsigmoid(r) if scale_t == "log_sigmoid" else r
+    found = (found - slope * apart.abs())[..., None]  # [C, N, 1]
+    if s is not None:
+        found = found + s
+    return found, open_pairs
+
+
+class _Inputs(NamedTuple):
+    """What the operators take beside the attended values and their flags, as `_SCHEMA` says."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    s: Tensor | None
+    lo: Tensor
+    hi: Tensor
+    without_self: Tensor
+    slope: Tensor
+    mask: Tensor | None
+    scale_t: str
+    seed: int
+    probability: float
+    """Of keeping a pair; negative: no dropout."""
+
+    @property
+    def attention(self) -> tuple[Geometry, Tensor | None, str, PairDropout | None]:
+        """Geometry, mask, scale function and dropout."""
+        geometry = Geometry(self.lo, self.hi, self.without_self, self.slope)
+        dropout = None if self.probability < 0 else PairDropout(self.seed, self.probability)
+        return geometry, self.mask, self.scale_t, dropout
+
+    @property
+    def differentiated(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What has gradients; an s that is not there is empty."""
+        return self.q, self.k, self.v, self.v.new_empty(0) if self.s is None else self.s
+
+
+_SCHEMA = (
+    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
+    "Tensor slope, Tensor? mask, str scale_t, SymInt seed, float probability"
+)
+
+
+def replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
+    """`a` [H, B, N, d] with the rows `where` (flat in [H, B, N]) replaced; its layout is kept."""
+    heads, batch, n, _ = a.shape
+    head, sample, query = where // (batch * n), where // n % batch, where % n
+    rows = a.permute(1, 2, 0, 3).flatten(0, 2)  # [B*N*H, d]
+    # index_copy sends no gradient to what it overwrites.
+    rows = rows.index_copy(0, (sample * n + query) * heads + head, values.to(a.dtype))
+    return rows.unflatten(0, (batch, n, heads)).permute(2, 0, 1, 3)
+
+
+@custom_op(
+    "attnbench::repaired",
+    mutates_args=(),
+    schema=f"(Tensor a, Tensor flagged, {_SCHEMA}) -> Tensor",
+)
+def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
+    """`a` with its flagged queries computed again, exactly; NaN there in CUDA graph capture.
+
+    Parameters
+    ----------
+    a, flagged
+        As a backend's `attend` returns them.
+    given
+        `_Inputs`.
+    """
+    inputs = _Inputs(*given)
+    same = a.permute(1, 2, 0, 3).clone(memory_format=torch.contiguous_format).permute(2, 0, 1, 3)
+    if a.is_cuda and torch.cuda.is_current_stream_capturing():
+        return same.masked_fill_(flagged[..., None], math.nan)
+    if not bool(flagged.any()):
+        return same
+    where = flagged.flatten().nonzero().squeeze(1)
+    q, k, v, s = inputs[:4]
+    return replaced(same, where, recomputed(where, q, k, v, s, *inputs.attention))
+
+
+@register_fake("attnbench::repaired")
+def _(a: Tensor, *_: Any) -> Tensor:
+    heads, batch, n, width = a.shape
+    return a.new_empty((batch, n, heads, width)).permute(2, 0, 1, 3)
+
+
+@custom_op(
+    "attnbench::repaired_backward",
+    mutates_args=(),
+    schema=f"(Tensor g, Tensor flagged, {_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def repaired_backward(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    """Gradients of a, q, k, v and s (empty without one) for that of the result."""
+    inputs = _Inputs(*given)
+    dtype = core_dtype(inputs.q.dtype)
+    to_a = g.contiguous().masked_fill(flagged[..., None], 0)
+    wanted = inputs.differentiated
+    sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in wanted]
+    capturing = g.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not capturing and bool(flagged.any()):
+        where = flagged.flatten().nonzero().squeeze(1)
+        for part in where.split(chunk(inputs.k, inputs.v, dtype)):
+            _add_gradients(sums, part, g, inputs)
+    return (to_a, *(total.to(t.dtype) for total, t in zip(sums, wanted, strict=True)))
+
+
+@register_fake("attnbench::repaired_backward")
+def _(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    return tuple(t.new_empty(t.shape) for t in (g, *_Inputs(*given).differentiated))
+
+
+def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, inputs: _Inputs) -> None:
+    """Of some queries C, into q, k, v and s: the softmax's gradient over their own keys."""
+    q, k, v, s = inputs[:4]
+    geometry, mask, scale_t, dropout = inputs.attention
+    heads, batch, n, _ = v.shape
+    dtype = sums[0].dtype
+    here, query = places(where, batch, n)
+    own = SequencesOfQueries(here, batch)
+    queries, keys, values = q[(*here, query)].to(dtype), own.of(k).to(dtype), own.of(v).to(dtype)
+    r = torch.bmm(keys, queries[:, :, None]).squeeze(2)  # [C, N]
+    source = None if s is None else own.of(s).to(dtype)
+    found, open_pairs = scores(r, here, query, source, geometry, mask, scale_t, batch)
+    p = masked_softmax(found, open_pairs[..., None], dim=1)  # [C, N, d_v or 1]
+    flow = g[(*here, query)].to(dtype)[:, None]  # [C, 1, d_v]
+    if dropout is not None:
+        hashes = dropout.row_hashes(heads, batch, n, v.device).flatten()[where]
+        flow = flow * dropout.kept(hashes, 0, n)[..., None]  # [C, N, d_v]
+    to_p = flow * values  # [C, N, d_v]
+    if p.shape[2] == 1:
+        to_p = to_p.sum(2, keepdim=True)
+    to_scores = p * (to_p - (p * to_p).sum(1, keepdim=True))  # [C, N, d_v or 1]
+    to_r = to_scores.sum(2)
+    if scale_t == "log_sigmoid":
+        to_r = to_r * torch.sigmoid(-r)
+    sums[0].index_put_((*here, query), torch.bmm(to_r[:, None], keys).squeeze(1), accumulate=True)
+    own.add(sums[1], to_r[..., None] * queries[:, None])
+    own.add(sums[2], (p * flow).expand_as(values))
+    if s is not None:
+        own.add(sums[3], to_scores if s.shape[3] > 1 else to_scores.sum(2, keepdim=True))
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, *tensors, scale_t, seed, probability = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.options = (scale_t, seed, probability)
+
+
+def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    flagged, *tensors = ctx.saved_tensors
+    to_a, dq, dk, dv, ds = repaired_backward(g, flagged, *tensors, *ctx.options)
+    nothing = (None,) * (len(_Inputs._fields) - 4)
+    return to_a, None, dq, dk, dv, None if tensors[3] is None else ds, *nothing
+
+
+register_autograd("attnbench::repaired", _backward, setup_context=_remember)
