@@ -15,7 +15,7 @@ from harness.errors import UsageError
 ROOT = Path(reference_impls.__path__[0])
 REPOSITORY = ROOT.parent
 NOT_MUTATED = re.compile(r"naive.*|golden|__init__")
-"""Of a package: the oracle, the reader of the goldens, the record."""
+"""Directly in a package: the oracle, the reader of the goldens, the record."""
 RECORDS = "mechanism.py"
 """Of the shared modules: it holds the records' classes, which the runner itself uses."""
 
@@ -43,7 +43,8 @@ class Unit:
 
 def module_name(path: Path) -> str:
     """``reference_impls.mtsa.layer``."""
-    return ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+    inside = path.relative_to(REPOSITORY).with_suffix("")
+    return ".".join((inside.parent if inside.name == "__init__" else inside).parts)
 
 
 def short(path: Path) -> str:
@@ -57,7 +58,8 @@ def units() -> Mapping[str, Unit]:
     found = {}
     for path in sorted(ROOT.iterdir()):
         if (path / "__init__.py").exists():
-            files = [f for f in sorted(path.glob("*.py")) if not NOT_MUTATED.fullmatch(f.stem)]
+            inside = sorted(path.rglob("*.py"))
+            files = [f for f in inside if f.parent != path or not NOT_MUTATED.fullmatch(f.stem)]
         elif path.suffix == ".py" and path.name not in (RECORDS, "__init__.py"):
             files = [path]
         else:
@@ -91,7 +93,7 @@ def read_by(name: str) -> frozenset[Path]:
         if package in seen or not (ROOT / package).is_dir():
             continue
         seen.add(package)
-        own = set((ROOT / package).glob("*.py"))
+        own = set((ROOT / package).rglob("*.py"))
         files |= own
         for file in own:
             todo += re.findall(r"reference_impls\.(\w+)", file.read_text(encoding="utf-8"))
