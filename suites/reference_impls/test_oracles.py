@@ -1,0 +1,178 @@
+"""What every float64 oracle is held to: gradients, restriction to rows, edges, the goldens."""
+
+from __future__ import annotations
+
+import importlib
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.registry import resolve
+from harness.verify.golden import load
+from suites.support.batches import MECHANISMS
+from suites.support.configurations import CONFIGURATIONS, mechanism_of, of_sentences, options_of
+from suites.support.oracles import (
+    GOLDEN,
+    Config,
+    N,
+    Variant,
+    assert_alike,
+    assert_gradients_of,
+    close,
+    naive_of,
+)
+
+ORACLES = [
+    Variant(name.partition(".")[0], variant, tail)
+    for name, variant in CONFIGURATIONS
+    for tail in ((0, 3) if mechanism_of(name).padding_matters else (0,))
+]
+each_oracle = pytest.mark.parametrize("oracle", ORACLES, ids=str)
+of_tokens = pytest.mark.parametrize(
+    "oracle", [o for o in ORACLES if not of_sentences(o.name)], ids=str
+)
+
+
+@each_oracle
+def test_gradients_are_those_of_the_forward_pass(oracle: Variant) -> None:
+    assert_gradients_of(oracle, *oracle.draw())
+
+
+@of_tokens
+def test_rows_restrict_the_full_computation(oracle: Variant) -> None:
+    x, weights, rng = oracle.draw(N + 2)
+    full = oracle(x, weights)[0]
+    for rows in ([4, 0, 5], [0], [N + 1], [2, 2], []):
+        at = np.array(rows, dtype=int)
+        g = rng.normal(size=(len(rows), full.shape[1]))
+        everywhere = np.zeros(full.shape)
+        np.add.at(everywhere, at, g)
+        got = oracle(x, weights, at, g)
+        close(got[0], full[at])
+        _, *want = oracle(x, weights, None, everywhere)
+        assert_alike(got, (got[0], *want), 1e-12)
+
+
+LINEAR = ("mtsa", "mtsa_released", "multi_head", "msmsa", "disa", "multi_cnn", "bi_lstm")
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_few_rows_never_cost_n_times_n(name: str) -> None:
+    n, oracle = 2000, Variant(name, "default")
+    x, weights, _ = oracle.draw(n)
+    rows = np.array([0, 1700])  # one without a key under the forward mask
+    g = np.ones((2, oracle(x[:2], weights)[0].shape[1]))
+    tracemalloc.start()
+    oracle(x, weights, rows, g)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n * n * 8 / 4  # bytes: a quarter of one n x n matrix
+
+
+SCORES = ("q_w", "s1_w", "s2_w", "s2_b", "dep_w", "head_w", "fi_w", "g_w", "g_b", "gates_w")
+"""Ends of the names of weights that make scores or, without attention, gates."""
+
+
+@pytest.mark.parametrize("n", [1, 2, N])
+@each_oracle
+def test_nothing_overflows(oracle: Variant, n: int) -> None:
+    x, drawn, rng = oracle.draw(n)
+    for factor, names in ((1, ()), (100, drawn), (1e6, SCORES)):
+        weights = {k: w * (factor if k.endswith(tuple(names)) else 1) for k, w in drawn.items()}
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            out = oracle(x, weights)[0]
+            _, grad_x, grads = oracle(x, weights, None, rng.normal(size=out.shape))
+        assert (out.ndim == 1) == of_sentences(oracle.name)
+        assert all(np.isfinite(a).all() for a in (out, grad_x, *grads.values()))
+
+
+NAMED = ("reset", "windows", "form", "direction", "activation", "readout", "unselected", "scale_t")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_unknown_names_are_errors(name: str) -> None:
+    x, weights, _ = Variant(name, "default").draw()
+    for option in sorted(set(NAMED) & set(mechanism_of(name).options)):
+        with pytest.raises((KeyError, ValueError)):
+            naive_of(name)(x, weights, **{**options_of(name), option: "nonsense"})
+
+
+@pytest.mark.parametrize("oracle", sorted({str(m.oracle) for m in MECHANISMS.values()}))
+def test_activations(oracle: str) -> None:
+    module = vars(importlib.import_module(oracle.partition(":")[0]))
+    if "activate" not in module:
+        return
+    z = np.array([-800.0, -1.0, 0.5])
+    low = 1.0507009873554805 * 1.6732632423543772
+    wanted = {
+        "relu": [0, 0, 0.5],
+        "elu": [-1, np.exp(-1) - 1, 0.5],
+        "selu": [-low, low * (np.exp(-1) - 1), 1.0507009873554805 * 0.5],
+    }
+    for name, want in wanted.items():
+        if name != "selu" or "SELU" in module:
+            np.testing.assert_allclose(module["activate"](z, name)[0], want, rtol=1e-15, atol=0)
+
+
+GOLDENS = [
+    (m.name, path, adapter)
+    for m in MECHANISMS.values()
+    for folder, adapter in m.goldens.items()
+    for path in sorted((GOLDEN / folder).glob("*.npz"))
+]
+
+
+def test_every_folder_that_a_record_names_has_goldens() -> None:
+    named = {folder for m in MECHANISMS.values() for folder in m.goldens}
+    assert {path.parent.name for _, path, _ in GOLDENS} == named
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "adapter"), GOLDENS, ids=[f"{p.parent.name}-{p.stem}" for _, p, _ in GOLDENS]
+)
+def test_goldens(name: str, path: Any, adapter: str) -> None:
+    golden = load(path)
+    options, weights, d_out, *instead = resolve(adapter)(golden.config, dict(golden.arrays))
+    a = {**golden.arrays, **(instead[0] if instead else {})}
+    options = {**mechanism_of(name).options, **options}
+    length, want = a["x"].shape[1], a["output_f64"]
+    assert want.shape[-1] == d_out
+    assert all(w.dtype == np.float64 for w in weights.values())
+    tolerance = 1e-10 * max(1.0, float(np.abs(want).max()))
+    counted = {"padded": length} if mechanism_of(name).padding_matters else {}
+    for b, real in enumerate(a["mask"]):
+        n = int(real.sum())
+        assert real[:n].all()
+        rows = np.arange(length if counted else n)
+        pick: Any = b if of_sentences(name) else (b, rows)
+        g = a["grad_out"][pick].astype(np.float64) if "grad_out" in a else None
+        x = a["x"][b, :n].astype(np.float64)
+        out, grad_x, _ = naive_of(name)(x, weights, rows, g, **options, **counted)
+        close(out, want[pick], tolerance)
+        if g is not None:
+            close(grad_x, a["grad_x_f64"][b, :n], tolerance)
+
+
+PADDED = [
+    ("kim_cnn", {"windows": "real"}, {"windows": "padded"}),
+    ("hrchy_cnn", {"form": "paper"}, {"form": "released"}),
+    ("biblosa", {"form": "paper"}, {"form": "released"}),
+]
+
+
+@pytest.mark.parametrize(("name", "real", "released"), PADDED)
+def test_padding_matters_to_the_released_forms_alone(
+    name: str, real: dict[str, str], released: dict[str, str]
+) -> None:
+    config = Config(name, "padding")
+    x, weights, _ = config.draw(7)
+    for biases in [b for w, b in weights.items() if w.endswith("_b") or w[0] == "b"]:
+        biases += 1.0  # so that relu passes what the padded tail holds
+    alone, longer = (config(x, weights, **real, padded=p)[0] for p in (None, 14))
+    np.testing.assert_array_equal(alone, longer)
+    np.testing.assert_array_equal(alone, config(x, weights)[0])  # the default
+    alone, longer = (config(x, weights, **released, padded=p)[0] for p in (None, 14))
+    assert np.abs(alone - longer).max() > 1e-2
+    np.testing.assert_array_equal(alone, config(x, weights, **released, padded=7)[0])
