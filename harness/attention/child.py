@@ -18,14 +18,12 @@ from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train import task as tasks
 from harness.train.attention import scores
+from harness.train.checkpoint import Spent
 from harness.train.data.directory import existing, read_table
-from harness.train.loading import load
 from harness.train.objective import build
 from harness.train.recipe import Recipe
-from harness.train.reinforce import fusion_with_policy
-from harness.train.spent import Spent
-from harness.train.staged import StagedTrainer
-from harness.train.task import Data
+from harness.train.reinforce import StagedTrainer, fusion_with_policy
+from harness.train.task import Data, load
 from harness.train.trainer import Trainer
 from reference_impls.encoders import Encoder
 

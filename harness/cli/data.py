@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.train.data.corpora import Finding, KnownCorpus
+    from harness.train.data.corpora import FileState, KnownCorpus
 
 app = typer.Typer(
     help="Which corpora exist, where their files are expected, and whether yours are right.",
@@ -137,5 +137,5 @@ def check(names: NAMES = None, data: DATA = None, json_file: JSON = None) -> Non
     raise typer.Exit(1 if _bad(found, bool(names)) else 0)
 
 
-def _bad(found: list[Finding], by_name: bool) -> bool:
+def _bad(found: list[FileState], by_name: bool) -> bool:
     return any(f.status == "wrong" or (by_name and f.status == "missing") for f in found)

@@ -19,7 +19,7 @@ from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
 from harness.experiments.session import CHECKPOINTS, RunSession
-from harness.experiments.session import Progress as Standing
+from harness.experiments.session import SessionProgress as Standing
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task

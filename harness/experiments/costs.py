@@ -14,7 +14,7 @@ from harness.records import schema
 from harness.train.recipe import identity
 
 LAST_STAGE = "both"
-"""Of ReSAN's training, see `harness.train.staged`."""
+"""Of ReSAN's training, see `harness.train.reinforce`."""
 DONE = ("ok", "diverged")
 """Statuses of runs whose time says something of others'."""
 

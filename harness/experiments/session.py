@@ -26,7 +26,7 @@ CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
-class Progress:
+class SessionProgress:
     """Where a session stands.
 
     Attributes
@@ -82,7 +82,7 @@ class RunSession:
     executor : Executor
         Where the runs are done.
     on_progress : callable
-        Called with a `Progress` twice a second.
+        Called with a `SessionProgress` twice a second.
     durations : Durations, optional
         What is known of the time that runs take.
     strict : bool
@@ -100,7 +100,7 @@ class RunSession:
         writer: journal.Writer | None,
         fingerprint: Mapping[str, Any],
         executor: Executor,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[SessionProgress], None],
         *,
         durations: Durations | None = None,
         strict: bool = True,
@@ -200,7 +200,9 @@ class RunSession:
             record["status"] = REFUSED
         return record
 
-    def _progress(self, total: int, queue: Queue, standings: Mapping[str, Standing]) -> Progress:
+    def _progress(
+        self, total: int, queue: Queue, standings: Mapping[str, Standing]
+    ) -> SessionProgress:
         done = total - len(queue.waiting) - len(queue.running)
         parts, shown, left = float(done), [], []
         for key, run in queue.running.items():
@@ -219,7 +221,7 @@ class RunSession:
         if queue.elsewhere:
             shown.append(f"{queue.elsewhere} under way in another session")
         left += [(run, 0.0) for run in queue.waiting]
-        return Progress(done, total, parts, tuple(shown), self._left(left))
+        return SessionProgress(done, total, parts, tuple(shown), self._left(left))
 
     def _left(self, runs: Sequence[tuple[Run, float]]) -> float | None:
         """Seconds that these runs, since so many seconds under way, will take."""

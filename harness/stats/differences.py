@@ -14,7 +14,7 @@ FAMILY_ERROR = 0.05
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LogRatio:
     """Mean of a log ratio, and how well it is known.
 
     Attributes
@@ -80,7 +80,7 @@ class Difference:
     verdict: Verdict
 
 
-def inside_blocks(ratios: Sequence[float]) -> Estimate | None:
+def inside_blocks(ratios: Sequence[float]) -> LogRatio | None:
     """Estimate from one ratio per block; None with fewer than two.
 
     Raises
@@ -92,10 +92,10 @@ def inside_blocks(ratios: Sequence[float]) -> Estimate | None:
     if len(logs) < 2:
         return None
     mean, variance = _moments(logs)
-    return Estimate(mean, math.sqrt(variance / len(logs)), len(logs) - 1, len(logs))
+    return LogRatio(mean, math.sqrt(variance / len(logs)), len(logs) - 1, len(logs))
 
 
-def between_sessions(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
+def between_sessions(before: Sequence[float], after: Sequence[float]) -> LogRatio | None:
     """Ratio of two ratios that were measured apart, each once per block (Welch on their logs).
 
     Parameters
@@ -105,7 +105,7 @@ def between_sessions(before: Sequence[float], after: Sequence[float]) -> Estimat
 
     Returns
     -------
-    Estimate or None
+    LogRatio or None
         Of after / before; None where one of them has fewer than two blocks.
     """
     logs = [_logs(before), _logs(after)]
@@ -118,11 +118,11 @@ def between_sessions(before: Sequence[float], after: Sequence[float]) -> Estimat
     # Welch-Satterthwaite; without any variance there is nothing to divide.
     below = sum(square**2 / (n - 1) for square, n in zip(squares, counts, strict=True))
     freedom = total**2 / below if below > 0 else float(sum(counts) - 2)
-    return Estimate(moments[1][0] - moments[0][0], math.sqrt(total), freedom, min(counts))
+    return LogRatio(moments[1][0] - moments[0][0], math.sqrt(total), freedom, min(counts))
 
 
 def judge(
-    estimates: Mapping[str, Estimate], floors: Mapping[str, float], error: float = FAMILY_ERROR
+    estimates: Mapping[str, LogRatio], floors: Mapping[str, float], error: float = FAMILY_ERROR
 ) -> dict[str, Difference]:
     """Judge all cases together.
 

@@ -13,14 +13,12 @@ import torch
 from harness.build import set_tf32
 from harness.registry import Registry
 from harness.train import task as tasks
-from harness.train.checkpoint import Checkpoint
-from harness.train.loading import load
+from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.objective import build, parameters
 from harness.train.recipe import Recipe
-from harness.train.reinforce import fusion_with_policy
-from harness.train.spent import Spent
-from harness.train.staged import StagedTrainer
-from harness.train.trainer import Diverged, Trainer
+from harness.train.reinforce import StagedTrainer, fusion_with_policy
+from harness.train.task import load
+from harness.train.trainer import Trainer
 
 
 def train_run(
@@ -75,14 +73,14 @@ def train_run(
         it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
     """
     began = time.perf_counter()
-    record, settings = tasks.task(task), Recipe(**recipe)
-    place = torch.device(device)
+    record, settings, place = tasks.task(task), Recipe(**recipe), torch.device(device)
+    chosen = dict(options or {})
     if device == "cpu":
         torch.set_num_threads(1)
     set_tf32(False)
     registry = Registry(given)
     data = load(record, settings, directory, vectors, seed, fold)
-    module = build(record, model, dict(options or {}), data, settings, registry, seed).to(place)
+    module = build(record, model, chosen, data, settings, registry, seed).to(place)
     few, all_of_them = parameters(module)
     out: dict[str, Any] = {
         "parameters": few,
@@ -93,24 +91,12 @@ def train_run(
     }
     kept = None
     if checkpoint is not None:
-        identity = {
-            "model": model, "task": task, "recipe": settings.as_dict(), "seed": seed, "fold": fold,
-            "options": dict(options or {}), "vectors": vectors, "device": device,
-        }  # fmt: skip
+        identity = {"model": model, "task": task, "recipe": settings.as_dict(), "seed": seed}
+        identity |= {"fold": fold, "options": chosen, "vectors": vectors, "device": device}
         kept = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    spent = Spent(place, began)
     kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
-    trainer = kind(record, module, data, settings, seed, place, spent, progress, kept)
-    try:
-        trainer.train()
-        module.load_state_dict(trainer.best_state)
-        out |= trainer.test()
-        out["chosen_epoch"] = trainer.best_epoch
-    except Diverged as error:
-        out["diverged"] = str(error)
-    out |= {"epochs": trainer.epochs, **spent.read()}
-    if trainer.resumed:
-        out["resumed"] = trainer.resumed
+    trainer = kind(record, module, data, settings, seed, place, Spent(place, began), progress, kept)
+    out |= trainer.result()
     if attention is not None and "test" in out:
         from harness.train.attention import save
 

@@ -1,10 +1,11 @@
-"""Epochs of steps, the best state so far, and where a killed run goes on."""
+"""Epochs of steps, the best state so far, and where a killed run goes on; the optimisers."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,12 +17,46 @@ import torch
 from torch import Tensor, nn
 
 from harness.train.batches import gather, lengths, order
-from harness.train.checkpoint import Checkpoint
+from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.objective import evaluate, loss, stream
-from harness.train.optimisers import Named, make_optimiser
 from harness.train.recipe import Recipe
-from harness.train.spent import Spent
 from harness.train.task import Data, Task
+
+TENSORFLOW_ADADELTA: Mapping[str, Any] = {"rho": 0.95, "eps": 1e-8}
+"""The defaults of the library that the papers' programs use; torch's are .9 and 1e-6."""
+
+_BIAS = re.compile(r"(.*_)?h?b\d*|.*bias.*|(.*_)?ln\d*_(scale|offset)")
+Named = Iterable[tuple[str, nn.Parameter]]
+
+
+def is_bias(name: str) -> bool:
+    """Whether a parameter of this name is a bias, or belongs to a norm.
+
+    ``hidden.b``, ``s1_b``, ``head_b2``, ``fw_cand_hb``, ``lstm.bias_hh_l0``, ``l0_ln_offset``.
+    """
+    return _BIAS.fullmatch(name.rpartition(".")[2]) is not None
+
+
+def make_optimiser(parameters: Named, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser of a recipe for named parameters.
+
+    AdamW's decay is decoupled and takes all of them. That of the others is the gradient of an L2
+    penalty, ``weight_decay / 2`` times the sum of squares, on all but biases.
+    """
+    named = list(parameters)
+    # Fused: one pass over the weights, where the plain loop is a third of a small model's step.
+    if recipe.optimiser == "adamw":
+        return torch.optim.AdamW(
+            [p for _, p in named], lr=recipe.rate, weight_decay=recipe.weight_decay, fused=True
+        )
+    groups = [
+        {"params": [p for n, p in named if is_bias(n) == bias], "weight_decay": decay}
+        for bias, decay in ((False, recipe.weight_decay), (True, 0.0))
+    ]
+    groups = [group for group in groups if group["params"]]
+    if recipe.optimiser == "adam":
+        return torch.optim.Adam(groups, lr=recipe.rate, fused=True)
+    return torch.optim.Adadelta(groups, lr=recipe.rate, **TENSORFLOW_ADADELTA)
 
 
 class Diverged(Exception):
@@ -127,6 +162,17 @@ class Trainer:
         else:
             self.go_on(state)
         self._stages()
+
+    def result(self) -> dict[str, Any]:
+        """Train, go back to the best epoch and test: what a run's record says of it."""
+        try:
+            self.train()
+            self.module.load_state_dict(self.best_state)
+            found = {**self.test(), "chosen_epoch": self.best_epoch}
+        except Diverged as error:
+            found = {"diverged": str(error)}
+        found |= {"epochs": self.epochs, **self.spent.read()}
+        return {**found, "resumed": self.resumed} if self.resumed else found
 
     def test(self) -> dict[str, Any]:
         """``test`` and its metrics."""

@@ -124,7 +124,7 @@ def supplied() -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class Finding:
+class FileState:
     """What is found of one file in a data directory.
 
     Attributes
@@ -145,28 +145,28 @@ class Finding:
         return {"name": self.name, "status": self.status, "detail": self.detail}
 
 
-def found_in(folder: Path, file: CorpusFile) -> Finding:
+def found_in(folder: Path, file: CorpusFile) -> FileState:
     """Compare the copy of a file in a data directory with what it should be."""
     paths = [folder / f"{file.name}.gz", folder / file.name]
     path = next((p for p in paths if p.exists()), None)
     if path is None:
-        return Finding(file.name, "missing", f"expected at {paths[0]}, or {paths[1].name} there")
+        return FileState(file.name, "missing", f"expected at {paths[0]}, or {paths[1].name} there")
     digest = hashlib.sha256()
     try:
         for line in lines_of(path):
             digest.update(line)
     except UsageError as error:
-        return Finding(file.name, "wrong", str(error))
+        return FileState(file.name, "wrong", str(error))
     if digest.hexdigest() == file.content:
-        return Finding(file.name, "right")
-    return Finding(
+        return FileState(file.name, "right")
+    return FileState(
         file.name, "wrong",
         f"{path}: SHA-256 of its content is {digest.hexdigest()[:16]}..., expected "
         f"{file.content[:16]}...; copy the file again",
     )  # fmt: skip
 
 
-def unlike(folder: Path, names: Iterable[str]) -> list[Finding]:
+def unlike(folder: Path, names: Iterable[str]) -> list[FileState]:
     """Those of some files whose contents are not the listed ones; files that no list knows pass.
 
     Parameters
@@ -181,11 +181,11 @@ def unlike(folder: Path, names: Iterable[str]) -> list[Finding]:
     return [one for one in found if one.status == "wrong"]
 
 
-def findings(folder: Path, corpus: KnownCorpus) -> list[Finding]:
+def findings(folder: Path, corpus: KnownCorpus) -> list[FileState]:
     """One per file of a corpus, those that the user makes too."""
     found = [found_in(folder, file) for file in corpus.files]
     for name, how in supplied().items():
         if name.partition("/")[0] == corpus.name:
             there = (folder / f"{name}.gz").exists() or (folder / name).exists()
-            found.append(Finding(name, "yours") if there else Finding(name, "missing", how))
+            found.append(FileState(name, "yours") if there else FileState(name, "missing", how))
     return found

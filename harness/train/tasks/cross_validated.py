@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import NamedRecipe
-from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
+from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("0", "1")
@@ -17,9 +16,8 @@ def load(
     directory: Path | None, vectors: str, word_width: int, seed: int, fold: int, *, corpus: str
 ) -> Data:
     """One fold is the test set; a tenth of the other nine, drawn by the seed, is dev."""
-    from harness.train.data.examples import assemble, read_classes
-    from harness.train.data.folds import cross_validated
-    from harness.train.data.text import tokens_whitespace
+    from harness.train.data.corpus import tokens_whitespace
+    from harness.train.data.examples import assemble, cross_validated, read_classes
 
     assert directory is not None
     everything = read_classes(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import NamedRecipe
-from harness.train.recipes import PAPER, RESAN, ROWS, SENTENCES, lasting, tried
+from harness.train.recipe import PAPER, RESAN, ROWS, SENTENCES, NamedRecipe, lasting, tried
 from harness.train.task import Data, Task
 
 DEGREES = 5
@@ -27,8 +26,8 @@ def load_relatedness(directory: Path | None, vectors: str, word_width: int, seed
     """The official splits, alike for all seeds; targets float32 from 1 to 5."""
     import numpy as np
 
+    from harness.train.data.corpus import tokens_raw
     from harness.train.data.examples import Examples, assemble, read_examples
-    from harness.train.data.text import tokens_raw
 
     assert directory is not None
     expected = f"a number from 1 to {DEGREES}"
@@ -42,8 +41,8 @@ def load_relatedness(directory: Path | None, vectors: str, word_width: int, seed
 
 def load_entailment(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
     """The official splits, alike for all seeds; targets are places in `CLASSES`."""
+    from harness.train.data.corpus import tokens_raw
     from harness.train.data.examples import assemble, read_classes
-    from harness.train.data.text import tokens_raw
 
     assert directory is not None
     parts = {

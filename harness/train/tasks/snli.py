@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import NamedRecipe
-from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
+from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -23,8 +22,8 @@ HOW = (
 
 def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
     """The official splits, alike for all seeds."""
+    from harness.train.data.corpus import tokens_whitespace
     from harness.train.data.examples import assemble, read_classes
-    from harness.train.data.text import tokens_whitespace
 
     assert directory is not None
     parts = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import NamedRecipe
-from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
+from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("0", "1", "2", "3", "4")

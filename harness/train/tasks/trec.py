@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.train.recipe import NamedRecipe
-from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
+from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
 from harness.train.task import Data, Task
 
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -15,9 +14,8 @@ TRAINED_ON = 4907
 
 def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
     """Official test set; a tenth of the training questions, drawn by the seed, is dev."""
-    from harness.train.data.examples import assemble, read_classes
-    from harness.train.data.folds import held_out
-    from harness.train.data.text import tokens_whitespace
+    from harness.train.data.corpus import tokens_whitespace
+    from harness.train.data.examples import assemble, held_out, read_classes
 
     assert directory is not None
     train, test = (

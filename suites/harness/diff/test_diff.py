@@ -25,7 +25,7 @@ from harness.isolate import Interpreter
 from harness.records import journal, table
 from harness.stats import noise_floor, ratio_interval
 from harness.stats.differences import (
-    Estimate,
+    LogRatio,
     between_sessions,
     inside_blocks,
     joint_floor,
@@ -41,7 +41,7 @@ def case_id(name: str) -> str:
     return f"{name}-{SIZE}"
 
 
-def estimate_of(ratios: list[float]) -> Estimate:
+def estimate_of(ratios: list[float]) -> LogRatio:
     estimate = inside_blocks(ratios)
     assert estimate is not None
     return estimate
@@ -63,7 +63,7 @@ class TestStatistics:
     def test_holm_is_statsmodels(self) -> None:
         estimates = {}
         for i, (p, _) in enumerate(self.WORKED):
-            estimates[str(i)] = Estimate(scipy_stats.t.isf(p / 2, 14) * 0.01, 0.01, 14, 15)
+            estimates[str(i)] = LogRatio(scipy_stats.t.isf(p / 2, 14) * 0.01, 0.01, 14, 15)
         judged = judge(estimates, dict.fromkeys(estimates, 1.0))
         expected = multipletests([p for p, _ in self.WORKED], method="holm")
         got = [judged[str(i)] for i in range(4)]
@@ -75,7 +75,7 @@ class TestStatistics:
     def test_two_small_p_values_are_not_enough_among_three(self) -> None:
         # 0.03 and 0.04 would both pass at 5 %; Holm stops at 0.03 > 5 % / 2.
         estimates = {
-            str(p): Estimate(scipy_stats.t.isf(p / 2, 14) * 0.005, 0.005, 14, 15)
+            str(p): LogRatio(scipy_stats.t.isf(p / 2, 14) * 0.005, 0.005, 14, 15)
             for p in (0.001, 0.03, 0.04)
         }
         judged = judge(estimates, dict.fromkeys(estimates, 1.0))

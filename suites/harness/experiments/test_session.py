@@ -21,7 +21,7 @@ from harness.experiments.executors import Job, local
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
 from harness.experiments.queue import Reservations
-from harness.experiments.session import Progress, RunSession, checkpoint_of, finished
+from harness.experiments.session import RunSession, SessionProgress, checkpoint_of, finished
 from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.follow import Follower
@@ -153,7 +153,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
     other = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
     todo = [fake_run(tmp_path, 1, "0.05"), first]
 
-    def other_crashed(_: Progress) -> None:
+    def other_crashed(_: SessionProgress) -> None:
         if not told:
             told.append(other.append({"kind": "run", "key": first.key, "model": "m", "seed": 0,
                                       "status": "crash"}))  # fmt: skip
@@ -337,7 +337,7 @@ def test_an_executor_asks_again_when_there_is_nothing_to_begin_yet() -> None:
 
 
 def test_progress_and_the_time_left(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[SessionProgress] = []
     writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
     with LocalExecutor([{}], preload=()) as executor:
         session = RunSession(writer, FINGERPRINT, executor, seen.append, call=CALL)

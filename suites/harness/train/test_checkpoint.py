@@ -19,8 +19,8 @@ from harness.errors import UsageError
 from harness.isolate.outcome import of_exception
 from harness.records import journal
 from harness.train.checkpoint import Checkpoint
+from harness.train.reinforce import StagedTrainer
 from harness.train.run import train_run
-from harness.train.staged import StagedTrainer
 from harness.train.task import task
 from harness.train.trainer import Trainer
 from suites.support.command_line import environment

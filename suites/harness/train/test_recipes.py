@@ -20,11 +20,10 @@ from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train import objective, trainer
-from harness.train.loading import load
-from harness.train.optimisers import is_bias, make_optimiser
 from harness.train.recipe import Recipe, changed, identity, parse_settings, typed
 from harness.train.run import train_run
-from harness.train.task import Data, Task, task, tasks
+from harness.train.task import Data, Task, load, task, tasks
+from harness.train.trainer import is_bias, make_optimiser
 from reference_impls.encoders import PairClassifier
 from suites.support.made_up_data import write_data_directory
 

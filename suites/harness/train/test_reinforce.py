@@ -18,9 +18,14 @@ from harness.errors import UsageError
 from harness.train import run, trainer
 from harness.train.objective import loss, losses
 from harness.train.recipe import Recipe
-from harness.train.reinforce import fusion_with_policy, objective, rewards, selected_share
+from harness.train.reinforce import (
+    StagedTrainer,
+    fusion_with_policy,
+    objective,
+    rewards,
+    selected_share,
+)
 from harness.train.run import train_run
-from harness.train.staged import StagedTrainer
 from harness.train.task import Data, Split, Task, task
 from suites.support.made_up_data import write_data_directory
 

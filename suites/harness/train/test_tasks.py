@@ -33,10 +33,9 @@ from harness.train.data.corpora import (
     tasks_of,
 )
 from harness.train.data.directory import corpus_files, read_table
-from harness.train.data.folds import cross_validated, folds_of, held_out
-from harness.train.loading import load
+from harness.train.data.examples import cross_validated, folds_of, held_out
 from harness.train.run import train_run
-from harness.train.task import Data, task, tasks
+from harness.train.task import Data, load, task, tasks
 from harness.train.tasks.sst5 import tokens
 from suites.support.command_line import attnbench
 from suites.support.made_up_data import (

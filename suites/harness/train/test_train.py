@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train import objective, run, trainer
 from harness.train.batches import gather, lengths, order, padded
-from harness.train.metrics import METRICS
+from harness.train.objective import METRICS
 from harness.train.run import count_parameters, train_run
 from harness.train.task import Split, task, tasks
 from harness.train.tasks.mirrored_summation import examples, load

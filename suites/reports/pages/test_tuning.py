@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
-from harness.train.recipe import changed, identity, parse_settings
-from harness.train.recipes import ALIKE, EARLIER, LATER
+from harness.train.recipe import ALIKE, EARLIER, LATER, changed, identity, parse_settings
 from harness.train.task import task
 from reports import tuning_shown
 from reports.core.page import Output

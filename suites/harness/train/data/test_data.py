@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.experiments.design import data_digest, is_known
 from harness.train.data.corpora import unlike
-from harness.train.data.corpus import corpus
+from harness.train.data.corpus import Vocabulary, corpus, tokens_raw, tokens_whitespace
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
-from harness.train.data.text import Vocabulary, tokens_raw, tokens_whitespace
 from harness.train.data.vectors import (
     PADDING,
     SPECIAL,

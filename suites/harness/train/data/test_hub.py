@@ -19,8 +19,7 @@ from harness.train.data import hub
 from harness.train.data.conversions import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.data.corpora import corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
-from harness.train.loading import load
-from harness.train.task import task
+from harness.train.task import load, task
 from suites.support.command_line import attnbench
 from suites.support.made_up_data import made_up_corpus, write_data_directory, write_more_corpora
 from suites.support.real_data import REAL, real
