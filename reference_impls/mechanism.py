@@ -154,6 +154,11 @@ class Mechanism:
         Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``, or with
         a fourth element: arrays that take the place of the file's (an ``x`` that carries what
         the program was given beside it, say).
+    part_goldens : mapping
+        Golden folder of what is no mechanism, a part of this one or a model around it -> dotted
+        function ``(config, arrays, build, dtype) -> {array: Tensor}``. ``build(d_in, d_out, heads,
+        options)`` makes this mechanism's module; what comes back is held against the file's arrays
+        of these names.
     padding_matters : str
         How the amount of padding (never its content) changes real rows, where it does; empty
         otherwise. The oracle is then told the padded length N by the keyword ``padded``.
@@ -180,6 +185,7 @@ class Mechanism:
     transient_bytes: Callable[[Size], float] | None = None
     formula_options: tuple[str, ...] = ()
     goldens: Mapping[str, str] = field(default_factory=dict)
+    part_goldens: Mapping[str, str] = field(default_factory=dict)
     padding_matters: str = ""
 
     def implementation(self, name: str) -> Implementation:

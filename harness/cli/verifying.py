@@ -126,8 +126,7 @@ def verify_exact(
     """Check the exact claims about some mechanisms, one line each, and record them."""
     from harness.measure.device import environment
     from harness.records.journal import Writer
-    from suites.exact.checks import concerning
-    from suites.exact.run import run
+    from harness.verify.exact import concerning, run
 
     checks = concerning(mechanisms)
     if not checks:
@@ -147,6 +146,19 @@ def verify_exact(
     return records
 
 
+def golden_files(place: Path) -> list[Path]:
+    """All ``.npz`` files at or below a folder (or the file itself).
+
+    Raises
+    ------
+    UsageError
+        If the path does not exist.
+    """
+    if not place.exists():
+        raise UsageError(f"no such folder: {place}")
+    return [place] if place.is_file() else sorted(place.rglob("*.npz"))
+
+
 def verify_golden(
     folder: str, names: list[str], given: list[str], json_file: str | None
 ) -> int:  # fmt: skip
@@ -160,11 +172,10 @@ def verify_golden(
     from harness.build import threads_available
     from harness.isolate import Call, Limits, run_all
     from harness.registry import Registry
-    from harness.verify.golden_files import find
 
     if names:
         Registry(given).select(names)
-    paths = find(Path(folder))
+    paths = golden_files(Path(folder))
     out = console()
     lines = []
     calls = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,22 +69,22 @@ def budget(plain_error: float | None, dtype: str, gradient: bool = False) -> flo
 
 
 @dataclass(frozen=True)
-class Finding:
+class Deviation:
     """One comparison of one tensor.
 
     Attributes
     ----------
     what : str
-        Tensor and shape, e.g. ``x.grad at N=65``.
+        Tensor and shape, e.g. ``grad of x, N=65``.
     error, budget : float
-    tensor : str
-        Its bare name, for gradients.
+    gradient : str
+        Of what it is the gradient; empty for values.
     """
 
     what: str
     error: float
     budget: float
-    tensor: str = ""
+    gradient: str = ""
 
     @property
     def margin(self) -> float:
@@ -96,6 +97,6 @@ class Finding:
         return self.error <= self.budget
 
 
-def worst(findings: list[Finding]) -> Finding:
-    """The finding with the smallest margin."""
-    return min(findings, key=lambda f: f.margin)
+def worst(deviations: Sequence[Deviation]) -> Deviation:
+    """The deviation with the smallest margin."""
+    return min(deviations, key=lambda d: d.margin)

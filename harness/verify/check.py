@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,72 +13,13 @@ import torch
 from harness.build import make, set_tf32, torch_dtype
 from harness.case import literal
 from harness.registry import Registry, resolve
-from harness.verify.budget import Finding, budget, error, worst
+from harness.verify.budget import Deviation, worst
+from harness.verify.compare import compare, computed, numpy64
 from harness.verify.kinks import DRAWS, at_a_kink
-from harness.verify.oracle import Reference, reference
+from harness.verify.oracle import reference
+from harness.verify.properties import check_properties
+from harness.verify.trials import D_IN, D_OUT, HEADS, Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
-
-LENGTHS = (1, 2, 63, 64, 65, 257)
-"""Across the edges of the usual tiles."""
-SHORT = (2, 7, 65)
-D_IN, D_OUT, HEADS = 12, 16, 4
-INPUT_SCALES = {"f64": (1e-3, 4.0), "f32": (1e-3, 4.0), "f16": (1e-3,), "bf16": (1e-3,)}
-"""Larger inputs in half precision: scores of 50 are rounded by 0.2, for plain as for all."""
-SCORE_SCALES = (10.0, 100.0)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One batch: configuration, lengths, dtype and what is exaggerated.
-
-    Attributes
-    ----------
-    label : str
-        How findings name it.
-    options : mapping
-        Differences to the mechanism's own configuration.
-    lengths : tuple of int
-        Real tokens per sample; the longest is N. Empty padding means a call without a mask.
-    masked : bool
-        Whether a mask is given (what x holds at padding is then NaN).
-    input_scale, score_scale : float
-        Factors on x, and on the weights that scale the scores.
-    """
-
-    label: str
-    options: Mapping[str, Any]
-    lengths: tuple[int, ...]
-    masked: bool = True
-    input_scale: float = 1.0
-    score_scale: float = 1.0
-
-
-def ragged(n: int) -> tuple[int, ...]:
-    """Lengths of a batch with every kind of sample: full, half, one token, none."""
-    return (n, max(1, n // 2), 1, 0)
-
-
-def trials(mechanism: Mechanism, dtype: str) -> Iterator[Trial]:
-    """All batches that an implementation of the mechanism must get right."""
-    for n in LENGTHS:
-        yield Trial(f"N={n}", {}, ragged(n))
-    for n in (2, 65):
-        yield Trial(f"N={n} without padding", {}, (n, n), masked=False)
-    for name, options in mechanism.variants.items():
-        for n in SHORT:
-            yield Trial(f"{name}, N={n}", options, ragged(n))
-        # Without a mask many take another way: causal SDPA, say, is told so instead of shown.
-        yield Trial(f"{name}, N=257 without padding", options, (257, 257), masked=False)
-    for scale in INPUT_SCALES[dtype]:
-        yield Trial(f"x times {scale:g}, N=65", {}, ragged(65), input_scale=scale)
-    if mechanism.score_weights and dtype in ("f64", "f32"):
-        for scale in SCORE_SCALES:
-            yield Trial(f"scores times {scale:g}, N=65", {}, ragged(65), score_scale=scale)
-
-
-def numpy64(tensor: torch.Tensor) -> np.ndarray:
-    """Copy a tensor to a float64 array."""
-    return tensor.detach().to(device="cpu", dtype=torch.float64).numpy().copy()
 
 
 def named_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -101,63 +42,6 @@ def _widths(mechanism: Mechanism, options: Mapping[str, Any], heads: int) -> tup
     return (d_out, d_out) if mechanism.keeps_width else (D_IN, d_out)
 
 
-def run_module(
-    module: torch.nn.Module,
-    x: torch.Tensor,
-    mask: torch.Tensor | None,
-    cotangent: torch.Tensor,
-    **keywords: Any,
-) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Values, input gradient and weight gradients of ``sum(output * cotangent)``.
-
-    Raises
-    ------
-    ValueError
-        If the output has another shape than the cotangent.
-    """
-    x = x.detach().clone().requires_grad_(True)
-    module.zero_grad(set_to_none=True)
-    output = module(x, mask, **keywords)
-    if tuple(output.shape) != tuple(cotangent.shape):
-        raise ValueError(f"output is {list(output.shape)}, expected {list(cotangent.shape)}")
-    output.backward(cotangent.to(output.dtype))
-    grads = {
-        name: numpy64(p.grad) if p.grad is not None else np.zeros(p.shape)
-        for name, p in module.named_parameters()
-        if p.requires_grad
-    }
-    grad_x = np.zeros(x.shape) if x.grad is None else numpy64(x.grad)
-    return numpy64(output), grad_x, grads
-
-
-def compare(
-    label: str,
-    got: tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]],
-    plain: tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]] | None,
-    expected: Reference,
-    dtype: str,
-) -> tuple[list[Finding], list[Finding]]:
-    """Findings for values, and for the gradients of input and weights."""
-    yardstick = None if plain is None else error(plain[0], expected.output)
-    values = [Finding(f"output, {label}", error(got[0], expected.output), budget(yardstick, dtype))]
-    names = ["x", *got[2]]
-    gradients = []
-    for name in names:
-        mine, want = (
-            (got[1], expected.grad_x)
-            if name == "x"
-            else (got[2][name], expected.grad_weights[name])
-        )
-        other = None if plain is None else (plain[1] if name == "x" else plain[2][name])
-        yardstick = None if other is None else error(other, want)
-        gradients.append(
-            Finding(
-                f"grad of {name}, {label}", error(mine, want), budget(yardstick, dtype, True), name
-            )
-        )
-    return values, gradients
-
-
 def _batch(trial: Trial, d_in: int, dtype: torch.dtype, device: str, seed: int) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(seed)
     n = max(trial.lengths)
@@ -178,7 +62,7 @@ def check_trial(
     dtype: str,
     device: str,
     seed: int = 0,
-) -> tuple[list[Finding], list[Finding]]:
+) -> list[Deviation]:
     """Compare implementation, plain yardstick and oracle on one batch."""
     options = {**mechanism.options, **trial.options}
     # The oracle knows no presets: it gets what they stand for.
@@ -211,12 +95,12 @@ def check_trial(
     if mechanism.output == "tokens":
         cotangent = cotangent.masked_fill(~real[..., None], 0)
     mask = real if trial.masked or not implementation.mask_optional else None
-    got = run_module(module, x, mask, cotangent)
+    got = computed(module, x, mask, cotangent)
     if mechanism.oracle is None or mechanism.plain is None:
         raise ValueError(f"{mechanism.name} has no oracle")
     plain = build(mechanism.plain, {})
     plain.load_state_dict(module.state_dict())
-    yardstick = run_module(plain, x, mask, cotangent)
+    yardstick = computed(plain, x, mask, cotangent)
     oracle_options = {**meant, **({"heads": heads} if heads else {})}
     naive = resolve(mechanism.oracle)
     weights = named_weights(module)
@@ -226,13 +110,14 @@ def check_trial(
     expected = reference(
         naive, clean, lengths, weights, grad_out, oracle_options, padding_matters=padded
     )
-    values, gradients = compare(trial.label, got, yardstick, expected, dtype)
-    over = {f.tensor: f.error for f in gradients if not f.ok}
-    if over and all(f.ok for f in values) and all(math.isfinite(e) for e in over.values()):
+    found = compare(got, expected, yardstick, dtype, trial.label)
+    over = {d.gradient: d.error for d in found if not d.ok}
+    # A fault of the values (named "" here) is no kink.
+    if over and "" not in over and all(map(math.isfinite, over.values())):
         arguments = (naive, clean, lengths, weights, grad_out, oracle_options)
         if at_a_kink(*arguments, over, dtype, padding_matters=padded):
             raise AtAKink(trial.label)
-    return values, gradients
+    return found
 
 
 class AtAKink(Exception):
@@ -246,7 +131,7 @@ def check_drawn(
     dtype: str,
     device: str,
     seed: int = 0,
-) -> tuple[list[Finding], list[Finding]]:
+) -> list[Deviation]:
     """`check_trial` at the first drawn point that is not at a kink.
 
     If there is none in `DRAWS` points, the trial counts as over budget.
@@ -256,13 +141,13 @@ def check_drawn(
             return check_trial(mechanism, implementation, trial, dtype, device, seed + 1000 * draw)
         except AtAKink:
             continue
-    never = Finding(f"gradients, {trial.label}: {DRAWS} points all at a kink", math.inf, 0.0)
-    return [], [never]
+    never = f"gradients, {trial.label}: {DRAWS} points all at a kink"
+    return [Deviation(never, math.inf, 0.0, "all")]
 
 
-def _row(what: str, findings: list[Finding]) -> dict[str, Any]:
-    one = worst(findings)
-    bad = [f.what for f in findings if not f.ok]
+def _row(what: str, found: Sequence[Deviation]) -> dict[str, Any]:
+    one = worst(found)
+    bad = [d.what for d in found if not d.ok]
     return {
         f"{what}_error": one.error,
         f"{what}_budget": one.budget,
@@ -309,32 +194,29 @@ def check(
     if device not in implementation.devices:
         return {**row, "verdict": "unsupported", "detail": f"does not run on {device}"}
     if mechanism.oracle is None:
-        from harness.verify.properties import check_properties
-
         return {**row, **check_properties(mechanism, implementation, dtype, device)}
-    values: list[Finding] = []
-    gradients: list[Finding] = []
+    found: list[Deviation] = []
     refused: list[str] = []
     done = 0
     for trial in trials(mechanism, dtype):
         try:
-            v, g = check_drawn(mechanism, implementation, trial, dtype, device, seed)
+            found += check_drawn(mechanism, implementation, trial, dtype, device, seed)
         except Unsupported as reason:
             refused.append(f"{trial.label}: {reason}")
             continue
         done += 1
-        values += v
-        gradients += g
     if not done:
         return {**row, "verdict": "unsupported", "detail": refused[0].partition(": ")[2]}
-    fine = all(f.ok for f in values + gradients)
-    failures = [f.what for f in values + gradients if not f.ok]
+    values = [d for d in found if not d.gradient]
+    gradients = [d for d in found if d.gradient]
+    failures = [d.what for d in (*values, *gradients) if not d.ok]
+    fine = not failures
     detail = f"{len(refused)} of {done + len(refused)} batches unsupported" if refused else ""
     return {
         **row,
         "verdict": "ok" if fine else "wrong",
         "detail": detail if fine else f"{len(failures)} findings over budget, first: {failures[0]}",
-        "comparisons": len(values) + len(gradients),
+        "comparisons": len(found),
         **_row("value", values),
         **_row("gradient", gradients),
     }

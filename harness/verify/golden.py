@@ -1,4 +1,4 @@
-"""Check implementations against golden vectors: outputs of the authors' own programs."""
+"""Check implementations against golden vectors: the authors' own programs, papers' own forms."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import torch
 from harness.build import make, torch_dtype
 from harness.errors import UsageError
 from harness.registry import Registry, resolve
-from harness.verify.budget import CAP, budget, error
-from harness.verify.check import run_module
+from harness.verify.budget import CAP, Deviation, budget, worst
+from harness.verify.compare import OUTPUT, Allow, Computed, compare, computed, numpy64
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
-TOLERANCE = {"f32": 1e-5, "f64": 1e-10}
+TOLERANCE = {"f32": 1e-5, "f64": CAP["f64"]}
 """Relative to max(1, max|expected|), as the goldens' own page states them."""
 
 
@@ -43,6 +43,11 @@ class Golden:
         """``folder/file``."""
         return f"{self.path.parent.name}/{self.path.stem}"
 
+    @property
+    def mechanism(self) -> str:
+        """What it is of, as its file says: a key of a record's goldens."""
+        return str(self.config.get("mechanism"))
+
 
 def load(path: Path) -> Golden:
     """Read a golden ``.npz``; nothing in it is unpickled.
@@ -63,144 +68,151 @@ def load(path: Path) -> Golden:
     return Golden(path, config, arrays)
 
 
-def _owner(name: str, registry: Registry) -> tuple[Mechanism, str] | None:
-    for mechanism in registry.mechanisms.values():
-        if name in mechanism.goldens:
-            return mechanism, mechanism.goldens[name]
-    return None
+@dataclass(frozen=True)
+class _Case:
+    """A golden as a mechanism's modules are given it."""
+
+    arrays: Mapping[str, np.ndarray]
+    options: Mapping[str, Any]
+    weights: Mapping[str, np.ndarray]
+    d_out: int
 
 
-def _comparisons(golden: Golden, dtype: str) -> tuple[str, str]:
-    """Names of the arrays that a dtype is held against."""
-    valid = golden.config.get("reference_float32_valid")
-    if dtype == "f32" and valid and "output" in golden.arrays:
-        return "output", "grad_x"
-    return "output_f64", "grad_x_f64"
+def _adapted(golden: Golden, mechanism: Mechanism) -> _Case:
+    adapter = resolve(mechanism.goldens[golden.mechanism])
+    options, weights, d_out, *instead = adapter(dict(golden.config), dict(golden.arrays))
+    arrays = {**golden.arrays, **(instead[0] if instead else {})}
+    return _Case(arrays, {**mechanism.options, **options}, weights, d_out)
 
 
-def _adapted(golden: Golden, adapter: str) -> tuple[Golden, dict[str, Any], Any, int]:
-    """The file as the adapter sees it: arrays, options, weights, d_out."""
-    found = resolve(adapter)(dict(golden.config), dict(golden.arrays))
-    options, weights, d_out = found[:3]
-    arrays = {**golden.arrays, **(found[3] if len(found) > 3 else {})}
-    return Golden(golden.path, golden.config, arrays), options, weights, d_out
+def _expected(arrays: Mapping[str, np.ndarray], name: str) -> tuple[str, np.ndarray]:
+    """The array that says what is right, in float64 where there is one, and its name."""
+    told = f"{name}_f64" if f"{name}_f64" in arrays else name
+    return told, arrays[told].astype(np.float64)
 
 
-def _without_padded_rows(
-    golden: Golden, mechanism: Mechanism, adapter: str
-) -> Mapping[str, np.ndarray]:
-    """The arrays with what padded rows add to the gradient of x taken out, where that is known.
+def _allow(golden: Golden, told: str) -> Allow:
+    """The allowed error of what is held against an array.
 
-    Programs in which the amount of padding matters hold values there, and the cotangent counts
-    them; the oracle of such a mechanism (held against the whole file by its own test) knows them.
+    Float64 by the goldens' own tolerance; float32 by the error budget, from what the plain
+    yardstick makes of the same case, because the program's own float32 may be the worse of the
+    two. Where a program's float32 is all there is, by the goldens' tolerance.
     """
-    given, options, weights, _ = _adapted(golden, adapter)
-    a = given.arrays
-    if not (mechanism.padding_matters and mechanism.oracle and mechanism.output == "tokens"):
-        return a
-    naive = resolve(mechanism.oracle)
-    length = a["mask"].shape[1]
-    extra = np.zeros(a["x"].shape)
-    for b, n in enumerate(a["mask"].sum(axis=1)):
-        rows = np.arange(n, length)
-        x, g = a["x"][b, :n].astype(np.float64), a["grad_out"][b, n:].astype(np.float64)
-        asked = {**mechanism.options, **options, "padded": length}
-        extra[b, :n] = naive(x, weights, rows, g, **asked)[1]
-    kept = np.where(a["mask"][..., None], a["grad_out"], 0)
-    gradients = {name: a[name] - extra for name in ("grad_x", "grad_x_f64")}
-    return {**a, "grad_out": kept, **gradients}
+    gradients_wider = golden.config.get("reference_float32_valid") is not None
+
+    def allow(plain_error: float | None, dtype: str, gradient: bool) -> float:
+        if not told.endswith("_f64"):
+            return TOLERANCE["f32"]
+        if dtype == "f64":
+            return TOLERANCE["f64"]
+        # The papers' own forms promise more: their gradients are held to the budget of values.
+        return budget(plain_error, dtype, gradient and gradients_wider)
+
+    return allow
 
 
-def _module(
-    golden: Golden, mechanism: Mechanism, adapter: str, factory: str, extra: Mapping[str, Any]
-) -> torch.nn.Module:
-    golden, options, weights, d_out = _adapted(golden, adapter)
-    options = {**mechanism.options, **options, **extra}
-    heads = options.pop("heads", 0)
-    d_in = golden.arrays["x"].shape[-1]
-    module = make(mechanism, factory, d_in, d_out, heads, options).double()
-    # Strict: a weight that is missing, left over or of another shape is an error.
-    state = {name: torch.from_numpy(np.asarray(w, dtype=np.float64)) for name, w in weights.items()}
-    module.load_state_dict(state)
-    return module
+def _of_mechanism(
+    golden: Golden, mechanism: Mechanism, implementation: Implementation, dtype: str
+) -> tuple[list[Deviation], str]:
+    """Deviations of the output and of the gradient of x, and what could not be compared."""
+    case = _adapted(golden, mechanism)
+    a, kind = case.arrays, torch_dtype(dtype)
+    x, mask = torch.from_numpy(a["x"]).to(kind), torch.from_numpy(a["mask"])
+    told, want = _expected(a, OUTPUT)
+    cotangent = torch.from_numpy(a["grad_out"]) if "grad_out" in a else torch.zeros(want.shape)
+    real = a["mask"]
+    tokens = want.ndim == 3
+    if tokens:
+        # Released programs leave values at padding; ours are zero there and send no gradient.
+        cotangent = cotangent.masked_fill(~mask[..., None], 0)
+    # A sample without any real token is pooled to something undefined.
+    rows = real if tokens else real.any(axis=1)
+
+    def run(factory: str, extra: Mapping[str, Any]) -> Computed:
+        options = {**case.options, **extra}
+        heads = options.pop("heads", 0)
+        module = make(mechanism, factory, a["x"].shape[-1], case.d_out, heads, options).double()
+        # Strict: a weight that is missing, left over or of another shape is an error.
+        state = {n: torch.from_numpy(np.asarray(w, np.float64)) for n, w in case.weights.items()}
+        module.load_state_dict(state)
+        found = computed(module.to(kind).train(), x, mask, cotangent.to(kind))
+        return Computed({OUTPUT: found.output[rows]}, {"x": found.gradients["x"][real]})
+
+    got = run(implementation.factory, implementation.options)
+    plain = None
+    if dtype != "f64" and mechanism.plain is not None:
+        plain = run(mechanism.plain, {})
+    allow = _allow(golden, told)
+    values = Computed({OUTPUT: want[rows]})
+    found = compare(Computed(got.values), values, plain, dtype, f"against {told}", allow)
+    if "grad_out" not in a:
+        return found, ""
+    # Of real rows alone it is where the others have no cotangent, or hold zeros.
+    if tokens and np.any(a["grad_out"][~real]) and np.any(want[~real]):
+        return found, "; gradient not comparable: the released program's padded rows hold values"
+    told, want = _expected(a, "grad_x")
+    slopes = Computed({}, {"x": want[real]})
+    allow = _allow(golden, told)
+    got = Computed({}, got.gradients)
+    return found + compare(got, slopes, plain, dtype, f"against {told}", allow), ""
+
+
+def _of_part(
+    golden: Golden, mechanism: Mechanism, implementation: Implementation, dtype: str
+) -> tuple[list[Deviation], str]:
+    """Deviations of all that a part of a mechanism, or a model around it, computes."""
+
+    def run(factory: str, extra: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        def build(d_in: int, d_out: int, heads: int, options: Mapping[str, Any]) -> torch.nn.Module:
+            every = {**mechanism.options, **options, **extra}
+            return make(mechanism, factory, d_in, d_out, heads, every)
+
+        part = resolve(mechanism.part_goldens[golden.mechanism])
+        found = part(dict(golden.config), dict(golden.arrays), build, torch_dtype(dtype))
+        return {name: numpy64(tensor) for name, tensor in found.items()}
+
+    got = run(implementation.factory, implementation.options)
+    plain = None
+    if dtype != "f64" and mechanism.plain is not None:
+        plain = run(mechanism.plain, {})
+    found = []
+    for name, mine in got.items():
+        told, want = _expected(golden.arrays, name)
+        yardstick = None if plain is None else Computed({name: plain[name]})
+        values, expected = Computed({name: mine}), Computed({name: want})
+        allow = _allow(golden, told)
+        found += compare(values, expected, yardstick, dtype, f"against {told}", allow)
+    return found, ""
 
 
 def check_one(
-    golden: Golden, mechanism: Mechanism, implementation: Implementation, adapter: str, dtype: str
+    golden: Golden, mechanism: Mechanism, implementation: Implementation, dtype: str
 ) -> dict[str, Any]:
-    """Compare values and input gradient of one implementation in one dtype.
+    """Compare what one implementation computes in one dtype.
 
     Returns
     -------
     dict
         ``verdict`` (ok, wrong, unsupported), ``error``, ``tolerance``, ``detail``.
     """
-    a = _without_padded_rows(golden, mechanism, adapter)
     row = {
         "golden": golden.label,
         "name": f"{mechanism.name}.{implementation.name}",
         "dtype": dtype,
     }
-    kind = torch_dtype(dtype)
-    module = _module(golden, mechanism, adapter, implementation.factory, implementation.options)
-    module = module.to(kind).train()
-    x = torch.from_numpy(a["x"]).to(kind)
-    mask = torch.from_numpy(a["mask"])
-    out_name, grad_name = _comparisons(golden, dtype)
-    expected = a[out_name].astype(np.float64)
-    cotangent = torch.from_numpy(a["grad_out"]) if "grad_out" in a else torch.zeros(expected.shape)
-    real = a["mask"]
-    tokens = expected.ndim == 3
-    if tokens:
-        # Released programs leave values at padding; ours are zero there and send no gradient.
-        cotangent = cotangent.masked_fill(~mask[..., None], 0)
+    of = _of_part if golden.mechanism in mechanism.part_goldens else _of_mechanism
     try:
-        out, grad_x, _ = run_module(module, x, mask, cotangent.to(kind))
+        found, left_out = of(golden, mechanism, implementation, dtype)
     except Unsupported as reason:
         return {**row, "verdict": "unsupported", "detail": str(reason)}
-    pick = real if tokens else slice(None)
-    plain: tuple[float | None, float | None] = (None, None)
-    published = golden.config.get("reference_float32_valid") is not None
-    if not published and dtype == "f32" and mechanism.plain is not None:
-        yard = _module(golden, mechanism, adapter, mechanism.plain, {}).to(kind).train()
-        p_out, p_grad, _ = run_module(yard, x, mask, cotangent.to(kind))
-        grad_error = error(p_grad[real], a[grad_name][real]) if grad_name in a else None
-        plain = error(p_out[pick], expected[pick]), grad_error
-    findings = [("output", error(out[pick], expected[pick]), plain[0])]
-    skipped = ""
-    if grad_name in a and not _same_rows(a, real, tokens):
-        skipped = "; gradient not comparable: the released program's padded rows hold values"
-    elif grad_name in a:
-        want = a[grad_name].astype(np.float64)
-        findings.append(("grad of x", error(grad_x[real], want[real]), plain[1]))
-    worst = max(findings, key=lambda f: f[1] / _tolerance(published, f[2], dtype))
-    tolerance = _tolerance(published, worst[2], dtype)
+    least = worst(found)
     return {
         **row,
-        "verdict": "ok" if worst[1] <= tolerance else "wrong",
-        "error": worst[1],
-        "tolerance": tolerance,
-        "detail": f"{worst[0]} against {out_name if worst[0] == 'output' else grad_name}{skipped}",
+        "verdict": "ok" if all(d.ok for d in found) else "wrong",
+        "error": least.error,
+        "tolerance": least.budget,
+        "detail": f"{least.what}{left_out}",
     }
-
-
-def _same_rows(arrays: Mapping[str, np.ndarray], real: np.ndarray, tokens: bool) -> bool:
-    """Whether the golden's gradient can be compared.
-
-    Its cotangent counts real rows only, or its padded rows do not depend on x.
-    """
-    if not tokens or real.all():
-        return True
-    return (
-        True if not np.any(arrays["grad_out"][~real]) else not np.any(arrays["output_f64"][~real])
-    )
-
-
-def _tolerance(published: bool, plain_error: float | None, dtype: str) -> float:
-    """The authors' programs: the goldens' tolerances; the papers' own forms: the error budget."""
-    if published:
-        return TOLERANCE[dtype]
-    return CAP["f64"] if dtype == "f64" else budget(plain_error, dtype)
 
 
 def check_path(
@@ -221,15 +233,18 @@ def check_path(
     """
     registry = Registry(given)
     golden = load(Path(path))
-    kind = str(golden.config.get("mechanism"))
-    owner = _owner(kind, registry)
-    if owner is None:
-        detail = f"{kind!r} belongs to no mechanism that is registered"
+    owners = [
+        m
+        for m in registry.mechanisms.values()
+        if golden.mechanism in {**m.goldens, **m.part_goldens}
+    ]
+    if not owners:
+        detail = f"{golden.mechanism!r} belongs to no mechanism that is registered"
         return {"golden": golden.label, "verdict": "skipped", "detail": detail, "rows": []}
-    mechanism, adapter = owner
+    mechanism = owners[0]
     wanted = {f"{m.name}.{i.name}" for m, i in registry.select(names)} if names else None
     rows = [
-        check_one(golden, mechanism, implementation, adapter, dtype)
+        check_one(golden, mechanism, implementation, dtype)
         for implementation in mechanism.implementations
         if "cpu" in implementation.devices
         and (wanted is None or f"{mechanism.name}.{implementation.name}" in wanted)
@@ -241,11 +256,11 @@ def check_path(
     if not checked:
         detail = str(rows[0]["detail"])
         return {"golden": golden.label, "verdict": "skipped", "detail": detail, "rows": rows}
-    worst = max(checked, key=lambda r: r["error"] / r["tolerance"])
+    least = max(checked, key=lambda r: r["error"] / r["tolerance"])
     bad = any(r["verdict"] == "wrong" for r in checked)
     detail = (
-        f"{len(checked)} checks, worst {worst['name']} {worst['dtype']}: error "
-        f"{worst['error']:.1e}, tolerance {worst['tolerance']:.1e}, {worst['detail']}"
+        f"{len(checked)} checks, worst {least['name']} {least['dtype']}: error "
+        f"{least['error']:.1e}, tolerance {least['tolerance']:.1e}, {least['detail']}"
     )
     verdict = "wrong" if bad else "ok"
     return {"golden": golden.label, "verdict": verdict, "detail": detail, "rows": rows}

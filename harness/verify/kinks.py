@@ -65,10 +65,5 @@ def at_a_kink(
             padding_matters,
         )
         for name in errors:
-            here, there = (
-                (base.grad_x, other.grad_x)
-                if name == "x"
-                else (base.grad_weights[name], other.grad_weights[name])
-            )
-            moved[name] = max(moved[name], error(there, here))
+            moved[name] = max(moved[name], error(other.gradients[name], base.gradients[name]))
     return all(moved[name] >= 0.5 * found for name, found in errors.items())

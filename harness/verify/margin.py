@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from harness.build import (
 )
 from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
-from harness.verify.budget import Finding, budget, error, worst
-from harness.verify.check import named_weights, numpy64, written_out
+from harness.verify.budget import Deviation, worst
+from harness.verify.check import named_weights, written_out
+from harness.verify.compare import OUTPUT, Computed, compare, computed, numpy64
 from harness.verify.kinks import DRAWS, at_a_kink
-from harness.verify.oracle import Reference, reference
+from harness.verify.oracle import reference
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -92,11 +93,11 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if training:
         output.backward(cotangent)
     if not bool(torch.isfinite(output).all()):
-        return _row("wrong", Finding("output is not finite", math.inf, 0.0)), False
+        return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
     if mechanism.oracle is None:
         gradients = [t.grad for t in (x, *module.parameters()) if t.grad is not None]
         if not all(bool(torch.isfinite(g).all()) for g in gradients):
-            return _row("wrong", Finding("a gradient is not finite", math.inf, 0.0)), False
+            return _row("wrong", Deviation("a gradient is not finite", math.inf, 0.0)), False
         nothing = {"error": None, "budget": None, "margin": None, "what": ""}
         return {"verdict": "no oracle", **nothing}, False
     own = {key: literal(value) for key, value in parsed.options}
@@ -105,26 +106,29 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         options["heads"] = p.heads
     small = x.detach()[samples]
     asked = (
-        resolve(mechanism.oracle), numpy64(small), lengths,
-        named_weights(module), numpy64(cotangent[samples]), options,
-    )  # fmt: skip
+        resolve(mechanism.oracle),
+        numpy64(small),
+        lengths,
+        named_weights(module),
+        numpy64(cotangent[samples]),
+        options,
+    )
     padded = bool(mechanism.padding_matters)
-    wanted = reference(*asked, rows, padded)
+    expected = reference(*asked, rows, padded)
     kept = None if mask is None else mask[samples]
-    yardstick = _plain(mechanism, p, module, small, kept, cotangent[samples], rows, wanted, own)
+    plain = _plain(mechanism, p, module.state_dict(), small, kept, cotangent[samples], rows, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
-    got = numpy64(output[samples])[pick]
-    findings = [
-        Finding(
-            "output",
-            error(got, wanted.output[pick]),
-            budget(yardstick.get("output"), arithmetic),
-        )
-    ]
-    if training:
-        findings += _gradient_findings(module, x, samples, wanted, yardstick, arithmetic)
-    bad = {f.tensor: f.error for f in findings if not f.ok}
-    row = _row("wrong" if bad else "ok", worst(findings))
+    of = {"x": x.grad, **{name: w.grad for name, w in module.named_parameters()}}
+    slopes = {
+        name: numpy64(grad[samples] if name == "x" else grad)
+        for name, grad in of.items()
+        if training and grad is not None
+    }
+    got = Computed({OUTPUT: numpy64(output[samples])[pick]}, slopes)
+    expected = Computed({OUTPUT: expected.output[pick]}, expected.gradients)
+    found = compare(got, expected, plain, arithmetic)
+    bad = {d.gradient: d.error for d in found if not d.ok}
+    row = _row("wrong" if bad else "ok", worst(found))
     values_bad = "" in bad or not all(math.isfinite(e) for e in bad.values())
     return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, arithmetic, rows, padded)
 
@@ -146,53 +150,32 @@ def _cotangent(
     return cotangent
 
 
-def _gradient_findings(
-    module: torch.nn.Module, x: torch.Tensor, samples: list[int], wanted: Reference,
-    yardstick: dict[str, float], dtype: str,
-) -> list[Finding]:  # fmt: skip
-    grads = {} if x.grad is None else {"x": numpy64(x.grad[samples])}
-    grads |= {n: numpy64(w.grad) for n, w in module.named_parameters() if w.grad is not None}
-    found = []
-    for name, got in grads.items():
-        want = wanted.grad_x if name == "x" else wanted.grad_weights[name]
-        allowed = budget(yardstick.get(name), dtype, True)
-        found.append(Finding(f"grad of {name}", error(got, want), allowed, name))
-    return found
-
-
-def _row(verdict: str, finding: Finding) -> dict[str, Any]:
+def _row(verdict: str, deviation: Deviation) -> dict[str, Any]:
     return {
         "verdict": verdict,
-        "error": finding.error,
-        "budget": finding.budget,
-        "margin": finding.margin,
-        "what": finding.what,
+        "error": deviation.error,
+        "budget": deviation.budget,
+        "margin": deviation.margin,
+        "what": deviation.what,
     }
 
 
 def _plain(
-    mechanism: Mechanism, p: Problem, module: torch.nn.Module, x: torch.Tensor,
-    mask: torch.Tensor | None, cotangent: torch.Tensor, rows: list[int], wanted: Reference,
-    own: dict[str, Any],
-) -> dict[str, float]:  # fmt: skip
-    """Errors of the plain yardstick on the same rows, by tensor."""
+    mechanism: Mechanism,
+    p: Problem,
+    state: Mapping[str, torch.Tensor],
+    x: torch.Tensor,
+    mask: torch.Tensor | None,
+    cotangent: torch.Tensor,
+    rows: list[int],
+    own: Mapping[str, Any],
+) -> Computed | None:
+    """What the plain yardstick says of the same rows."""
     if mechanism.plain is None:
-        return {}
+        return None
     plain = make(mechanism, mechanism.plain, p.d_in, p.d_out, p.heads, {**mechanism.options, **own})
     training = p.phase == "training"
     plain = plain.to(device=p.device, dtype=torch_dtype(p.dtype)).train(training)
-    plain.load_state_dict(module.state_dict())
-    x = x.detach().clone().requires_grad_(training)
-    tokens = mechanism.output == "tokens"
-    with torch.set_grad_enabled(training):
-        output = plain(x, mask, rows=torch.tensor(rows, device=x.device))
-    want = wanted.output[:, rows] if tokens else wanted.output
-    errors = {"output": error(numpy64(output), want)}
-    if training:
-        output.backward(cotangent[:, rows] if tokens else cotangent)
-        if x.grad is not None:
-            errors["x"] = error(numpy64(x.grad), wanted.grad_x)
-        for name, parameter in plain.named_parameters():
-            if parameter.grad is not None:
-                errors[name] = error(numpy64(parameter.grad), wanted.grad_weights[name])
-    return errors
+    plain.load_state_dict(state)
+    part = cotangent[:, rows] if mechanism.output == "tokens" else cotangent
+    return computed(plain, x, mask, part, training, rows=torch.tensor(rows, device=x.device))

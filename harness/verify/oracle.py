@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from harness.verify.compare import OUTPUT, Computed
+
 Weights = Mapping[str, np.ndarray]
 Naive = Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What an oracle says of a batch.
-
-    Attributes
-    ----------
-    output : ndarray [B, N, d_out] or [B, d_out]
-        Zero at padding and outside the selected rows.
-    grad_x : ndarray [B, N, d_in]
-        Gradient of ``sum(output * cotangent)``; zero at padding.
-    grad_weights : dict of ndarray
-        The same with respect to every weight.
-    """
-
-    output: np.ndarray
-    grad_x: np.ndarray
-    grad_weights: dict[str, np.ndarray]
 
 
 def reference(
@@ -40,7 +22,7 @@ def reference(
     options: Mapping[str, Any],
     rows: Sequence[int] | None = None,
     padding_matters: bool = False,
-) -> Reference:
+) -> Computed:
     """Evaluate values and gradients sample by sample.
 
     Parameters
@@ -60,6 +42,12 @@ def reference(
         Query positions to evaluate; None is all.
     padding_matters : bool
         Whether the oracle is told the padded length N.
+
+    Returns
+    -------
+    Computed
+        The output [B, N, d_out] or [B, d_out], zero at padding and outside the selected rows; the
+        gradients of ``x`` [B, N, d_in], zero at padding, and of every weight.
     """
     if padding_matters:
         options = {**options, "padded": x.shape[1]}
@@ -79,4 +67,4 @@ def reference(
         grad_x[b, :n] = gx
         for name, g in gw.items():
             grad_weights[name] += g
-    return Reference(output, grad_x, grad_weights)
+    return Computed({OUTPUT: output}, {"x": grad_x, **grad_weights})

@@ -160,8 +160,13 @@ def _call(job: Job, registry: Registry) -> Call:
 
 
 def _row(job: Job, outcome: Outcome) -> dict[str, Any]:
-    row = {"name": job.name, "dtype": job.dtype, "device": job.device, "status": outcome.status,
-           "task_seconds": outcome.seconds}  # fmt: skip
+    row = {
+        "name": job.name,
+        "dtype": job.dtype,
+        "device": job.device,
+        "status": outcome.status,
+        "task_seconds": outcome.seconds,
+    }
     if outcome.error == USAGE:  # found where the module is built
         raise UsageError(f"{job.name}: {outcome.detail}")
     if outcome.status != "ok":

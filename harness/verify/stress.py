@@ -11,7 +11,8 @@ import torch
 
 from harness.build import literal, set_tf32
 from harness.registry import Registry
-from harness.verify.check import Trial, check_drawn
+from harness.verify.check import check_drawn
+from harness.verify.trials import Trial
 from reference_impls.mechanism import Unsupported
 
 LENGTH = 33
@@ -64,15 +65,24 @@ def stress(
                 trial = Trial(label, {}, lengths, input_scale=scale)
             else:
                 trial = Trial(label, {}, lengths, score_scale=scale)
-            values, gradients = check_drawn(mechanism, implementation, trial, dtype, device, seed)
+            found = check_drawn(mechanism, implementation, trial, dtype, device, seed)
+            values = [d for d in found if not d.gradient]
+            gradients = [d for d in found if d.gradient]
             worst = max(gradients, key=lambda f: math.inf if math.isnan(f.error) else f.error)
-            points.append({
-                "kind": kind, "scale": scale, "ok": all(f.ok for f in values),
-                **{key: _number(getattr(values[0], key)) if values else None
-                   for key in ("error", "budget")},
-                "gradient_ok": all(f.ok for f in gradients),
-                "gradient_error": _number(worst.error), "gradient_budget": _number(worst.budget),
-            })  # fmt: skip
+            points.append(
+                {
+                    "kind": kind,
+                    "scale": scale,
+                    "ok": all(f.ok for f in values),
+                    **{
+                        key: _number(getattr(values[0], key)) if values else None
+                        for key in ("error", "budget")
+                    },
+                    "gradient_ok": all(f.ok for f in gradients),
+                    "gradient_error": _number(worst.error),
+                    "gradient_budget": _number(worst.budget),
+                }
+            )
     return {"points": points}
 
 

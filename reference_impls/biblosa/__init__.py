@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reference_impls.biblosa.rule import block_length
 from reference_impls.mechanism import Implementation, Mechanism, Size
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _PLAIN = "reference_impls.biblosa.modules:PlainBiblosa"
 _OPTIONS = {
@@ -70,31 +67,6 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * s.batch * s.d_out * (pairs + tokens))
 
 
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder biblosa (both directions, released form).
-
-    A block length that came from the rule is left to our rule.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
-    options = {
-        "block_len": config["block_len"] if config["block_len_rule"] == "given" else None,
-        "activation": config["activation"],
-        "tanh_scale": config["tanh_scale"],
-    }
-    weights = {
-        name: array.astype("float64")
-        for name, array in arrays.items()
-        if name.startswith(("fw_", "bw_"))
-    }
-    return options, weights, arrays["output"].shape[2]
-
-
 def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
     return Mechanism(
         name=name,
@@ -118,7 +90,7 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"biblosa": "reference_impls.biblosa:from_golden"} if padding else {},
+        goldens={"biblosa": "reference_impls.biblosa.golden:from_golden"} if padding else {},
         padding_matters=padding,
     )
 

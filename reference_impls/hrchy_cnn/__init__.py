@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 from reference_impls.mechanism import Implementation, Mechanism, Size
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _PLAIN = "reference_impls.hrchy_cnn.modules:PlainHrchyCnn"
 _LAYERS, _KERNEL_SIZE = 3, 5
@@ -72,27 +66,9 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
         parameters=_parameters,
         operations=_operations,
         transient_bytes=_transient,
-        goldens={"hrchy_cnn": "reference_impls.hrchy_cnn:from_golden"} if padding else {},
+        goldens={"hrchy_cnn": "reference_impls.hrchy_cnn.golden:from_golden"} if padding else {},
         padding_matters=padding,
     )
-
-
-def from_golden(
-    config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder hrchy_cnn (released form).
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
-    layers = config["layers"]
-    weights = {
-        f"l{i}_{a}": arrays[f"l{i}_{a}"].astype("float64") for i in range(layers) for a in "wb"
-    }
-    options = {"layers": layers, "kernel_size": config["kernel_size"]}
-    return options, weights, config["hidden"]
 
 
 MECHANISMS = (

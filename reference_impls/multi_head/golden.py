@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from reference_impls.padded_rows import without_padded_rows
+
 Adapted = tuple[dict[str, Any], dict[str, np.ndarray], int]
 AdaptedArrays = tuple[dict[str, Any], dict[str, np.ndarray], int, dict[str, np.ndarray]]
 PROJECTIONS = ("q_w", "k_w", "v_w")
@@ -33,17 +35,14 @@ def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ada
     weights = {
         name: w.astype(np.float64) for name, w in zip(PROJECTIONS, arrays["qkv_w"], strict=True)
     }
-    padded = ~arrays["mask"]  # [b, n]
-    g = arrays["grad_out"].astype(np.float64)
-    of_padded = np.where(padded[..., None], g, 0).sum(axis=1)  # [b, H*d_h]
-    of_padded = of_padded.reshape(-1, heads, head_dim) / padded.shape[1]
-    extra = np.einsum("bhd,hfd->bf", of_padded, weights["v_w"])  # [b, D]
-    instead = {
-        "grad_out": np.where(padded[..., None], 0, arrays["grad_out"]),
-        "grad_x": arrays["grad_x"] - extra[:, None],
-        "grad_x_f64": arrays["grad_x_f64"] - extra[:, None],
-    }
-    return options, weights, heads * head_dim, instead
+    added: np.ndarray | float = 0.0
+    if "grad_out" in arrays:
+        padded = ~arrays["mask"]  # [b, n]
+        g = arrays["grad_out"].astype(np.float64)
+        of_padded = np.where(padded[..., None], g, 0).sum(axis=1)  # [b, H*d_h]
+        of_padded = of_padded.reshape(-1, heads, head_dim) / padded.shape[1]
+        added = np.einsum("bhd,hfd->bf", of_padded, weights["v_w"])[:, None]  # [b, 1, D]
+    return options, weights, heads * head_dim, without_padded_rows(arrays, added)
 
 
 def paper(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:

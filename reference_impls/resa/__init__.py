@@ -95,5 +95,6 @@ MECHANISMS = (
         operations=_operations,
         transient_bytes=_transient,
         goldens={"resa": "reference_impls.resa.golden:from_golden"},
+        part_goldens={"rss": "reference_impls.resa.golden:policy"},
     ),
 )

@@ -1,13 +1,16 @@
-"""From the golden folder resa to options and weights; the selections travel in x."""
+"""From the golden folders resa and rss: options and weights; the selections travel in x."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from reference_impls.disa import NAMES
+from reference_impls.padded_rows import without_padded_rows
 
 UNSELECTED = {
     "all_valid_tokens": "all_real",
@@ -51,13 +54,13 @@ def from_golden(
         for name, value in _policy(d_in, feature).items():
             weights[f"{prefix}_{name}"] = value
     x = arrays["x"]
-    replaced = {"x": np.concatenate([x, selected.astype(x.dtype)], axis=-1)}
+    # A padded row of the released program depends on x there and on nothing else: it adds nothing
+    # to the gradients of real rows.
+    replaced = without_padded_rows(arrays)
     for name in ("grad_x", "grad_x_f64"):
-        if name in arrays:
-            replaced[name] = np.pad(arrays[name], ((0, 0), (0, 0), (0, 2)))
-    # A padded row of the released program depends on x there and on nothing else, so the
-    # gradients of real rows are those of a cotangent that is zero at padding.
-    replaced["grad_out"] = np.where(arrays["mask"][..., None], arrays["grad_out"], 0)
+        if name in replaced:
+            replaced[name] = np.pad(replaced[name], ((0, 0), (0, 0), (0, 2)))
+    replaced["x"] = np.concatenate([x, selected.astype(x.dtype)], axis=-1)
     options = {
         "direction": direction,
         "activation": config["activation"],
@@ -68,3 +71,36 @@ def from_golden(
         "rss_activation": "elu",
     }
     return options, weights, d_out, replaced
+
+
+def policy(
+    config: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    build: Callable[..., nn.Module],
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:
+    """What a layer's policy makes of the random numbers that the program drew (folder ``rss``).
+
+    Returns
+    -------
+    dict
+        Probabilities, actions, their log-probabilities and the share that is selected, by the
+        names of the file's arrays.
+    """
+    weights = {name: torch.from_numpy(arrays[name]) for name in ("w1", "b1", "w2", "b2")}
+    d_in, hidden = arrays["x"].shape[-1], len(arrays["b1"])
+    layer: Any = build(
+        d_in, 2, 0, {"rss_hidden": hidden, "rss_activation": config["activation"]}
+    ).to(dtype)
+    with torch.no_grad():
+        for name, weight in weights.items():
+            layer.get_parameter(f"head_{name}").copy_(weight)
+    x, mask = torch.from_numpy(arrays["x"]).to(dtype), torch.from_numpy(arrays["mask"])
+    x = x.masked_fill(~mask[..., None], 0)
+    made = layer.decide("head", x, mask, torch.from_numpy(arrays["uniform"]).to(dtype))
+    return {
+        "output": made.probability,
+        "actions": made.actions,
+        "logp": made.log_probability,
+        "percentage": made.share,
+    }

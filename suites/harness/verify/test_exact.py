@@ -13,10 +13,17 @@ import torch
 
 from harness.cli import run as command
 from harness.records import journal
+from harness.verify.exact import (
+    CHECKS,
+    MODELS,
+    algorithm1,
+    code_of,
+    concerning,
+    counts,
+    run,
+    scales,
+)
 from reference_impls.mtsa.optimized import Algorithm1MTSA
-from suites.exact import algorithm1, heads, scales, weights
-from suites.exact.checks import CHECKS, HEADS, MODELS, concerning
-from suites.exact.run import code_of, run
 
 torch.set_num_threads(1)
 
@@ -32,9 +39,15 @@ def test_algorithm1_is_equation_13() -> None:
     assert 0 < found["parts"]["gradients"]["value"] < 1e-12
     used = {m.partition(":")[0] for masks in algorithm1.MASKS for m in masks}
     assert used == {
-        "forward", "backward", "none", "diagonal", "forward_inclusive", "backward_inclusive",
-        "window", "distance",
-    }  # fmt: skip
+        "forward",
+        "backward",
+        "none",
+        "diagonal",
+        "forward_inclusive",
+        "backward_inclusive",
+        "window",
+        "distance",
+    }
 
 
 @pytest.mark.parametrize("what", ["mask", "scale", "denominator", "ours"])
@@ -48,9 +61,10 @@ def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(algorithm1, "scaled", lambda score, name: score)
     elif what == "denominator":
         monkeypatch.setattr(
-            algorithm1, "head",
+            algorithm1,
+            "head",
             lambda r, s, v, m, t, u: right(r, s, v, m, t, u) * (1 + 1e-10),
-        )  # fmt: skip
+        )
     else:
         forward = Algorithm1MTSA.forward
         monkeypatch.setattr(
@@ -81,26 +95,28 @@ def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPat
 
 
 def test_heads_per_scale() -> None:
-    found = heads.check(**HEADS)
-    assert found["verdict"] == "ok"
-    other = heads.check(**{**HEADS, "layers": [[5, 2, 2, 1, 0], [4, 2, 2, 2, 0], [2, 2, 2, 2, 2]]})
+    (example,) = (check.arguments for check in CHECKS if check.name == "heads per scale")
+    assert counts.heads(**example)["verdict"] == "ok"
+    other = counts.heads(
+        **{**example, "layers": [[5, 2, 2, 1, 0], [4, 2, 2, 2, 0], [2, 2, 2, 2, 2]]}
+    )
     assert other["verdict"] == "wrong"
     assert [part["verdict"] for part in other["parts"].values()] == ["ok", "wrong", "ok"]
 
 
 @pytest.mark.parametrize("row", MODELS)
 def test_published_numbers_of_weights(row: str) -> None:
-    found = weights.row(**MODELS[row])
+    found = counts.row(**MODELS[row])
     assert found["verdict"] == "ok", found
     assert found["value"] == MODELS[row]["weights"]
 
 
 def test_a_wrong_number_of_weights_is_noticed() -> None:
     model = dict(MODELS["Multi-head"])
-    assert weights.row(**{**model, "weights": model["weights"] + 1})["verdict"] == "wrong"
-    assert weights.row(**{**model, "highway": True})["value"] == model["weights"] + 180_600
-    assert weights.translation(199_680)["verdict"] == "ok"
-    assert weights.translation(2 * 199_680)["verdict"] == "wrong"
+    assert counts.row(**{**model, "weights": model["weights"] + 1})["verdict"] == "wrong"
+    assert counts.row(**{**model, "highway": True})["value"] == model["weights"] + 180_600
+    assert counts.translation(199_680)["verdict"] == "ok"
+    assert counts.translation(2 * 199_680)["verdict"] == "wrong"
 
 
 def test_log_sigmoid_bounds_scores_from_above_only() -> None:
@@ -140,8 +156,10 @@ def test_a_check_that_fails_or_breaks_is_recorded() -> None:
     wrong, broken = (
         next(c for c in CHECKS if c.name == name) for name in ("weights: DiSA", "weights: MTSA")
     )
-    few = [replace(wrong, arguments={**wrong.arguments, "weights": 1}),
-           replace(broken, arguments={**broken.arguments, "width": 601})]  # fmt: skip
+    few = [
+        replace(wrong, arguments={**wrong.arguments, "weights": 1}),
+        replace(broken, arguments={**broken.arguments, "width": 601}),
+    ]
     found = run(few, PRINT)
     assert [r["verdict"] for r in found] == ["wrong", "crash"]
     assert found[0]["status"] == "wrong"
@@ -157,8 +175,20 @@ def test_checks_go_with_their_mechanism() -> None:
 
 def test_verify_records_what_it_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = tmp_path / "journal", tmp_path / "out.json"
-    arguments = ["verify", "kim_cnn_released", "--dtypes", "f64", "--device", "cpu", "--jobs", "1",
-                 "--journal", str(folder), "--json", str(file)]  # fmt: skip
+    arguments = [
+        "verify",
+        "kim_cnn_released.plain",
+        "--dtypes",
+        "f64",
+        "--device",
+        "cpu",
+        "--jobs",
+        "1",
+        "--journal",
+        str(folder),
+        "--json",
+        str(file),
+    ]
     assert command(arguments) == 0
     out = capsys.readouterr().out
     assert "weights: Kim CNN" in out

@@ -13,11 +13,12 @@ import torch
 
 from harness.registry import Registry
 from harness.verify import check as checking
-from harness.verify.budget import CAP, FLOOR, Finding, budget, error, worst
-from harness.verify.check import check
-from harness.verify.oracle import Reference
+from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
+from harness.verify.check import check, check_drawn
+from harness.verify.compare import Computed
+from harness.verify.trials import Trial, trials
 from reference_impls.kernels.native import loader
-from reference_impls.mechanism import Unsupported
+from reference_impls.mechanism import Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
 
 torch.set_num_threads(1)
@@ -36,15 +37,15 @@ KEPT = 600
 """Answers of oracles: more than all trials of a mechanism in three dtypes."""
 
 
-def remembering(reference: Callable[..., Reference]) -> Callable[..., Reference]:
+def remembering(reference: Callable[..., Computed]) -> Callable[..., Computed]:
     """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
-    kept: dict[tuple[Any, bytes], Reference] = {}
+    kept: dict[tuple[Any, bytes], Computed] = {}
 
-    def asked(naive: Any, *arguments: Any, **keywords: Any) -> Reference:
+    def asked(naive: Any, *arguments: Any, **keywords: Any) -> Computed:
         key = (naive, hashlib.sha256(pickle.dumps((arguments, keywords))).digest())
         if key not in kept:
             answer = reference(naive, *arguments, **keywords)
-            for array in (answer.output, answer.grad_x, *answer.grad_weights.values()):
+            for array in (*answer.values.values(), *answer.gradients.values()):
                 array.setflags(write=False)
             if len(kept) >= KEPT:
                 kept.clear()
@@ -64,9 +65,9 @@ def _oracles_are_asked_once() -> Iterator[None]:
 def test_an_oracle_is_asked_again_when_anything_differs() -> None:
     asked: list[Any] = []
 
-    def reference(naive: Any, *arguments: Any, **keywords: Any) -> Reference:
+    def reference(naive: Any, *arguments: Any, **keywords: Any) -> Computed:
         asked.append(naive)
-        return Reference(np.zeros(1), np.zeros(1), {"w": np.zeros(1)})
+        return Computed({"output": np.zeros(1)}, {"x": np.zeros(1), "w": np.zeros(1)})
 
     ask = remembering(reference)
     x, weights = np.arange(6.0).reshape(2, 3), {"w": np.ones(2), "v": np.zeros(2)}
@@ -91,6 +92,38 @@ def test_an_oracle_is_asked_again_when_anything_differs() -> None:
         assert len(asked) == count
 
 
+def telling(mechanism: Mechanism) -> list[Trial]:
+    """The batches of `trials` that differ most: ragged over a tile's edge, whole, each variant."""
+    few = {f"{name}, N=7" for name in mechanism.variants}
+    few |= {"N=65", "N=2 without padding", "x times 4, N=65", "scores times 100, N=65"}
+    return [trial for trial in trials(mechanism, "f32") if trial.label in few]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_within_the_error_budget_at_telling_batches(name: str) -> None:
+    mechanism, implementation = Registry().find(name)
+    found = []
+    for trial in telling(mechanism):
+        try:
+            found += check_drawn(mechanism, implementation, trial, "f32", "cpu")
+        except Unsupported as reason:
+            refused = str(reason)
+    if not found:
+        assert (name, "f32") in EXPECTED_UNSUPPORTED, refused
+        return
+    assert [d.what for d in found if not d.ok] == []
+    assert len(found) > 10
+
+
+def test_a_verdict_is_of_all_batches_and_tensors() -> None:
+    row = check("source2token.direct", "f32", "cpu")
+    assert row["verdict"] == "ok"
+    assert row["comparisons"] > 40
+    assert row["value_margin"] >= 1
+    assert row["gradient_margin"] >= 1
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "dtype"), CHECKS)
 def test_within_the_error_budget(name: str, dtype: str) -> None:
     row = check(name, dtype, "cpu")
@@ -158,7 +191,7 @@ def test_budget_is_twice_plain_plus_floor_under_the_cap(dtype: str) -> None:
 
 
 def test_not_a_number_is_never_within_budget() -> None:
-    assert not Finding("x", float("nan"), 1.0).ok
-    assert not Finding("x", float("inf"), 1.0).ok
-    bad = Finding("bad", float("inf"), 1.0)
-    assert worst([Finding("good", 0.5, 1.0), bad]) is bad
+    assert not Deviation("x", float("nan"), 1.0).ok
+    assert not Deviation("x", float("inf"), 1.0).ok
+    bad = Deviation("bad", float("inf"), 1.0)
+    assert worst([Deviation("good", 0.5, 1.0), bad]) is bad

@@ -14,7 +14,8 @@ import torch
 from harness.build import set_tf32
 from harness.registry import Registry
 from harness.verify.budget import worst
-from harness.verify.check import Trial, check_drawn, ragged
+from harness.verify.check import check_drawn
+from harness.verify.trials import Trial, ragged
 from reference_impls.mechanism import BadOption
 
 LENGTHS = (65, 257)
@@ -49,19 +50,19 @@ def errors(
         raise BadOption(f"{mechanism.name} names no weights that scale its scores: not tested")
     configurations = [{}, mechanism.variants.get(OTHER_SCALE, {})]
     by_scale: list[list[float]] = []
-    gradients, all_findings = [0.0], []
+    gradients, everything = [0.0], []
     for scale in scales:
         found = [0.0]
         for options in configurations[: 2 if configurations[1] else 1]:
             for n in LENGTHS:
                 label = f"scores times {scale:g}, {dict(options) or 'as it is'}, N={n}"
                 trial = Trial(label, options, ragged(n), score_scale=scale)
-                values, slopes = check_drawn(mechanism, implementation, trial, dtype, device)
-                found += [f.error for f in values]
-                gradients += [f.error for f in slopes]
-                all_findings += [*values, *slopes]
+                deviations = check_drawn(mechanism, implementation, trial, dtype, device)
+                found += [d.error for d in deviations if not d.gradient]
+                gradients += [d.error for d in deviations if d.gradient]
+                everything += deviations
         by_scale.append([scale, max(found)])
-    least = worst(all_findings)
+    least = worst(everything)
     return {
         "by_scale": by_scale, "gradient_error": max(gradients), "margin": least.margin,
         "what": least.what,

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.registry import builtins
-from harness.verify.check import Trial, check_drawn, trials
+from harness.verify.check import check_drawn
 from harness.verify.golden import check_one, load
+from harness.verify.trials import Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.programs.mutation.units import ROOT, Unit
 
@@ -52,7 +53,11 @@ def _mechanisms(unit: Unit) -> list[Mechanism]:
 def steps(unit: Unit) -> Iterator[Step]:
     """All of the verifier's checks that concern a unit."""
     for mechanism in _mechanisms(unit):
-        goldens = [p for kind in mechanism.goldens for p in sorted((GOLDENS / kind).glob("*.npz"))]
+        goldens = [
+            p
+            for kind in (*mechanism.goldens, *mechanism.part_goldens)
+            for p in sorted((GOLDENS / kind).glob("*.npz"))
+        ]
         for implementation in mechanism.implementations:
             if "cpu" not in implementation.devices:
                 continue
@@ -79,13 +84,11 @@ def perform(step: Step) -> None:
     mechanism, implementation = _find(name)
     if kind == "trial":
         trial = _trials(mechanism.name, dtype)[what]
-        values, gradients = check_drawn(mechanism, implementation, trial, dtype, "cpu")
-        bad = [f for f in values + gradients if not f.ok]
+        bad = [d for d in check_drawn(mechanism, implementation, trial, dtype, "cpu") if not d.ok]
         if bad:
             raise Failed(f"{bad[0].what}: error {bad[0].error:.1e}, budget {bad[0].budget:.1e}")
         return
-    adapter = mechanism.goldens[what.partition("/")[0]]
-    row: dict[str, Any] = check_one(load(GOLDENS / what), mechanism, implementation, adapter, dtype)
+    row: dict[str, Any] = check_one(load(GOLDENS / what), mechanism, implementation, dtype)
     if row["verdict"] == "unsupported":
         raise Unsupported(row["detail"])
     if row["verdict"] != "ok":

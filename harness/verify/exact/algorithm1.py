@@ -34,9 +34,12 @@ def configurations() -> Iterator[dict[str, Any]]:
             for scale_s in SCALES:
                 for activation in ACTIVATIONS:
                     yield {
-                        "heads": HEADS, "masks": list(masks), "scale_t": scale_t,
-                        "scale_s": scale_s, "activation": activation,
-                    }  # fmt: skip
+                        "heads": HEADS,
+                        "masks": list(masks),
+                        "scale_t": scale_t,
+                        "scale_s": scale_s,
+                        "activation": activation,
+                    }
 
 
 def scaled(score: Tensor, name: str) -> Tensor:
@@ -82,9 +85,15 @@ def algorithm1(x: Tensor, w: Mapping[str, Tensor], options: Mapping[str, Any]) -
 def _weights(generator: np.random.Generator) -> dict[str, np.ndarray]:
     d, h = D_HEAD, HEADS
     shapes = {
-        "q_w": (h, D_IN, d), "k_w": (h, D_IN, d), "v_w": (h, D_IN, d), "s1_w": (h, d, d),
-        "s1_b": (h, d), "s2_w": (h, d, d), "s2_b": (h, d), "o_w": (h * d, h * d),
-    }  # fmt: skip
+        "q_w": (h, D_IN, d),
+        "k_w": (h, D_IN, d),
+        "v_w": (h, D_IN, d),
+        "s1_w": (h, d, d),
+        "s1_b": (h, d),
+        "s2_w": (h, d, d),
+        "s2_b": (h, d),
+        "o_w": (h * d, h * d),
+    }
     return {name: 0.7 * generator.standard_normal(shape) for name, shape in shapes.items()}
 
 
@@ -144,15 +153,18 @@ def check() -> dict[str, Any]:
                     count["gradients"] += 1
     parts = {
         part: {
-            "verdict": "ok" if worst[part] <= BOUND else "wrong", "value": worst[part],
+            "verdict": "ok" if worst[part] <= BOUND else "wrong",
+            "value": worst[part],
             "detail": f"largest difference {worst[part]:.1e} over {count[part]:,} comparisons in "
             f"float64 (bound {BOUND:.0e})",
         }
         for part in worst
-    }  # fmt: skip
+    }
     fine = all(p["verdict"] == "ok" for p in parts.values())
     return {
-        "verdict": "ok" if fine else "wrong", "value": max(worst.values()), "parts": parts,
+        "verdict": "ok" if fine else "wrong",
+        "value": max(worst.values()),
+        "parts": parts,
         "comparisons": sum(count.values()),
         "detail": f"largest difference {max(worst.values()):.1e}",
-    }  # fmt: skip
+    }

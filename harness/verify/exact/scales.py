@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suites.exact.algorithm1 import head, scaled
+from harness.verify.exact.algorithm1 import head, scaled
 
 LEVELS = (1, 3, 10, 20, 40, 60, 80, 85, 90, 95, 100, 105, 110, 120, 150, 200, 500, 1000, 10000)
 """Sizes of the token2token scores that are tried, in this order."""
@@ -75,12 +75,16 @@ def check() -> dict[str, Any]:
     for name, sign in (("large", 1), ("very negative", -1)):
         plain, bounded = reach(sign, "identity"), reach(sign, "log_sigmoid")
         parts[name] = {
-            "verdict": "ok" if bounded >= FARTHER * plain else "wrong", "value": sign * bounded,
+            "verdict": "ok" if bounded >= FARTHER * plain else "wrong",
+            "value": sign * bounded,
             "identity": sign * plain,
             "detail": f"right up to scores of {sign * bounded:+,.0f} with log-sigmoid, "
             f"{sign * plain:+,.0f} with the identity (float32, tried to {sign * LEVELS[-1]:+,})",
-        }  # fmt: skip
+        }
     detail = "; ".join(str(part["detail"]) for part in parts.values())
     return {
-        "verdict": "ok", "parts": parts, "detail": detail, "comparisons": 4 * len(LEVELS),
-    }  # fmt: skip
+        "verdict": "ok",
+        "parts": parts,
+        "detail": detail,
+        "comparisons": 4 * len(LEVELS),
+    }

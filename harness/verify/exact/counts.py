@@ -1,8 +1,8 @@
-"""Numbers of weights: of the papers' sentence-pair models, and of the translation encoder."""
+"""Numbers that the papers print: of weights, and of heads per scale (Multi-Scale eq. 11-12)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,29 @@ from torch import nn
 from harness.build import make
 from harness.registry import builtins
 from reference_impls.encoders import Embedding, Encoder, PairClassifier
+from reference_impls.msmsa.scales import heads_per_scale
 
 EMBEDDING, HIDDEN, CLASSES = 300, 300, 3
 ENCODER_LAYERS, ENCODER_WIDTH, ENCODER_HEADS = 6, 512, 8
+
+
+def heads(alpha: float, heads: int, layers: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Compare heads per scale, layer by layer, with the paper's example."""
+    found = heads_per_scale(len(layers[0]), alpha, heads, len(layers))
+    parts = {
+        f"layer {number}": {
+            "verdict": "ok" if list(mine) == list(wanted) else "wrong",
+            "detail": f"layer {number}: {list(mine)}, printed {list(wanted)}",
+        }
+        for number, (mine, wanted) in enumerate(zip(found, layers, strict=True), start=1)
+    }
+    fine = all(part["verdict"] == "ok" for part in parts.values())
+    return {
+        "verdict": "ok" if fine else "wrong",
+        "parts": parts,
+        "comparisons": len(layers),
+        "detail": "; ".join(part["detail"] for part in parts.values()),
+    }
 
 
 def fusion(
@@ -25,9 +45,13 @@ def fusion(
         mechanism.default or mechanism.implementations[-1].name
     )
     return make(
-        mechanism, implementation.factory, d_in, d_out, heads,
+        mechanism,
+        implementation.factory,
+        d_in,
+        d_out,
+        heads,
         {**mechanism.options, **implementation.options, **(options or {})},
-    )  # fmt: skip
+    )
 
 
 def trained(module: nn.Module) -> int:
@@ -40,25 +64,36 @@ def trained(module: nn.Module) -> int:
 
 
 def pair_model(
-    mechanism: str, highway: bool, width: int = 600, heads: int = 0,
+    mechanism: str,
+    highway: bool,
+    width: int = 600,
+    heads: int = 0,
     options: Mapping[str, Any] | None = None,
-) -> PairClassifier:  # fmt: skip
+) -> PairClassifier:
     """The papers' SNLI model around a mechanism."""
     pooling = None
     if builtins()[mechanism].output == "tokens":
         pooling = fusion("source2token", width, width)
     fused = fusion(mechanism, EMBEDDING, width, heads, options)
     return PairClassifier(
-        Embedding(torch.zeros(2, EMBEDDING)), Encoder(fused, pooling, dropout=0.0),
-        width=width, hidden=HIDDEN, classes=CLASSES, dropout=0.0, highway=highway,
-    )  # fmt: skip
+        Embedding(torch.zeros(2, EMBEDDING)),
+        Encoder(fused, pooling, dropout=0.0),
+        width=width,
+        hidden=HIDDEN,
+        classes=CLASSES,
+        dropout=0.0,
+        highway=highway,
+    )
 
 
 def _said(found: int, weights: int, what: str) -> dict[str, Any]:
     return {
-        "verdict": "ok" if found == weights else "wrong", "value": found, "expected": weights,
-        "comparisons": 1, "detail": f"{what}: {found:,} weights, wanted {weights:,}",
-    }  # fmt: skip
+        "verdict": "ok" if found == weights else "wrong",
+        "value": found,
+        "expected": weights,
+        "comparisons": 1,
+        "detail": f"{what}: {found:,} weights, wanted {weights:,}",
+    }
 
 
 def row(weights: int, **model: Any) -> dict[str, Any]:
