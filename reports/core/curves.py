@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.ratios import Row
-from harness.stats import Interval
+from harness.stats import Interval, ratio_interval
 from reports.core.axes import End, label_ends, length_axis, ratio_axis, value_axis
 from reports.core.style import LINES, Look, look, text_colour
 from reports.core.sweeps import Sweep, length_of, sweeps
@@ -30,10 +32,6 @@ def seconds_to_ms(row: Row) -> float:
 def peak_mib(row: Row) -> float:
     """Peak memory of a row in MiB."""
     return row.peak_bytes / 2**20
-
-
-def _lengths(rows: Sequence[Row]) -> np.ndarray:
-    return np.array([length_of(r) for r in rows], dtype=float)
 
 
 def looks(lines: Lines) -> dict[str, tuple[Look, str]]:
@@ -114,6 +112,66 @@ def _draw_guides(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> lis
     return ends
 
 
+DASHES: Mapping[str, Any] = {"-": "", "--": (4, 1.5), "-.": (4, 1.5, 1, 1.5), ":": (1, 1)}
+"""How seaborn is told of a line style."""
+
+
+def draw_lines(
+    axes: Axes,
+    points: pd.DataFrame,
+    styles: Mapping[str, tuple[Look, str]],
+    interval: Callable[[Sequence[float]], Interval] | None = None,
+) -> None:
+    """A line per series, in its colour, with its marker and its stroke.
+
+    Parameters
+    ----------
+    points : DataFrame
+        ``series``, ``x`` and ``y``; with `interval` a row per replicate.
+    styles : mapping
+        By series.
+    interval : callable, optional
+        Makes the drawn mean and the ends of its bar from the replicates of a point.
+    """
+    points = points[points["series"].isin(list(styles))]
+    order = [name for name in styles if name in set(points["series"])]
+    if not order:
+        return
+    lines, bars = len(axes.lines), len(axes.containers)
+    how: dict[str, Any] = {"estimator": None}
+    if interval is not None:
+        how = {
+            "estimator": lambda values: interval(list(values)).ratio,
+            "errorbar": lambda values: (interval(list(values)).low, interval(list(values)).high),
+            "err_style": "bars",
+            "err_kws": {"capsize": 2.5, "elinewidth": 1.4},
+        }
+    seaborn.lineplot(
+        points,
+        x="x",
+        y="y",
+        hue="series",
+        style="series",
+        hue_order=order,
+        style_order=order,
+        palette={name: styles[name][0].colour for name in order},
+        markers={name: styles[name][0].marker for name in order},
+        dashes={name: DASHES[styles[name][1]] for name in order},
+        markersize=6,
+        markeredgewidth=0,
+        linewidth=1.4,
+        legend=False,
+        ax=axes,
+        **how,
+    )
+    # Whatever is drawn of data has a label: it stands in the CSV beside the figure.
+    drawn: list[Any] = [one for one in axes.lines[lines:] if one.get_linestyle() != "None"]
+    if interval is not None:
+        drawn = list(axes.containers[bars:])
+    for name, artist in zip(order, drawn, strict=True):
+        artist.set_label(name)
+
+
 def draw_values(
     axes: Axes, lines: Lines, value: Callable[[Row], float], guides: bool = False
 ) -> None:
@@ -124,26 +182,40 @@ def draw_values(
     guides : bool
         Draw slopes 1 and 2 to compare with.
     """
-    ends: list[End] = []
-    every: list[float] = []
-    for label, (style, stroke) in looks(lines).items():
-        line = lines[label]
-        x, y = _lengths(line), np.array([value(r) for r in line], dtype=float)
-        good = np.isfinite(y) & np.array([r.status == "ok" for r in line])
-        every += list(x)
-        if good.any():
-            axes.plot(
-                x[good], y[good], color=style.colour, marker=style.marker, markersize=5,
-                linewidth=1.4, linestyle=stroke, label=label,
-            )  # fmt: skip
-            if _ended(line, value) is None:  # else its name stands at the cross
-                ends.append((x[good][-1], y[good][-1], label, text_colour(style.colour)))
+    styles = looks(lines)
+    good = {
+        label: [r for r in line if r.status == "ok" and math.isfinite(value(r))]
+        for label, line in lines.items()
+    }
+    draw_lines(axes, _points(good, lambda r: [value(r)]), styles)
+    ends = [
+        (float(length_of(line[-1])), value(line[-1]), label, text_colour(styles[label][0].colour))
+        for label, line in good.items()
+        if line and _ended(lines[label], value) is None  # else its name stands at the cross
+    ]
     value_axis(axes)
-    length_axis(axes, every)
+    length_axis(axes, _lengths(lines))
     if guides:
         ends += _draw_guides(axes, lines, value)
     _mark_failures(axes, lines, value)
     label_ends(axes, ends)
+
+
+def _points(lines: Lines, values: Callable[[Row], Sequence[float]]) -> pd.DataFrame:
+    """A row for every value of every case."""
+    return pd.DataFrame(
+        [
+            (label, float(length_of(r)), value)
+            for label, line in lines.items()
+            for r in line
+            for value in values(r)
+        ],
+        columns=["series", "x", "y"],
+    )
+
+
+def _lengths(lines: Lines) -> list[float]:
+    return [float(length_of(r)) for line in lines.values() for r in line]
 
 
 def draw_floor(axes: Axes, lines: Lines) -> None:
@@ -183,42 +255,40 @@ def draw_intervals(
 
 def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
-    ends: list[End] = []
-    every: list[float] = []
-    for label, (style, stroke) in looks(lines).items():
-        known = [r for r in lines[label] if r.time is not None]
-        every += list(_lengths(lines[label]))
-        if not known:
-            continue
-        x, times = _lengths(known), [r.time for r in known if r.time]
-        draw_intervals(axes, x, times, style, linestyle=stroke, label=label)
-        if _ended(lines[label], ratio_of) is None:
-            ends.append((x[-1], times[-1].ratio, label, text_colour(style.colour)))
+
+    def blocks(row: Row) -> list[float]:
+        return list(row.by_block.values()) or ([row.time.ratio] if row.time else [])
+
+    known = {k: [r for r in line if r.time is not None] for k, line in lines.items()}
+    draw_lines(axes, _points(known, blocks), looks(lines), ratio_interval)
     draw_floor(axes, lines)
-    ratio_axis(axes)
-    axes.set_ylabel(f"time / time of {baseline}")
-    length_axis(axes, every)
-    _mark_failures(axes, lines, ratio_of)
-    label_ends(axes, ends)
+    _dress_ratios(axes, lines, ratio_of, f"time / time of {baseline}")
 
 
 def draw_memory_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
     """Ratio of peak memories to the baseline."""
-    ends: list[End] = []
-    every: list[float] = []
-    for label, (style, stroke) in looks(lines).items():
-        known = [r for r in lines[label] if not math.isnan(r.memory_ratio)]
-        every += list(_lengths(lines[label]))
-        if known:
-            x, y = _lengths(known), np.array([r.memory_ratio for r in known])
-            axes.plot(x, y, color=style.colour, marker=style.marker, markersize=5, linewidth=1.4,
-                      linestyle=stroke, label=label)  # fmt: skip
-            ends.append((x[-1], y[-1], label, text_colour(style.colour)))
+
+    def ratio(row: Row) -> float:
+        return row.memory_ratio
+
+    known = {k: [r for r in line if not math.isnan(ratio(r))] for k, line in lines.items()}
+    draw_lines(axes, _points(known, lambda r: [ratio(r)]), looks(lines))
     axes.axhline(1, color="0.4", linewidth=1)
+    _dress_ratios(axes, lines, ratio, f"peak memory / that of {baseline}")
+
+
+def _dress_ratios(axes: Axes, lines: Lines, value: Callable[[Row], float], label: str) -> None:
+    """Axes, failures, and names at the ends of lines that did not fail."""
+    ends: list[End] = []
+    for name, (style, _) in looks(lines).items():
+        known = [r for r in lines[name] if not math.isnan(value(r))]
+        if known and _ended(lines[name], value) is None:
+            ink = text_colour(style.colour)
+            ends.append((float(length_of(known[-1])), value(known[-1]), name, ink))
     ratio_axis(axes)
-    axes.set_ylabel(f"peak memory / that of {baseline}")
-    length_axis(axes, every)
-    _mark_failures(axes, lines, lambda r: r.memory_ratio)
+    axes.set_ylabel(label)
+    length_axis(axes, _lengths(lines))
+    _mark_failures(axes, lines, value)
     label_ends(axes, ends)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -70,9 +70,14 @@ def _of_axes(axes: Axes) -> Iterator[dict[str, Any]]:
             for path in collection.get_paths():
                 for x, y in np.asarray(path.vertices, dtype=float):
                     yield {"series": label, "kind": "band", "x": float(x), "y": float(y)}
+        elif label and isinstance(collection, PathCollection):
+            for x, y in np.ma.filled(np.ma.asarray(collection.get_offsets(), dtype=float), np.nan):
+                yield {"series": label, "kind": "point", "x": float(x), "y": float(y)}
+        elif label and isinstance(collection, QuadMesh):
+            yield from _cells(label, collection.get_array())
     for image in axes.images:
         if isinstance(image, AxesImage) and (label := labelled(image)):
-            yield from _cells(label, image)
+            yield from _cells(label, image.get_array())
 
 
 def _points(label: str, line: Line2D) -> Iterator[dict[str, Any]]:
@@ -123,8 +128,8 @@ def _bars(container: BarContainer) -> Iterator[dict[str, Any]]:
             yield {"series": label, "kind": "bar", "x": middle, "y": bar.get_height()}
 
 
-def _cells(label: str, image: AxesImage) -> Iterator[dict[str, Any]]:
-    values: Any = np.ma.filled(np.ma.asarray(image.get_array(), dtype=float), np.nan)
+def _cells(label: str, array: Any) -> Iterator[dict[str, Any]]:
+    values: Any = np.ma.filled(np.ma.asarray(array, dtype=float), np.nan)
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             yield {"series": label, "kind": "cell", "x": x, "y": y, "value": float(value)}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -34,7 +35,7 @@ class Line:
     singles : tuple of float
         Of every replicate.
     hollow : bool
-        A number from a paper, not measured here.
+        A number from a paper, not measured here; or of the other pass.
     """
 
     label: str
@@ -48,17 +49,26 @@ class Line:
 
 
 def forest(
-    lines: Sequence[Line], title: str, under: str, xlabel: str, margin: float | None = None
+    lines: Sequence[Line],
+    title: str,
+    under: str,
+    xlabel: str,
+    margin: float | None = None,
+    centre: float = 0.0,
 ) -> Figure:
-    """Draw the rows; zero is a line, the margin a band around it."""
+    """Draw the rows; the centre is a line, the margin a band around it.
+
+    Around a centre of 1 the margin is a factor: these are ratios.
+    """
     height = 1.5 + 0.31 * len(lines)
     figure = Figure(figsize=(SIZE[0], height))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.36, right=0.97, bottom=0.55 / height, top=1 - 0.72 / height)
-    _draw(axes, dict(enumerate(lines)))
+    draw_rows(axes, dict(enumerate(lines)))
     if margin is not None:
-        axes.axvspan(-margin, margin, color="0.5", alpha=0.15, linewidth=0)
-    _dress(axes, [line.label for line in lines], xlabel)
+        low, high = (1 / margin, margin) if centre == 1 else (centre - margin, centre + margin)
+        axes.axvspan(low, high, color="0.5", alpha=0.15, linewidth=0)
+    _dress(axes, [line.label for line in lines], xlabel, centre)
     titled(axes, title, under)
     return figure
 
@@ -98,35 +108,59 @@ def forests(panels: Sequence[Panel], under: str) -> Figure:
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
-        _draw(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
+        draw_rows(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
         _dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel)
         axes.set_ylim(len(names) - 0.4, -0.7)
         titled(axes, panel.title, under if number == 0 else "")
     return figure
 
 
-def _draw(axes: Axes, lines: Mapping[int, Line]) -> None:
+def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
+    """Each row at its height: a strip of replicates, the interval, the mean."""
     for y, line in lines.items():
         style = look(line.mechanism)
         ink = style.colour if line.decided else NOT_SHOWN
         if 1 < len(line.singles) <= MOST_SINGLES:
-            axes.plot(
-                line.singles, [y] * len(line.singles), "|", color=ink, alpha=0.55, markersize=6,
-                label=f"{line.label}: every replicate", zorder=1,
-            )  # fmt: skip
+            seaborn.stripplot(
+                x=list(line.singles),
+                y=[y] * len(line.singles),
+                orient="h",
+                native_scale=True,
+                jitter=False,
+                legend=False,
+                marker="|",
+                size=6,
+                linewidth=1.1,
+                color=ink,
+                edgecolor=ink,
+                alpha=0.6,
+                zorder=1,
+                ax=axes,
+            )
+            axes.collections[-1].set_label(f"{line.label}: every replicate")
         if not math.isnan(line.low):
             axes.plot(
-                [line.low, line.high], [y, y], color=ink, linewidth=2, solid_capstyle="butt",
-                linestyle=":" if line.hollow else "-", label=line.label + INTERVAL,
-            )  # fmt: skip
+                [line.low, line.high],
+                [y, y],
+                color=ink,
+                linewidth=2,
+                solid_capstyle="butt",
+                linestyle=":" if line.hollow else "-",
+                label=line.label + INTERVAL,
+            )
         axes.plot(
-            [line.value], [y], style.marker, color=ink, markersize=6.5, label=line.label,
+            [line.value],
+            [y],
+            style.marker,
+            color=ink,
+            markersize=6.5,
+            label=line.label,
             markerfacecolor="white" if line.hollow else ink,
-        )  # fmt: skip
+        )
 
 
-def _dress(axes: Axes, names: Sequence[str], xlabel: str) -> None:
-    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
+def _dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float = 0.0) -> None:
+    axes.axvline(centre, color="0.4", linewidth=1, zorder=0)
     axes.set_ylim(len(names) - 0.4, -0.7)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     bare(axes)

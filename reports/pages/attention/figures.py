@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from harness.attention.geometry import allowed
 from harness.attention.reduce import SOURCE2TOKEN
-from reports.core.axes import bare, titled
-from reports.core.figure_data import INTERVAL
+from reports.core.axes import bare
+from reports.core.forest import Line, forest
 from reports.core.style import look
 
 COLUMNS = 4
@@ -70,21 +70,26 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         axes.set_visible(False)
     for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
         inside = allowed(mask, n)
-        axes.set_facecolor(CELL_PAPER)
-        axes.imshow(
-            np.where(inside, weights, np.nan), cmap="Greys", vmin=0, vmax=darkest, label=name,
-        )  # fmt: skip
-        for i, j in zip(*np.nonzero(~inside), strict=True):
-            axes.add_patch(
-                Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="////", linewidth=0,
-                          edgecolor="0.85")
-            )  # fmt: skip
-        axes.set_xticks(range(n), tokens, rotation=90, fontsize=7)
-        axes.set_yticks(range(n), tokens if number % columns == 0 else [], fontsize=7)
-        axes.tick_params(length=0)
+        # Forbidden cells are not drawn: what shows there is the hatched ground.
+        axes.patch.set(facecolor=CELL_PAPER, edgecolor="0.85", hatch="////", linewidth=0)
+        seaborn.heatmap(
+            weights,
+            mask=~inside,
+            cmap="Greys",
+            vmin=0,
+            vmax=darkest,
+            cbar=False,
+            square=True,
+            xticklabels=tokens,
+            yticklabels=tokens if number % columns == 0 else False,
+            ax=axes,
+        )
+        axes.collections[-1].set_label(name)
+        axes.tick_params(length=0, labelsize=7)
+        axes.tick_params(axis="y", rotation=0)
         axes.set_title(name, fontsize=8, loc="left")
         for spine in axes.spines.values():
-            spine.set_color("0.8")
+            spine.set(visible=True, color="0.8")
     grid[0][0].set_ylabel("query", fontsize=8)
     figure.text(0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold",
                 va="top")  # fmt: skip
@@ -166,23 +171,13 @@ def per_token(
 
 def by_tag(kind: str, tags: Mapping[str, tuple[float, float, float]], mechanism: str) -> Figure:
     """Parts of speech, the highest first, beside zero: the mean of their sentence."""
-    height = 1.25 + 0.22 * len(tags)
-    figure = Figure(figsize=(5.2, height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.16, right=0.97, bottom=0.5 / height, top=1 - 0.6 / height)
-    style = look(mechanism)
-    for y, (tag, (mean, low, high)) in enumerate(tags.items()):
-        axes.plot([low, high], [y, y], color=style.colour, linewidth=1.6, label=tag + INTERVAL)
-        axes.plot([mean], [y], style.marker, color=style.colour, markersize=5, label=tag)
-    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
-    axes.set_yticks(range(len(tags)), list(tags), fontsize=8)
-    axes.set_ylim(len(tags) - 0.4, -0.6)
-    bare(axes)
-    axes.grid(visible=False)
-    axes.set_xlabel("difference to the mean of the sentence", fontsize=8.5)
-    titled(axes, kind.replace("_", " ") + " by part of speech",
-           "95 % t-intervals over sentences; universal tags")  # fmt: skip
-    return figure
+    lines = [Line(tag, mechanism, *values, decided=True) for tag, values in tags.items()]
+    return forest(
+        lines,
+        kind.replace("_", " ") + " by part of speech",
+        "95 % t-intervals over sentences; universal tags",
+        "difference to the mean of the sentence",
+    )
 
 
 def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:

@@ -67,6 +67,8 @@ class Experiments:
         rows = list(self._rows())
         if not rows:
             return remark(NONE)
+        several = len({one["device"] for one in rows}) > 1
+        columns = COLUMNS if several else COLUMNS[:-1]
         shown = [
             [
                 Cell.of(one["question"], to=one["page"]),
@@ -76,12 +78,12 @@ class Experiments:
                 one["difference"],
                 one["verdict"],
                 Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
-                one["device"],
+                *([one["device"]] if several else []),
             ]
             for one in rows
         ]
         frame = pd.DataFrame(rows).assign(warnings=["; ".join(one["warnings"]) for one in rows])
-        return self.output.table("all", frame, COLUMNS, shown, WORDS)
+        return self.output.table("all", frame, columns, shown, WORDS)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)

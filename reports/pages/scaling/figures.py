@@ -16,7 +16,7 @@ from reports.core.curves import (
     peak_mib,
     seconds_to_ms,
 )
-from reports.core.figure_data import INTERVAL
+from reports.core.forest import Line, draw_rows
 from reports.core.slopes import Slope
 from reports.core.style import colour, mechanism_of, text_colour
 from reports.core.sweeps import Sweep
@@ -93,17 +93,17 @@ def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: s
     figure.subplots_adjust(left=0.3, right=0.95, bottom=0.62 / figure.get_figheight(),
                            top=1 - 0.6 / figure.get_figheight())  # fmt: skip
     for place, (name, whole, end) in enumerate(reversed(fits)):
-        ink = colour(mechanism_of(name.split()[0]))
-        pairs = ((whole, 0.16, "white", "all lengths"), (end, -0.16, ink, "the longest"))
-        for fit, shift, face, what in pairs:
+        mechanism = mechanism_of(name.split()[0])
+        ink = colour(mechanism)
+        for fit, shift, what in ((whole, 0.16, "all lengths"), (end, -0.16, "the longest")):
             if fit is None:
                 continue
             y = place + shift
-            if not math.isnan(fit.low):
-                axes.plot([fit.low, fit.high], [y, y], color=ink, linewidth=1.6,
-                          label=f"{name}, {what}{INTERVAL}")  # fmt: skip
-            axes.plot([fit.slope], [y], "o", color=ink, markerfacecolor=face, markersize=6,
-                      label=f"{name}, {what}")  # fmt: skip
+            hollow = what == "all lengths"
+            label = f"{name}, {what}"
+            draw_rows(
+                axes, {y: Line(label, mechanism, fit.slope, fit.low, fit.high, True, (), hollow)}
+            )
             axes.annotate(
                 f"{fit.slope:.2f}", (fit.slope if math.isnan(fit.high) else fit.high, y),
                 xytext=(6, 0), textcoords="offset points", fontsize=7.5, color=text_colour(ink),

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.stats import Interval
 from reports.core.axes import bare, titled
-from reports.core.figure_data import INTERVAL
+from reports.core.forest import Line, draw_rows
 from reports.core.style import look, text_colour
 from reports.pages.size.answers import Answer
 
@@ -32,16 +32,17 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
         left=0.2, right=0.985, bottom=0.55 / height, top=1 - 0.62 / height, wspace=0.08
     )
     for y, answer in enumerate(found):
-        style = look(answer.mechanism)
-        for phase, shift, face in (("training", -0.13, style.colour), ("forward", 0.13, "white")):
+        for phase, shift in (("training", -0.13), ("forward", 0.13)):
             row = answer.rows.get(phase)
             if row is not None and row.time is not None and row.status == "ok":
-                _dot(times, y + shift, row.time, answer, f"{answer.label}, {phase}", face)
+                name = f"{answer.label}, {phase}"
+                draw_rows(times, {y + shift: _line(name, answer, row.time, phase == "forward")})
             elif row is not None and row.status != "ok":
-                _failed(times, y + shift, f"{phase}: {row.status}", style.colour)
+                ink = look(answer.mechanism).colour
+                _failed(times, y + shift, f"{phase}: {row.status}", ink)
         if answer.memory is not None:
             name = f"{answer.label}, {'training' if 'training' in answer.rows else 'forward'}"
-            _dot(memory, y, answer.memory, answer, name, style.colour)
+            draw_rows(memory, {y: _line(name, answer, answer.memory)})
     floors = [r.floor for a in found for r in a.rows.values() if not math.isinf(r.floor)]
     if floors:
         times.axvspan(1 / max(floors), max(floors), color="0.5", alpha=0.22, linewidth=0)
@@ -57,16 +58,8 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
     return figure
 
 
-def _dot(axes: Axes, y: float, at: Interval, answer: Answer, name: str, face: str) -> None:
-    style = look(answer.mechanism)
-    if at.known:
-        axes.plot(
-            [at.low, at.high], [y, y], color=style.colour, linewidth=1.8, label=name + INTERVAL
-        )
-    axes.plot(
-        [at.ratio], [y], style.marker, color=style.colour, markerfacecolor=face, markersize=6,
-        label=name,
-    )  # fmt: skip
+def _line(name: str, answer: Answer, at: Interval, hollow: bool = False) -> Line:
+    return Line(name, answer.mechanism, at.ratio, at.low, at.high, decided=True, hollow=hollow)
 
 
 def _failed(axes: Axes, y: float, text: str, ink: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
@@ -15,7 +16,8 @@ from harness.case import parse
 from harness.ratios import PROBLEM
 from harness.stats import Interval, noise_floor
 from reports.core.axes import SIZE, bare, titled
-from reports.core.figure_data import INTERVAL
+from reports.core.curves import draw_lines
+from reports.core.forest import Line, forest
 from reports.core.style import NOT_SHOWN, VERMILION, look
 
 MOST_LINES = 8
@@ -59,51 +61,49 @@ class Margin:
 
 def controls(found: Sequence[Control]) -> Figure:
     """Every block's ratio and the interval, one problem below the other, beside 1."""
-    height = 1.3 + 0.26 * len(found)
-    figure = Figure(figsize=(SIZE[0] + 0.9, height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.36, right=0.97, bottom=0.52 / height, top=1 - 0.62 / height)
-    ink = look("multi_head").colour
-    for y, control in enumerate(found):
-        i = control.interval
-        ratios = list(control.ratios)
-        axes.plot(ratios, [y] * len(ratios), "|", color=ink, alpha=0.5, markersize=6,
-                  label=f"{control.label}: every block")  # fmt: skip
-        axes.plot([i.low, i.high], [y, y], color=ink, linewidth=2, label=control.label + INTERVAL)
-        axes.plot([i.ratio], [y], "o", color=ink, markersize=5, label=control.label)
-    floor = max(noise_floor(c.interval) for c in found)
-    axes.axvspan(1 / floor, floor, color="0.5", alpha=0.15, linewidth=0)
-    axes.axvline(1, color="0.4", linewidth=1, zorder=0)
-    axes.set_yticks(range(len(found)), [c.label for c in found], fontsize=7.5)
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_xlabel("time of the control / time of the baseline", fontsize=8.5)
-    bare(axes)
-    axes.grid(axis="y", visible=False)
-    titled(axes, "The baseline against itself", "should be 1; bars: 95 % t-intervals over blocks")
-    return figure
+    lines = [
+        Line(
+            c.label,
+            "multi_head",
+            c.interval.ratio,
+            c.interval.low,
+            c.interval.high,
+            True,
+            tuple(c.ratios),
+        )
+        for c in found
+    ]
+    return forest(
+        lines,
+        "The baseline against itself",
+        "should be 1; bars: 95 % t-intervals over blocks",
+        "time of the control / time of the baseline",
+        max(noise_floor(c.interval) for c in found),
+        1.0,
+    )
 
 
 def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
     """Time of the baseline by block, over its median; None with fewer than three blocks."""
     good = times[(times["status"] == "ok") & (times["name"] == baseline)]
     good = good[~good["control"].astype(bool)]
+    lines: list[pd.DataFrame] = []
+    for values, group in good.groupby(PROBLEM, sort=False):
+        seconds = group.groupby("block")["seconds"].median()
+        if len(seconds) >= 3 and len(lines) < MOST_LINES:
+            label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
+            over = (seconds / seconds.median()).rename("y").rename_axis("x").reset_index()
+            lines.append(over.assign(series=label))
+    if not lines:
+        return None
     figure = Figure(figsize=SIZE)
     axes = figure.subplots()
     figure.subplots_adjust(left=0.13, right=0.97, bottom=0.12, top=0.85)
-    drawn = 0
-    ink = look("multi_head").colour
-    for values, group in good.groupby(PROBLEM, sort=False):
-        by_block = group.groupby("block")["seconds"].median()
-        if len(by_block) < 3 or drawn == MOST_LINES:
-            continue
-        drawn += 1
-        label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
-        axes.plot(
-            by_block.index, by_block / by_block.median(), color=ink, linewidth=1, alpha=0.65,
-            marker="o", markersize=3, label=label,
-        )  # fmt: skip
-    if not drawn:
-        return None
+    one = look("multi_head")
+    frame = pd.concat(lines)
+    draw_lines(axes, frame, {str(label): (one, "-") for label in frame["series"].unique()})
+    for line in axes.lines:
+        line.set(alpha=0.65, linewidth=1, markersize=4)
     axes.axhline(1, color="0.4", linewidth=1, zorder=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("block, in the order of measuring")
@@ -123,11 +123,21 @@ def margins(found: Sequence[Margin]) -> Figure:
     figure = Figure(figsize=(SIZE[0] + 0.4, height))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.33, right=0.97, bottom=0.5 / height, top=1 - 0.6 / height)
-    for y, name in enumerate(names):
+    for name in names:
         style = look(name.partition(".")[0])
-        values = [max(v, 1e-4) for v in rows[name]]
-        axes.plot(values, [y] * len(values), style.marker, color=style.colour, markersize=5,
-                  alpha=0.75, label=name)  # fmt: skip
+        seaborn.stripplot(
+            x=[max(v, 1e-4) for v in rows[name]],
+            y=[name] * len(rows[name]),
+            order=names,
+            jitter=False,
+            legend=False,
+            marker=style.marker,
+            color=style.colour,
+            size=5.5,
+            alpha=0.75,
+            ax=axes,
+        )
+        axes.collections[-1].set_label(name)
     axes.axvline(1, color=VERMILION, linewidth=1.2)
     axes.annotate(
         "budget", (1, 1), xycoords=axes.get_xaxis_transform(), xytext=(-3, 3),

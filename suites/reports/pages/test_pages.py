@@ -800,7 +800,7 @@ def test_all_panels_of_a_heat_map_have_one_scale_that_is_told() -> None:
     strong, weak = np.tril(np.full((3, 3), 0.75), -1), np.triu(np.full((3, 3), 0.2), 1)
     layer = {"token2token": [strong.tolist(), weak.tolist()], "masks": ["forward", "backward"]}
     drawn = heat_maps({"tokens": ["a", "b", "c"], "layers": [layer]}, "mtsa.fused")
-    assert [axes.images[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
+    assert [axes.collections[0].get_clim() for axes in drawn.axes[:2]] == [(0, 0.75)] * 2
     assert any("black: 0.75" in text.get_text() for text in drawn.texts)
 
 
