@@ -43,15 +43,22 @@ class RunningPython(AsyncKernelManager):
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         return KernelSpec(
             argv=[
-                sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
+                sys.executable,
+                "-m",
+                "ipykernel_launcher",
+                "-f",
+                "{connection_file}",
                 "--IPKernelApp.log_level=ERROR",
             ],
             display_name="Python 3",
             language="python",
             # Several run at a time, and what they compute is small.
-            env={"PYTHONPATH": path, "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-                 **dict.fromkeys(THREADS, "1")},
-        )  # fmt: skip
+            env={
+                "PYTHONPATH": path,
+                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+                **dict.fromkeys(THREADS, "1"),
+            },
+        )
 
     async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
         """Start it without its chatter; what fails in a cell comes back as a message."""
@@ -87,10 +94,16 @@ class Kernel:
 
         try:
             return papermill.execute_notebook(
-                NOTEBOOKS / f"{name}.ipynb", to, dict(parameters), engine_name=ENGINE,
-                kernel_name=KERNEL, language="python", progress_bar=False,
-                request_save_on_cell_execute=False, live=self,
-            )  # fmt: skip
+                NOTEBOOKS / f"{name}.ipynb",
+                to,
+                dict(parameters),
+                engine_name=ENGINE,
+                kernel_name=KERNEL,
+                language="python",
+                progress_bar=False,
+                request_save_on_cell_execute=False,
+                live=self,
+            )
         except PapermillExecutionError as error:
             raise NotebookFailed(_one_line(f"{error.ename}: {error.evalue}")) from None
         except Exception as error:  # a kernel that can't start or dies has many types
@@ -103,9 +116,13 @@ class Kernel:
             self._manager = RunningPython(kernel_name=KERNEL)
             self.started += 1
         client = PapermillNotebookClient(
-            book, km=self._manager, kernel_name=KERNEL, timeout=LIMIT_SECONDS, startup_timeout=60,
+            book,
+            km=self._manager,
+            kernel_name=KERNEL,
+            timeout=LIMIT_SECONDS,
+            startup_timeout=60,
             log=logger,
-        )  # fmt: skip
+        )
         if self._client is not None:
             client.kc = self._client.kc
             run_sync(_start_over)(client)

@@ -194,9 +194,7 @@ def _sentences(executed: Any) -> list[str]:
     ]
 
 
-def overview(
-    source: Source, done: Sequence[Built], missing: Iterable[str], groups: Any
-) -> str:  # fmt: skip
+def overview(source: Source, done: Sequence[Built], missing: Iterable[str], groups: Any) -> str:
     """``index.html``: the first page, and what every other page says in short."""
     cards = []
     for name, links in groups:

@@ -69,10 +69,17 @@ def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
         places = below(spread([points for points, *_ in column], 1.3 * size), top, 1.3 * size)
         for place, (points, y, text, ink) in zip(places, column, strict=True):
             axes.annotate(
-                text, (x, y), xytext=(8, place - points), textcoords="offset points", color=ink,
-                fontsize=size, va="center", annotation_clip=False, zorder=5,
+                text,
+                (x, y),
+                xytext=(8, place - points),
+                textcoords="offset points",
+                color=ink,
+                fontsize=size,
+                va="center",
+                annotation_clip=False,
+                zorder=5,
                 bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4},
-            )  # fmt: skip
+            )
 
 
 def bare(axes: Axes) -> None:
@@ -207,13 +214,27 @@ def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: f
         taken.append((box, 3.0))
         far = distance > DISTANCES[0]
         axes.annotate(
-            text, (x, y), xytext=(box.left - middle[0], (box.bottom + box.top) / 2 - middle[1]),
-            textcoords="offset points", fontsize=size, va="center", color=ink, zorder=5,
+            text,
+            (x, y),
+            xytext=(box.left - middle[0], (box.bottom + box.top) / 2 - middle[1]),
+            textcoords="offset points",
+            fontsize=size,
+            va="center",
+            color=ink,
+            zorder=5,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": ink, "linewidth": 0.5, "shrinkA": 0,
-                        "shrinkB": 4, "relpos": _nearest(box, middle)} if far else None,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": ink,
+                "linewidth": 0.5,
+                "shrinkA": 0,
+                "shrinkB": 4,
+                "relpos": _nearest(box, middle),
+            }
+            if far
+            else None,
             bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.3},
-        )  # fmt: skip
+        )
 
 
 def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
@@ -223,9 +244,7 @@ def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
     return min(1.0, max(0.0, across)), min(1.0, max(0.0, up))
 
 
-def span(
-    axes: Axes, x: tuple[float, float], y: tuple[float, float], around: float = 1.0
-) -> Box:  # fmt: skip
+def span(axes: Axes, x: tuple[float, float], y: tuple[float, float], around: float = 1.0) -> Box:
     """What lies between data coordinates, as a box with some points around it."""
     scale = 72 / axes.figure.dpi
     (left, bottom), (right, top) = (
@@ -238,10 +257,22 @@ def span(
 def titled(axes: Axes, title: str, under: str) -> None:
     """What is drawn, and under it in grey for what."""
     axes.annotate(
-        title, (0, 1), xycoords="axes fraction", xytext=(0, 20), textcoords="offset points",
-        fontsize=10.5, fontweight="bold", annotation_clip=False,
-    )  # fmt: skip
+        title,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 20),
+        textcoords="offset points",
+        fontsize=10.5,
+        fontweight="bold",
+        annotation_clip=False,
+    )
     axes.annotate(
-        under, (0, 1), xycoords="axes fraction", xytext=(0, 7), textcoords="offset points",
-        fontsize=8, color=SOFT, annotation_clip=False,
-    )  # fmt: skip
+        under,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 7),
+        textcoords="offset points",
+        fontsize=8,
+        color=SOFT,
+        annotation_clip=False,
+    )

@@ -54,9 +54,12 @@ class Costs:
         if not self.device.has(*TIMED):
             return []
         rows = summarise(
-            self.times, self.memory, table.margins(self.device.records),
-            self.baseline, self.profile.reference["heads"],
-        )  # fmt: skip
+            self.times,
+            self.memory,
+            table.margins(self.device.records),
+            self.baseline,
+            self.profile.reference["heads"],
+        )
         shared = with_shares(rows, self.device.records, builtins())
         return sorted(shared, key=problem_order)
 

@@ -101,9 +101,10 @@ def short_crossover(rows: Sequence[Row], like: Row) -> str:
     keys = ("heads", "dtype", "settings", "batch")
     shared = ("phase", "dtype", "settings")
     same = [
-        r for r in rows
+        r
+        for r in rows
         if label_of(r) == label_of(like) and all(r.columns[k] == like.columns[k] for k in shared)
-    ]  # fmt: skip
+    ]
     line = _like(same, {key: like.columns[key] for key in keys})
     return (
         f"{_says(line).removeprefix('faster ')} (batch {line[0].columns['batch']})" if line else ""

@@ -76,17 +76,37 @@ def _mark_failures(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> N
         stacked[at] = stacked.get(at, 0) + 1
         y = bottom * (top / bottom) ** height
         if last is not None:
-            axes.plot([length_of(last), at], [value(last), y], color=ink, linewidth=0.9,
-                      linestyle=":", zorder=1)  # fmt: skip
+            axes.plot(
+                [length_of(last), at],
+                [value(last), y],
+                color=ink,
+                linewidth=0.9,
+                linestyle=":",
+                zorder=1,
+            )
         axes.plot(
-            [at], [y], marker="x", color=ink, markersize=7, markeredgewidth=2, clip_on=False,
-            linestyle="none", label=f"{label}: {row.status}",
-        )  # fmt: skip
+            [at],
+            [y],
+            marker="x",
+            color=ink,
+            markersize=7,
+            markeredgewidth=2,
+            clip_on=False,
+            linestyle="none",
+            label=f"{label}: {row.status}",
+        )
         for text, shift, side in ((row.status.upper(), -7, "right"), (label, 8, "left")):
             axes.annotate(
-                text, (at, y), xytext=(shift, 0), textcoords="offset points", fontsize=7, ha=side,
-                va="center", color=text_colour(ink), annotation_clip=False,
-            )  # fmt: skip
+                text,
+                (at, y),
+                xytext=(shift, 0),
+                textcoords="offset points",
+                fontsize=7,
+                ha=side,
+                va="center",
+                color=text_colour(ink),
+                annotation_clip=False,
+            )
 
 
 def _draw_guides(axes: Axes, lines: Lines, value: Callable[[Row], float]) -> list[End]:
@@ -248,9 +268,16 @@ def draw_intervals(
     low = np.array([t.low if t.known else t.ratio for t in found])
     high = np.array([t.high if t.known else t.ratio for t in found])
     axes.errorbar(
-        x, y, yerr=[y - low, high - y], color=style.colour, marker=style.marker, markersize=5,
-        linewidth=1.4, capsize=2.5, **more,
-    )  # fmt: skip
+        x,
+        y,
+        yerr=[y - low, high - y],
+        color=style.colour,
+        marker=style.marker,
+        markersize=5,
+        linewidth=1.4,
+        capsize=2.5,
+        **more,
+    )
 
 
 def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:

@@ -20,9 +20,19 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
 COLUMNS = (
-    "panel", "series", "kind", "x", "y", "low", "high", "x_low", "x_high", "value", "x_axis",
+    "panel",
+    "series",
+    "kind",
+    "x",
+    "y",
+    "low",
+    "high",
+    "x_low",
+    "x_high",
+    "value",
+    "x_axis",
     "y_axis",
-)  # fmt: skip
+)
 
 
 def labelled(artist: Any) -> str:
@@ -85,9 +95,12 @@ def _points(label: str, line: Line2D) -> Iterator[dict[str, Any]]:
     interval = label.endswith(INTERVAL)
     if interval and len(x) == 2 and y[0] == y[1]:
         yield {
-            "series": label.removesuffix(INTERVAL), "kind": "interval", "y": float(y[0]),
-            "low": float(min(x)), "high": float(max(x)),
-        }  # fmt: skip
+            "series": label.removesuffix(INTERVAL),
+            "kind": "interval",
+            "y": float(y[0]),
+            "low": float(min(x)),
+            "high": float(max(x)),
+        }
         return
     for a, b in zip(x, y, strict=True):
         yield {"series": label, "kind": "point", "x": float(a), "y": float(b)}
@@ -116,9 +129,15 @@ def _error_bars(container: ErrorbarContainer) -> Iterator[dict[str, Any]]:
         low, high = ends["y"].get(float(x), nothing)
         left, right = ends["x"].get(float(y), nothing)
         yield {
-            "series": label, "kind": "interval", "x": float(x), "y": float(y), "low": low,
-            "high": high, "x_low": left, "x_high": right,
-        }  # fmt: skip
+            "series": label,
+            "kind": "interval",
+            "x": float(x),
+            "y": float(y),
+            "low": low,
+            "high": high,
+            "x_low": left,
+            "x_high": right,
+        }
 
 
 def _bars(container: BarContainer) -> Iterator[dict[str, Any]]:

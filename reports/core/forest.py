@@ -102,9 +102,13 @@ def forests(panels: Sequence[Panel], under: str) -> Figure:
     figure = Figure(figsize=(1.5 + 2.4 * across, each * down))
     grid = figure.subplots(down, across, squeeze=False)
     figure.subplots_adjust(
-        left=1.5 / (1.5 + 2.4 * across), right=0.985, bottom=0.5 / (each * down),
-        top=1 - 0.62 / (each * down), hspace=1.2 / (each - 1.12), wspace=0.1,
-    )  # fmt: skip
+        left=1.5 / (1.5 + 2.4 * across),
+        right=0.985,
+        bottom=0.5 / (each * down),
+        top=1 - 0.62 / (each * down),
+        hspace=1.2 / (each - 1.12),
+        wspace=0.1,
+    )
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):

@@ -55,9 +55,15 @@ class Reach:
     def problem(self) -> tuple[Any, ...]:
         """What rows of one figure share."""
         return (
-            self.batch, self.d_in, self.d_out, self.dtype, self.phase, self.settings,
-            self.memory_limit_bytes, self.seconds_limit,
-        )  # fmt: skip
+            self.batch,
+            self.d_in,
+            self.d_out,
+            self.dtype,
+            self.phase,
+            self.settings,
+            self.memory_limit_bytes,
+            self.seconds_limit,
+        )
 
     @property
     def span(self) -> str:
@@ -80,9 +86,16 @@ def reaches(records: Iterable[Mapping[str, Any]]) -> list[Reach]:
         p = case.problem
         limits = (float(r["memory_limit_bytes"]), float(r["seconds_limit"]))
         key = (
-            case.name, p.batch, p.d_in, p.d_out, p.heads, p.dtype, p.phase,
-            "+".join(case.own_settings) or "eager", *limits,
-        )  # fmt: skip
+            case.name,
+            p.batch,
+            p.d_in,
+            p.d_out,
+            p.heads,
+            p.dtype,
+            p.phase,
+            "+".join(case.own_settings) or "eager",
+            *limits,
+        )
         code = str(r.get("code"))
         groups.setdefault(key, {}).setdefault(code, {})[p.length] = r
         newest[key] = max(newest.get(key, ("", "")), (str(r.get("at")), code))
@@ -98,10 +111,23 @@ def _reach(key: tuple[Any, ...], probes: Mapping[int, Mapping[str, Any]]) -> Rea
     best = probes[at.longest] if at.longest is not None else {}
     why = "" if at.first_miss is None else str(probes[at.first_miss]["status"])
     return Reach(
-        name, name + (f" {heads}h" if heads else ""), batch, d_in, d_out, heads, dtype, phase,
-        settings, memory, seconds, at.longest, at.first_miss, why,
-        float(best.get("peak_bytes") or math.nan), float(best.get("pass_seconds") or math.nan),
-    )  # fmt: skip
+        name,
+        name + (f" {heads}h" if heads else ""),
+        batch,
+        d_in,
+        d_out,
+        heads,
+        dtype,
+        phase,
+        settings,
+        memory,
+        seconds,
+        at.longest,
+        at.first_miss,
+        why,
+        float(best.get("peak_bytes") or math.nan),
+        float(best.get("pass_seconds") or math.nan),
+    )
 
 
 def groups(found: Sequence[Reach]) -> list[list[Reach]]:

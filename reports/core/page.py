@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 from markupsafe import Markup
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from reports.core.figure_data import data_of
 from reports.core.html import pieces
+from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts, find
 from reports.core.style import SOFT, with_dark
 from reports.core.tables import Cell, latex, markdown
@@ -211,7 +212,7 @@ def opened(
     Parameters
     ----------
     journal, device, out, page : str
-        As a notebook's parameters say, see `reports.pages.scaling.page.begin`.
+        As a notebook's parameters say, see `DevicePage.begin`.
     kinds : sequence of str
         Records that the page is about: without `device` it is of the newest that has any.
     footed : sequence of str
@@ -231,3 +232,56 @@ def machine(device: DeviceRecords | None, output: Output, *kinds: str) -> Shown:
     frame = pd.DataFrame(known.items(), columns=["what", "value"])
     rows = [[name, value] for name, value in known.items()]
     return output.table("machine", frame, ["what", "value"], rows, (0, 1))
+
+
+class DevicePage:
+    """A page about one device's records; every method of a page shows one piece of it.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        Records that it is about: without a device it is of the newest that has any.
+    footed : tuple of str
+        Records whose device, commit and dates stand under the figures; `kinds` if empty.
+    none : str
+        What is said where there are none.
+    verb : str
+        How they were made.
+    """
+
+    kinds: tuple[str, ...] = ()
+    footed: tuple[str, ...] = ()
+    none = ""
+    verb = "Measured"
+
+    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
+        self.source, self.device, self.place = source, device, place
+
+    @classmethod
+    @opens
+    def begin(cls, journal: str, device: str, out: str, page: str) -> Self:
+        """Open the notebook.
+
+        Parameters
+        ----------
+        journal : str
+            Folder of the records; the published ones if it is empty or holds none.
+        device : str
+            Key of a fingerprint; the newest that has such records if empty.
+        out : str
+            Folder for figures and tables; empty writes none.
+        page : str
+            What their names begin with.
+        """
+        return cls(*opened(journal, device, out, page, cls.kinds, cls.footed))
+
+    def about(self) -> Shown:
+        """Which records these are."""
+        if self.device is None:
+            return together(says([self.source.says]), says([self.none]))
+        made = f"{self.verb} {self.device.dates_of(*self.kinds)} on {self.device.title}."
+        return says([f"{self.source.says} {made}"])
+
+    def machine(self) -> Shown:
+        """Where this was made."""
+        return machine(self.device, self.place, *(self.footed or self.kinds))

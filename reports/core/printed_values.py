@@ -14,27 +14,44 @@ from reports.core.sizes import padded
 from reports.core.sweeps import label_of
 
 TABLE5_TASKS: Mapping[str, str] = {
-    "cr": "CR", "mpqa": "MPQA", "subj": "SUBJ", "trec": "TREC", "sst5": "SST-5",
+    "cr": "CR",
+    "mpqa": "MPQA",
+    "subj": "SUBJ",
+    "trec": "TREC",
+    "sst5": "SST-5",
     "sst5_phrases": "SST-5",
-}  # fmt: skip
+}
 """Column of MTSA's Table 5 by task."""
 TABLE5_MODELS: Mapping[str, str] = {
-    "mtsa": "MTSA", "mtsa_released": "MTSA", "multi_head": "Multi-head",
-    "multi_head_released": "Multi-head", "disa": "DiSA", "biblosa": "Bi-BloSA",
+    "mtsa": "MTSA",
+    "mtsa_released": "MTSA",
+    "multi_head": "Multi-head",
+    "multi_head_released": "Multi-head",
+    "disa": "DiSA",
+    "biblosa": "Bi-BloSA",
     "biblosa_released": "Bi-BloSA",
     "bi_lstm": "Bi-LSTM",
-}  # fmt: skip
+}
 """Row of it by mechanism."""
 RELATEDNESS = "sick_relatedness"
 TABLE3_MODELS: Mapping[str, str] = {
-    "resan": "ReSAN", "resa": "ReSAN", "disan": "DiSAN", "disa": "DiSAN",
-    "multi_head": "Multi-head", "multi_head_released": "Multi-head", "bi_lstm": "Bi-LSTM",
-}  # fmt: skip
+    "resan": "ReSAN",
+    "resa": "ReSAN",
+    "disan": "DiSAN",
+    "disa": "DiSAN",
+    "multi_head": "Multi-head",
+    "multi_head_released": "Multi-head",
+    "bi_lstm": "Bi-LSTM",
+}
 """Row of ReSAN's Table 3 by mechanism."""
 TABLE1_MODELS: Mapping[str, str] = {
-    **TABLE5_MODELS, "bi_gru": "Bi-GRU", "bi_gru_released": "Bi-GRU", "multi_cnn": "Multi-CNN",
-    "hrchy_cnn": "Hrchy-CNN", "hrchy_cnn_released": "Hrchy-CNN",
-}  # fmt: skip
+    **TABLE5_MODELS,
+    "bi_gru": "Bi-GRU",
+    "bi_gru_released": "Bi-GRU",
+    "multi_cnn": "Multi-CNN",
+    "hrchy_cnn": "Hrchy-CNN",
+    "hrchy_cnn_released": "Hrchy-CNN",
+}
 BASE = "Multi-head"
 SIZE = {"batch": 64, "length": 64}
 """Of Table 1's memory; its inference times are of SNLI's sentences, of 12 words on average."""
@@ -121,13 +138,15 @@ class PrintedCost:
         t = self.measured.time
         time = not self.what.startswith("memory") and t is not None
         return {
-            "what": self.what, "implementation": self.label, "printed_ratio": self.printed,
+            "what": self.what,
+            "implementation": self.label,
+            "printed_ratio": self.printed,
             "printed_low_by_rounding": self.printed_low,
             "printed_high_by_rounding": self.printed_high,
             "measured_ratio": t.ratio if time and t else self.measured.memory_ratio,
             "measured_low": t.low if time and t else math.nan,
             "measured_high": t.high if time and t else math.nan,
-        }  # fmt: skip
+        }
 
 
 def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
@@ -140,8 +159,11 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
             c = row.columns
             name = TABLE1_MODELS.get(str(c["mechanism"]))
             fits = (c["batch"], c["length"], c["dtype"], c["phase"]) == (
-                SIZE["batch"], SIZE["length"], "f32", phase,
-            )  # fmt: skip
+                SIZE["batch"],
+                SIZE["length"],
+                "f32",
+                phase,
+            )
             # The paper's costs are of whole models: a variant has none, nor have padded batches.
             fits = fits and "[" not in str(c["name"]) and not padded(str(c["settings"]))
             known = row.time is not None if column != "memory" else row.memory_ratio > 0
@@ -151,8 +173,12 @@ def printed_costs(rows: Sequence[Row]) -> list[PrintedCost]:
             settings = f", {c['settings']}" if c["settings"] != "eager" else ""
             found.append(
                 PrintedCost(
-                    what, f"{label_of(row)}{settings}", mine.value / base.value,
-                    mine.low / base.high, mine.high / base.low, row,
+                    what,
+                    f"{label_of(row)}{settings}",
+                    mine.value / base.value,
+                    mine.low / base.high,
+                    mine.high / base.low,
+                    row,
                 )
-            )  # fmt: skip
+            )
     return found

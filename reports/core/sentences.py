@@ -112,9 +112,12 @@ def _correct(rows: Sequence[Row]) -> str:
 
 
 def closing(
-    rows: Sequence[Row], name: str, baseline: str, size: Mapping[str, Any],
+    rows: Sequence[Row],
+    name: str,
+    baseline: str,
+    size: Mapping[str, Any],
     memory: MemoryRatio | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """The four sentences about one implementation.
 
     Parameters

@@ -70,17 +70,28 @@ def of_profile(profile: Profile) -> Size:
     """The profile's reference size."""
     r = profile.reference
     return Size(
-        r["batch"], r["length"], r["heads"], WIDTH, "f32", profile.setting, profile.subject,
+        r["batch"],
+        r["length"],
+        r["heads"],
+        WIDTH,
+        "f32",
+        profile.setting,
+        profile.subject,
         profile.baseline,
-    )  # fmt: skip
+    )
 
 
 _KINDS: dict[str, tuple[type, str]] = {
-    "batch": (int, "a whole number"), "length": (int, "a whole number"),
-    "heads": (int, "a whole number"), "width": (list, "[in, out]"), "dtype": (str, "a text"),
-    "setting": (str, "a text"), "mechanism": (str, "a text"), "baseline": (str, "a text"),
+    "batch": (int, "a whole number"),
+    "length": (int, "a whole number"),
+    "heads": (int, "a whole number"),
+    "width": (list, "[in, out]"),
+    "dtype": (str, "a text"),
+    "setting": (str, "a text"),
+    "mechanism": (str, "a text"),
+    "baseline": (str, "a text"),
     "task": (str, "a text"),
-}  # fmt: skip
+}
 
 
 def read(file: str) -> dict[str, Any]:
@@ -130,9 +141,12 @@ def problem_of(row: Row) -> Problem:
     """The problem of a row."""
     c = row.columns
     return (
-        int(str(c["batch"])), int(str(c["length"])), int(str(c["d_in"])), str(c["dtype"]),
+        int(str(c["batch"])),
+        int(str(c["length"])),
+        int(str(c["d_in"])),
+        str(c["dtype"]),
         str(c["settings"]),
-    )  # fmt: skip
+    )
 
 
 def wanted(size: Size) -> Problem:

@@ -18,8 +18,16 @@ MOST_COMMITS = 4
 """Named under a figure."""
 TIMED = ("time", "anchor")
 SHOWN = (
-    *TIMED, "memory", "margin", "design", "family", "run", "frontier", "stress", "attention",
-)  # fmt: skip
+    *TIMED,
+    "memory",
+    "margin",
+    "design",
+    "family",
+    "run",
+    "frontier",
+    "stress",
+    "attention",
+)
 """Kinds of records that a report is made of."""
 
 

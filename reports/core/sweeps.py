@@ -108,6 +108,12 @@ def problem_order(row: Row) -> tuple[Any, ...]:
     """Sorts rows by problem, each with its baseline first."""
     c = row.columns
     return (
-        -int(str(c["batch"])), str(c["dtype"]), str(c["settings"]), int(str(c["d_in"])),
-        int(str(c["length"])), str(c["phase"]), row.verdict != "baseline", label_of(row),
-    )  # fmt: skip
+        -int(str(c["batch"])),
+        str(c["dtype"]),
+        str(c["settings"]),
+        int(str(c["d_in"])),
+        int(str(c["length"])),
+        str(c["phase"]),
+        row.verdict != "baseline",
+        label_of(row),
+    )

@@ -6,11 +6,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "α": r"$\alpha$", "µ": r"$\mu$", "²": "$^2$",
-    "≤": r"$\le$", "≥": r"$\ge$", "∝": r"$\propto$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "α": r"$\alpha$",
+    "µ": r"$\mu$",
+    "²": "$^2$",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "∝": r"$\propto$",
+}
 
 
 class Cell(str):

@@ -185,8 +185,10 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     found = []
     for name, recipes in sorted(by_task.items()):
         runs = sum(len(some) for some in recipes.values())
-        each = [(Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
-                for some in recipes.values()]  # fmt: skip
+        each = [
+            (Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
+            for some in recipes.values()
+        ]
         ranked = sorted(each, key=lambda t: (*_rank(t[0]), t[1]), reverse=True)
         if kept := [task for task, _ in ranked if task.models]:
             found.append(kept)

@@ -54,9 +54,12 @@ class Seen:
 
 
 def look(
-    pages: Sequence[Path], *, dark: bool = False, width: int = 1280,
+    pages: Sequence[Path],
+    *,
+    dark: bool = False,
+    width: int = 1280,
     shots: Sequence[Path] = (),
-) -> list[Seen]:  # fmt: skip
+) -> list[Seen]:
     """Open pages one after another.
 
     Parameters
@@ -73,11 +76,23 @@ def look(
         prefix="attnbench-chromium-", ignore_cleanup_errors=True
     ) as folder:
         process = subprocess.Popen(
-            [path, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-             "--disable-background-networking", "--remote-debugging-port=0", "--hide-scrollbars",
-             "--force-color-profile=srgb", f"--user-data-dir={folder}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [
+                path,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--remote-debugging-port=0",
+                "--hide-scrollbars",
+                "--force-color-profile=srgb",
+                f"--user-data-dir={folder}",
+                "about:blank",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         try:
             port = _port(Path(folder) / "DevToolsActivePort", process)
             return asyncio.run(_look(port, pages, dark, width, shots))
@@ -146,20 +161,24 @@ async def _look(
 ) -> list[Seen]:
     from tornado.websocket import websocket_connect
 
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT"
-    )  # fmt: skip
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/json/new?about:blank", method="PUT")
     with urllib.request.urlopen(request, timeout=START_SECONDS) as answer:
         address = json.load(answer)["webSocketDebuggerUrl"]
     socket = await websocket_connect(address, max_message_size=2**28)
     tab = _Tab(socket)
     for domain in ("Page", "Network", "Log", "Runtime"):
         await tab.call(f"{domain}.enable")
-    await tab.call("Emulation.setEmulatedMedia", features=[
-        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    ])  # fmt: skip
-    await tab.call("Emulation.setDeviceMetricsOverride", width=width, height=900,
-                   deviceScaleFactor=1, mobile=False)  # fmt: skip
+    await tab.call(
+        "Emulation.setEmulatedMedia",
+        features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+    )
+    await tab.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     found = []
     for number, page in enumerate(pages):
         tab.seen, tab.loaded = Seen(), False

@@ -59,45 +59,92 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                         seconds = 0.01 * batch * passes * ratio * growth(name, n)
                         seconds *= (1 + 0.2 * block) * rng.lognormal(0, 0.004)
                         place = {
-                            "case": case + extra, "block": block, "interpreter": f"i{block}",
-                            "code": "c", "order": block,
-                        }  # fmt: skip
+                            "case": case + extra,
+                            "block": block,
+                            "interpreter": f"i{block}",
+                            "code": "c",
+                            "order": block,
+                        }
                         key = f"{seed}{case}{extra}{block}"
                         if oom:
-                            yield {"kind": "time", "key": f"t{key}", **place, "status": "oom",
-                                   "detail": "not enough"}  # fmt: skip
+                            yield {
+                                "kind": "time",
+                                "key": f"t{key}",
+                                **place,
+                                "status": "oom",
+                                "detail": "not enough",
+                            }
                             continue
-                        yield {"kind": "time", "key": f"t{key}", **place, "status": "ok",
-                               "median": seconds, "samples": [seconds]}  # fmt: skip
+                        yield {
+                            "kind": "time",
+                            "key": f"t{key}",
+                            **place,
+                            "status": "ok",
+                            "median": seconds,
+                            "samples": [seconds],
+                        }
                         if not extra and block < 2:
                             peak = batch * 2**20 * MEMORY[name] * n / 64 * passes
-                            yield {"kind": "memory", "key": f"m{key}", **place, "status": "ok",
-                                   "peak_bytes": peak, "transient_bytes": peak}  # fmt: skip
+                            yield {
+                                "kind": "memory",
+                                "key": f"m{key}",
+                                **place,
+                                "status": "ok",
+                                "peak_bytes": peak,
+                                "transient_bytes": peak,
+                            }
                 if not oom:
                     yield {
-                        "kind": "margin", "key": f"e{seed}{case}", "case": case, "block": 0,
-                        "code": "c", "status": "ok", "error": 1e-7 * ratio, "budget": 2e-6,
+                        "kind": "margin",
+                        "key": f"e{seed}{case}",
+                        "case": case,
+                        "block": 0,
+                        "code": "c",
+                        "status": "ok",
+                        "error": 1e-7 * ratio,
+                        "budget": 2e-6,
                         "margin": 20 / ratio,
-                    }  # fmt: skip
+                    }
 
 
 def run(
-    model: str, task: str, seed: int, test: dict[str, float], fold: int | None = None,
-    seconds: float = 1.0, peak_mib: float = 100.0,
-) -> dict[str, Any]:  # fmt: skip
+    model: str,
+    task: str,
+    seed: int,
+    test: dict[str, float],
+    fold: int | None = None,
+    seconds: float = 1.0,
+    peak_mib: float = 100.0,
+) -> dict[str, Any]:
     """One finished training run."""
     place = f"{model}-{task}-{seed}-{fold}"
     return {
-        "kind": "run", "key": place, "model": model, "task": task, "seed": seed, "fold": fold,
-        "recipe": {"width": 300, "heads": 6, "tuning_trials": len(model)}, "vectors": "v",
-        "status": "ok", "test": test, "workers": 2, "seconds": 3 * seconds, "parameters": 1000,
-        "parameters_with_words": 2000, "peak_bytes": peak_mib * 2**20, "chosen_epoch": 2,
+        "kind": "run",
+        "key": place,
+        "model": model,
+        "task": task,
+        "seed": seed,
+        "fold": fold,
+        "recipe": {"width": 300, "heads": 6, "tuning_trials": len(model)},
+        "vectors": "v",
+        "status": "ok",
+        "test": test,
+        "workers": 2,
+        "seconds": 3 * seconds,
+        "parameters": 1000,
+        "parameters_with_words": 2000,
+        "peak_bytes": peak_mib * 2**20,
+        "chosen_epoch": 2,
         "epochs": [
-            {"epoch": e, "loss": 1 / e, "dev": {k: v - 0.01 / e for k, v in test.items()},
-             "seconds": seconds}
+            {
+                "epoch": e,
+                "loss": 1 / e,
+                "dev": {k: v - 0.01 / e for k, v in test.items()},
+                "seconds": seconds,
+            }
             for e in (1, 2, 3)
         ],
-    }  # fmt: skip
+    }
 
 
 def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -117,27 +164,51 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
         for k in (5, 20):
             for s in range(3):
                 relative = level * math.sqrt(k) / 2 + 0.001 * s
-                yield run(model, f"mirrored_summation[k={k}]", s,
-                          {"mse": 3 * relative, "relative_mse": relative})  # fmt: skip
+                yield run(
+                    model,
+                    f"mirrored_summation[k={k}]",
+                    s,
+                    {"mse": 3 * relative, "relative_mse": relative},
+                )
     for alpha in (0.5, -0.5):
         for s in range(3):
-            yield run(f"multi_scale_transformer.windowed[alpha={alpha}]", "trec", s,
-                      {"accuracy": 0.85 + 0.02 * alpha + 0.001 * s})  # fmt: skip
+            yield run(
+                f"multi_scale_transformer.windowed[alpha={alpha}]",
+                "trec",
+                s,
+                {"accuracy": 0.85 + 0.02 * alpha + 0.001 * s},
+            )
     for s in range(3):
-        yield run("multi_scale_transformer.windowed[candidates=3;]", "trec", s,
-                  {"accuracy": 0.83 + 0.001 * s + 0.0001 * (s % 2)})  # fmt: skip
+        yield run(
+            "multi_scale_transformer.windowed[candidates=3;]",
+            "trec",
+            s,
+            {"accuracy": 0.83 + 0.001 * s + 0.0001 * (s % 2)},
+        )
 
 
 def design() -> dict[str, Any]:
     """MTSA against multi-head on TREC."""
     recipe = {"choose": "dev", "tuning_trials": 5}
     return {
-        "kind": "design", "key": "d0", "question": "q0", "models": [MINE, BASE], "task": "trec",
-        "metric": "accuracy", "higher_is_better": True, "split": "official", "folds": 0,
-        "one_test_set": True, "recipes": [recipe, recipe], "seeds": list(range(6)),
-        "paired": True, "margin": 0.01, "match": "none", "status": "ok",
+        "kind": "design",
+        "key": "d0",
+        "question": "q0",
+        "models": [MINE, BASE],
+        "task": "trec",
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "split": "official",
+        "folds": 0,
+        "one_test_set": True,
+        "recipes": [recipe, recipe],
+        "seeds": list(range(6)),
+        "paired": True,
+        "margin": 0.01,
+        "match": "none",
+        "status": "ok",
         "runs": [[f"{MINE}-trec-{s}-None", f"{BASE}-trec-{s}-None"] for s in range(6)],
-    }  # fmt: skip
+    }
 
 
 def frontier() -> Iterator[dict[str, Any]]:
@@ -146,11 +217,16 @@ def frontier() -> Iterator[dict[str, Any]]:
         for n in (longest // 2, longest, longest + 128):
             status = "ok" if n <= longest else "oom"
             yield {
-                "kind": "frontier", "key": f"f{name}{n}", "block": 0, "code": "c",
+                "kind": "frontier",
+                "key": f"f{name}{n}",
+                "block": 0,
+                "code": "c",
                 "case": f"{name}-B64-N{n}-D300x600{HEADS.get(name, '')}-f32-training-cpu",
-                "memory_limit_bytes": 2**32, "seconds_limit": 10.0, "status": status,
+                "memory_limit_bytes": 2**32,
+                "seconds_limit": 10.0,
+                "status": status,
                 **({"peak_bytes": n * 2**20, "pass_seconds": 1.0} if status == "ok" else {}),
-            }  # fmt: skip
+            }
 
 
 def stress() -> Iterator[dict[str, Any]]:
@@ -161,15 +237,28 @@ def stress() -> Iterator[dict[str, Any]]:
             for kind in ("inputs", "scores"):
                 for scale in (0.01, 1.0, 100.0, 10_000.0):
                     bad = name == BASE and dtype == "f16" and scale > 100
-                    points.append({
-                        "kind": kind, "scale": scale, "ok": not bad, "gradient_ok": not bad,
-                        "error": None if bad else level, "budget": 4 * level,
-                        "gradient_error": level, "gradient_budget": 4 * level,
-                    })  # fmt: skip
+                    points.append(
+                        {
+                            "kind": kind,
+                            "scale": scale,
+                            "ok": not bad,
+                            "gradient_ok": not bad,
+                            "error": None if bad else level,
+                            "budget": 4 * level,
+                            "gradient_error": level,
+                            "gradient_budget": 4 * level,
+                        }
+                    )
             yield {
-                "kind": "stress", "key": f"s{name}{dtype}", "case": f"{name}-{dtype}-cpu",
-                "name": name, "dtype": dtype, "options": {}, "status": "ok", "points": points,
-            }  # fmt: skip
+                "kind": "stress",
+                "key": f"s{name}{dtype}",
+                "case": f"{name}-{dtype}-cpu",
+                "name": name,
+                "dtype": dtype,
+                "options": {},
+                "status": "ok",
+                "points": points,
+            }
 
 
 def attention() -> dict[str, Any]:
@@ -182,16 +271,30 @@ def attention() -> dict[str, Any]:
     numbers = {"source2token_scores": [0.1, 0.9, 0.2, 0.0], "pooling_weights": [0.2, 0.5, 0.2, 0.1]}
     spread = {"sd": 0.1, "sentences": 25}
     return {
-        "kind": "attention", "key": "a0", "run": "r0", "model": MINE, "task": "trec", "seed": 0,
-        "fold": None, "status": "ok", "test": {"accuracy": 0.9}, "tagged": 25, "seconds": 60.0,
-        "sentences": [{
-            "tokens": tokens, "numbers": numbers,
-            "layers": [{
-                "masks": ["forward", "backward"],
-                "token2token": [np.round(w, 4).tolist() for w in weights],
-                "source2token": [[0.1, 0.8, 0.3, 0.0], [0.1, 1.0, 0.1, 0.0]],
-            }],
-        }],
+        "kind": "attention",
+        "key": "a0",
+        "run": "r0",
+        "model": MINE,
+        "task": "trec",
+        "seed": 0,
+        "fold": None,
+        "status": "ok",
+        "test": {"accuracy": 0.9},
+        "tagged": 25,
+        "seconds": 60.0,
+        "sentences": [
+            {
+                "tokens": tokens,
+                "numbers": numbers,
+                "layers": [
+                    {
+                        "masks": ["forward", "backward"],
+                        "token2token": [np.round(w, 4).tolist() for w in weights],
+                        "source2token": [[0.1, 0.8, 0.3, 0.0], [0.1, 1.0, 0.1, 0.0]],
+                    }
+                ],
+            }
+        ],
         "checks": {"row_error": 2e-7, "forbidden": 0.0, "rows": 8, "cells": 20},
         "distances": [
             {"layer": "", "head": 0, "mask": "forward", "counts": [[-2, 10], [-1, 30]]},
@@ -204,7 +307,7 @@ def attention() -> dict[str, Any]:
             }
         },
         "contrast": {"pooling_weights": {"mean": 0.09, **spread}},
-    }  # fmt: skip
+    }
 
 
 def write_everything(folder: Path, model: str = "Made up") -> None:

@@ -63,9 +63,13 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
     grid = figure.subplots(rows, columns, squeeze=False)
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
-        left=1.1 / width, right=1 - 0.1 / width, bottom=0.95 / height, top=1 - 0.75 / height,
-        wspace=0.12, hspace=0.75,
-    )  # fmt: skip
+        left=1.1 / width,
+        right=1 - 0.1 / width,
+        bottom=0.95 / height,
+        top=1 - 0.75 / height,
+        wspace=0.12,
+        hspace=0.75,
+    )
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for number, (axes, (name, weights, mask)) in enumerate(zip(grid.flat, panels, strict=False)):
@@ -91,11 +95,11 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         for spine in axes.spines.values():
             spine.set(visible=True, color="0.8")
     grid[0][0].set_ylabel("query", fontsize=8)
-    figure.text(0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold",
-                va="top")  # fmt: skip
+    figure.text(
+        0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold", va="top"
+    )
     scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
-    figure.text(0.01, 0.985 - 0.2 / height, scale, fontsize=8, color="0.45",
-                va="top")  # fmt: skip
+    figure.text(0.01, 0.985 - 0.2 / height, scale, fontsize=8, color="0.45", va="top")
     return figure
 
 
@@ -153,8 +157,9 @@ def per_token(
     figure = Figure(figsize=(max(3.6, 0.34 * len(tokens) + 1.0), 1.3 * len(numbers) + 0.9))
     panels = figure.subplots(len(numbers), 1, sharex=True, squeeze=False)[:, 0]
     height = figure.get_figheight()
-    figure.subplots_adjust(left=0.15, right=0.985, bottom=0.75 / height, top=1 - 0.28 / height,
-                           hspace=0.5)  # fmt: skip
+    figure.subplots_adjust(
+        left=0.15, right=0.985, bottom=0.75 / height, top=1 - 0.28 / height, hspace=0.5
+    )
     ink = look(mechanism).colour
     for axes, (kind, values) in zip(panels, numbers.items(), strict=True):
         axes.bar(range(len(tokens)), values, color=ink, width=0.7, label=kind.replace("_", " "))
@@ -187,8 +192,9 @@ def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:
     figure = Figure(figsize=(2.3 * columns + 0.6, 1.35 * rows + 0.95))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     height = figure.get_figheight()
-    figure.subplots_adjust(left=0.075, right=0.99, bottom=0.5 / height, top=1 - 0.62 / height,
-                           wspace=0.1, hspace=0.45)  # fmt: skip
+    figure.subplots_adjust(
+        left=0.075, right=0.99, bottom=0.5 / height, top=1 - 0.62 / height, wspace=0.1, hspace=0.45
+    )
     for axes in grid.flat[len(found) :]:
         axes.set_visible(False)
     for axes, one in zip(grid.flat, found, strict=False):
@@ -197,8 +203,9 @@ def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:
         axes.set_xlabel("key − query (tokens)", fontsize=7.5)
     for row in grid:
         row[0].set_ylabel("share", fontsize=7.5)
-    figure.text(0.012, 0.985, "Where the largest weight lies", fontsize=10.5, fontweight="bold",
-                va="top")  # fmt: skip
+    figure.text(
+        0.012, 0.985, "Where the largest weight lies", fontsize=10.5, fontweight="bold", va="top"
+    )
     return figure
 
 
@@ -207,9 +214,12 @@ def _histogram(axes: Axes, one: Mapping[str, Any], ink: str) -> None:
     layer = str(one["layer"]).strip("l_")
     name = (f"layer {layer}, " if layer else "") + f"head {one['head']}, {one['mask']}"
     axes.bar(
-        [d for d, _ in one["counts"]], [n / total for _, n in one["counts"]], width=0.85,
-        color=ink, label=name,
-    )  # fmt: skip
+        [d for d, _ in one["counts"]],
+        [n / total for _, n in one["counts"]],
+        width=0.85,
+        color=ink,
+        label=name,
+    )
     axes.set_title(name, fontsize=7.5, loc="left")
     axes.set_xlim(-16, 16)
     axes.axvline(0, color="0.4", linewidth=0.8, zorder=0)

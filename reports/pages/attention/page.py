@@ -128,11 +128,13 @@ class Attended:
         test = ", ".join(f"{name} {value:.4g}" for name, value in (r.get("test") or {}).items())
         return together(
             heading(f"{r['model']} on {r['task']}", 2),
-            says([
-                f"{self.source.says} Trained with seed {r.get('seed')} on {self.device.title}, "
-                f"{str(r.get('at'))[:10]}; test {test}.",
-            ]),
-        )  # fmt: skip
+            says(
+                [
+                    f"{self.source.says} Trained with seed {r.get('seed')} on {self.device.title}, "
+                    f"{str(r.get('at'))[:10]}; test {test}.",
+                ]
+            ),
+        )
 
     def checks(self) -> Shown:
         """Rows sum to one, forbidden cells are zero."""
@@ -205,8 +207,14 @@ class Attended:
             pieces.append(self.place.figure(f"speech-{file_name(kind)}", figure, caption))
             for tag, one in tags.items():
                 low, high = interval(one["mean"], one["sd"], one["sentences"])
-                rows.append([f"{kind}: {tag}", f"{one['mean']:+.4g} [{low:+.4g}, {high:+.4g}]",
-                             f"{one['sentences']:,}", f"{one['tokens']:,}"])  # fmt: skip
+                rows.append(
+                    [
+                        f"{kind}: {tag}",
+                        f"{one['mean']:+.4g} [{low:+.4g}, {high:+.4g}]",
+                        f"{one['sentences']:,}",
+                        f"{one['tokens']:,}",
+                    ]
+                )
                 flat.append({"kind": kind, "tag": tag, **one, "low": low, "high": high})
         columns = ["", "above the sentence's mean [95 %]", "sentences", "tokens"]
         shown = self.place.table("speech", pd.DataFrame(flat), columns, rows)
@@ -221,16 +229,25 @@ class Attended:
             return remark("This model has no token2token scores.")
         figure = figures.distances(r["distances"], self.mechanism)
         frame = pd.DataFrame(
-            {"layer": d["layer"] or "0", "head": d["head"], "mask": d["mask"], "distance": far,
-             "queries": count}
+            {
+                "layer": d["layer"] or "0",
+                "head": d["head"],
+                "mask": d["mask"],
+                "distance": far,
+                "queries": count,
+            }
             for d in r["distances"]
             for far, count in d["counts"]
-        )  # fmt: skip
+        )
         rows = [
-            [f"layer {_layer(d)}, head {d['head']}", d["mask"], f"{_mean_distance(d):+.2f}",
-             f"{_next(d):.0%}"]
+            [
+                f"layer {_layer(d)}, head {d['head']}",
+                d["mask"],
+                f"{_mean_distance(d):+.2f}",
+                f"{_next(d):.0%}",
+            ]
             for d in r["distances"]
-        ]  # fmt: skip
+        ]
         caption = (
             "Distance from a query to the key it attends to most: negative lies before it. "
             f"{r['tagged']} tagged and {len(r['sentences'])} given sentences; 15 stands for 15 and "

@@ -29,15 +29,25 @@ def time_caption(sweep: Sweep, phase: str, base: str) -> str:
 def memory_caption(sweep: Sweep, phase: str) -> str:
     """The same of peak memory."""
     return _extremes(
-        sweep, phase, lambda r: r.peak_bytes, bytes_text, "needs", "from the smallest on",
+        sweep,
+        phase,
+        lambda r: r.peak_bytes,
+        bytes_text,
+        "needs",
+        "from the smallest on",
         lambda _: "",
-    )  # fmt: skip
+    )
 
 
 def _extremes(
-    sweep: Sweep, phase: str, value: Callable[[Row], float], text: Callable[[float], str],
-    verb: str, order: str, caution: Callable[[Sequence[Row]], str],
-) -> str:  # fmt: skip
+    sweep: Sweep,
+    phase: str,
+    value: Callable[[Row], float],
+    text: Callable[[float], str],
+    verb: str,
+    order: str,
+    caution: Callable[[Sequence[Row]], str],
+) -> str:
     rows = [r for line in sweep.lines(phase).values() for r in line]
     good = [r for r in rows if r.status == "ok" and not math.isnan(value(r))]
     failed = [

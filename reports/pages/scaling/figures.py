@@ -90,8 +90,12 @@ def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: s
     """
     figure = Figure(figsize=(SIZE[0], 1.35 + 0.5 * len(fits)))
     axes = figure.subplots()
-    figure.subplots_adjust(left=0.3, right=0.95, bottom=0.62 / figure.get_figheight(),
-                           top=1 - 0.6 / figure.get_figheight())  # fmt: skip
+    figure.subplots_adjust(
+        left=0.3,
+        right=0.95,
+        bottom=0.62 / figure.get_figheight(),
+        top=1 - 0.6 / figure.get_figheight(),
+    )
     for place, (name, whole, end) in enumerate(reversed(fits)):
         mechanism = mechanism_of(name.split()[0])
         ink = colour(mechanism)
@@ -105,10 +109,14 @@ def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: s
                 axes, {y: Line(label, mechanism, fit.slope, fit.low, fit.high, True, (), hollow)}
             )
             axes.annotate(
-                f"{fit.slope:.2f}", (fit.slope if math.isnan(fit.high) else fit.high, y),
-                xytext=(6, 0), textcoords="offset points", fontsize=7.5, color=text_colour(ink),
+                f"{fit.slope:.2f}",
+                (fit.slope if math.isnan(fit.high) else fit.high, y),
+                xytext=(6, 0),
+                textcoords="offset points",
+                fontsize=7.5,
+                color=text_colour(ink),
                 va="center",
-            )  # fmt: skip
+            )
     axes.set_yticks(range(len(fits)), [name for name, *_ in reversed(fits)], fontsize=8.5)
     axes.set_ylim(-0.6, len(fits) - 0.4)
     bare(axes)
@@ -118,9 +126,15 @@ def slopes(fits: Sequence[tuple[str, Slope, Slope | None]], title: str, under: s
     for power, name in ((1, "∝ N"), (2, "∝ N²")):
         axes.axvline(power, color="0.7", linewidth=1, linestyle=":", zorder=0)
         axes.annotate(
-            name, (power, 1), xycoords=axes.get_xaxis_transform(), xytext=(3, -3),
-            textcoords="offset points", fontsize=7.5, color="0.5", va="top",
-        )  # fmt: skip
+            name,
+            (power, 1),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(3, -3),
+            textcoords="offset points",
+            fontsize=7.5,
+            color="0.5",
+            va="top",
+        )
     axes.set_xlabel("slope: cost grows as N to this power", fontsize=8.5)
     titled(axes, title, under)
     return figure

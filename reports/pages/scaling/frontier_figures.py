@@ -24,21 +24,40 @@ def frontier(found: Sequence[Reach]) -> Figure:
         style = look(mechanism_of(r.name))
         end = r.longest or 1
         if r.longest is not None:
-            axes.plot([r.longest], [y], style.marker, color=style.colour, markersize=6.5,
-                      label=r.label)  # fmt: skip
+            axes.plot(
+                [r.longest], [y], style.marker, color=style.colour, markersize=6.5, label=r.label
+            )
             axes.plot([1, r.longest], [y, y], color=style.colour, linewidth=1, alpha=0.5, zorder=1)
         if r.first_miss is not None:
-            axes.plot([end, r.first_miss], [y, y], color=style.colour, linewidth=1.4,
-                      linestyle=":", label=f"{r.label}: bracket")  # fmt: skip
-            axes.plot([r.first_miss], [y], "x", color=style.colour, markersize=6,
-                      markeredgewidth=1.8, label=f"{r.label}: {r.why}")  # fmt: skip
+            axes.plot(
+                [end, r.first_miss],
+                [y, y],
+                color=style.colour,
+                linewidth=1.4,
+                linestyle=":",
+                label=f"{r.label}: bracket",
+            )
+            axes.plot(
+                [r.first_miss],
+                [y],
+                "x",
+                color=style.colour,
+                markersize=6,
+                markeredgewidth=1.8,
+                label=f"{r.label}: {r.why}",
+            )
         said = r.why.upper() if r.first_miss is not None else "or more"
         edge = r.first_miss or end
         axes.annotate(
-            f"{r.longest:,}  {said}" if r.longest is not None else said, (edge, y), xytext=(8, 0),
-            textcoords="offset points", fontsize=7.5, va="center", annotation_clip=False,
+            f"{r.longest:,}  {said}" if r.longest is not None else said,
+            (edge, y),
+            xytext=(8, 0),
+            textcoords="offset points",
+            fontsize=7.5,
+            va="center",
+            annotation_clip=False,
             color=text_colour(style.colour),
-        )  # fmt: skip
+        )
     axes.set_xscale("log", base=2)
     lowest = min((r.longest or 1) for r in rows)
     axes.set_xlim(left=max(1, lowest / 4))

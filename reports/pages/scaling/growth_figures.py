@@ -30,9 +30,14 @@ def over_threads(grown: Sequence[Grown], where: str) -> Figure:
     ideal = [least / n for n in counts]
     axes.plot(counts, ideal, color="0.6", linewidth=1, linestyle=":", label="ideal")
     axes.annotate(
-        "ideal", (counts[-1], ideal[-1]), xytext=(-3, -10), textcoords="offset points",
-        fontsize=7.5, color="0.5", ha="right",
-    )  # fmt: skip
+        "ideal",
+        (counts[-1], ideal[-1]),
+        xytext=(-3, -10),
+        textcoords="offset points",
+        fontsize=7.5,
+        color="0.5",
+        ha="right",
+    )
     axes.set_xlabel("CPU threads")
     axes.set_ylabel(f"time / time on {least} thread{'s' if least > 1 else ''}")
     titled(axes, f"{_pass(grown)} on more threads", f"{grown[0].problem}; {where}")
@@ -65,15 +70,21 @@ def _lines(grown: Sequence[Grown], value: Callable[[Grown], Interval]) -> tuple[
     for number, (label, line) in enumerate(lines.items()):
         style, stroke = styles[label]
         # Beside each other by a few points, or intervals at the same amount hide one another.
-        beside = ScaledTranslation((number - (len(lines) - 1) / 2) * APART / 72, 0,
-                                   figure.dpi_scale_trans)  # fmt: skip
+        beside = ScaledTranslation(
+            (number - (len(lines) - 1) / 2) * APART / 72, 0, figure.dpi_scale_trans
+        )
         x = np.array([g.amount for g in line], dtype=float)
         found = [value(g) for g in line]
         seen += found
         draw_intervals(
-            axes, x, found, style, linestyle=stroke, label=label,
+            axes,
+            x,
+            found,
+            style,
+            linestyle=stroke,
+            label=label,
             transform=axes.transData + beside,
-        )  # fmt: skip
+        )
         ends.append((x[-1], found[-1].ratio, label, text_colour(style.colour)))
     axes.axhline(1, color="0.4", linewidth=1)
     ratio_axis(axes)

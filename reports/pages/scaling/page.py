@@ -14,12 +14,10 @@ from harness.ratios import Row
 from reports.core import frontiers
 from reports.core.costs import TIMED, Costs
 from reports.core.drifts import drift_sentences
-from reports.core.page import Output, Shown, opened, remark, says, together
-from reports.core.parameters import opens
+from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing
 from reports.core.slopes import by_block, fit_slope, longest
-from reports.core.source import DeviceRecords, Source, facts
 from reports.core.sweeps import Sweep, label_of
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
 from reports.pages.scaling import captions as words
@@ -36,32 +34,12 @@ NONE = "There is no bench in this journal: attnbench bench measures one."
 PHASES = ("forward", "training")
 
 
-@opens
-def begin(journal: str, device: str, out: str, page: str) -> Scaling:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; the newest that was benched if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source, chosen, place = opened(
-        journal, device, out, page, (*KINDS, *MORE), (*KINDS, "memory", *MORE)
-    )
-    return Scaling(source, chosen, place)
-
-
-class Scaling:
+class Scaling(DevicePage):
     """Costs against length; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
-        self.source, self.device, self.place = source, device, place
+    kinds = (*KINDS, *MORE)
+    footed = (*KINDS, "memory", *MORE)
+    none = NONE
 
     @cached_property
     def measured(self) -> Costs | None:
@@ -89,21 +67,13 @@ class Scaling:
         return f"{self.device.fingerprint.get('model')} ({self.device.kind})"
 
     def about(self) -> Shown:
-        """Which records these are."""
+        """Which records these are, and of what else there are some."""
+        shown = super().about()
         if self.device is None:
-            return together(says([self.source.says]), says([NONE]))
+            return shown
         others = [d.title for d in self.source.devices if d is not self.device and d.has(*KINDS)]
-        beside = (
-            [remark(f"Measured too, and never mixed with this: {'; '.join(others)}.")]
-            if others
-            else []
-        )
-        return together(
-            says([f"{self.source.says} Measured {self.device.dates_of(*KINDS, *MORE)} on "
-                  f"{self.device.title}."]),
-            *([] if self.rows else [says([NONE])]),
-            *beside,
-        )  # fmt: skip
+        also = f"Measured too, and never mixed with this: {'; '.join(others)}." if others else ""
+        return together(shown, *([] if self.rows else [says([NONE])]), remark(also))
 
     def sentences(self) -> Shown:
         """Cost, crossover, memory and correctness of the subject."""
@@ -142,9 +112,13 @@ class Scaling:
         if not self.sweeps:
             return self._no_sweep()
         return together(
-            *(self._ratio(self.sweeps[0], phase) for phase in PHASES
-              if self.sweeps[0].lines(phase)), grid=True,
-        )  # fmt: skip
+            *(
+                self._ratio(self.sweeps[0], phase)
+                for phase in PHASES
+                if self.sweeps[0].lines(phase)
+            ),
+            grid=True,
+        )
 
     def beside(self) -> Shown:
         """What MTSA's Table 1 prints, beside what was measured at its size; never mixed."""
@@ -201,14 +175,17 @@ class Scaling:
             pieces.append(self.place.figure(f"frontier{number}", draw_frontier(group), caption))
         columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
         rows = [
-            [f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
-             f"{r.memory_limit_bytes / 2**30:.3g} GiB: {r.label}",
-             "none" if r.longest is None else f"{r.longest:,}",
-             "" if r.first_miss is None else f"{r.first_miss:,}", r.why or "longest tried",
-             known(r.peak_bytes, bytes_text),
-             known(r.pass_seconds, time_text)]
+            [
+                f"{r.phase}, batch {r.batch}, {r.dtype}, {r.settings}, "
+                f"{r.memory_limit_bytes / 2**30:.3g} GiB: {r.label}",
+                "none" if r.longest is None else f"{r.longest:,}",
+                "" if r.first_miss is None else f"{r.first_miss:,}",
+                r.why or "longest tried",
+                known(r.peak_bytes, bytes_text),
+                known(r.pass_seconds, time_text),
+            ]
             for r in found
-        ]  # fmt: skip
+        ]
         frame = pd.DataFrame([vars(r) for r in found])
         return together(
             together(*pieces, grid=True),
@@ -242,14 +219,24 @@ class Scaling:
             for p in s.points
         )
         columns = [
-            "", "magnified", "output over budget at", "a gradient over budget at", "worst error",
+            "",
+            "magnified",
+            "output over budget at",
+            "a gradient over budget at",
+            "worst error",
             "its budget",
-        ]  # fmt: skip
+        ]
         rows = [
-            [f"{s.name}, {s.dtype}", s.kind, s.breaks or "none", s.gradients_break or "none",
-             error_text(s.worst["error"]), error_text(s.worst["budget"])]
+            [
+                f"{s.name}, {s.dtype}",
+                s.kind,
+                s.breaks or "none",
+                s.gradients_break or "none",
+                error_text(s.worst["error"]),
+                error_text(s.worst["budget"]),
+            ]
             for s in found
-        ]  # fmt: skip
+        ]
         return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
 
     def other_sweeps(self) -> Shown:
@@ -275,9 +262,12 @@ class Scaling:
         return self._grown(grown, "batch", "batches", growth_figures.over_batches)
 
     def _grown(
-        self, grown: Sequence[Grown], what: str, several: str,
+        self,
+        grown: Sequence[Grown],
+        what: str,
+        several: str,
         draw: Callable[[Sequence[Grown], str], Figure],
-    ) -> Shown:  # fmt: skip
+    ) -> Shown:
         if not grown:
             return remark(
                 f"Nothing was measured with several {several}: attnbench bench --profile {what}."
@@ -292,14 +282,20 @@ class Scaling:
             for number, group in enumerate(panels.values())
         ]
         frame, columns, shown = tables.growth(grown, what, self._base)
-        return together(together(*pieces, grid=True),
-                        self.place.table(what, frame, columns, shown))  # fmt: skip
+        return together(together(*pieces, grid=True), self.place.table(what, frame, columns, shown))
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
         columns = [
-            "case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin", "kernels",
-        ]  # fmt: skip
+            "case",
+            "time",
+            "ratio [95 %]",
+            "verdict",
+            "peak memory",
+            "ratio",
+            "margin",
+            "kernels",
+        ]
         frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
@@ -318,14 +314,8 @@ class Scaling:
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""
-        if self.device is None or self.measured is None:
-            return says([])
-        kinds = ("time", "memory", "margin", *MORE)
-        known = facts(self.device.fingerprint, self.device.sessions_of(*kinds))
-        frame = pd.DataFrame(known.items(), columns=["what", "value"])
-        rows = [[k, v] for k, v in known.items()]
-        shown = self.place.table("machine", frame, ["", ""], rows, (0, 1))
-        if not self.rows:
+        shown = super().machine()
+        if self.measured is None or not self.rows:
             return shown
         moved = drift_sentences(self.measured.drifts, self.rows, self._base)
         return together(shown, says([*impossible(self.rows), *moved]))
@@ -336,22 +326,26 @@ class Scaling:
         return remark("No implementation was measured at two lengths or more.")
 
     def _both(
-        self, name: str, draw: Callable[[Sweep, str, str], Any],
+        self,
+        name: str,
+        draw: Callable[[Sweep, str, str], Any],
         caption: Callable[[Sweep, str], str],
-    ) -> Shown:  # fmt: skip
+    ) -> Shown:
         if not self.sweeps:
             return self._no_sweep()
         sweep = self.sweeps[0]
         return together(
             *(
                 self.place.figure(
-                    f"{name}-{phase}", draw(sweep, phase, self._where), caption(sweep, phase),
+                    f"{name}-{phase}",
+                    draw(sweep, phase, self._where),
+                    caption(sweep, phase),
                 )
                 for phase in PHASES
                 if sweep.lines(phase)
             ),
             grid=True,
-        )  # fmt: skip
+        )
 
     def _ratio(self, sweep: Sweep, phase: str) -> Shown:
         name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
@@ -375,3 +369,6 @@ class Scaling:
                 end = fit_slope(longest(blocks))
                 found.append((label, whole, end if end and end.lengths != whole.lengths else None))
         return sorted(found, key=lambda fit: (fit[2] or fit[1]).slope)
+
+
+begin = Scaling.begin

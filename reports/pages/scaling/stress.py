@@ -80,18 +80,31 @@ def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
     width = 3.1 * len(dtypes) + 1.6
     drawn = Figure(figsize=(width, 3.7))
     panels = drawn.subplots(1, len(dtypes), sharey=True, squeeze=False)[0]
-    drawn.subplots_adjust(left=0.75 / width, right=1 - 1.5 / width, bottom=0.14, top=0.8,
-                          wspace=0.1)  # fmt: skip
+    drawn.subplots_adjust(
+        left=0.75 / width, right=1 - 1.5 / width, bottom=0.14, top=0.8, wspace=0.1
+    )
     for number, (axes, dtype) in enumerate(zip(panels, dtypes, strict=True)):
         mine = [s for s in found if s.dtype == dtype and s.kind == kind]
         _panel(axes, mine, names=number == len(dtypes) - 1)
         axes.set_title(dtype, fontsize=9, loc="left")
         axes.set_xlabel(f"{kind} times", fontsize=8.5)
     panels[0].set_ylabel("error / largest output", fontsize=8.5)
-    drawn.text(0.012, 0.985, f"Error over the magnitude of {kind}", fontsize=10.5,
-               fontweight="bold", va="top")  # fmt: skip
-    drawn.text(0.012, 0.915, "dotted: budget; cross at the upper edge: not finite", fontsize=8,
-               color="0.45", va="top")  # fmt: skip
+    drawn.text(
+        0.012,
+        0.985,
+        f"Error over the magnitude of {kind}",
+        fontsize=10.5,
+        fontweight="bold",
+        va="top",
+    )
+    drawn.text(
+        0.012,
+        0.915,
+        "dotted: budget; cross at the upper edge: not finite",
+        fontsize=8,
+        color="0.45",
+        va="top",
+    )
     return drawn
 
 
@@ -113,20 +126,37 @@ def _panel(axes: Axes, found: Sequence[Stress], *, names: bool) -> None:
         good = [p for p in s.points if p["error"] is not None]
         x = [float(p["scale"]) for p in good]
         y = [max(float(p["error"]), FLOOR) for p in good]
-        axes.plot(x, y, color=style.colour, marker=style.marker, markersize=4.5, linewidth=1.3,
-                  linestyle=stroke, label=s.name)  # fmt: skip
+        axes.plot(
+            x,
+            y,
+            color=style.colour,
+            marker=style.marker,
+            markersize=4.5,
+            linewidth=1.3,
+            linestyle=stroke,
+            label=s.name,
+        )
         known = [p for p in good if p["budget"]]
         axes.plot(
-            [float(p["scale"]) for p in known], [float(p["budget"]) for p in known],
-            color=style.colour, linewidth=0.9, linestyle=":", label=f"{s.name}: budget",
-        )  # fmt: skip
+            [float(p["scale"]) for p in known],
+            [float(p["budget"]) for p in known],
+            color=style.colour,
+            linewidth=0.9,
+            linestyle=":",
+            label=f"{s.name}: budget",
+        )
         for p in s.points:
             if p["error"] is None:
                 axes.plot(
-                    [float(p["scale"])], [0.97], "x", transform=axes.get_xaxis_transform(),
-                    color=style.colour, markersize=6, markeredgewidth=1.8,
+                    [float(p["scale"])],
+                    [0.97],
+                    "x",
+                    transform=axes.get_xaxis_transform(),
+                    color=style.colour,
+                    markersize=6,
+                    markeredgewidth=1.8,
                     label=f"{s.name}: not finite",
-                )  # fmt: skip
+                )
         if good and names:
             ends.append((x[-1], y[-1], s.name, text_colour(style.colour)))
     axes.set_xscale("log")

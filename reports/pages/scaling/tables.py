@@ -42,19 +42,32 @@ def numbers(row: Row) -> dict[str, Any]:
     known = ("mechanism", "implementation", "batch", "heads", "dtype", "settings", "device")
     t = row.time
     return {
-        "case": row.case, **{k: c[k] for k in known}, "pass": c["phase"],
-        "length_tokens": c["length"], "width_in": c["d_in"], "width_out": c["d_out"],
-        "status": row.status, "detail": row.detail, "time_seconds": row.seconds,
+        "case": row.case,
+        **{k: c[k] for k in known},
+        "pass": c["phase"],
+        "length_tokens": c["length"],
+        "width_in": c["d_in"],
+        "width_out": c["d_out"],
+        "status": row.status,
+        "detail": row.detail,
+        "time_seconds": row.seconds,
         "time_ratio_to_baseline": t.ratio if t else None,
-        "time_ratio_low": t.low if t else None, "time_ratio_high": t.high if t else None,
+        "time_ratio_low": t.low if t else None,
+        "time_ratio_high": t.high if t else None,
         "blocks": t.count if t else None,
         "noise_floor_ratio": None if math.isinf(row.floor) else row.floor,
-        "verdict": row.verdict, "peak_memory_bytes": row.peak_bytes,
-        "memory_ratio_to_baseline": row.memory_ratio, "error": row.error,
-        "error_budget": row.budget, "verified": row.verified, "baseline_case": row.baseline,
-        "share_of_gemm_peak": row.compute_share, "share_of_copy_bandwidth": row.bandwidth_share,
-        "near_launch_floor": row.near_floor, "kernels": "; ".join(row.kernels),
-    }  # fmt: skip
+        "verdict": row.verdict,
+        "peak_memory_bytes": row.peak_bytes,
+        "memory_ratio_to_baseline": row.memory_ratio,
+        "error": row.error,
+        "error_budget": row.budget,
+        "verified": row.verified,
+        "baseline_case": row.baseline,
+        "share_of_gemm_peak": row.compute_share,
+        "share_of_copy_bandwidth": row.bandwidth_share,
+        "near_launch_floor": row.near_floor,
+        "kernels": "; ".join(row.kernels),
+    }
 
 
 def _lengths(fit: Slope | None) -> str:
@@ -102,23 +115,32 @@ def growth(
     batches = what == "batch"
     flat = [
         {
-            "case": g.row.case, what: g.amount, f"least_{what}": g.least,
-            "time_seconds": g.row.seconds, "time_ratio_to_least": g.time.ratio,
-            "time_ratio_low": g.time.low, "time_ratio_high": g.time.high,
+            "case": g.row.case,
+            what: g.amount,
+            f"least_{what}": g.least,
+            "time_seconds": g.row.seconds,
+            "time_ratio_to_least": g.time.ratio,
+            "time_ratio_low": g.time.low,
+            "time_ratio_high": g.time.high,
             "blocks": g.time.count,
         }
         for g in grown
-    ]  # fmt: skip
+    ]
     columns = ["", what, "time", f"over the least {what} [95 %]"]
     columns += ["one sequence, over the least [95 %]"] if batches else []
     columns += [f"over {baseline}, {what} alike [95 %]"]
     shown = [
         [
-            f"{g.phase}, {g.problem}: {g.label}", f"{g.amount:,}", time_text(g.row.seconds),
-            *([""] * (1 + batches) if g.amount == g.least
-              else [str(g.time), *([str(g.by_item)] if batches else [])]),
+            f"{g.phase}, {g.problem}: {g.label}",
+            f"{g.amount:,}",
+            time_text(g.row.seconds),
+            *(
+                [""] * (1 + batches)
+                if g.amount == g.least
+                else [str(g.time), *([str(g.by_item)] if batches else [])]
+            ),
             str(g.row.time) if g.row.time else "",
         ]
         for g in grown
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(flat), columns, shown

@@ -88,10 +88,13 @@ class Answer:
             }
         m = self.memory
         return out | {
-            "memory_ratio": m.ratio if m else None, "memory_ratio_low": m.low if m else None,
-            "memory_ratio_high": m.high if m else None, "accuracy": self.accuracy,
-            "crossover": self.crossover, "frontier": self.frontier,
-        }  # fmt: skip
+            "memory_ratio": m.ratio if m else None,
+            "memory_ratio_low": m.low if m else None,
+            "memory_ratio_high": m.high if m else None,
+            "accuracy": self.accuracy,
+            "crossover": self.crossover,
+            "frontier": self.frontier,
+        }
 
 
 def answers(here: Sequence[Row], measured: Costs, size: Size) -> list[Answer]:
@@ -116,12 +119,15 @@ def answers(here: Sequence[Row], measured: Costs, size: Size) -> list[Answer]:
         )
         found.append(
             Answer(
-                label, mechanism, rows, measured.memory_ratio(row),
+                label,
+                mechanism,
+                rows,
+                measured.memory_ratio(row),
                 _accuracy([c for c in trained if _is(c.first, mechanism)], size),
                 short_crossover(measured.rows, rows["training"]) if "training" in rows else "",
                 line.span if line else "",
             )
-        )  # fmt: skip
+        )
     wanted = f"{size.mechanism} {size.heads}h"
     own = size.mechanism.partition(".")[0]
     return sorted(found, key=lambda a: (a.label != wanted, a.mechanism != own, a.label))
@@ -233,11 +239,19 @@ def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
     for c in found:
         d = c.difference
         assert d is not None
-        rows.append({
-            "task": c.task, "metric": c.metric, "model": c.first, "baseline": c.second,
-            "difference": d.difference, "low": d.low, "high": d.high,
-            "replicates": len(c.values), "verdict": c.verdict,
-        })  # fmt: skip
+        rows.append(
+            {
+                "task": c.task,
+                "metric": c.metric,
+                "model": c.first,
+                "baseline": c.second,
+                "difference": d.difference,
+                "low": d.low,
+                "high": d.high,
+                "replicates": len(c.values),
+                "verdict": c.verdict,
+            }
+        )
     return rows
 
 
@@ -335,10 +349,12 @@ def longest(records: Sequence[Mapping[str, Any]], size: Size) -> list[Reach]:
 
     def distance(r: Reach) -> tuple[Any, ...]:
         return (
-            r.dtype != size.dtype, padded(r.settings) != padded(size.setting),
-            abs(math.log2(r.batch / size.batch)), abs(math.log2(r.d_in / size.width[0])),
+            r.dtype != size.dtype,
+            padded(r.settings) != padded(size.setting),
+            abs(math.log2(r.batch / size.batch)),
+            abs(math.log2(r.d_in / size.width[0])),
             r.settings != size.setting,
-        )  # fmt: skip
+        )
 
     best = min(found, key=distance).problem
     return [r for r in found if r.problem == best]

@@ -17,9 +17,37 @@ from reports.pages.size.answers import Answer
 
 WIDTH = 8.6
 STEPS = (
-    *(10.0**power for power in range(-3, 4)), 2, 0.5, 5, 0.2, 20, 50, 0.05, 0.02, 200, 500,
-    1.5, 3, 0.7, 0.8, 1.2, 1.4, 0.6, 0.9, 1.1, 1.6, 1.8, 2.5, 4, 7, 1.3, 0.3, 0.4, 15, 30,
-)  # fmt: skip
+    *(10.0**power for power in range(-3, 4)),
+    2,
+    0.5,
+    5,
+    0.2,
+    20,
+    50,
+    0.05,
+    0.02,
+    200,
+    500,
+    1.5,
+    3,
+    0.7,
+    0.8,
+    1.2,
+    1.4,
+    0.6,
+    0.9,
+    1.1,
+    1.6,
+    1.8,
+    2.5,
+    4,
+    7,
+    1.3,
+    0.3,
+    0.4,
+    15,
+    30,
+)
 """The roundest first."""
 
 
@@ -64,9 +92,14 @@ def _line(name: str, answer: Answer, at: Interval, hollow: bool = False) -> Line
 
 def _failed(axes: Axes, y: float, text: str, ink: str) -> None:
     axes.annotate(
-        text, (0.985, y), xycoords=axes.get_yaxis_transform(), fontsize=7.5, ha="right",
-        va="center", color=text_colour(ink),
-    )  # fmt: skip
+        text,
+        (0.985, y),
+        xycoords=axes.get_yaxis_transform(),
+        fontsize=7.5,
+        ha="right",
+        va="center",
+        color=text_colour(ink),
+    )
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -12,15 +12,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from reports.core.axes import Box, bare, label_points, span, titled
 from reports.core.style import look, text_colour
-from reports.pages.tradeoff.pareto import Estimate
+from reports.pages.tradeoff.pareto import MeanInterval
 
 if TYPE_CHECKING:
-    from reports.pages.tradeoff.page import Costs
+    from reports.pages.tradeoff.costs import TrainingCosts
 
 SIZE = (9.2, 4.2)
 
 
-def front(task: str, found: Sequence[Costs], standing: Mapping[str, str]) -> Figure:
+def front(task: str, found: Sequence[TrainingCosts], standing: Mapping[str, str]) -> Figure:
     """Two panels with one metric axis; filled markers are on the front of all three."""
     figure = Figure(figsize=SIZE)
     time, memory = figure.subplots(1, 2, sharey=True)
@@ -38,20 +38,30 @@ def front(task: str, found: Sequence[Costs], standing: Mapping[str, str]) -> Fig
 
 
 def _panel(
-    axes: Axes, found: Sequence[Costs], standing: Mapping[str, str],
-    cost: Callable[[Costs], Estimate], unit: float,
-) -> None:  # fmt: skip
+    axes: Axes,
+    found: Sequence[TrainingCosts],
+    standing: Mapping[str, str],
+    cost: Callable[[TrainingCosts], MeanInterval],
+    unit: float,
+) -> None:
     shown = [c for c in found if not math.isnan(cost(c).mean)]
     for c in shown:
         style, x, y = look(c.model.mechanism), cost(c), c.metric
         filled = standing[c.model.model] == "on the front"
         axes.errorbar(
-            [x.mean / unit], [y.mean],
-            xerr=_reach(x, unit), yerr=_reach(y, 1.0),
-            color=style.colour, marker=style.marker, markersize=7.5, linestyle="none",
-            markerfacecolor=style.colour if filled else "white", capsize=2, linewidth=1.2,
+            [x.mean / unit],
+            [y.mean],
+            xerr=_reach(x, unit),
+            yerr=_reach(y, 1.0),
+            color=style.colour,
+            marker=style.marker,
+            markersize=7.5,
+            linestyle="none",
+            markerfacecolor=style.colour if filled else "white",
+            capsize=2,
+            linewidth=1.2,
             label=c.model.model,
-        )  # fmt: skip
+        )
     axes.set_xscale("log")
     axes.margins(x=0.22, y=0.14)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -61,18 +71,28 @@ def _panel(
     label_points(
         axes,
         [
-            (cost(c).mean / unit, c.metric.mean, c.model.model,
-             text_colour(look(c.model.mechanism).colour))
+            (
+                cost(c).mean / unit,
+                c.metric.mean,
+                c.model.model,
+                text_colour(look(c.model.mechanism).colour),
+            )
             for c in shown
         ],
         [box for c in shown for box in _bars(axes, cost(c), c.metric, unit)],
-    )  # fmt: skip
+    )
     if not shown:
-        axes.annotate("not measured on this platform", (0.5, 0.5), xycoords="axes fraction",
-                      ha="center", fontsize=9, color="0.45")  # fmt: skip
+        axes.annotate(
+            "not measured on this platform",
+            (0.5, 0.5),
+            xycoords="axes fraction",
+            ha="center",
+            fontsize=9,
+            color="0.45",
+        )
 
 
-def _bars(axes: Axes, x: Estimate, y: Estimate, unit: float) -> list[Box]:
+def _bars(axes: Axes, x: MeanInterval, y: MeanInterval, unit: float) -> list[Box]:
     """Both intervals of a point, as boxes that labels should not cover."""
     at = x.mean / unit, y.mean
     found = []
@@ -84,7 +104,7 @@ def _bars(axes: Axes, x: Estimate, y: Estimate, unit: float) -> list[Box]:
     return found
 
 
-def _reach(e: Estimate, unit: float) -> list[list[float]] | None:
+def _reach(e: MeanInterval, unit: float) -> list[list[float]] | None:
     """How far an interval goes to both sides; None without one, or with one that reaches zero."""
     if math.isnan(e.low):
         return None

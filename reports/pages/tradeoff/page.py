@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from harness.experiments.costs import epoch_seconds
-from reports.core.page import Output, Shown, heading, opened, remark, says, together
-from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source
-from reports.core.trained import Task, Trained, mean_interval, per_unit, trained_tasks
+from reports.core.page import DevicePage, Shown, heading, remark, says, together
+from reports.core.trained import Task, trained_tasks
 from reports.core.words import bytes_text, file_name, time_text
 from reports.pages.tradeoff import figures
-from reports.pages.tradeoff.pareto import Candidate, Estimate, Standing, standings
+from reports.pages.tradeoff.costs import TrainingCosts, costs_of
+from reports.pages.tradeoff.pareto import Candidate, MeanInterval, Standing, standings
 
 KINDS = ("run",)
 VARIANT = "variant, not ranked"
@@ -28,74 +25,12 @@ NONE = (
 )
 
 
-@opens
-def begin(journal: str, device: str, out: str, page: str) -> Tradeoff:
-    """Open the notebook.
+class Tradeoff(DevicePage):
+    """TrainingCosts against accuracy; every method shows one piece of the page."""
 
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; the newest that something was trained on if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source, chosen, place = opened(journal, device, out, page, KINDS)
-    return Tradeoff(source, chosen, place)
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What one model costs on one task, with 95 % t-intervals over seeds or folds.
-
-    Attributes
-    ----------
-    model : Trained
-    metric : Estimate
-        In the metric's unit.
-    seconds : Estimate
-        Of training, an epoch: the median epoch of each run.
-    peak_bytes : Estimate
-        Of a training run, beyond data, libraries and weights; nan where it can't be measured.
-    parameters : int
-        Without word vectors.
-    workers : tuple of int
-        Runs at a time, in those that are shown: they slow each other.
-    """
-
-    model: Trained
-    metric: Estimate
-    seconds: Estimate
-    peak_bytes: Estimate
-    parameters: int
-    workers: tuple[int, ...]
-
-
-def costs_of(model: Trained) -> Costs:
-    """Costs of a model from its run records."""
-
-    def estimate(value: Any, scale: float = 1.0) -> Estimate:
-        numbers = [scale * v for v in per_unit(model.runs, value)]
-        return Estimate(*mean_interval(numbers)) if numbers else Estimate(*[math.nan] * 3)
-
-    return Costs(
-        model,
-        estimate(lambda r: r["test"][model.metric], model.unit.scale),
-        estimate(epoch_seconds),
-        estimate(lambda r: r.get("peak_bytes")),
-        int(model.runs[-1].get("parameters") or 0),
-        tuple(sorted({int(r.get("workers") or 1) for r in model.runs})),
-    )
-
-
-class Tradeoff:
-    """Costs against accuracy; every method shows one piece of the page."""
-
-    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
-        self.source, self.device, self.place = source, device, place
+    kinds = KINDS
+    none = NONE
+    verb = "Trained"
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -104,11 +39,11 @@ class Tradeoff:
         return [task for task in found if len(task.models) > 1]
 
     @cached_property
-    def costs(self) -> dict[str, list[Costs]]:
+    def costs(self) -> dict[str, list[TrainingCosts]]:
         """Every model's costs, by task."""
         return {task.name: [costs_of(m) for m in task.models] for task in self.tasks}
 
-    def ranked(self, task: str) -> list[Costs]:
+    def ranked(self, task: str) -> list[TrainingCosts]:
         """Without variants of a mechanism that is there itself: they would hide the others."""
         whole = {c.model.mechanism for c in self.costs[task] if not c.model.variant}
         return [
@@ -120,20 +55,12 @@ class Tradeoff:
         found = self.ranked(task)
         sign = 1.0 if found[0].model.higher_is_better else -1.0
 
-        def turned(e: Estimate) -> Estimate:
-            return e if sign > 0 else Estimate(-e.mean, -e.high, -e.low)
+        def turned(e: MeanInterval) -> MeanInterval:
+            return e if sign > 0 else MeanInterval(-e.mean, -e.high, -e.low)
 
-        return standings([
-            Candidate(c.model.model, (c.seconds, c.peak_bytes), turned(c.metric)) for c in found
-        ])  # fmt: skip
-
-    def about(self) -> Shown:
-        """Which records these are."""
-        if self.device is None or not self.tasks:
-            return together(says([self.source.says]), says([NONE]))
-        return says([
-            f"{self.source.says} Trained {self.device.dates_of(*KINDS)} on {self.device.title}."
-        ])  # fmt: skip
+        return standings(
+            [Candidate(c.model.model, (c.seconds, c.peak_bytes), turned(c.metric)) for c in found]
+        )
 
     def fronts(self) -> Shown:
         """Per task: accuracy against time and against memory, and who is on the front."""
@@ -156,21 +83,36 @@ class Tradeoff:
             stand = self.standings(task.name)
             for c in self.costs[task.name]:
                 m = c.model
-                rows.append([
-                    f"{task.name}: {m.model}", f"{m.text}{m.unit.of_values}",
-                    _estimate(c.seconds, time_text), _estimate(c.peak_bytes, bytes_text),
-                    f"{c.parameters:,}", m.counted, stand.get(m.model, VARIANT),
-                ])  # fmt: skip
-                flat.append({
-                    "task": task.name, "model": m.model, "metric": m.metric,
-                    "mean": c.metric.mean, "low": c.metric.low, "high": c.metric.high,
-                    "epoch_seconds": c.seconds.mean, "epoch_seconds_low": c.seconds.low,
-                    "epoch_seconds_high": c.seconds.high, "peak_memory_bytes": c.peak_bytes.mean,
-                    "peak_memory_bytes_low": c.peak_bytes.low,
-                    "peak_memory_bytes_high": c.peak_bytes.high, "parameters": c.parameters,
-                    "runs_at_a_time": " ".join(map(str, c.workers)),
-                    "standing": stand.get(m.model, VARIANT),
-                })  # fmt: skip
+                rows.append(
+                    [
+                        f"{task.name}: {m.model}",
+                        f"{m.text}{m.unit.of_values}",
+                        _estimate(c.seconds, time_text),
+                        _estimate(c.peak_bytes, bytes_text),
+                        f"{c.parameters:,}",
+                        m.counted,
+                        stand.get(m.model, VARIANT),
+                    ]
+                )
+                flat.append(
+                    {
+                        "task": task.name,
+                        "model": m.model,
+                        "metric": m.metric,
+                        "mean": c.metric.mean,
+                        "low": c.metric.low,
+                        "high": c.metric.high,
+                        "epoch_seconds": c.seconds.mean,
+                        "epoch_seconds_low": c.seconds.low,
+                        "epoch_seconds_high": c.seconds.high,
+                        "peak_memory_bytes": c.peak_bytes.mean,
+                        "peak_memory_bytes_low": c.peak_bytes.low,
+                        "peak_memory_bytes_high": c.peak_bytes.high,
+                        "parameters": c.parameters,
+                        "runs_at_a_time": " ".join(map(str, c.workers)),
+                        "standing": stand.get(m.model, VARIANT),
+                    }
+                )
         if not rows:
             return remark(NONE)
         return together(
@@ -207,7 +149,10 @@ class Tradeoff:
         )
 
 
-def _estimate(e: Estimate, text: Any) -> str:
+begin = Tradeoff.begin
+
+
+def _estimate(e: MeanInterval, text: Any) -> str:
     if math.isnan(e.mean):
         return "unknown"
     if math.isnan(e.low) or e.low <= 0:

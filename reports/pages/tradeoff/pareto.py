@@ -11,18 +11,18 @@ Standing = Literal["on the front", "behind", "open"]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanInterval:
     """A mean with its 95 % t-interval; nan ends where there is none."""
 
     mean: float
     low: float
     high: float
 
-    def surely_below(self, other: Estimate) -> bool:
+    def surely_below(self, other: MeanInterval) -> bool:
         """Whether the intervals do not meet, this one the lower; unknown ones always meet."""
         return self.high < other.low
 
-    def surely_above(self, other: Estimate) -> bool:
+    def surely_above(self, other: MeanInterval) -> bool:
         """Whether the intervals do not meet, this one the higher."""
         return self.low > other.high
 
@@ -34,15 +34,15 @@ class Candidate:
     Attributes
     ----------
     name : str
-    costs : tuple of Estimate
+    costs : tuple of MeanInterval
         Time, memory ...: less is better. nan costs are not known, and decide nothing.
-    metric : Estimate
+    metric : MeanInterval
         More is better (the sign of an error is turned before).
     """
 
     name: str
-    costs: tuple[Estimate, ...]
-    metric: Estimate
+    costs: tuple[MeanInterval, ...]
+    metric: MeanInterval
 
 
 def beats(first: Candidate, second: Candidate) -> bool:

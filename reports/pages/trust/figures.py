@@ -140,9 +140,15 @@ def margins(found: Sequence[Margin]) -> Figure:
         axes.collections[-1].set_label(name)
     axes.axvline(1, color=VERMILION, linewidth=1.2)
     axes.annotate(
-        "budget", (1, 1), xycoords=axes.get_xaxis_transform(), xytext=(-3, 3),
-        textcoords="offset points", fontsize=7.5, ha="right", color=NOT_SHOWN,
-    )  # fmt: skip
+        "budget",
+        (1, 1),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(-3, 3),
+        textcoords="offset points",
+        fontsize=7.5,
+        ha="right",
+        color=NOT_SHOWN,
+    )
     axes.set_xscale("log")
     axes.set_xlim(right=max(1.5, axes.get_xlim()[1]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))

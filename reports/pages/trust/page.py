@@ -14,9 +14,7 @@ from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from reports.core.costs import Costs
 from reports.core.drifts import drift_sentences
-from reports.core.page import Output, Shown, opened, remark, says, together, warns
-from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source, facts
+from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.pages.trust import figures
 from reports.pages.trust.figures import Control, Margin
 
@@ -25,30 +23,11 @@ STILL = "No movement of the machine is shown, and no ratio that moved."
 NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
 
 
-@opens
-def begin(journal: str, device: str, out: str, page: str) -> Trusted:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; the newest that was measured if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source, chosen, place = opened(journal, device, out, page, KINDS)
-    return Trusted(source, chosen, place)
-
-
-class Trusted:
+class Trusted(DevicePage):
     """What may be believed; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
-        self.source, self.device, self.place = source, device, place
+    kinds = KINDS
+    none = NONE
 
     @cached_property
     def measured(self) -> Costs | None:
@@ -85,14 +64,6 @@ class Trusted:
             for _, r in rows.iterrows()
         ]
         return sorted(found, key=lambda m: m.margin)
-
-    def about(self) -> Shown:
-        """Which records these are."""
-        if self.device is None:
-            return together(says([self.source.says]), says([NONE]))
-        return says([
-            f"{self.source.says} Measured {self.device.dates_of(*KINDS)} on {self.device.title}."
-        ])  # fmt: skip
 
     def control(self) -> Shown:
         """The baseline against itself under another name."""
@@ -160,10 +131,15 @@ class Trusted:
         )
         caption = "Error over budget of each case: right of 1 is wrong, and gives no headline."
         frame = pd.DataFrame(
-            {"case": m.case, "status": m.status, "error": m.error, "error_budget": m.budget,
-             "margin": m.margin}
+            {
+                "case": m.case,
+                "status": m.status,
+                "error": m.error,
+                "error_budget": m.budget,
+                "margin": m.margin,
+            }
             for m in self.margins
-        )  # fmt: skip
+        )
         rows = [
             [m.case, f"{m.error:.1e}", f"{m.budget:.1e}", f"{m.margin:.3g}x", m.status]
             for m in self.margins[:20]
@@ -173,10 +149,11 @@ class Trusted:
             says([sentence], main=True),
             warns([f"{m.case} is over its error budget" for m in over]),
             self.place.figure("margins", figures.margins(self.margins), caption),
-            self.place.table("margins", frame, ["case", "error", "budget", "margin", ""], rows,
-                             (0, 4)),
+            self.place.table(
+                "margins", frame, ["case", "error", "budget", "margin", ""], rows, (0, 4)
+            ),
             remark(f"The {more} others are in the CSV." if more > 0 else ""),
-        )  # fmt: skip
+        )
 
     def impossible(self) -> Shown:
         """Numbers above what the device can do."""
@@ -189,33 +166,37 @@ class Trusted:
         if not known:
             return remark("The device's own ceilings were not measured in these sessions.")
         most = max(known, key=lambda r: r.compute_share)
-        return says([
-            f"No case is faster than the device can be: the most is {100 * most.compute_share:.0f} "
-            f"% of the best matrix product of the same session ({most.case})."
-        ])  # fmt: skip
-
-    def machine(self) -> Shown:
-        """Where this was measured."""
-        if self.device is None:
-            return says([])
-        known = facts(self.device.fingerprint, self.device.sessions_of(*KINDS))
-        frame = pd.DataFrame(known.items(), columns=["what", "value"])
-        rows = [[k, v] for k, v in known.items()]
-        return self.place.table("machine", frame, ["", ""], rows, (0, 1))
+        return says(
+            [
+                "No case is faster than the device can be: the most is "
+                f"{100 * most.compute_share:.0f} % of the best matrix product of the same session "
+                f"({most.case})."
+            ]
+        )
 
     def _floors(self, known: list[Control]) -> Shown:
         columns = ["problem", "control / baseline [95 %]", "noise floor", "blocks"]
         rows = [
-            [c.label, str(c.interval), f"{100 * (noise_floor(c.interval) - 1):.1f} %",
-             str(c.interval.count)]
+            [
+                c.label,
+                str(c.interval),
+                f"{100 * (noise_floor(c.interval) - 1):.1f} %",
+                str(c.interval.count),
+            ]
             for c in known
-        ]  # fmt: skip
+        ]
         frame = pd.DataFrame([_flat(c.interval) | dict(c.problem) for c in known])
         return self.place.table("floors", frame, columns, rows)
 
 
+begin = Trusted.begin
+
+
 def _flat(interval: Interval) -> dict[str, object]:
     return {
-        "control_ratio": interval.ratio, "low": interval.low, "high": interval.high,
-        "noise_floor_ratio": noise_floor(interval), "blocks": interval.count,
-    }  # fmt: skip
+        "control_ratio": interval.ratio,
+        "low": interval.low,
+        "high": interval.high,
+        "noise_floor_ratio": noise_floor(interval),
+        "blocks": interval.count,
+    }

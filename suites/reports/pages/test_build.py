@@ -76,10 +76,16 @@ def write_bench(folder: Path, model: str, scale: float = 1.0) -> None:
                     )
                     if block == 0 and not oom:
                         bytes_ = n * 2**20
-                        writer.append({
-                            "kind": "memory", "key": f"m{model}{heads}", **common, "status": "ok",
-                            "peak_bytes": bytes_, "transient_bytes": bytes_,
-                        })  # fmt: skip
+                        writer.append(
+                            {
+                                "kind": "memory",
+                                "key": f"m{model}{heads}",
+                                **common,
+                                "status": "ok",
+                                "peak_bytes": bytes_,
+                                "transient_bytes": bytes_,
+                            }
+                        )
     writer.close()
 
 
@@ -88,13 +94,26 @@ def write_comparison(folder: Path, model: str, gain: float = 0.02, seeds: int = 
     writer = journal.Writer(folder, {"fingerprint": fingerprint(model), "environment": {}})
     keys = [[f"{name}{seed}" for name in (MINE, BASE)] for seed in range(seeds)]
     recipe = {"choose": "dev", "tuning_trials": 0}
-    writer.append({
-        "kind": "design", "key": DESIGN, "question": "q", "models": [MINE, BASE],
-        "task": f"trec {EVIL}", "metric": "accuracy", "higher_is_better": True,
-        "split": EVIL, "one_test_set": True, "recipes": [recipe, recipe],
-        "seeds": list(range(seeds)), "paired": True, "margin": 0.05, "match": "none", "runs": keys,
-        "status": "ok",
-    })  # fmt: skip
+    writer.append(
+        {
+            "kind": "design",
+            "key": DESIGN,
+            "question": "q",
+            "models": [MINE, BASE],
+            "task": f"trec {EVIL}",
+            "metric": "accuracy",
+            "higher_is_better": True,
+            "split": EVIL,
+            "one_test_set": True,
+            "recipes": [recipe, recipe],
+            "seeds": list(range(seeds)),
+            "paired": True,
+            "margin": 0.05,
+            "match": "none",
+            "runs": keys,
+            "status": "ok",
+        }
+    )
     for seed in range(seeds):
         for name, more in ((MINE, gain + 0.001 * seed), (BASE, 0.0)):
             value = 0.7 + 0.03 * seed + more
@@ -102,11 +121,22 @@ def write_comparison(folder: Path, model: str, gain: float = 0.02, seeds: int = 
                 {"epoch": e, "loss": 1.0 / e, "dev": {"accuracy": value - 0.1 / e}, "seconds": 1.0}
                 for e in (1, 2, 3)
             ]
-            writer.append({
-                "kind": "run", "key": f"{name}{seed}", "model": name, "seed": seed, "status": "ok",
-                "epochs": epochs, "chosen_epoch": 3, "test": {"accuracy": value}, "seconds": 3.0,
-                "parameters": 1000, "parameters_with_words": 2000, "peak_bytes": 2.0**20,
-            })  # fmt: skip
+            writer.append(
+                {
+                    "kind": "run",
+                    "key": f"{name}{seed}",
+                    "model": name,
+                    "seed": seed,
+                    "status": "ok",
+                    "epochs": epochs,
+                    "chosen_epoch": 3,
+                    "test": {"accuracy": value},
+                    "seconds": 3.0,
+                    "parameters": 1000,
+                    "parameters_with_words": 2000,
+                    "peak_bytes": 2.0**20,
+                }
+            )
     writer.close()
 
 
@@ -117,29 +147,60 @@ def write_family(folder: Path, model: str, seeds: int = 6) -> None:
     tasks, models = (f"trec {EVIL}", "cr"), (MINE, "bi_lstm.packed")
     made = [
         {
-            "kind": "design", "key": f"{name}-{task}", "question": f"{name}-{task}",
-            "models": [name, BASE], "task": task, "metric": "accuracy", "higher_is_better": True,
-            "split": EVIL, "one_test_set": True, "recipes": [recipe, recipe], "folds": 0,
-            "seeds": list(range(seeds)), "paired": True, "margin": None, "match": "none",
+            "kind": "design",
+            "key": f"{name}-{task}",
+            "question": f"{name}-{task}",
+            "models": [name, BASE],
+            "task": task,
+            "metric": "accuracy",
+            "higher_is_better": True,
+            "split": EVIL,
+            "one_test_set": True,
+            "recipes": [recipe, recipe],
+            "folds": 0,
+            "seeds": list(range(seeds)),
+            "paired": True,
+            "margin": None,
+            "match": "none",
             "runs": [[f"{name}-{task}-{s}", f"{BASE}-{task}-{s}"] for s in range(seeds)],
             "status": "ok",
         }
-        for task in tasks for name in models
-    ]  # fmt: skip
-    writer.append({
-        "kind": "family", "key": FAMILY, "question": "fq", "baseline": BASE, "models": list(models),
-        "tasks": list(tasks), "designs": made, "status": "ok",
-    })  # fmt: skip
+        for task in tasks
+        for name in models
+    ]
+    writer.append(
+        {
+            "kind": "family",
+            "key": FAMILY,
+            "question": "fq",
+            "baseline": BASE,
+            "models": list(models),
+            "tasks": list(tasks),
+            "designs": made,
+            "status": "ok",
+        }
+    )
     for task in tasks:
         for name, gain in ((BASE, 0.0), (MINE, 0.05), (models[1], 0.0)):
             for seed in range(seeds):
                 value = 0.7 + 0.01 * seed + gain + 0.002 * (-1) ** seed * (name != BASE)
-                writer.append({
-                    "kind": "run", "key": f"{name}-{task}-{seed}", "model": name, "seed": seed,
-                    "status": "ok", "test": {"accuracy": value}, "seconds": 3.0, "epochs": [
-                        {"epoch": 1, "loss": 1.0, "dev": {"accuracy": value}, "seconds": 1.0}
-                    ], "chosen_epoch": 1, "parameters": 1000, "parameters_with_words": 2000,
-                })  # fmt: skip
+                writer.append(
+                    {
+                        "kind": "run",
+                        "key": f"{name}-{task}-{seed}",
+                        "model": name,
+                        "seed": seed,
+                        "status": "ok",
+                        "test": {"accuracy": value},
+                        "seconds": 3.0,
+                        "epochs": [
+                            {"epoch": 1, "loss": 1.0, "dev": {"accuracy": value}, "seconds": 1.0}
+                        ],
+                        "chosen_epoch": 1,
+                        "parameters": 1000,
+                        "parameters_with_words": 2000,
+                    }
+                )
     writer.close()
 
 
@@ -317,8 +378,9 @@ def test_a_forest_has_a_line_for_every_model(tmp_path: Path) -> None:
     bars = [np.asarray(line.get_xdata()).tolist() for line in axes.get_lines()]
     for c in many.of_task("cr"):
         assert c.difference is not None
-        assert [100 * c.difference.low, 100 * c.difference.high] in [pytest.approx(b) for b in bars
-                                                                     if len(b) == 2]  # fmt: skip
+        assert [100 * c.difference.low, 100 * c.difference.high] in [
+            pytest.approx(b) for b in bars if len(b) == 2
+        ]
     assert [t.get_text() for t in axes.get_yticklabels()] == [MINE, "bi_lstm.packed"]
 
 
@@ -418,10 +480,22 @@ def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
 
 def papermill(book: str, cwd: Path, *parameters: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / book), "out.ipynb",
-         "-k", "python3", *parameters],
-        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "papermill",
+            str(ROOT / "notebooks" / book),
+            "out.ipynb",
+            "-k",
+            "python3",
+            *parameters,
+        ],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_a_misspelt_parameter_is_an_error_under_papermill_itself(tmp_path: Path) -> None:
@@ -468,8 +542,11 @@ def test_notebooks_are_thin_and_stripped(path: Path) -> None:
         modules = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
         assert all(str(module).startswith("reports") for module in modules)
         assert len(tree.body) <= max(3, len(declared))
-    opening = next(n for n in ast.walk(ast.parse(code[1].source)) if isinstance(n, ast.Call)
-                   and isinstance(n.func, ast.Attribute) and n.func.attr == "begin")  # fmt: skip
+    opening = next(
+        n
+        for n in ast.walk(ast.parse(code[1].source))
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "begin"
+    )
     assert {keyword.arg for keyword in opening.keywords} == declared
     assert not opening.args  # the keywords are what parameters are checked against
 
@@ -579,8 +656,11 @@ def test_a_line_for_every_seed(tmp_path: Path) -> None:
     (axes,) = comparison_figures.differences(one).axes
     assert one.difference is not None
     bar = [100 * one.difference.low, 100 * one.difference.high]
-    assert any(np.asarray(line.get_xdata()).tolist() == pytest.approx(bar)
-               for line in axes.get_lines() if np.size(line.get_xdata()) == 2)  # fmt: skip
+    assert any(
+        np.asarray(line.get_xdata()).tolist() == pytest.approx(bar)
+        for line in axes.get_lines()
+        if np.size(line.get_xdata()) == 2
+    )
     curves = comparison_figures.learning_curves([one])
     assert curves is not None
     assert {MINE, BASE} <= {t.get_text() for t in curves.axes[0].texts}

@@ -36,9 +36,16 @@ def reading(
 ) -> dict[str, Any]:
     place = {"block": block, "interpreter": interpreter or f"i{block}", "order": block}
     return {
-        "kind": "time", "key": f"{case}{block}{interpreter}", "case": case, **place, "code": "c",
-        "status": "ok", "median": seconds, "samples": [seconds], **more,
-    }  # fmt: skip
+        "kind": "time",
+        "key": f"{case}{block}{interpreter}",
+        "case": case,
+        **place,
+        "code": "c",
+        "status": "ok",
+        "median": seconds,
+        "samples": [seconds],
+        **more,
+    }
 
 
 def noise(name: str, phase: str, block: int) -> float:

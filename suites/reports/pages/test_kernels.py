@@ -31,9 +31,11 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_book(tmp_path, "leaves", "x = 1", "left = x\nimport os; os.getpid()")
     write_book(tmp_path, "finds", "x = 1", "'left' in globals(), len(In)", "import os; os.getpid()")
     write_book(
-        tmp_path, "opens", "journal = ''",
+        tmp_path,
+        "opens",
+        "journal = ''",
         "from reports.core.parameters import refuse_unknown\nrefuse_unknown(['journal'])",
-    )  # fmt: skip
+    )
     write_book(tmp_path, "raises", "x = 1", "raise ValueError('first line\\nsecond')")
     write_book(tmp_path, "dies", "x = 1", "import os; os._exit(3)")
     return tmp_path

@@ -28,7 +28,7 @@ from reports.contents import NOTEBOOKS, Asked
 from reports.core import frontiers, sizes
 from reports.core.costs import Costs
 from reports.core.figure_data import data_of
-from reports.core.page import Shown, together
+from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_accuracy, printed_costs
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, Source, facts, find
@@ -44,7 +44,7 @@ from reports.pages.scaling.frontier_figures import frontier as draw_frontier
 from reports.pages.size import page as size
 from reports.pages.size.answers import answers, frontier_sentence
 from reports.pages.tradeoff import page as tradeoffs
-from reports.pages.tradeoff.pareto import Candidate, Estimate, standings
+from reports.pages.tradeoff.pareto import Candidate, MeanInterval, standings
 from reports.pages.trust import page as trust
 from suites.support.report_records import (
     BASE,
@@ -389,8 +389,15 @@ def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: Devi
     (unknown,) = [t for t in trained_tasks([*nothing, *again]) if t.name == "trec"]
     assert unknown.models == both.models
     alone = [r for r in again if r["model"] == own[0].model]
-    variants = [{**alone[0], "recipe": {**usual, "dropout": 0.5}, "key": f"v{i}",
-                 "model": f"{own[0].model}[scale_t={i}]"} for i in range(2)]  # fmt: skip
+    variants = [
+        {
+            **alone[0],
+            "recipe": {**usual, "dropout": 0.5},
+            "key": f"v{i}",
+            "model": f"{own[0].model}[scale_t={i}]",
+        }
+        for i in range(2)
+    ]
     (two,) = trained_tasks([*alone, *variants])
     assert len(two.models) == 2
 
@@ -454,8 +461,11 @@ def test_only_a_significant_best_is_bold(
         for m, s in zip(numbers["mean"], numbers["sd"], strict=True)
     )
     # Without a clear winner nothing is bold.
-    equal = [{**r, "test": {"accuracy": 0.5 + 0.01 * r["seed"]}} for r in device.records
-             if r["kind"] == "run" and r["task"] == "trec" and "[" not in r["model"]]  # fmt: skip
+    equal = [
+        {**r, "test": {"accuracy": 0.5 + 0.01 * r["seed"]}}
+        for r in device.records
+        if r["kind"] == "run" and r["task"] == "trec" and "[" not in r["model"]
+    ]
     jittered = [
         {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.005 * math.sin(7 * i)}}
         for i, r in enumerate(equal)
@@ -571,9 +581,10 @@ def test_a_variant_stands_in_the_table_of_costs_but_hides_nothing(
 def test_beaten_is_only_said_where_no_interval_meets() -> None:
     def one(name: str, cost: float, metric: float, half: float) -> Candidate:
         return Candidate(
-            name, (Estimate(cost, cost - half, cost + half),),
-            Estimate(metric, metric - half, metric + half),
-        )  # fmt: skip
+            name,
+            (MeanInterval(cost, cost - half, cost + half),),
+            MeanInterval(metric, metric - half, metric + half),
+        )
 
     apart = standings([one("good", 1, 9, 0.1), one("bad", 2, 8, 0.1)])
     assert apart == {"good": "on the front", "bad": "behind"}
@@ -581,7 +592,9 @@ def test_beaten_is_only_said_where_no_interval_meets() -> None:
     assert near == {"good": "on the front", "bad": "open"}
     trade = standings([one("small", 1, 5, 0.1), one("right", 2, 9, 0.1)])
     assert set(trade.values()) == {"on the front"}
-    unknown = Candidate("u", (Estimate(math.nan, math.nan, math.nan),), Estimate(9.5, 9.4, 9.6))
+    unknown = Candidate(
+        "u", (MeanInterval(math.nan, math.nan, math.nan),), MeanInterval(9.5, 9.4, 9.6)
+    )
     assert standings([one("good", 1, 9, 0.1), unknown])["u"] == "on the front"
     same = standings([one("a", 1, 9, 0.1), one("b", 1, 9, 0.1)])
     assert set(same.values()) == {"on the front"}
@@ -607,7 +620,7 @@ def test_trust_counts_controls_and_margins(
     assert page.margins[0].margin == pytest.approx(20 / RATIOS[DISA])
     worse = {**next(r for r in device.records if r["kind"] == "margin"), "error": 1.0}
     bad = DeviceRecords(device.key, device.fingerprint, (*device.records, worse), device.sessions)
-    wrong = trust.Trusted(page.source, bad, trust.Output(None, "p"))
+    wrong = trust.Trusted(page.source, bad, Output(None, "p"))
     assert "is over its error budget" in wrong.errors().plain
 
 
@@ -671,10 +684,13 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     scaled = page(scaling)
     assert isinstance(scaled, scaling.Scaling)
     for piece, command in (
-        (scaled.about, "attnbench bench"), (scaled.frontier, "attnbench frontier"),
-        (scaled.numerics, "attnbench verify --stress"), (scaled.time, "attnbench bench"),
-        (scaled.cases, "attnbench bench"), (scaled.beside, "attnbench bench --profile paper"),
-    ):  # fmt: skip
+        (scaled.about, "attnbench bench"),
+        (scaled.frontier, "attnbench frontier"),
+        (scaled.numerics, "attnbench verify --stress"),
+        (scaled.time, "attnbench bench"),
+        (scaled.cases, "attnbench bench"),
+        (scaled.beside, "attnbench bench --profile paper"),
+    ):
         assert command in piece().plain
     over = page(corpora)
     assert isinstance(over, corpora.Corpora)
@@ -815,8 +831,14 @@ def test_selections_are_counted_not_ranked() -> None:
 
 def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> SimpleNamespace:
-        return SimpleNamespace(first=first, second="multi_head.sdpa", task=task, difference=1.0,
-                               values=[0] * seeds, together=together)  # fmt: skip
+        return SimpleNamespace(
+            first=first,
+            second="multi_head.sdpa",
+            task=task,
+            difference=1.0,
+            values=[0] * seeds,
+            together=together,
+        )
 
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)

@@ -52,8 +52,16 @@ def test_a_foreign_mechanism_has_a_look_of_its_own_and_keeps_it() -> None:
 
 def test_families_differ_without_colour() -> None:
     """What the papers compare is told apart in grey, by marker at least."""
-    table1 = ("mtsa", "multi_head", "disa", "biblosa", "bi_lstm", "bi_gru", "multi_cnn",
-              "hrchy_cnn")  # fmt: skip
+    table1 = (
+        "mtsa",
+        "multi_head",
+        "disa",
+        "biblosa",
+        "bi_lstm",
+        "bi_gru",
+        "multi_cnn",
+        "hrchy_cnn",
+    )
     markers = [look(name).marker for name in table1]
     assert len(set(markers)) == len(markers)
     lights = sorted(luminance(c) for c in PALETTE)
