@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,12 @@ class Patch:
             raise ValueError(f"{self.name!r}: {self.old!r} stands {count} times in {self.file}")
         return text.replace(self.old, self.new)
 
+
+PATCHES = tuple(
+    Patch(**fault)
+    for fault in tomllib.loads(Path(__file__).with_name("patches.toml").read_text("utf-8"))["patch"]
+)
+"""Together with the classes in `mutants` there are at least three for every package."""
 
 OPERATORS = (
     "reference_impls.kernels.native",

@@ -14,6 +14,10 @@ from suites.support.configurations import DEFAULTS
 
 torch.set_num_threads(1)
 
+TELLING = [name for name in DEFAULTS if name.partition(".")[0] in ("none", "disa", "msmsa")]
+"""Three that take little time: products alone, a softmax of our own, kernels that break the graph.
+"""
+
 
 @pytest.fixture(autouse=True)
 def _forget_compiled_code() -> Iterator[None]:
@@ -26,8 +30,10 @@ def _forget_compiled_code() -> Iterator[None]:
     not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
     reason="torch.compile needs a C++ compiler on a CPU",
 )
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in TELLING else pytest.param(n, marks=pytest.mark.nightly) for n in DEFAULTS],
+)
 def test_compiled_is_eager(name: str) -> None:
     module = build(name)
     compiled: Any = torch.compile(module)

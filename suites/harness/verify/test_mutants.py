@@ -20,8 +20,7 @@ from harness.verify.trials import Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism
 from suites.support.command_line import SMALL, attnbench, pytest_bench
 from suites.support.mutants import MUTANTS
-from suites.support.patches import PATCHES
-from suites.support.patching import OPERATORS, Patch, patched
+from suites.support.patching import OPERATORS, PATCHES, Patch, patched
 
 torch.set_num_threads(1)
 
