@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.case import (
     CONTROL,
-    DTYPES,
     PHASES,
     Case,
     Problem,
@@ -19,7 +18,8 @@ from harness.case import (
     unique,
 )
 from harness.errors import UsageError
-from harness.profile import Profile, Selection, load_profile
+from harness.options import Selection
+from harness.profile import Profile, load_profile
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism
 
@@ -81,14 +81,14 @@ def _expand(
         selection.lengths or group["length"],
         [selection.width] if selection.width else group["width"],
         selection.dtypes or group["dtype"],
-        selection.phases or group.get("phase", PHASES),
+        selection.passes or group.get("phase", PHASES),
         [_settings(s) for s in selection.settings or group.get("settings", [profile.setting])],
     )
     filled = {"heads": profile.reference["heads"], **group}
     for values in lists:
         for name, heads in names:
             # Options are the user's own mechanism's; the baseline stays what it is.
-            options = () if name == profile.baseline else selection.options
+            options = () if name == profile.baseline else selection.option
             yield _case(registry, name, filled, values, selection.heads or heads, device, options)
 
 
@@ -97,7 +97,7 @@ def _chosen(registry: Registry, selection: Selection) -> list[tuple[str, int | N
 
     Options stay behind the name: ``disa.chunked[direction=forward]``.
     """
-    asked = [_split(text) for text in selection.names or registry.given_names]
+    asked = [_split(text) for text in selection.only or registry.given_names]
     bare = [(split_name(name)[0], name, heads) for name, heads in asked]
     return [
         (f"{mechanism.name}.{implementation.name}{name.removeprefix(known)}", heads)
@@ -148,7 +148,6 @@ def plan_of(profile: Profile, device: str, registry: Registry, selection: Select
     UsageError
         For an unknown mechanism, dtype, phase or setting, or an empty plan.
     """
-    _check_words(selection)
     if selection.blocks is not None:
         # Who asks for a number of blocks gets it, however long it takes.
         profile = replace(profile, blocks=selection.blocks, budget_seconds=None)
@@ -176,7 +175,6 @@ def frontier_cases(device: str, registry: Registry, selection: Selection) -> tup
     UsageError
         As `make_plan`.
     """
-    _check_words(selection)
     profile = replace(load_profile("quick", device), baseline="")
     chosen = _chosen(registry, selection) or [(name, None) for name in registry.mechanisms]
     group = {
@@ -191,16 +189,6 @@ def frontier_cases(device: str, registry: Registry, selection: Selection) -> tup
     cases = unique(_expand(group, registry, selection, device, profile))
     _check_cases(cases, registry)
     return tuple(cases)
-
-
-def _check_words(selection: Selection) -> None:
-    """Refuse dtypes and passes that there are not."""
-    for dtype in selection.dtypes:
-        if dtype not in DTYPES:
-            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
-    for phase in selection.phases:
-        if phase not in PHASES:
-            raise UsageError(f"unknown pass {phase!r}; use one of {', '.join(PHASES)}")
 
 
 def _check_cases(cases: Sequence[Case], registry: Registry) -> None:

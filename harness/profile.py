@@ -87,19 +87,3 @@ def load_profile(name: str, device: str, path: Path | None = None) -> Profile:
         limit_seconds=p["limit_seconds"],
         groups=tuple(g for g in p["cases"] if device in g.get("devices", ("cpu", "cuda"))),
     )
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What narrows a profile, from the command line; empty means: as the profile says."""
-
-    names: tuple[str, ...] = ()
-    lengths: tuple[int, ...] = ()
-    batch: int | None = None
-    width: tuple[int, int] | None = None
-    heads: int | None = None
-    dtypes: tuple[str, ...] = ()
-    phases: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
-    blocks: int | None = None

@@ -7,7 +7,7 @@ one task are the smallest such family.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from rich.console import Console
 
 from harness.cli.comparing_options import read_margins, read_models, recipes_of, seeds_for
 from harness.cli.comparison_text import print_conclusion
-from harness.cli.executing import workers_for
-from harness.cli.output import check_json, console, plain, tell_skipped, write_json
+from harness.cli.executors import workers_for
+from harness.cli.output import console, plain, tell_skipped, write_json
 from harness.cli.running import (
-    journal_folder,
     print_failures,
     surroundings,
     train_missing,
@@ -39,47 +38,45 @@ from harness.experiments.model import Model, check_read, meaning, parse_model
 from harness.experiments.replicates import counted, counted_each, units_of
 from harness.experiments.session import finished
 from harness.experiments.wording import unit_of
+from harness.options import CompareOptions
 from harness.records import journal, schema
 from harness.registry import Registry
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
-MATCHES = ("none", "parameters")
 
-
-def run_compare(values: dict[str, Any], json_file: str | None) -> int:
+def run_compare(options: CompareOptions) -> int:
     """Do all of it; returns the exit code."""
-    check_json(json_file)
     out = console()
-    registry = Registry(values["given"])
-    folder = journal_folder(values["journal"])
-    tasks = _tasks(values)
-    everyone = _models(registry, values)
-    check_read(values["recipe"], everyone, tasks, registry, values["vectors"])
-    if values["unpaired"]:
+    registry = Registry(options.given)
+    folder = options.journal
+    tasks = _tasks(options)
+    everyone = _models(registry, options)
+    check_read(options.changes, everyone, tasks, registry, options.vectors)
+    if options.unpaired:
         if len(everyone) > 2 or len(tasks) > 1:
             raise UsageError(
                 "--unpaired is for two models on one task; several are judged in pairs"
             )
         check_pairing(tasks[0], paired=False)  # before any data are looked for
-    margins = read_margins(values["margin"], tasks)
-    places = _surroundings(tasks, registry, values)
-    if values["all"] is not None:
-        everyone = _buildable(everyone, tasks, places, values, out)
+    margins = read_margins(options.margin, tasks)
+    places = _surroundings(tasks, registry, options)
+    if options.all is not None:
+        everyone = _buildable(everyone, tasks, places, options, out)
     family = make_family(
         tuple(
             design
             for task in tasks
-            for design in _designs(task, everyone, places[task.name], margins[task.name], values)
+            for design in _designs(task, everyone, places[task.name], margins[task.name], options)
         )
     )
     around = places[tasks[0].name]
     todo, known = list(family.runs()), finished(folder)
     missing = [run for run in todo if run.key not in known]
-    workers = workers_for(values["jobs"], around.fingerprint)
+    workers = workers_for(options.jobs, around.fingerprint)
     said = _announcement(family, around, len(todo), len(missing), workers, folder)
     out.print(said, highlight=False, soft_wrap=True, markup=False)
-    if missing and values["all"] is None:  # what can't be built is no design: not written down
+    if missing and options.all is None:  # what can't be built is no design: not written down
         _refuse_unbuildable(family, places)
     verified_or_refused(todo, around, folder, out)
     record = family.record(around.fingerprint)
@@ -90,38 +87,34 @@ def run_compare(values: dict[str, Any], json_file: str | None) -> int:
     print_conclusion(out, conclusion)
     print_failures(out, conclusion.runs)
     _note_verdict(conclusion, around, folder, everything)
-    write_json(json_file, as_json(conclusion))
+    write_json(options.json_file, as_json(conclusion))
     return 0 if conclusion.complete else 1
 
 
-def _tasks(values: Mapping[str, Any]) -> list[Task]:
-    if values["match"] not in MATCHES:
-        raise UsageError(f"--match: given {values['match']!r}; expected {' or '.join(MATCHES)}")
-    tasks = [find_task(name) for name in values["task"]]
+def _tasks(options: CompareOptions) -> list[Task]:
+    tasks = [find_task(name) for name in options.tasks]
     names = [task.name for task in tasks]
     if len(set(names)) < len(names):
         raise UsageError(f"--task: given {', '.join(names)}; expected each once")
     return tasks
 
 
-def _models(registry: Registry, values: Mapping[str, Any]) -> list[Model]:
+def _models(registry: Registry, options: CompareOptions) -> list[Model]:
     """All models, the baseline last, each once by what it is."""
-    if values["all"] is None:
-        models = read_models(values["names"], registry, values["baseline"])
+    if options.all is None:
+        models = read_models(options.names, registry, options.baseline)
         meant = [meaning(model, registry) for model in models[:-1]]
         if len(set(meant)) < len(meant):
             raise UsageError(f"given {', '.join(map(str, models[:-1]))}; expected each model once")
         return models
-    if values["names"] or values["baseline"]:
-        raise UsageError("--all BASELINE compares every mechanism; name no others")
-    baseline = parse_model(values["all"], registry)
+    baseline = parse_model(options.all, registry)
     others = [parse_model(name, registry) for name in registry.mechanisms]
     same = meaning(baseline, registry)
     return [*(m for m in others if meaning(m, registry) != same), baseline]
 
 
 def _surroundings(
-    tasks: Sequence[Task], registry: Registry, values: Mapping[str, Any]
+    tasks: Sequence[Task], registry: Registry, options: CompareOptions
 ) -> dict[str, Surroundings]:
     """Data and vectors of each task; ``--data`` is for those that read files.
 
@@ -130,12 +123,12 @@ def _surroundings(
     UsageError
         If none does, and as `harness.cli.running.surroundings`.
     """
-    without = {**values, "data": None, "vectors": None}
+    without = replace(options, data=None, vectors=None)
     reading = any(task.files for task in tasks)
     found: dict[str, Surroundings] = {}
     fingerprint = None
     for task in tasks:
-        given = values if task.files or not reading else without
+        given = options if task.files or not reading else without
         found[task.name] = surroundings(task, registry, given, fingerprint)
         fingerprint = found[task.name].fingerprint
     return found
@@ -143,13 +136,13 @@ def _surroundings(
 
 def _buildable(
     everyone: Sequence[Model], tasks: Sequence[Task], around: Mapping[str, Surroundings],
-    values: Mapping[str, Any], out: Console,
+    options: CompareOptions, out: Console,
 ) -> list[Model]:  # fmt: skip
     """Those of ``--all`` that every task's recipe can build; the others are named."""
     refused: dict[Model, NotBuildable] = {}
     for task in tasks:
         refused |= not_buildable(
-            everyone, task, recipes_of(task, everyone, values), around[task.name]
+            everyone, task, recipes_of(task, everyone, options.changes), around[task.name]
         )
     for model, why in refused.items():
         said = f"left out: {model}: {why.reason}"
@@ -162,17 +155,17 @@ def _buildable(
 
 def _designs(
     task: Task, everyone: Sequence[Model], around: Surroundings, margin: float | None,
-    values: Mapping[str, Any],
+    options: CompareOptions,
 ) -> list[Design]:  # fmt: skip
     """Each model against the last one."""
-    recipes = recipes_of(task, everyone, values)
-    seeds = seeds_for(values["seeds"], task)
-    if values["match"] == "parameters":
+    recipes = recipes_of(task, everyone, options.changes)
+    seeds = seeds_for(options.seeds, task)
+    if options.match == "parameters":
         recipes = match_parameters(everyone, task, recipes, around)
     return [
         make_design(
             [model, everyone[-1]], task, [recipe, recipes[-1]], seeds, around, margin,
-            values["match"], not values["unpaired"],
+            options.match, not options.unpaired,
         )
         for model, recipe in zip(everyone[:-1], recipes, strict=False)
     ]  # fmt: skip

@@ -2,94 +2,62 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from harness.errors import UsageError
 from harness.experiments.model import Model, parse_model
-from harness.experiments.replicates import LARGEST_SEED, MOST_SEEDS
+from harness.options import Amount
 from harness.registry import Registry
 from harness.train.recipe import Recipe, changed, parse_settings
 from harness.train.task import Task
 
 BASELINE = "multi_head"
 SUBJECT = "mtsa"
-SEEDS, FOLD_SEEDS = "5", "1"
+SEEDS, FOLD_SEEDS = 5, 1
 """How many seeds unless others are given, without and with folds."""
 
 
-def read_seeds(text: str) -> list[int]:
-    """``10`` is seeds 0 to 9; ``3,7,11`` are these.
-
-    Raises
-    ------
-    UsageError
-        For anything else.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UsageError(f"--seeds: given {text!r}; expected a number of seeds, or e.g. 3,7,11")
-    numbers = [int(part) for part in parts]
-    if (len(numbers) == 1 and numbers[0] > MOST_SEEDS) or max(numbers) > LARGEST_SEED:
-        raise UsageError(
-            f"--seeds: given {text}; expected at most {MOST_SEEDS} seeds, each up to {LARGEST_SEED}"
-        )
-    return numbers if len(numbers) > 1 else list(range(numbers[0]))
-
-
-def seeds_for(text: str | None, task: Task) -> list[int]:
+def seeds_for(seeds: Sequence[int] | None, task: Task) -> Sequence[int]:
     """The seeds of a task; unless others are given five, or one that goes through all folds."""
-    return read_seeds(text or (FOLD_SEEDS if task.folds else SEEDS))
+    if seeds is not None:
+        return seeds
+    return range(FOLD_SEEDS if task.folds else SEEDS)
 
 
-def read_margin(text: str | None, task: Task) -> float | None:
-    """A difference that does not matter, in units of the metric; ``0.5%`` is 0.005.
-
-    Raises
-    ------
-    UsageError
-        If it is not a positive number, or not below 1 for a share.
-    """
-    if text is None:
-        return None
-    try:
-        margin = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        margin = math.nan
-    if not 0 < margin < math.inf:
-        raise UsageError(f"--margin: given {text!r}; expected a positive number, e.g. 0.01 or 1%")
-    if task.metric == "accuracy" and margin >= 1:
-        raise UsageError(f"--margin: given {text}; one point of accuracy is 0.01 or 1%")
-    return margin
-
-
-def read_margins(texts: Sequence[str], tasks: Sequence[Task]) -> dict[str, float | None]:
+def read_margins(
+    given: Sequence[tuple[str, Amount]], tasks: Sequence[Task]
+) -> dict[str, float | None]:
     """The margin of each task: ``1%`` for all of them, ``trec:1%`` for one.
 
     Raises
     ------
     UsageError
-        For a task that is not compared, one margin for tasks of unlike metrics, or two for one.
+        For a task that is not compared, one margin for tasks of unlike metrics, two for one task,
+        or one point of accuracy and more.
     """
-    given: dict[str, str] = {}
-    for text in texts:
-        name, colon, number = text.rpartition(":")
-        if colon and name not in {task.name for task in tasks}:
+    found: dict[str, Amount] = {}
+    for name, margin in given:
+        typed = f"{name}:{margin.text}" if name else margin.text
+        if name and name not in {task.name for task in tasks}:
             known = ", ".join(task.name for task in tasks)
-            raise UsageError(f"--margin {text}: {name!r} is not compared; the tasks are {known}")
-        if not colon and len({task.metric for task in tasks}) > 1:
+            raise UsageError(f"--margin {typed}: {name!r} is not compared; the tasks are {known}")
+        if not name and len({task.metric for task in tasks}) > 1:
             raise UsageError(
-                f"--margin {text}: the tasks have different metrics; give one each, e.g. "
-                f"--margin {tasks[0].name}:{text}"
+                f"--margin {typed}: the tasks have different metrics; give one each, e.g. "
+                f"--margin {tasks[0].name}:{typed}"
             )
         for task in tasks:
-            if colon and task.name != name:
+            if name and task.name != name:
                 continue
-            if task.name in given:
-                raise UsageError(f"--margin: given {given[task.name]} and {number} for {task.name}")
-            given[task.name] = number
-    return {task.name: read_margin(given.get(task.name), task) for task in tasks}
+            if task.name in found:
+                before = found[task.name].text
+                raise UsageError(f"--margin: given {before} and {margin.text} for {task.name}")
+            if task.metric == "accuracy" and margin.value >= 1:
+                raise UsageError(
+                    f"--margin: given {margin.text}; one point of accuracy is 0.01 or 1%"
+                )
+            found[task.name] = margin
+    return {t.name: found[t.name].value if t.name in found else None for t in tasks}
 
 
 def read_models(names: Sequence[str], registry: Registry, baseline: str | None) -> list[Model]:
@@ -117,12 +85,9 @@ def read_models(names: Sequence[str], registry: Registry, baseline: str | None) 
     return [parse_model(name, registry) for name in names]
 
 
-def recipes_of(task: Task, models: Sequence[Model], values: Mapping[str, Any]) -> list[Recipe]:
+def recipes_of(task: Task, models: Sequence[Model], changes: Sequence[str]) -> list[Recipe]:
     """The recipe of each model: the task's common one, with what ``--recipe`` changes."""
-    texts = list(values["recipe"])
-    if values["choose"] is not None:
-        texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names for model in models], task.recipes, task.name)
+    settings = parse_settings(changes, [model.names for model in models], task.recipes, task.name)
     return [
         changed(task.recipe_for(model.mechanism), chosen)
         for model, chosen in zip(models, settings, strict=True)

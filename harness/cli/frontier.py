@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,17 +12,17 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.output import check_json, console, write_json
+from harness.cli.output import console, say, write_json
 from harness.errors import UsageError
 from harness.isolate import Limits
 from harness.isolate import run as isolated
 from harness.measure.device import available_memory, environment
 from harness.measure.frontier import SHARE, Bounds, Result, Search, refuse_beyond
+from harness.measure.setup import device_fingerprint
+from harness.options import FrontierOptions, selection_of
 from harness.plan import frontier_cases
 from harness.registry import Registry
-from suites.bench.display import bytes_text, time_text
-from suites.bench.options import journal_folder, parse_bytes, selection
-from suites.bench.setup import device_fingerprint
+from reports.core.words import bytes_text, time_text
 
 DEVICE_MEMORY = "harness.measure.probe:device_memory"
 
@@ -54,21 +53,6 @@ def memory_limit(asked: int | None, device: str) -> int:
     limit = default if asked is None else asked
     refuse_beyond(limit, free)
     return limit
-
-
-def read_limits(values: Mapping[str, Any]) -> tuple[int | None, float, int]:
-    """Bytes (None: the device's), seconds and largest length, as the options say.
-
-    Raises
-    ------
-    UsageError
-    """
-    seconds, largest = values["seconds"], values["limit"]
-    if not (seconds > 0 and math.isfinite(seconds)):
-        raise UsageError(f"--seconds: given {seconds:g}; expected a positive number")
-    if largest < 1:
-        raise UsageError(f"--limit: given {largest}; expected at least 1")
-    return parse_bytes(values["memory"]) if values["memory"] else None, seconds, largest
 
 
 def _named(result: Result) -> dict[str, str]:
@@ -163,24 +147,20 @@ class _Bar:
         self._bar.update(self._task, completed=done, case=escape(case.id))
 
 
-def run_frontier(values: Mapping[str, Any], json_file: str | None) -> int:
-    """Find and show the frontiers; 1 if one of them is that of a crash or of wrong results."""
-    check_json(json_file)
+def run_frontier(options: FrontierOptions) -> int:
+    """Search; returns the exit code: 1 if a case failed otherwise than by a limit."""
     out = console()
-    registry = Registry(values["given"])
-    folder = journal_folder(values["journal"])
-    chosen = selection(values)
-    asked, seconds, largest = read_limits(values)
-    fingerprint = device_fingerprint(values["device"])
+    registry, folder = Registry(options.given), options.journal
+    fingerprint = device_fingerprint(options.device)
     device = str(fingerprint["device"])
-    cases = frontier_cases(device, registry, chosen)
-    limits = Bounds(memory_limit(asked, device), seconds, largest)
-    out.print(
+    cases = frontier_cases(device, registry, selection_of(options))
+    limits = Bounds(memory_limit(options.memory, device), options.seconds, options.limit)
+    say(
+        out,
         f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}: {len(cases)} cases "
         f"within {bytes_text(limits.memory_bytes)} and {limits.seconds:g} s a pass, N up to "
         f"{limits.largest}; journal {folder}",
-        highlight=False, soft_wrap=True, markup=False,
-    )  # fmt: skip
+    )
     try:
         with _Bar(out, len(cases)) as bar:
             search = Search(cases, limits, registry, folder, fingerprint, bar.show)
@@ -190,11 +170,11 @@ def run_frontier(values: Mapping[str, Any], json_file: str | None) -> int:
         raise
     out.print(frontier_table(results))
     for line in remarks(results):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(out, line)
     total = sum(len(result.probes) for result in results)
     out.print(f"{total} probes, {total - search.probed} of them from the journal", highlight=False)
     write_json(
-        json_file,
+        options.json_file,
         {
             "fingerprint": fingerprint,
             "memory_limit_bytes": limits.memory_bytes,

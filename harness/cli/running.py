@@ -12,34 +12,34 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from harness.cli.executing import local_executor
-from harness.cli.verifying import print_verified, progress_bar
+from harness.cli.executors import local_executor
+from harness.cli.output import duration, say
+from harness.cli.verify import verified
 from harness.errors import UsageError
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
 from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import SessionProgress as Standing
+from harness.measure.device import environment
+from harness.measure.setup import device_fingerprint
+from harness.options import Trained
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import Task
 from harness.train.task import task as find_task
+from harness.verify.run import fitting
 
 SHOWN = 3
 """Runs under way that are named in the bar."""
 
 
-def journal_folder(text: str) -> Path:
-    """The journal's folder; see `suites.bench.options`."""
-    from suites.bench.options import journal_folder as folder
-
-    return folder(text)
-
-
 def surroundings(
-    task: Task, registry: Registry, values: Mapping[str, Any],
+    task: Task,
+    registry: Registry,
+    options: Trained,
     fingerprint: Mapping[str, Any] | None = None,
-) -> Surroundings:  # fmt: skip
+) -> Surroundings:
     """Device, data and vectors of a command.
 
     Parameters
@@ -52,8 +52,6 @@ def surroundings(
     UsageError
         If the task's data are not there, or the vectors, or the device.
     """
-    from suites.bench.setup import device_fingerprint
-
     directory, vectors, data = None, "", ""
     if task.files:
         from harness.experiments.design import data_digest
@@ -62,8 +60,8 @@ def surroundings(
         from harness.train.data.directory import data_directory
         from harness.train.data.vectors import canonical
 
-        vectors = values["vectors"] or task.vectors
-        if hub.asked(values["data"]):
+        vectors = options.vectors or task.vectors
+        if hub.asked(options.data):
             hub.given_by(task.name, task.files)
             if vectors != NO_VECTORS and not Path(vectors).is_file():
                 raise UsageError(
@@ -72,17 +70,17 @@ def surroundings(
                 )
             folder = hub.directory(task.name, task.files)
         else:
-            folder = data_directory(values["data"])
+            folder = data_directory(options.data)
         directory = str(folder.resolve())
         data = data_digest(task, folder, vectors)
         if vectors != NO_VECTORS:
             vectors = canonical(vectors, folder)
     else:
         for option in ("data", "vectors"):
-            if values[option] is not None:
+            if getattr(options, option) is not None:
                 raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
     if fingerprint is None:
-        fingerprint = device_fingerprint(values["device"])
+        fingerprint = device_fingerprint(options.device)
     return Surroundings(registry, fingerprint, directory, vectors, data)
 
 
@@ -114,10 +112,6 @@ def verified_or_refused(
     UsageError
         If one of them is over its budget, leaks padding, or crashes.
     """
-    from harness.measure.device import environment
-    from harness.verify.run import fitting, jobs, verify
-    from harness.verify.run import workers_for as verifiers
-
     runs = list(runs)
     for name, directory in dict.fromkeys((r.task, r.arguments["directory"]) for r in runs):
         if directory is not None:
@@ -127,14 +121,7 @@ def verified_or_refused(
         (name, "f32", fitting(name, options, heads, around.registry))
         for name, options, heads in asked
     ]
-    todo = jobs(wanted, around.registry, around.fingerprint)
-    with progress_bar(out) as bar:
-        task = bar.add_task("verifying", total=len(todo))
-        rows = verify(
-            todo, around.registry, around.fingerprint, lambda _: bar.advance(task), folder,
-            {"environment": environment(), "purpose": "verify"}, verifiers(around.fingerprint),
-        )  # fmt: skip
-    print_verified(out, rows)
+    rows = verified(wanted, around.registry, around.fingerprint, folder, out)
     for row in rows:
         if row["verdict"] not in ("ok", "unsupported"):
             raise UsageError(
@@ -179,8 +166,6 @@ def do_runs(
     names : mapping
         By key what a run is called where its case says too little.
     """
-    from harness.measure.device import environment
-
     known = journal.read(folder).finished()
     declared = [record for record in declared if record["key"] not in known]
     if not missing and not declared:
@@ -257,20 +242,13 @@ class _Bar:
             total = self._standing.total
             left = _left(self._standing) if self._ended < total else ""
             line += f"; {self._ended} of {total}{left}"
-        self._out.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+        say(self._out, line, "dim")
 
 
 def _left(standing: Standing) -> str:
     """``, 12.5 min left``; empty as long as nothing is known."""
     known = standing.left_seconds
     return "" if known is None else f", {duration(known)} left"
-
-
-def duration(seconds: float) -> str:
-    """``42 s``, ``12.5 min``, ``3.4 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _called(record: Mapping[str, Any]) -> str:
@@ -283,7 +261,4 @@ def print_failures(out: Console, runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         if run["status"] != "ok":
             detail = run.get("detail") or "no reason given"
-            out.print(
-                f"{_called(run)}: {run['status']}: {detail}",
-                style="red", markup=False, highlight=False, soft_wrap=True,
-            )  # fmt: skip
+            say(out, f"{_called(run)}: {run['status']}: {detail}", "red")

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.cli.running import duration
+from harness.cli.output import duration, say
 from harness.experiments.costs import Durations, run_seconds, wall_seconds
 from harness.experiments.queue import SETTLED
 from harness.experiments.sweep import Entry, Sweep
+from harness.options import SweepOptions
 
-DEFAULT_JOURNAL = "results"
 MOST_NAMED = 4
 """Of the pairs of model and task whose time is not known yet."""
 
@@ -29,12 +29,12 @@ def announce(
     """One line before anything is done; `workers` None where nothing is."""
     total = len(sweep.entries)
     have = f", {total - missing} of them already there" if missing < total else ""
-    say = (
+    said = (
         f"{fingerprint['model']} ({fingerprint['device']}), torch {fingerprint['torch']}: sweep of "
         f"{', '.join(sweep.models)} on {', '.join(sweep.tasks)}; {total} runs{have}"
         f"{'' if workers is None else f', {workers} at a time'}; journal {folder}"
     )
-    out.print(say, highlight=False, soft_wrap=True, markup=False)
+    say(out, said)
 
 
 def print_dry_run(
@@ -69,17 +69,17 @@ def print_dry_run(
             else:
                 seconds.append(row["seconds"])
         rows.append(row)
-        say = "there" if row["there"] else "missing"
+        said = "there" if row["there"] else "missing"
         if row.get("seconds") is not None:
-            say += f", about {duration(row['seconds'])}"
-        out.print(f"{name}: {say}", highlight=False, markup=False, soft_wrap=True)
+            said += f", about {duration(row['seconds'])}"
+        say(out, f"{name}: {said}")
     missing = sum(not row["there"] for row in rows)
     predicted = None
     if not unknown:
         predicted = wall_seconds(seconds, durations.workers) + start if missing else 0.0
     left = {"runs": rows, "missing": missing, "workers": durations.workers,
             "predicted_seconds": predicted, "unknown": unknown}  # fmt: skip
-    out.print(_prediction(left, seconds), highlight=False, markup=False, soft_wrap=True)
+    say(out, _prediction(left, seconds))
     return left
 
 
@@ -121,7 +121,7 @@ def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, A
 
 
 def failures(
-    sweep: Sweep, records: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]
+    sweep: Sweep, records: Mapping[str, Mapping[str, Any]], options: SweepOptions
 ) -> list[dict[str, str]]:
     """Runs without a result: ``run``, ``status``, ``detail``, and the command that repeats it."""
     found = []
@@ -133,13 +133,13 @@ def failures(
                     "run": sweep.names[entry.run.key],
                     "status": str(record["status"]),
                     "detail": str(record.get("detail") or "no reason given"),
-                    "command": command(entry, values, again=record["status"] in SETTLED),
+                    "command": command(entry, options, again=record["status"] in SETTLED),
                 }
             )
     return found
 
 
-def command(entry: Entry, values: Mapping[str, Any], *, again: bool) -> str:
+def command(entry: Entry, options: SweepOptions, *, again: bool) -> str:
     """The ``attnbench train`` that does one run of a sweep, for a shell.
 
     Parameters
@@ -155,9 +155,9 @@ def command(entry: Entry, values: Mapping[str, Any], *, again: bool) -> str:
         words += ["--recipe", text]
     for option, value, default in (
         ("--vectors", entry.vectors, None),
-        ("--data", values["data"] if entry.task.files else None, None),
-        ("--device", values["device"], "auto"),
-        ("--journal", values["journal"], DEFAULT_JOURNAL),
+        ("--data", options.data if entry.task.files else None, None),
+        ("--device", options.device, "auto"),
+        ("--journal", options.journal, Path("results")),
     ):
         if value != default:
             words += [option, str(value)]
@@ -173,14 +173,10 @@ def announce_end(
 ) -> None:
     """What failed, each with its command, and a last line."""
     for failure in failed:
-        out.print(
-            f"{failure['run']}: {failure['status']}: {failure['detail']}",
-            style="red", markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
-        out.print(f"  {failure['command']}", markup=False, highlight=False, soft_wrap=True)
+        say(out, f"{failure['run']}: {failure['status']}: {failure['detail']}", "red")
+        say(out, f"  {failure['command']}")
     total = len(sweep.entries)
-    out.print(
-        f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed; "
-        f"{duration(seconds)}",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    say(
+        out,
+        f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed; {duration(seconds)}",
+    )

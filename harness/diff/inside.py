@@ -10,8 +10,9 @@ from typing import Any
 
 import reference_impls
 from harness.errors import UsageError
+from harness.options import Selection
 from harness.plan import plan_of
-from harness.profile import Profile, Selection, load_profile
+from harness.profile import Profile, load_profile
 from harness.registry import Registry
 
 
@@ -24,7 +25,7 @@ def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> 
         Where the revision's mechanisms must come from.
     profile, device : str
     selection : mapping
-        Fields of `harness.profile.Selection`.
+        Fields of `harness.options.Selection`.
 
     Returns
     -------
@@ -35,17 +36,17 @@ def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> 
     _check_origin(tree)
     registry = Registry()
     chosen = Selection(**{k: _tuples(v) for k, v in selection.items()})
-    names, missing = _known(registry, chosen.names)
+    names, missing = _known(registry, chosen.only)
     told = {"missing": missing}
     narrowed = _narrow(load_profile(profile, device), registry)
-    if not (names if chosen.names else any(g["implementations"] for g in narrowed.groups)):
+    if not (names if chosen.only else any(g["implementations"] for g in narrowed.groups)):
         return {**told, "cases": []}
     wanted = {
         (mechanism.name, implementation.name)
         for name in names
         for mechanism, implementation in registry.select([name.partition("@")[0]])
     }
-    cases = plan_of(narrowed, device, registry, replace(chosen, names=tuple(names))).cases
+    cases = plan_of(narrowed, device, registry, replace(chosen, only=tuple(names))).cases
     kept = [
         case.id
         for case in cases

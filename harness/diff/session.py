@@ -16,7 +16,8 @@ from harness.errors import UsageError
 from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError, run
 from harness.measure import device as devices
 from harness.measure.blocks import PRELOAD
-from harness.profile import Profile, Selection, load_profile
+from harness.options import Selection
+from harness.profile import Profile, load_profile
 from harness.records import journal, schema
 
 PLAN_CALL = "harness.diff.inside:plan"

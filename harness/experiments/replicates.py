@@ -10,8 +10,6 @@ from typing import Any, Literal
 from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
 from harness.stats import equivalent_folds as equivalent
 
-MOST_SEEDS = 10_000
-LARGEST_SEED = 2**32 - 1
 Units = Literal["seeds", "folds", "repeated folds"]
 Run = Mapping[str, Any]
 Pair = tuple[Run | None, Run | None]

@@ -28,7 +28,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run
 from harness.experiments.model import Model, check_read, parse_model
-from harness.experiments.replicates import LARGEST_SEED, MOST_SEEDS, Replicate, replicates
+from harness.experiments.replicates import Replicate, replicates
+from harness.options import LARGEST_SEED, MOST_SEEDS
 from harness.records import schema
 from harness.registry import Registry
 from harness.train.recipe import changed, changes, parse_settings

@@ -15,13 +15,13 @@ import pytest
 from rich.console import Console
 
 from harness.case import Case, problem_of
+from harness.cli.display import Display, wide
 from harness.errors import UsageError
 from harness.measure import device
 from harness.measure.session import Session
-from suites.bench.display import Display, wide
-from suites.bench.options import PYTEST_OPTIONS
+from harness.measure.setup import make_session
+from harness.options import Measuring, pytest_options, read
 from suites.bench.replay import Replay
-from suites.bench.setup import make_session
 
 SESSION = pytest.StashKey[Session]()
 REPLAYS = pytest.StashKey[dict[str, Replay]]()
@@ -36,7 +36,7 @@ INERT = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that choose cases."""
     group = parser.getgroup("attnbench", f"attnbench: what is measured. {INERT}.")
-    for name, keywords in PYTEST_OPTIONS:
+    for name, keywords in pytest_options(Measuring):
         group.addoption(name, **keywords)
 
 
@@ -54,9 +54,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if planned := _planned(config):
         config.stash[SESSION] = planned
         return
-    names = [_destination(name, keywords) for name, keywords in PYTEST_OPTIONS]
+    given = {k["dest"]: config.getoption(k["dest"]) for _, k in pytest_options(Measuring)}
     try:
-        config.stash[SESSION] = make_session({name: config.getoption(name) for name in names})
+        config.stash[SESSION] = make_session(read(Measuring, given))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -68,10 +68,6 @@ def _planned(config: pytest.Config) -> Session | None:
         if isinstance(session, Session):
             return session
     return None
-
-
-def _destination(name: str, keywords: dict[str, Any]) -> str:
-    return keywords.get("dest", name.removeprefix("--"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

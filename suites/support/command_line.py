@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from harness.measure import device
+from harness.measure.setup import device_fingerprint
 from harness.registry import Registry
 from harness.verify.run import jobs, verify, workers_for
-from suites.bench.setup import device_fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.explaining import SECTIONS, about, sections
-from harness.cli.mechanism_table import BEGIN, END, markdown
+from harness.cli.explain import SECTIONS, about, sections
+from harness.cli.list_ import BEGIN, END, markdown
 from harness.registry import builtins
 from suites.support.command_line import attnbench, between_marks
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from harness.cli import executing
+from harness.cli import executors
 from harness.cli.sweep_text import command
-from harness.cli.sweeping import split_names
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
+from harness.options import SweepOptions
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.objective import encoder
@@ -142,10 +142,10 @@ def test_folds_and_seeds(seeds: tuple | None, folds: bool, found: list) -> None:
 def test_a_fold_stands_in_the_case_and_in_the_command() -> None:
     entry = declared(Part(("mtsa",), ("folded",))).entries[2]
     assert entry.run.case == "mtsa.fused folded seed 0 fold 2"
-    assert "--seed 0 --fold 2" in command(entry, VALUES, again=False)
+    assert "--seed 0 --fold 2" in command(entry, SWEPT, again=False)
 
 
-VALUES = {"data": None, "device": "auto", "journal": "results"}
+SWEPT = SweepOptions(models=("mtsa",), tasks=("trec",))
 
 
 def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
@@ -154,39 +154,31 @@ def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
         recipe=("epochs=2", "mtsa:rate=0.1", "multi_head.sdpa:rate=0.2"), vectors="none",
     )  # fmt: skip
     first, second, third, _ = declared(part).entries
-    values = {"data": "a b", "device": "cpu", "journal": "j"}
-    assert command(first, values, again=False) == (
+    chosen = replace(SWEPT, data="a b", device="cpu", journal=Path("j"))
+    assert command(first, chosen, again=False) == (
         "attnbench train 'mtsa.fused[scale_t=identity]' --task trec --seed 3 "
         "--recipe epochs=2 --recipe mtsa:rate=0.1 --vectors none --data 'a b' --device cpu "
         "--journal j"
     )
-    assert command(second, VALUES, again=False) == (
+    assert command(second, SWEPT, again=False) == (
         "attnbench train multi_head.sdpa --task trec --seed 3 --recipe epochs=2 --recipe "
         "multi_head.sdpa:rate=0.2 --vectors none"
     )
-    assert "--vectors" not in command(third, values, again=False)
-    assert "--data" not in command(third, values, again=False)
+    assert "--vectors" not in command(third, chosen, again=False)
+    assert "--data" not in command(third, chosen, again=False)
     assert (first.run.recipe.rate, second.run.recipe.rate) == (0.1, 0.2)
 
 
 def test_as_many_runs_at_a_time_as_gpus_and_cores_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_gpus", lambda: [("0", "H200"), ("1", "H200")])
+    monkeypatch.setattr(executors, "_gpus", lambda: [("0", "H200"), ("1", "H200")])
     for threads, workers in ((32, 8), (6, 6), (1, 2)):
-        assert executing.workers_for(0, {"device": "cuda", "threads": threads}) == workers
+        assert executors.workers_for(0, {"device": "cuda", "threads": threads}) == workers
     two = {"device": "cuda", "threads": 6}
-    assert executing.workers_for(3, two) == 3
-    assert executing.workers_for(0, two, per_gpu=5) == 10
-    assert executing.local_executor(two, 3).workers == 3
-    assert executing.local_executor(two, 3, per_gpu=1).workers == 2
-    assert executing.workers_for(0, {"device": "cpu", "threads": 6}) == 6
-    with pytest.raises(UsageError, match="--jobs: given -1; expected 0"):
-        executing.workers_for(-1, two)
-
-
-def test_commas_inside_of_brackets_belong_to_a_name() -> None:
-    assert split_names("mtsa[a=1,b=2], disa", "--models") == ("mtsa[a=1,b=2]", "disa")
-    with pytest.raises(UsageError, match="--models: given 'mtsa,'; expected names joined by"):
-        split_names("mtsa,", "--models")
+    assert executors.workers_for(3, two) == 3
+    assert executors.workers_for(0, two, per_gpu=5) == 10
+    assert executors.local_executor(two, 3).workers == 3
+    assert executors.local_executor(two, 3, per_gpu=1).workers == 2
+    assert executors.workers_for(0, {"device": "cpu", "threads": 6}) == 6
 
 
 PLAN = """

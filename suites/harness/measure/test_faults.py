@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.cli.display import Display
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Outcome, StartError
 from harness.measure import blocks
 from harness.records import journal
 from harness.registry import Registry
-from suites.bench.display import Display
 from suites.harness.isolate.test_isolate import gone, linux, soon
 from suites.support.command_line import SMALL, environment, pytest_bench
 from suites.support.misbehaving import PIDS

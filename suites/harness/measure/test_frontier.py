@@ -19,7 +19,6 @@ from harness.measure.bisection import BEYOND, next_length, resolution, stand
 from harness.measure.blocks import PRELOAD
 from harness.measure.frontier import PROBE_CALL, Bounds, judge, refuse_beyond
 from harness.records import journal
-from suites.bench.options import parse_bytes
 from suites.support.command_line import attnbench, environment
 
 MIB = 2**20
@@ -152,19 +151,6 @@ def test_a_probe_is_judged_by_what_it_measured(outcome: Outcome, status: str, wo
     record = judge(outcome, BOUNDS)
     assert record["status"] == status
     assert words in record["detail"]
-
-
-@pytest.mark.parametrize(
-    ("text", "count"), [("4GiB", 4 * 2**30), ("256 MiB", 256 * MIB), ("1.5gb", 1_500_000_000)]
-)
-def test_sizes_are_read(text: str, count: int) -> None:
-    assert parse_bytes(text) == count
-
-
-@pytest.mark.parametrize("text", ["4", "GiB", "-4GiB", "4 GiBs", "1KiB", ""])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--memory"):
-        parse_bytes(text)
 
 
 def test_more_than_nine_tenths_of_what_is_free_is_refused() -> None:

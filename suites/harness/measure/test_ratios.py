@@ -334,7 +334,7 @@ def test_text_from_records_is_escaped(tmp_path: Path) -> None:
 def test_reports_and_listing_do_not_load_torch() -> None:
     code = (
         "import sys, reports.pages.bench.page, reports.core.sentences;"
-        "import harness.cli.listing, harness.plan;"
+        "import harness.cli.list_, harness.plan;"
         "from harness.registry import Registry; Registry();"
         "sys.exit('torch' in sys.modules)"
     )

@@ -20,6 +20,7 @@ from harness import isolate
 from harness.build import torch_dtype
 from harness.case import parse
 from harness.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
+from harness.cli.display import ratio_table
 from harness.measure import roofline
 from harness.measure.launches import count_launches
 from harness.measure.run import prepare
@@ -28,7 +29,6 @@ from harness.records import journal, table
 from harness.registry import builtins
 from reports.core.sentences import closing
 from reports.pages.bench.tables import cases
-from suites.bench.display import ratio_table
 from suites.support.command_line import ROOT, SMALL, attnbench
 
 BASE = "multi_head.sdpa-B64-N64-D300x600-H8-f32-forward-cpu"

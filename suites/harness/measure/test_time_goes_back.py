@@ -15,8 +15,8 @@ import harness
 from harness.isolate import Interpreter, Wrong
 from harness.measure.cpu_clock import cpu_samples
 from harness.measure.session import Session
+from harness.options import Selection
 from harness.plan import make_plan
-from harness.profile import Selection
 from harness.records import journal
 from harness.registry import Registry
 from suites.support.clocked import backwards
@@ -124,7 +124,7 @@ def clock_running_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _session(folder: Path) -> Session:
-    chosen = Selection(names=("multi_cnn.conv",), lengths=(4,), batch=2, width=(24, 24), blocks=2)
+    chosen = Selection(only=("multi_cnn.conv",), lengths=(4,), batch=2, width=(24, 24), blocks=2)
     plan = make_plan("quick", "cpu", Registry(), chosen)
     return Session(plan.cases, plan.profile, Registry(), folder, FINGERPRINT)
 

@@ -13,7 +13,7 @@ import pytest
 from papermill.translators import PythonTranslator
 from rich.console import Console
 
-from harness.cli.training import _show
+from harness.cli.train import _show
 from harness.errors import UsageError
 from harness.experiments.buildable import checks
 from harness.experiments.conclusion import conclusions

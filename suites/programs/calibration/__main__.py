@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harness.errors import UsageError
-from suites.bench.setup import device_fingerprint
+from harness.measure.setup import device_fingerprint
 from suites.programs.calibration import table
 from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
 from suites.programs.calibration.run import missing, run

@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.cli.output import duration
 from harness.errors import UsageError
 from harness.json_file import check_json, write_json
+from harness.measure.setup import device_fingerprint
+from harness.options import read
+from harness.options.groups import Journal
 from harness.registry import Registry
-from suites.bench.display import duration
-from suites.bench.options import journal_folder
-from suites.bench.setup import device_fingerprint
 from suites.programs.goals import table
 from suites.programs.goals.goal import DEVICES, FILE, Goals, instead, load
 from suites.programs.goals.judge import MISSED, RESULTS, Result
@@ -25,6 +26,11 @@ from suites.programs.goals.plan import Planned, planned, profile_of, registry, s
 from suites.programs.goals.store import Held, held_by, judge_all, read_folder
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _folder(text: str) -> Path:
+    """A journal's folder."""
+    return read(Journal, {"journal": text}).journal
 
 
 def _say(out: Console, text: str) -> None:
@@ -149,11 +155,11 @@ def command(values: dict[str, Any]) -> int:
     chosen = instead(goals.chosen(values["only"]), values["instead"])
     plans = planned(chosen, goals.measuring, known)
     if values["given"]:
-        held, warnings = read_folder(journal_folder(values["given"]), plans)
+        held, warnings = read_folder(_folder(values["given"]), plans)
         for warning in warnings:
             print(f"goals: {warning}", file=sys.stderr)
     else:
-        folder = journal_folder(values["journal"])
+        folder = _folder(values["journal"])
         works = [
             _Work(fingerprint, goals, plans, known, folder, values["blocks"])
             for fingerprint in _devices(values["device"], plans, out)

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from harness.cli.display import times_text
 from harness.json_file import plain
-from suites.bench.display import bytes_text, times_text
+from reports.core.words import bytes_text, known
 from suites.programs.goals.goal import Goal
 from suites.programs.goals.judge import (
     MET,
@@ -88,7 +89,7 @@ def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
         off_text(result.distance) if first else "",
         times_text(one.operations_ratio) if one is not None else "",
         " : ".join(filter(None, shares)) if timed else shares[0],
-        " ".join(filter(None, (bytes_text(result.peak_bytes), ratio))),
+        " ".join(filter(None, (known(result.peak_bytes, bytes_text), ratio))),
         "" if math.isnan(result.margin) else f"{result.margin:.3g}x",
         "" if goal.prototype is None else number_text(goal, goal.prototype),
     ]

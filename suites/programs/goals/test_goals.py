@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from harness import registry
 from harness.case import Case, literal, parse, split_name
 from harness.ceilings import gauge_of, work_of
+from harness.cli.display import ratio_table
 from harness.errors import UsageError
 from harness.measure import blocks as runner
 from harness.measure.session import Session
@@ -31,7 +32,6 @@ from harness.verify.margin import check_case
 from harness.verify.run import fitting
 from reference_impls.mechanism import BadOption
 from reference_impls.mtsa import optimized
-from suites.bench.display import ratio_table
 from suites.harness.measure import test_roofline
 from suites.harness.measure.test_roofline import operations, torchs_count
 from suites.programs.goals import accuracy, cores, judge, plan, store, table

@@ -557,7 +557,7 @@ def test_every_page_has_its_notebook() -> None:
 
 def test_reports_do_not_load_torch() -> None:
     modules = ", ".join(f"reports.{p.stem}" for p in (ROOT / "reports").glob("[a-z]*.py"))
-    code = f"import sys, harness.cli.reporting, {modules}; sys.exit('torch' in sys.modules)"
+    code = f"import sys, harness.cli.report, {modules}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.output import check_json, console, tell_skipped, write_json
+from harness.cli.output import console, say, tell_skipped, write_json
 from harness.cli.running import (
-    journal_folder,
     print_failures,
     surroundings,
     train_missing,
@@ -24,13 +23,14 @@ from harness.experiments.design import Run, Surroundings, make_run
 from harness.experiments.model import check_read, parse_model
 from harness.experiments.session import finished
 from harness.experiments.wording import unit_of
+from harness.options import TrainOptions
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
 
-def read_sentences(given: list[str], file: str | None) -> list[str]:
+def read_sentences(options: TrainOptions) -> list[str]:
     """Sentences from ``--sentence`` and from a file, one per line.
 
     Raises
@@ -38,15 +38,13 @@ def read_sentences(given: list[str], file: str | None) -> list[str]:
     UsageError
         If there are none, or the file can't be read.
     """
-    sentences = list(given)
-    if file is not None:
+    sentences = list(options.sentence)
+    if options.sentences is not None:
         try:
-            text = Path(file).read_text(encoding="utf-8")
+            text = options.sentences.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"can't read --sentences {file}: {error}") from None
+            raise UsageError(f"can't read --sentences {options.sentences}: {error}") from None
         sentences += [line for line in text.split("\n") if line.strip()]
-    if not all(sentence.strip() for sentence in sentences):
-        raise UsageError("--sentence: given an empty text; expected at least one word")
     if not sentences:
         raise UsageError("--save-attention needs sentences: give --sentence TEXT or --sentences")
     return sentences
@@ -72,75 +70,64 @@ def attention_file(text: str, folder: Path) -> Path:
     return path.resolve()
 
 
-def _attention(values: dict[str, Any], task: Task, folder: Path) -> dict[str, Any] | None:
+def _attention(options: TrainOptions, task: Task) -> dict[str, Any] | None:
     """What ``--save-attention`` asks for; None without it."""
-    if values["save_attention"] is None:
-        if (values["sentence"] or values["sentences"] is not None) and not values["look"]:
-            raise UsageError("--sentence is for --look or --save-attention FILE; give that too")
+    if options.save_attention is None:
         return None
-    sentences = read_sentences(values["sentence"], values["sentences"])
+    sentences = read_sentences(options)
     if not task.vectors:
         raise UsageError(f"--save-attention: task {task.name} has no sentences; use a text task")
-    return {"sentences": sentences, "file": str(attention_file(values["save_attention"], folder))}
+    file = attention_file(options.save_attention, options.journal)
+    return {"sentences": sentences, "file": str(file)}
 
 
-def run_train(values: dict[str, Any], json_file: str | None) -> int:
+def run_train(options: TrainOptions) -> int:
     """Train one model on one task with one seed; returns the exit code."""
-    check_json(json_file)
-    out = console()
-    registry = Registry(values["given"])
-    folder = journal_folder(values["journal"])
-    task = find_task(values["task"])
-    model = parse_model(values["name"], registry)
-    texts = list(values["recipe"])
-    if values["choose"] is not None:
-        texts.append(f"choose={values['choose']}")
-    settings = parse_settings(texts, [model.names], task.recipes, task.name)[0]
+    out, folder = console(), options.journal
+    registry = Registry(options.given)
+    task = find_task(options.task)
+    model = parse_model(options.name, registry)
+    settings = parse_settings(options.changes, [model.names], task.recipes, task.name)[0]
     recipe = changed(task.recipe_for(model.mechanism), settings)
-    check_read(texts, [model], [task], registry, values["vectors"])
-    attention = _attention(values, task, folder)
-    around = surroundings(task, registry, values)
-    run = make_run(model, task, recipe, values["seed"], around, values["fold"])
+    check_read(options.changes, [model], [task], registry, options.vectors)
+    attention = _attention(options, task)
+    around = surroundings(task, registry, options)
+    run = make_run(model, task, recipe, options.seed, around, options.fold)
     verified_or_refused([run], around, folder, out)
-    if values["look"]:
-        return _look(values, run, task, around, folder, out, json_file)
+    if options.look:
+        return _look(options, run, task, around, out)
     known = finished(folder, partial(tell_skipped, out)).get(run.key)
     if attention is not None:
         folder.mkdir(parents=True, exist_ok=True)
         run = replace(run, arguments={**run.arguments, "attention": attention})
         if known is not None:
-            out.print("this run is in the journal; trained again for its scores", markup=False)
-    elif known is not None and values["again"]:
-        out.print("this run is in the journal; trained again, its record stays", markup=False)
-    if known is None or attention is not None or values["again"]:
+            say(out, "this run is in the journal; trained again for its scores")
+    elif known is not None and options.again:
+        say(out, "this run is in the journal; trained again, its record stays")
+    if known is None or attention is not None or options.again:
         record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
     else:
         record = known
-        out.print(f"this run is in the journal {folder} already", markup=False, highlight=False)
+        say(out, f"this run is in the journal {folder} already")
     _show(out, record, task, recipe.choose)
     if attention is not None and record["status"] == "ok":
-        out.print(
-            f"attention scores: {attention['file']}", markup=False, highlight=False, soft_wrap=True
-        )
+        say(out, f"attention scores: {attention['file']}")
     print_failures(out, [record])
-    write_json(json_file, record)
+    write_json(options.json_file, record)
     return 0 if record["status"] == "ok" else 1
 
 
-def _look(
-    values: dict[str, Any], run: Run, task: Task, around: Surroundings, folder: Path, out: Console,
-    json_file: str | None,
-) -> int:  # fmt: skip
+def _look(options: TrainOptions, run: Run, task: Task, around: Surroundings, out: Console) -> int:
     """``--look``: the record for the report's page on attention."""
-    from harness.cli.looking import look, say
+    from harness.cli.look import look, tell
 
     if not task.vectors:
         raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
-    given = values["sentence"] or values["sentences"] is not None
-    sentences = read_sentences(values["sentence"], values["sentences"]) if given else []
-    record = look(run, around, folder, sentences, out)
-    say(record, out)
-    write_json(json_file, dict(record))
+    given = options.sentence or options.sentences is not None
+    sentences = read_sentences(options) if given else []
+    record = look(run, around, options.journal, sentences, out)
+    tell(record, out)
+    write_json(options.json_file, dict(record))
     return 0
 
 
@@ -181,9 +168,8 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
         mark = "chosen" if epoch["epoch"] == record.get("chosen_epoch") else ""
         stage = [epoch.get("stage") or ""] if staged else []
         loss = "" if epoch.get("loss") is None else f"{epoch['loss']:.4f}"
-        table.add_row(
-            str(epoch["epoch"]), loss, *cells, f"{epoch['seconds']:.1f}", mark, *stage
-        )  # fmt: skip
+        seconds = f"{epoch['seconds']:.1f}"
+        table.add_row(str(epoch["epoch"]), loss, *cells, seconds, mark, *stage)
     out.print(table)
     if record["status"] != "ok":
         return
@@ -193,13 +179,13 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
     memory = (
         f"{peak / 2**20:.0f} MiB" if peak is not None else record.get("memory_method") or "unknown"
     )
-    out.print(f"{how}: {metrics}", highlight=False, markup=False)
+    say(out, f"{how}: {metrics}")
     if all(record.get(name) for name in ("test_sampled", "selected", "selected_sampled")):
-        out.print(_policy_line(record), highlight=False, markup=False, soft_wrap=True)
-    out.print(
+        say(out, _policy_line(record))
+    say(
+        out,
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
         f"vectors), {record['seconds']:.1f} s, peak memory {memory}",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    )
     if record.get("coverage"):
-        out.print(coverage([record]), highlight=False, markup=False, soft_wrap=True)
+        say(out, coverage([record]))

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.cli.output import say
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import LIMIT_SECONDS, PRELOAD
@@ -48,7 +49,7 @@ def look(
     key = schema.digest(["attention", run.key, chosen, tagged])
     known = journal.read(folder).finished()
     if key in known:
-        out.print(f"this look is in the journal {folder} already", markup=False, highlight=False)
+        say(out, f"this look is in the journal {folder} already")
         return dict(known[key])
     arguments = {**run.arguments, "sentences": chosen, "tagged": tagged}
     with Interpreter("fork", preload=PRELOAD) as interpreter:
@@ -58,28 +59,38 @@ def look(
     session = {"environment": environment(), "purpose": "look"}
     writer = journal.Writer(folder, {**session, "fingerprint": dict(around.fingerprint)})
     try:
-        return writer.append({
-            "kind": "attention", "key": key, "run": run.key, "model": str(run.model),
-            "task": run.task, "seed": run.seed, "fold": run.fold, "recipe": run.recipe.as_dict(),
-            "code": run.code, "fingerprint": schema.digest(dict(around.fingerprint)),
-            "status": "ok", **outcome.value,
-        })  # fmt: skip
+        return writer.append(
+            {
+                "kind": "attention",
+                "key": key,
+                "run": run.key,
+                "model": str(run.model),
+                "task": run.task,
+                "seed": run.seed,
+                "fold": run.fold,
+                "recipe": run.recipe.as_dict(),
+                "code": run.code,
+                "fingerprint": schema.digest(dict(around.fingerprint)),
+                "status": "ok",
+                **outcome.value,
+            }
+        )
     finally:
         writer.close()
 
 
-def say(record: Mapping[str, Any], out: Console) -> None:
+def tell(record: Mapping[str, Any], out: Console) -> None:
     """What was found, in two lines."""
     checks = record["checks"]
-    out.print(
+    say(
+        out,
         f"looked at {len(record['sentences'])} sentences and {record['tagged']} with parts of "
         f"speech; rows sum to one within {checks['row_error']:.1e} ({checks['rows']:,} rows), "
         f"largest weight at a forbidden cell {checks['forbidden']:.1e} ({checks['cells']:,} cells)",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    )
     for kind, found in record["contrast"].items():
-        out.print(
+        say(
+            out,
             f"{kind}: nouns and verbs less stop words {found['mean']:+.4g} "
             f"(sd {found['sd']:.2g} over {found['sentences']} sentences)",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        )

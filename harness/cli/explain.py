@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli.output import console, write_json
+from harness.options import ExplainOptions
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism, Size
 
@@ -64,13 +65,13 @@ def _options(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items()) or "none"
 
 
-def show(names: list[str], given: list[str], json_file: str | None) -> None:
-    """Print equations, source, configurations, differences and oddities of mechanisms."""
-    registry = Registry(given)
+def run_explain(options: ExplainOptions) -> int:
+    """Print equations, source, configurations, differences and oddities; returns the exit code."""
+    registry = Registry(options.given)
     out = console()
     rows = []
     shown = ""
-    for name in names:
+    for name in options.names:
         mechanism = registry.mechanism(name.partition(".")[0])
         text = about(mechanism)
         out.print(f"[bold]{mechanism.name}[/]: {escape(mechanism.summary)}", highlight=False)
@@ -95,7 +96,8 @@ def show(names: list[str], given: list[str], json_file: str | None) -> None:
                 "padding_matters": mechanism.padding_matters,
             }
         )
-    write_json(json_file, rows)
+    write_json(options.json_file, rows)
+    return 0
 
 
 def _print_configurations(out: Any, mechanism: Mechanism) -> None:

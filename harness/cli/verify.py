@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from harness.case import DTYPES, parse_options
-from harness.cli.output import console, write_json
+from harness.cli.output import console, say, write_json
 from harness.errors import UsageError
+from harness.measure.device import environment
+from harness.measure.setup import device_fingerprint
+from harness.options import VerifyOptions
 from harness.registry import Registry
+from harness.verify.run import jobs, verify, workers_for
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
 
@@ -48,8 +51,7 @@ def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     out.print(verify_table(rows))
     for row in rows:
         if row["verdict"] != "ok":
-            line = f"{row['name']} {row['dtype']}: {row['verdict']}: {row['detail']}"
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {row['detail']}")
 
 
 def progress_bar(out: Console) -> Progress:
@@ -70,41 +72,72 @@ def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
     return int(any(r["verdict"] not in ("ok", "unsupported", "skipped") for r in rows))
 
 
-def verify_oracles(
-    names: list[str], dtypes: str, device: str, given: list[str], option: list[str],
-    workers: int, exact_alone: bool, journal: str, json_file: str | None,
-) -> int:  # fmt: skip
-    """Check implementations against their oracles, then the exact claims; both are recorded."""
-    from harness.measure.device import environment
-    from harness.verify.run import jobs, verify, workers_for
-    from suites.bench.options import journal_folder
-    from suites.bench.setup import device_fingerprint
+def run_verify(options: VerifyOptions) -> int:
+    """Check what was asked for; returns the exit code."""
+    if options.stress:
+        from harness.cli.stress import run_stress
 
-    if workers < 0:
-        raise UsageError(f"--jobs: given {workers}; expected 0 (one per core) or more")
-    options = parse_options(option)
-    folder = journal_folder(journal)
-    registry = Registry(given)
-    wanted = names or list(registry.given_names) or list(registry.mechanisms)
+        return run_stress(options)
+    if options.golden is not None:
+        return verify_golden(options.golden, options)
+    return verify_oracles(options)
+
+
+def verified(
+    wanted: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]],
+    registry: Registry,
+    fingerprint: Mapping[str, Any],
+    folder: Path,
+    out: Console,
+    *,
+    workers: int = 0,
+    again: bool = False,
+) -> list[dict[str, Any]]:
+    """Verify (name, dtype, options) with a bar and a table; the rows are recorded.
+
+    Parameters
+    ----------
+    workers : int
+        At a time; 0: one per core.
+    again : bool
+        Also what the journal knows.
+    """
+    todo = jobs(wanted, registry, fingerprint)
+    with progress_bar(out) as bar:
+        task = bar.add_task("verifying", total=len(todo))
+        rows = verify(
+            todo,
+            registry,
+            fingerprint,
+            lambda _: bar.advance(task),
+            folder,
+            {"environment": environment(), "purpose": "verify"},
+            workers_for(fingerprint, workers),
+            again=again,
+        )
+    print_verified(out, rows)
+    return rows
+
+
+def verify_oracles(options: VerifyOptions) -> int:
+    """Check implementations against their oracles, then the exact claims; both are recorded."""
+    registry = Registry(options.given)
+    wanted = options.names or list(registry.given_names) or list(registry.mechanisms)
     pairs = registry.select(wanted)
-    kinds = tuple(d.strip() for d in dtypes.split(",") if d.strip()) or DEFAULT_DTYPES
-    for dtype in kinds:
-        if dtype not in DTYPES:
-            raise UsageError(f"unknown dtype {dtype!r}; use one of {', '.join(DTYPES)}")
-    fingerprint = device_fingerprint(device)
-    out = console()
-    wanted_jobs = [(f"{m.name}.{i.name}", dtype, options) for m, i in pairs for dtype in kinds]
-    todo = jobs(wanted_jobs, registry, fingerprint)
-    workers = workers_for(fingerprint, workers)
+    kinds = options.dtypes or DEFAULT_DTYPES
+    fingerprint = device_fingerprint(options.device)
+    folder, out = options.journal, console()
     rows: list[dict[str, Any]] = []
-    if not exact_alone:
-        with progress_bar(out) as bar:
-            task = bar.add_task("verifying", total=len(todo))
-            rows = verify(
-                todo, registry, fingerprint, lambda _: bar.advance(task), folder,
-                {"environment": environment(), "purpose": "verify"}, workers, again=True,
-            )  # fmt: skip
-        print_verified(out, rows)
+    if not options.exact:
+        rows = verified(
+            [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds],
+            registry,
+            fingerprint,
+            folder,
+            out,
+            workers=options.jobs,
+            again=True,
+        )
         bad = sum(exit_code([r]) for r in rows)
         checked = sum(r["verdict"] == "ok" for r in rows)
         comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
@@ -113,10 +146,11 @@ def verify_oracles(
             f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
         )
     # What options or one's own mechanisms change is not what the papers claim.
-    records = [] if options else verify_exact({m.name for m, _ in pairs}, fingerprint, folder, out)
-    if exact_alone and not records:
+    named = set() if options.option else {m.name for m, _ in pairs}
+    records = verify_exact(named, fingerprint, folder, out)
+    if options.exact and not records:
         raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
-    write_json(json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
+    write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
     return max(exit_code(rows), exit_code(records))
 
 
@@ -124,7 +158,6 @@ def verify_exact(
     mechanisms: set[str], fingerprint: Mapping[str, Any], folder: Path, out: Console
 ) -> list[dict[str, Any]]:
     """Check the exact claims about some mechanisms, one line each, and record them."""
-    from harness.measure.device import environment
     from harness.records.journal import Writer
     from harness.verify.exact import concerning, run
 
@@ -147,21 +180,11 @@ def verify_exact(
 
 
 def golden_files(place: Path) -> list[Path]:
-    """All ``.npz`` files at or below a folder (or the file itself).
-
-    Raises
-    ------
-    UsageError
-        If the path does not exist.
-    """
-    if not place.exists():
-        raise UsageError(f"no such folder: {place}")
+    """All ``.npz`` files at or below a folder (or the file itself)."""
     return [place] if place.is_file() else sorted(place.rglob("*.npz"))
 
 
-def verify_golden(
-    folder: str, names: list[str], given: list[str], json_file: str | None
-) -> int:  # fmt: skip
+def verify_golden(place: Path, options: VerifyOptions) -> int:
     """Check golden files, one line each.
 
     Raises
@@ -171,11 +194,11 @@ def verify_golden(
     """
     from harness.build import threads_available
     from harness.isolate import Call, Limits, run_all
-    from harness.registry import Registry
 
+    names, given = list(options.names), list(options.given)
     if names:
         Registry(given).select(names)
-    paths = golden_files(Path(folder))
+    paths = golden_files(place)
     out = console()
     lines = []
     calls = [
@@ -205,10 +228,10 @@ def verify_golden(
             text = escape(f"{line['golden']}: {line['detail']}")
             out.print(f"[{colour}]{line['verdict']:8}[/] {text}", highlight=False, soft_wrap=True)
     checked = [r for r in lines if r["verdict"] != "skipped"]
-    write_json(json_file, {"rows": lines})
+    write_json(options.json_file, {"rows": lines})
     if not checked:
         raise UsageError(
-            f"nothing was checked: {len(lines)} golden files below {folder}, "
+            f"nothing was checked: {len(lines)} golden files below {place}, "
             "none of a mechanism that is built"
         )
     bad = exit_code(lines)

@@ -1,16 +1,15 @@
-"""From option values to a measuring session, shared by pytest and the command line."""
+"""From options to a measuring session, for pytest and the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import UsageError
 from harness.isolate import Limits, run
 from harness.measure.session import Session
+from harness.options import Measuring
 from harness.plan import make_plan
 from harness.registry import Registry
-from suites.bench.options import journal_folder, selection
 
 FINGERPRINT = "harness.measure.device:fingerprint"
 
@@ -31,7 +30,7 @@ def device_fingerprint(device: str) -> dict[str, Any]:
     return dict(outcome.value)
 
 
-def make_session(values: Mapping[str, Any]) -> Session:
+def make_session(options: Measuring) -> Session:
     """Build the session that the options describe.
 
     Raises
@@ -39,9 +38,7 @@ def make_session(values: Mapping[str, Any]) -> Session:
     UsageError
         For any value that can't be.
     """
-    registry = Registry(values["given"])
-    folder = journal_folder(values["journal"])
-    chosen = selection(values)
-    fingerprint = device_fingerprint(values["device"])
-    plan = make_plan(values["profile"] or "quick", fingerprint["device"], registry, chosen)
-    return Session(plan.cases, plan.profile, registry, folder, fingerprint)
+    registry = Registry(options.given)
+    fingerprint = device_fingerprint(options.device)
+    plan = make_plan(options.profile or "quick", fingerprint["device"], registry, options)
+    return Session(plan.cases, plan.profile, registry, options.journal, fingerprint)

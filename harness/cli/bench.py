@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import time
 from collections.abc import Sequence
@@ -13,19 +14,33 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from harness.cli.output import console, tell_skipped, write_json
-from harness.cli.verifying import print_verified, progress_bar
+from harness.ceilings import impossible
+from harness.cli.display import ratio_table
+from harness.cli.output import console, duration, say, tell_skipped, write_json
+from harness.cli.verify import verified
 from harness.errors import UsageError
+from harness.measure.session import Session
+from harness.measure.setup import make_session
+from harness.options import BenchOptions
+from harness.records import journal
+from harness.verify.run import fitting
+from reports.core.crossovers import crossovers
+from reports.core.drifts import drift_sentences
+from reports.core.sentences import closing
+from reports.pages.bench.page import write_page
+
+SUITE = "suites.bench"
+"""What pytest-benchmark runs; by its name alone, so that nothing of the harness stands on it."""
 
 
 class SessionPlugin:
     """Hands the planned session to the bench suite, so that it is not planned twice."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Session) -> None:
         self.attnbench_session = session
 
 
-def _plan_line(session: Any) -> str:
+def _plan_line(session: Session) -> str:
     f = session.fingerprint
     profile = session.profile
     total = sum(len(tasks) for tasks in session.tasks())
@@ -39,10 +54,8 @@ def _plan_line(session: Any) -> str:
     )
 
 
-def _end(session: Any, missing: int) -> str:
+def _end(session: Session, missing: int) -> str:
     """When it will be done, as far as the journal tells."""
-    from suites.bench.display import duration
-
     if not missing:
         return "nothing is left to measure"
     seconds = session.predict()
@@ -53,29 +66,17 @@ def _end(session: Any, missing: int) -> str:
     return f"measuring the rest will take about {duration(seconds)}{cut}"
 
 
-def _verify(session: Any, out: Console) -> list[dict[str, Any]]:
+def _verify(session: Session, out: Console) -> list[dict[str, Any]]:
     """Verify what is to be measured; print the table."""
-    from harness.measure.device import environment
-    from harness.verify.run import fitting, jobs, verify, workers_for
-
     named = [(f"{c.mechanism}.{c.implementation}", c) for c in session.cases]
     wanted = [
         (name, c.problem.dtype, fitting(name, c.options, c.problem.heads, session.registry))
         for name, c in named
     ]
-    todo = jobs(wanted, session.registry, session.fingerprint)
-    with progress_bar(out) as bar:
-        task = bar.add_task("verifying", total=len(todo))
-        rows = verify(
-            todo, session.registry, session.fingerprint, lambda _: bar.advance(task),
-            session.folder, {"environment": environment(), "purpose": "verify"},
-            workers_for(session.fingerprint),
-        )  # fmt: skip
-    print_verified(out, rows)
-    return rows
+    return verified(wanted, session.registry, session.fingerprint, session.folder, out)
 
 
-def _refuse(session: Any, rows: Sequence[dict[str, Any]], out: Console) -> int:
+def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> int:
     """Take out what is not right: it is not measured. Returns how many were refused."""
     bad = {(r["name"], r["dtype"]): r for r in rows if r["verdict"] not in ("ok", "unsupported")}
     for (name, dtype), row in bad.items():
@@ -89,13 +90,14 @@ def _refuse(session: Any, rows: Sequence[dict[str, Any]], out: Console) -> int:
     return len(bad)
 
 
-def _pytest(session: Any, extra: list[str]) -> int:
+def _pytest(session: Session, extra: list[str]) -> int:
     """Run the bench suite; returns our exit code."""
     import pytest
 
-    import suites.bench
-
-    folder = Path(suites.bench.__file__).parent
+    found = importlib.util.find_spec(SUITE)
+    if found is None or found.origin is None:
+        raise UsageError(f"package {SUITE} is missing; install attnbench again")
+    folder = Path(found.origin).parent
     arguments = [str(folder), "-q", "--no-header", "-p", "no:cacheprovider", *extra]
     if not any(e.startswith(("--benchmark", "-v")) for e in extra):
         arguments += ["--benchmark-quiet", "--no-summary"]
@@ -116,7 +118,7 @@ def _pytest(session: Any, extra: list[str]) -> int:
     return code
 
 
-def subject(session: Any) -> str | None:
+def subject(session: Session) -> str | None:
     """Whom the closing sentences are about."""
     names = list(dict.fromkeys(c.name for c in session.cases))
     given = [n for n in names if n.partition(".")[0] in session.registry.given_names]
@@ -127,7 +129,7 @@ def subject(session: Any) -> str | None:
     return next((n for n in names if n != session.profile.baseline), None)
 
 
-def _failed_readings(session: Any) -> list[str]:
+def _failed_readings(session: Session) -> list[str]:
     """A line for every margin, memory reading or ceiling that could not be taken, and why."""
     return [
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
@@ -138,41 +140,25 @@ def _failed_readings(session: Any) -> list[str]:
 
 
 def _conclude(
-    session: Any,
-    verified: Sequence[dict[str, Any]],
+    session: Session,
+    checked: Sequence[dict[str, Any]],
     out: Console,
     json_file: str | None,
     seconds: float,
 ) -> None:
     """Final table, four sentences, what drifted, where the `seconds` of measuring went, page."""
-    from harness.ceilings import impossible
-    from harness.records import journal
-    from reports.core.crossovers import crossovers
-    from reports.core.drifts import drift_sentences
-    from reports.core.sentences import closing
-    from reports.pages.bench.page import write_page
-    from suites.bench.display import ratio_table
-
-    rows = session.rows()
-    out.print(ratio_table(rows, f"ratios to {session.profile.baseline}", out.width))
+    rows, profile = session.rows(), session.profile
+    out.print(ratio_table(rows, f"ratios to {profile.baseline}", out.width))
     tell_skipped(out, journal.read(session.folder).warnings)
-    name = subject(session)
-    sentences = (
-        closing(
-            rows,
-            name,
-            session.profile.baseline,
-            {**session.profile.reference, "settings": session.profile.setting},
-        )
-        if name
-        else []
-    )
     if session.stopped_after is not None:
         out.print(
-            f"stopped after {session.stopped_after} of {session.profile.blocks} blocks: the "
-            f"{session.profile.budget_seconds:.0f} s of profile {session.profile.name} are over; "
+            f"stopped after {session.stopped_after} of {profile.blocks} blocks: the "
+            f"{profile.budget_seconds:.0f} s of profile {profile.name} are over; "
             "the same command goes on"
         )
+    name = subject(session)
+    size = {**profile.reference, "settings": profile.setting}
+    sentences = closing(rows, name, profile.baseline, size) if name else []
     out.print()
     for sentence in sentences:
         out.print(sentence, highlight=False, markup=False)
@@ -180,32 +166,27 @@ def _conclude(
     for line in withheld:
         out.print(f"[bold red]{escape(line)}[/]", highlight=False, soft_wrap=True)
     drifts = session.drift()
-    moved = drift_sentences(drifts, rows, session.profile.baseline)
+    moved = drift_sentences(drifts, rows, profile.baseline)
     for line in [*moved, *_failed_readings(session)]:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(out, line)
     cost = session.cost()
     if cost is not None:
         cost = cost.within(seconds)
-        out.print(f"where the time went: {cost}", markup=False, highlight=False, soft_wrap=True)
+        say(out, f"where the time went: {cost}")
     try:
         page = write_page(
-            session.folder,
-            session.fingerprint,
-            session.profile.baseline,
-            sentences,
-            rows,
-            verified,
+            session.folder, session.fingerprint, profile.baseline, sentences, rows, checked
         )
     except OSError as error:
         raise UsageError(
             f"can't write the page in {session.folder}: {error.strerror}; the records are kept"
         ) from None
-    out.print(f"page with the figures: {page}", highlight=False, soft_wrap=True, markup=False)
+    say(out, f"page with the figures: {page}")
     write_json(
         json_file,
         {
             "fingerprint": dict(session.fingerprint),
-            "baseline": session.profile.baseline,
+            "baseline": profile.baseline,
             "sentences": sentences,
             "withheld": withheld,
             "crossovers": crossovers(rows),
@@ -213,49 +194,46 @@ def _conclude(
             "cost": cost and cost.as_json(),
             "page": str(page),
             "rows": [asdict(r) for r in rows],
-            "verified": list(verified),
+            "verified": list(checked),
         },
     )
 
 
-def run_bench(
-    values: dict[str, Any], extra: list[str], dry_run: bool, json_file: str | None
-) -> int:
-    """Do all of it; returns the exit code."""
-    from suites.bench.setup import make_session
+def _dry_run(session: Session, out: Console, json_file: str | None) -> int:
+    """List the cases."""
+    for case in session.cases:
+        say(out, case.id)
+    seconds = session.predict() if session.missing() else 0.0
+    write_json(json_file, {"cases": [c.id for c in session.cases], "predicted_seconds": seconds})
+    return 0
 
-    if extra and not extra[0].startswith("-"):
-        raise UsageError(f"unexpected argument {extra[0]!r}; to choose use --only {extra[0]}")
+
+def run_bench(options: BenchOptions) -> int:
+    """Do all of it; returns the exit code."""
     out = console()
     begun = time.monotonic()
-    session = make_session(values)
-    out.print(_plan_line(session), highlight=False, soft_wrap=True, markup=False)
-    if dry_run:
-        for case in session.cases:
-            out.print(case.id, highlight=False, soft_wrap=True, markup=False)
-        seconds = session.predict() if session.missing() else 0.0
-        write_json(
-            json_file, {"cases": [c.id for c in session.cases], "predicted_seconds": seconds}
-        )
-        return 0
+    session = make_session(options)
+    say(out, _plan_line(session))
+    if options.dry_run:
+        return _dry_run(session, out, options.json_file)
     planned = time.monotonic() - begun
     try:
-        verified = _verify(session, out)
+        checked = _verify(session, out)
     except KeyboardInterrupt:
-        out.print(
+        say(
+            out,
             f"stopped while verifying; what is finished is in {session.folder}: "
             "the same command goes on from there",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        )
         raise
-    refused = _refuse(session, verified, out)
+    refused = _refuse(session, checked, out)
     if not session.cases or all(c.name == session.profile.baseline for c in session.cases):
         out.print("nothing is left to measure beside the baseline")
         return 1
     begun = time.monotonic()
-    code = _pytest(session, extra)
+    code = _pytest(session, list(options.extra))
     if code not in (0, 1):
         return 1
     # Verifying is work of another kind; planning and replaying are what the harness costs.
-    _conclude(session, verified, out, json_file, planned + time.monotonic() - begun)
+    _conclude(session, checked, out, options.json_file, planned + time.monotonic() - begun)
     return 1 if refused or code else 0

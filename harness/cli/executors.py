@@ -9,34 +9,11 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.executors import Executor
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
+from harness.options import SweepOptions
 
-EXECUTORS = ("local", "ray")
-OF_RAY = ("address", "cpus_per_run", "gpus_per_run", "retries")
-OF_LOCAL = ("jobs", "per_gpu")
 RETRIES = 3
 GPU_WORKERS = 4
 """Runs at a time on a GPU: small models leave most of it idle."""
-
-
-def check_executor(values: Mapping[str, Any]) -> None:
-    """Refuse options of another executor, before anything is done.
-
-    Raises
-    ------
-    UsageError
-    """
-    name = values["executor"]
-    if name not in EXECUTORS:
-        raise UsageError(f"--executor: given {name!r}; expected {' or '.join(EXECUTORS)}")
-    for option in OF_LOCAL if name == "ray" else OF_RAY:
-        if values[option] is not None:
-            other = "local" if name == "ray" else "ray"
-            raise UsageError(f"{_flag(option)} is for --executor {other}; leave it out")
-    for option, least in (("jobs", 0), ("per_gpu", 1), ("retries", 0), ("gpus_per_run", 0)):
-        if values[option] is not None and values[option] < least:
-            raise UsageError(f"{_flag(option)}: given {values[option]}; expected {least} or more")
-    if values["cpus_per_run"] is not None and not values["cpus_per_run"] > 0:
-        raise UsageError(f"--cpus-per-run: given {values['cpus_per_run']}; expected more than 0")
 
 
 def workers_for(asked: int, fingerprint: Mapping[str, Any], per_gpu: int | None = None) -> int:
@@ -47,10 +24,8 @@ def workers_for(asked: int, fingerprint: Mapping[str, Any], per_gpu: int | None 
     Raises
     ------
     UsageError
-        For a negative number, or GPUs that can't be listed.
+        If GPUs can't be listed.
     """
-    if asked < 0:
-        raise UsageError(f"--jobs: given {asked}; expected 0 (one per core) or more")
     threads = int(fingerprint["threads"])
     if asked or fingerprint["device"] != "cuda":
         return asked or threads
@@ -88,7 +63,7 @@ def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
     return int(0.9 * available / jobs)
 
 
-def make_executor(values: Mapping[str, Any], fingerprint: Mapping[str, Any], runs: int) -> Executor:
+def make_executor(options: SweepOptions, fingerprint: Mapping[str, Any], runs: int) -> Executor:
     """The executor of a sweep for so many runs; to be entered.
 
     Raises
@@ -97,21 +72,21 @@ def make_executor(values: Mapping[str, Any], fingerprint: Mapping[str, Any], run
         If the device has not got what was asked for.
     """
     cuda = fingerprint["device"] == "cuda"
-    if values["executor"] == "ray":
+    if options.executor == "ray":
         from harness.experiments.executors.ray import RayExecutor
 
-        gpus = values["gpus_per_run"]
+        gpus = options.gpus_per_run
         return RayExecutor(
             fingerprint,
-            address=values["address"] or "auto",
-            cpus=values["cpus_per_run"] or 1.0,
+            address=options.address or "auto",
+            cpus=options.cpus_per_run or 1.0,
             gpus=(1 / GPU_WORKERS if cuda else 0.0) if gpus is None else gpus,
-            retries=RETRIES if values["retries"] is None else values["retries"],
+            retries=RETRIES if options.retries is None else options.retries,
         )
-    per_gpu = values["per_gpu"]
+    per_gpu = options.per_gpu
     if not cuda and per_gpu is not None:
         raise UsageError("--per-gpu: this sweep is on the CPU; --jobs says how many at a time")
-    workers = workers_for(values["jobs"] or 0, fingerprint, per_gpu)
+    workers = workers_for(options.jobs or 0, fingerprint, per_gpu)
     return local_executor(fingerprint, max(1, min(workers, runs)), per_gpu)
 
 
@@ -122,7 +97,3 @@ def _gpus() -> list[tuple[str, str]]:
     if not devices:
         raise UsageError("NVML lists none of this machine's GPUs; is its driver whole?")
     return devices
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
-from harness.cli.output import check_json, console, write_json
+from harness.cli.output import console, write_json
+from harness.options import ClaimsOptions
 from reports.claims import Verdict, ledger, score, score_lines, shown
 from reports.claims.ledger import devices_of
 from reports.claims.printed import load_all
@@ -17,14 +18,10 @@ COLOURS = {
 WIDTH = max(map(len, COLOURS))
 
 
-def show_claims(journal: str, json_file: str | None) -> int:
+def run_claims(options: ClaimsOptions) -> int:
     """Print every claim with its verdict and the score; 1 if an exact claim fails."""
-    from suites.bench.options import journal_folder
-
-    journal_folder(journal)  # a file of that name is a mistake, not an empty journal
-    check_json(json_file)
     out = console()
-    source = devices_of(journal)
+    source = devices_of(str(options.journal))
     titles = {d.key: d.title for d in source.devices}
     tables = load_all()
     verdicts = ledger({d.key: d.records for d in source.devices}, tables)
@@ -45,7 +42,7 @@ def show_claims(journal: str, json_file: str | None) -> int:
         out.print(f"[bold red]{escape(v.id)} fails: {escape(v.reason)}[/]", soft_wrap=True)
     scores = {d.key: score(verdicts, d.key) for d in source.devices} or {"": score(verdicts)}
     write_json(
-        json_file,
+        options.json_file,
         {
             "published": source.published,
             "devices": titles,

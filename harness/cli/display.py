@@ -13,9 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from harness.ceilings import MOST
+from harness.cli.output import duration
 from harness.measure.session import Session
 from harness.measure.task import Progress as Step
 from harness.ratios import WITHHELD, Row
+from reports.core.words import bytes_text, known, time_text
 
 NEAR_FLOOR = "*"
 """Marks a time that is mostly launching."""
@@ -26,34 +28,6 @@ WIDE = 96
 def wide(console: Console) -> Console:
     """The console, or, where it is not a terminal, one wide enough for a table."""
     return console if console.is_terminal else Console(file=console.file, width=140)
-
-
-def duration(seconds: float | None) -> str:
-    """``3 min 05 s``."""
-    if seconds is None:
-        return "not known before the first block ends"
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-def time_text(seconds: float) -> str:
-    """Time with a unit that suits it."""
-    if math.isnan(seconds):
-        return ""
-    for factor, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def bytes_text(count: float) -> str:
-    """Bytes with a unit that suits them."""
-    if math.isnan(count):
-        return ""
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if count >= 1024**power:
-            return f"{count / 1024**power:.3g} {unit}"
-    return f"{count:.0f} B"
 
 
 def times_text(ratio: float) -> str:
@@ -70,10 +44,13 @@ def share_text(row: Row) -> str:
     return f"{number}%{'!' if row.compute_share > MOST else ''}"
 
 
-_COLOURS = {
-    "faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow",
+COLOURS = {
+    "faster": "green",
+    "slower": "red",
+    "same": "cyan",
+    "undecided": "yellow",
     WITHHELD: "bold red",
-}  # fmt: skip
+}
 
 
 def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
@@ -83,9 +60,13 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
     """
     wide = width >= WIDE
     table = Table(
-        title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0), box=None,
+        title=title,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        box=None,
         header_style="bold",
-    )  # fmt: skip
+    )
     table.add_column("case", overflow="fold", min_width=20)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("ratio", justify="right", no_wrap=True)
@@ -115,15 +96,15 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
         if row.status != "ok":
             table.add_row(escape(name), "", "", f"[red]{row.status}[/]")
             continue
-        colour = _COLOURS.get(row.verdict)
+        colour = COLOURS.get(row.verdict)
         table.add_row(
             escape(name),
-            time_text(row.seconds) + (NEAR_FLOOR if row.near_floor else ""),
+            known(row.seconds, time_text) + (NEAR_FLOOR if row.near_floor else ""),
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
             *([times_text(row.operations_ratio)] if wide else []),
             share_text(row),
-            *([bytes_text(row.peak_bytes)] if wide else []),
+            *([known(row.peak_bytes, bytes_text)] if wide else []),
             times_text(row.memory_ratio),
             f"{row.margin:.3g}x" if row.verified else "-",
         )
@@ -181,7 +162,7 @@ class Display:
             completed=step.done,
             total=step.total,
             block=f"{step.block + 1}/{step.blocks}",
-            left=duration(step.left_seconds) if step.left_seconds is not None else "?",
+            left="?" if step.left_seconds is None else duration(step.left_seconds),
         )
         if record.get("kind") == "time" and record.get("status") not in ("ok", "unsupported"):
             self.console.print(
@@ -202,9 +183,11 @@ class Display:
         if self.console.is_terminal:
             self._live.update(Group(table, self._bar))
             return
+        seconds = step.left_seconds
+        left = "not known how much" if seconds is None else duration(seconds)
         self.console.print(
             f"block {step.block + 1} of {step.blocks} done after {duration(step.seconds)}, "
-            f"about {duration(step.left_seconds)} left"
+            f"about {left} left"
         )
         if step.block == 0:
             self.console.print(table)

@@ -4,78 +4,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.cli.output import check_json, console, write_json
+from harness.cli.display import COLOURS
+from harness.cli.output import console, duration, say, write_json
+from harness.diff import journals, revisions, rows
+from harness.diff.rows import Row
+from harness.diff.session import Session, make_session
 from harness.errors import UsageError
+from harness.options import DiffOptions, Narrowed, selection_of
+from harness.profile import load_profile
 from harness.records import journal
-
-if TYPE_CHECKING:
-    from harness.diff.rows import Row
-    from harness.diff.session import Session
-    from reports.core.source import DeviceRecords
+from reports.core.source import DeviceRecords, find
+from reports.core.words import known, time_text
 
 DEFAULT_PROFILE = "diff"
-_COLOURS = {
-    "faster": "green", "slower": "red", "same": "cyan", "undecided": "yellow", "broken": "red",
-    "mended": "green",
-}  # fmt: skip
-_MEASURING = (
-    "profile", "only", "lengths", "batch", "width", "heads", "dtypes", "passes", "settings",
-    "blocks",
-)  # fmt: skip
+_COLOURS = {**COLOURS, "broken": "red", "mended": "green"}
+_MEASURING = ("profile", *(f.name for f in fields(Narrowed)))
 """Options that mean nothing where nothing is measured."""
 
 
-def run_diff(base: str, head: str, values: dict[str, Any], json_file: str | None) -> int:
+def run_diff(options: DiffOptions) -> int:
     """Compare; returns the exit code: 0 fine, 1 a slowdown, 3 nothing comparable."""
-    check_json(json_file)
-    if values["device"] not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown device {values['device']!r}; use cpu, cuda or auto")
-    folders = [bool(name) and journal.exists(Path(name).expanduser()) for name in (base, head)]
-    if all(folders):
-        return _journals(Path(base).expanduser(), Path(head).expanduser(), values, json_file)
-    return _revisions(base, head, values, json_file, any(folders))
+    names = (options.base, options.head)
+    folders = [Path(name).expanduser() for name in names if name]
+    there = [journal.exists(folder) for folder in folders]
+    if len(folders) == 2 and all(there):
+        return _journals(folders[0], folders[1], options)
+    return _revisions(options, any(there))
 
 
-def _revisions(
-    base: str, head: str, values: dict[str, Any], json_file: str | None, folder: bool
-) -> int:
-    from harness.diff import revisions, rows
-    from harness.diff.session import make_session
-    from harness.profile import load_profile
-    from suites.bench.options import journal_folder, selection
-
-    journal = journal_folder(values["journal"])
-    chosen = selection({**values, "option": []})
-    profile = values["profile"] or DEFAULT_PROFILE
-    load_profile(profile, "cpu")  # a mistake is said before anything is checked out
+def _revisions(options: DiffOptions, one_is_a_folder: bool) -> int:
     root = revisions.repository()
+    given = {"base": options.base, "head": options.head}
     try:
-        sides = [
-            revisions.find(root, label, name) for label, name in (("base", base), ("head", head))
-        ]
+        sides = [revisions.find(root, label, name) for label, name in given.items()]
     except UsageError:
-        if not folder:
+        if not one_is_a_folder:
             raise
         raise UsageError(
-            f"given {base!r} and {head!r}, one of them a folder; "
+            f"given {options.base!r} and {options.head!r}, one of them a folder; "
             "expected two revisions or two journal folders"
         ) from None
     out = console()
     if sides[0].requirements != sides[1].requirements:
-        _say(out, "the constraints of the two revisions differ: installing one environment each")
+        say(out, "the constraints of the two revisions differ: installing one environment each")
     with revisions.checked_out(root, *sides) as (before, after):
-        session = make_session(before, after, profile, values["device"], chosen)
-        _say(out, _plan_line(session, journal))
+        profile = options.profile or DEFAULT_PROFILE
+        session = make_session(before, after, profile, options.device, selection_of(options))
+        say(out, _plan_line(session, options.journal))
         if session.cases:
-            session.measure(journal, _on_block(out, session.profile.blocks))
+            session.measure(options.journal, _on_block(out, session.profile.blocks))
     found = rows.measured(session.records, session.cases, session.new, session.gone)
     title = f"{after.short} against {before.short}"
     says = rows.closing(found, before.short, after.short)
@@ -85,7 +70,7 @@ def _revisions(
         "fingerprint": dict(session.fingerprints["head"]),
         "run": session.id,
     }
-    return _conclude(out, found, title, [says], json_file, extra, _seconds)
+    return _conclude(out, found, title, [says], options.json_file, extra, time_text)
 
 
 def _plan_line(session: Session, journal: Path) -> str:
@@ -102,27 +87,22 @@ def _plan_line(session: Session, journal: Path) -> str:
 
 
 def _on_block(out: Console, blocks: int) -> Callable[[int, float], None]:
-    from suites.bench.display import duration
-
     def tell(done: int, seconds: float) -> None:
         if done < blocks:
             left = duration(seconds / done * (blocks - done))
-            _say(out, f"block {done} of {blocks} done after {duration(seconds)}, about {left} left")
+            say(out, f"block {done} of {blocks} done after {duration(seconds)}, about {left} left")
 
     return tell
 
 
-def _journals(base: Path, head: Path, values: dict[str, Any], json_file: str | None) -> int:
-    from harness.diff import journals, rows
-    from harness.profile import load_profile
-
-    meaningless = [f"--{name}" for name in _MEASURING if values[name]]
+def _journals(base: Path, head: Path, options: DiffOptions) -> int:
+    meaningless = [f"--{name}" for name in _MEASURING if getattr(options, name)]
     if meaningless:
         raise UsageError(
             f"{', '.join(meaningless)} given with two journals, where nothing is measured; "
             "leave it out, or give two revisions"
         )
-    before, after, notes = _same_device(base, head, values["device"])
+    before, after, notes = _same_device(base, head, options.device)
     profile = load_profile(DEFAULT_PROFILE, before.kind)
     heads = profile.reference["heads"]
     found = journals.compare(before.records, after.records, profile.baseline, heads)
@@ -141,7 +121,7 @@ def _journals(base: Path, head: Path, values: dict[str, Any], json_file: str | N
         "baseline": profile.baseline,
         "fingerprint": dict(before.fingerprint),
     }
-    return _conclude(out, found, title, lines, json_file, extra, _times_baseline)
+    return _conclude(out, found, title, lines, options.json_file, extra, _times_baseline)
 
 
 def _same_device(
@@ -154,9 +134,6 @@ def _same_device(
     UsageError
         If a journal holds no times, or no device is in both: naming the differing fields.
     """
-    from harness.diff.journals import differing
-    from reports.core.source import find
-
     timed = []
     notes = []
     for folder in (base, head):
@@ -171,7 +148,7 @@ def _same_device(
         (before, after) for after in timed[1] for before in timed[0] if before.key == after.key
     ]
     if not shared:
-        fields = differing(timed[0][0].fingerprint, timed[1][0].fingerprint)
+        fields = journals.differing(timed[0][0].fingerprint, timed[1][0].fingerprint)
         raise UsageError(
             f"{base} and {head} were measured on different devices, which are not compared; they "
             f"differ in {', '.join(fields)}"
@@ -182,16 +159,19 @@ def _same_device(
 
 
 def _conclude(
-    out: Console, found: Sequence[Row], title: str, lines: Sequence[str], json_file: str | None,
-    extra: Mapping[str, Any], cell: Callable[[float], str],
-) -> int:  # fmt: skip
-    from harness.diff.rows import exit_code
-
+    out: Console,
+    found: Sequence[Row],
+    title: str,
+    lines: Sequence[str],
+    json_file: str | None,
+    extra: Mapping[str, Any],
+    cell: Callable[[float], str],
+) -> int:
     if found:
         out.print(_table(found, title, cell))
     for line in lines:
-        _say(out, line)
-    code = exit_code(found)
+        say(out, line)
+    code = rows.exit_code(found)
     write_json(
         json_file,
         {**extra, "rows": [asdict(r) for r in found], "says": list(lines), "exit_code": code},
@@ -211,8 +191,8 @@ def _table(found: Sequence[Row], title: str, cell: Callable[[float], str]) -> Ta
         colour = _COLOURS.get(row.verdict, "dim")
         table.add_row(
             escape(row.case),
-            cell(row.base),
-            cell(row.head),
+            known(row.base, cell),
+            known(row.head, cell),
             str(row.ratio) if row.ratio else "",
             "" if math.isnan(row.adjusted) else f"{row.adjusted:.2g}",
             "" if math.isinf(row.floor) else f"{row.floor - 1:.1%}",
@@ -221,15 +201,5 @@ def _table(found: Sequence[Row], title: str, cell: Callable[[float], str]) -> Ta
     return table
 
 
-def _seconds(value: float) -> str:
-    from suites.bench.display import time_text
-
-    return time_text(value)
-
-
 def _times_baseline(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.3g}x"
-
-
-def _say(out: Console, text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    return f"{value:.3g}x"

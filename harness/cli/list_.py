@@ -1,0 +1,118 @@
+"""``attnbench list``: mechanisms, settings, profiles, tasks; or the README's table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+import harness
+from harness.case import settings
+from harness.cli.output import console, write_json
+from harness.errors import UsageError
+from harness.options import ListOptions
+from harness.profile import load_profiles
+from harness.registry import Registry, builtins
+from harness.train.task import tasks
+from reference_impls.mechanism import Mechanism
+
+GOLDEN = Path(harness.__path__[0]).parent / "suites" / "harness" / "verify" / "golden"
+PAPERS_OWN = ("mtsa_paper", "multi_head_paper", "msmsa")
+"""Golden folders computed from the papers' equations; the others by the authors' programs."""
+BEGIN, END = "<!-- mechanisms: attnbench list --markdown -->", "<!-- end of mechanisms -->"
+
+
+def run_list(options: ListOptions) -> int:
+    """Print mechanisms, settings and profiles; returns the exit code."""
+    if options.markdown:
+        print(markdown())
+        return 0
+    registry = Registry(options.given)
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("implementation", "what", "devices", "source"):
+        table.add_column(column, overflow="fold")
+    rows = []
+    for mechanism in registry.mechanisms.values():
+        table.add_row(f"[bold]{mechanism.name}[/]", mechanism.summary, "", mechanism.source)
+        for i in mechanism.implementations:
+            table.add_row(f"  {mechanism.name}.{i.name}", i.summary, ", ".join(i.devices), "")
+            rows.append(
+                {
+                    "name": f"{mechanism.name}.{i.name}",
+                    "mechanism": mechanism.name,
+                    "summary": i.summary,
+                    "source": mechanism.source,
+                    "devices": i.devices,
+                    "factory": i.factory,
+                    "oracle": mechanism.oracle,
+                }
+            )
+    out.print(table)
+    out.print("\n[bold]settings[/]")
+    for setting in settings():
+        out.print(f"  {setting.name}: {setting.summary}")
+    out.print("  K-threads: K CPU threads\n\n[bold]profiles[/]")
+    profiles = load_profiles()
+    for name, profile in profiles.items():
+        out.print(f"  {name}: {profile['summary']}")
+    out.print("\n[bold]tasks[/]")
+    for task in tasks().values():
+        notes = [f"needs data: {', '.join(task.files)}"] if task.files else []
+        notes += [f"{task.folds} folds"] if task.folds else []
+        notes += [f"options: {', '.join(task.free)}"] if task.free else []
+        notes += [f"recipes: {', '.join(task.recipes)}"] if task.recipes else []
+        said = f" ({'; '.join(notes)})" if notes else ""
+        out.print(f"  {task.name}: {task.summary}{said}", highlight=False, markup=False)
+    write_json(
+        options.json_file,
+        {
+            "implementations": rows,
+            "settings": [s.name for s in settings()],
+            "profiles": list(profiles),
+            "tasks": list(tasks()),
+        },
+    )
+    return 0
+
+
+def _goldens(mechanism: Mechanism) -> str:
+    """How many golden files hold it to account, and whose numbers they are."""
+    counts = {"authors'": 0, "paper's form": 0}
+    for folder in mechanism.goldens:
+        whose = "paper's form" if folder in PAPERS_OWN else "authors'"
+        counts[whose] += len(list((GOLDEN / folder).glob("*.npz")))
+    return ", ".join(f"{count} {whose}" for whose, count in counts.items() if count) or "none exist"
+
+
+def _implementations(mechanism: Mechanism) -> str:
+    names = [i.name for i in mechanism.implementations]
+    return ", ".join(f"`{n}`" for n in names if n != "plain")
+
+
+def _checked(mechanism: Mechanism) -> str:
+    configurations = 1 + len(mechanism.variants)
+    return f"oracle, {configurations} configuration{'s' if configurations > 1 else ''}"
+
+
+def markdown() -> str:
+    """One row per built-in mechanism.
+
+    Raises
+    ------
+    UsageError
+        Where the golden files are not: they are in a clone, not in a wheel.
+    """
+    if not GOLDEN.is_dir():
+        raise UsageError(f"--markdown counts the golden files in {GOLDEN}; run it in a clone")
+    lines = [
+        "| mechanism | what and where from | implementations beside `plain` | verified against | "
+        "golden files |",
+        "|---|---|---|---|---|",
+    ]
+    for m in builtins().values():
+        what = f"{m.summary} ({m.source})"
+        lines.append(
+            f"| `{m.name}` | {what} | {_implementations(m)} | {_checked(m)} | {_goldens(m)} |"
+        )
+    return "\n".join(lines)

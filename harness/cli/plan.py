@@ -1,0 +1,247 @@
+"""``attnbench plan``: how many seeds a comparison needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.cli.comparing import read_journal
+from harness.cli.comparing_options import recipes_of
+from harness.cli.output import console, say, write_json
+from harness.errors import UsageError
+from harness.experiments.estimate import Recorded, recorded_spread
+from harness.experiments.model import parse_model
+from harness.experiments.wording import Unit, unit_of
+from harness.options import Amount, PlanOptions
+from harness.records import journal
+from harness.registry import Registry
+from harness.stats import (
+    LEAST_REPLICATES,
+    difference_found,
+    power_of,
+    replicates_needed,
+    sd_of_differences,
+)
+from harness.train.recipe import changes
+from harness.train.task import Task
+from harness.train.task import task as find_task
+
+COUNTS = range(3, 31)
+SHOWN = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
+PLAIN = Unit(1.0, 4)
+SUSPICIOUS = 0.1
+"""Ten points of accuracy: nobody plans for a difference that shows at a glance."""
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """What is asked for.
+
+    Attributes
+    ----------
+    effect : float
+        True difference that is to be found.
+    sd : float
+        Of the differences if paired, else of either model's values.
+    power, alpha : float
+    paired : bool
+    comparisons : int
+        Judged together; the first step of Holm's method is at ``alpha / comparisons``.
+    """
+
+    effect: float
+    sd: float
+    power: float
+    alpha: float
+    paired: bool
+    comparisons: int
+
+    @property
+    def level(self) -> float:
+        """At which a comparison is found whatever the others show."""
+        return self.alpha / self.comparisons
+
+    def needed(self, alpha: float | None = None) -> int:
+        """Seeds, at least as many as are needed to conclude anything.
+
+        Raises
+        ------
+        UsageError
+            If there is no such number.
+        """
+        try:
+            count = replicates_needed(
+                self.effect, self.sd, self.power, self.paired, alpha or self.level
+            )
+        except ValueError as error:
+            raise UsageError(f"plan: {error}") from None
+        return max(count, LEAST_REPLICATES)
+
+
+def effect_of(amount: Amount, metric: str) -> float:
+    """A difference of a metric.
+
+    Raises
+    ------
+    UsageError
+        If it is not below 1 for an accuracy, or so large for one that it is likely to be in points.
+    """
+    effect, text = amount.value, amount.text
+    if metric == "accuracy" and effect >= 1:
+        raise UsageError(f"--effect: given {text}; one point of accuracy is 0.01 or 1%")
+    if metric == "accuracy" and effect >= SUSPICIOUS and not amount.percent:
+        # With --sd the unit is the user's own, and 0.5 is half a point; here it would be fifty.
+        raise UsageError(
+            f"--effect: given {text}, which is {100 * effect:g} points of accuracy; expected "
+            f"{text}% for {text} points, or {100 * effect:g}% if you mean that"
+        )
+    return effect
+
+
+def _given_sd(options: PlanOptions) -> float:
+    """The deviation of ``--sd``; of paired differences where a correlation is given."""
+    assert options.sd is not None  # its options were checked
+    if options.correlation is None:
+        return options.sd.value
+    return sd_of_differences(options.sd.value, options.correlation)
+
+
+def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
+    """What the runs of two models on a task show; said on a line or three."""
+    assert options.records is not None
+    registry = Registry(options.given)
+    first, second = (parse_model(name, registry) for name in options.models)
+    names = str(first), str(second)
+    wanted = None
+    if options.recipe:
+        one, other = recipes_of(task, [first, second], options.recipe)
+        wanted = one, other
+    if not journal.exists(options.records):
+        raise UsageError(f"--from: no folder {options.records}; give a journal")
+    records = read_journal(options.records, out)
+    recorded = recorded_spread(records, names, task.name, task.metric, wanted)
+    _print_recorded(out, recorded, names, task, unit_of(task.metric))
+    return recorded
+
+
+def run_plan(options: PlanOptions) -> int:
+    """Print the plan; returns the exit code."""
+    out, unit, metric, recorded = console(), PLAIN, "", None
+    if options.task is not None:
+        task = find_task(options.task)
+        unit, metric = unit_of(task.metric), task.metric
+        recorded = _recorded(options, task, out)
+        sd = recorded.spread.sd.value if options.paired else _pooled(recorded)
+    else:
+        sd = _given_sd(options)
+    effect = effect_of(options.effect, metric)
+    plan = SeedPlan(effect, sd, options.power, options.alpha, options.paired, options.comparisons)
+    _print_plan(out, plan, unit, estimated=recorded is not None)
+    uncertain = None
+    if recorded is not None and plan.paired:
+        ends = recorded.spread.sd.low, recorded.spread.sd.high
+        uncertain = [replace(plan, sd=end).needed() for end in ends]
+        say(
+            out,
+            f"the deviation is itself uncertain: between the ends of its 95 % interval it would be "
+            f"{uncertain[0]} to {uncertain[1]} seeds",
+        )
+    out.print(_table(plan, unit))
+    write_json(
+        options.json_file,
+        {
+            **asdict(plan),
+            "level": plan.level,
+            "needed": plan.needed(),
+            "needed_alone": plan.needed(plan.alpha),
+            "needed_between": uncertain,
+            "recorded": None if recorded is None else asdict(recorded),
+            "power_by_count": {n: _power(plan, n) for n in COUNTS},
+        },
+    )
+    return 0
+
+
+def _pooled(recorded: Recorded) -> float:
+    """Root mean square of both deviations."""
+    return math.sqrt((recorded.spread.sd_first**2 + recorded.spread.sd_second**2) / 2)
+
+
+def _power(plan: SeedPlan, count: int) -> float:
+    return power_of(plan.effect, plan.sd, count, plan.paired, plan.level)
+
+
+def _print_recorded(
+    out: Console, recorded: Recorded, models: tuple[str, str], task: Task, unit: Unit
+) -> None:
+    s = recorded.spread
+    lines = [
+        f"{models[0]} and {models[1]} on {task.name}, {s.count} paired seeds: sd of "
+        f"{recorded.metric} {unit.size(s.sd_first)} and {unit.size(s.sd_second)}",
+        f"sd of the differences {unit.size(s.sd.value)}, 95 % interval [{unit.size(s.sd.low)}, "
+        f"{unit.size(s.sd.high)}]",
+    ]
+    r = s.correlation
+    if not math.isnan(r.value):
+        interval = "" if math.isnan(r.low) else f", 95 % interval [{r.low:.2f}, {r.high:.2f}]"
+        lines.append(f"correlation over seeds {r.value:.2f}{interval}")
+    if recorded.others:
+        used = {
+            model: ", ".join(changes(recipe, task.recipe)) or "the common recipe"
+            for model, recipe in zip(models, recorded.recipes, strict=True)
+        }
+        said = "; ".join(f"{model}: {what}" for model, what in used.items())
+        if len(set(used.values())) == 1:
+            said = used[models[0]]
+        lines.append(
+            f"these are of {said}; {recorded.others} pairs under other recipes, vectors or "
+            "machines not used (--recipe chooses)"
+        )
+    for line in lines:
+        say(out, line)
+
+
+def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> None:
+    of = "of the paired differences" if plan.paired else "of either model's values"
+    needed = plan.needed()
+    what = "paired seeds" if plan.paired else "seeds for each model"
+    out.print(
+        f"[bold]{needed} {what}[/] find a difference of {unit.size(plan.effect)} with "
+        f"{plan.power:.0%} power (sd {unit.size(plan.sd)} {of}, two-sided alpha {plan.alpha:g})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    lines = []
+    if plan.comparisons > 1:
+        lines.append(
+            f"for {plan.comparisons} comparisons judged together each is planned at alpha / "
+            f"{plan.comparisons} = {plan.level:.3g}: enough for Bonferroni, and for Holm whatever "
+            f"the others show; Holm needs as few as {plan.needed(plan.alpha)} where all others are "
+            "found"
+        )
+    if needed == LEAST_REPLICATES:
+        lines.append(f"with fewer than {LEAST_REPLICATES} compare only describes")
+    if plan.paired and not estimated:
+        lines.append(
+            "sd must be that of differences between models with the same seed; --correlation "
+            "takes it from the values', --from from recorded runs"
+        )
+    for line in lines:
+        say(out, line)
+
+
+def _table(plan: SeedPlan, unit: Unit) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("seeds", "power", f"found with {plan.power:.0%} power"):
+        table.add_column(column, justify="right")
+    needed = plan.needed()
+    for count in sorted({*SHOWN, *([needed] if needed in COUNTS else [])}):
+        found = difference_found(plan.sd, count, plan.power, plan.paired, plan.level)
+        mark = " only described" if count < LEAST_REPLICATES else ""
+        style = "bold" if count == needed else ""
+        cells = str(count), f"{_power(plan, count):.1%}", f"{unit.size(found)}{mark}"
+        table.add_row(*cells, style=style)
+    return table

@@ -1,0 +1,67 @@
+"""``attnbench report``: find records, execute the notebooks, say where to look."""
+
+from __future__ import annotations
+
+import sys
+
+from harness.cli.output import console, say, write_json
+from harness.options import ReportOptions
+
+
+def run_report(options: ReportOptions) -> int:
+    """Build the report; returns the exit code.
+
+    0, or 1 if there is nothing to build from or a notebook failed.
+
+    Raises
+    ------
+    UsageError
+        If the file of sizes can't be read.
+    """
+    from reports.core.sizes import read
+    from reports.core.source import find
+    from reports.site import Built, build
+
+    like = ""
+    if options.like is not None:
+        read(str(options.like))  # a mistake in it is known before minutes of work
+        like = str(options.like.resolve())
+    screen, journal = console(), str(options.journal)
+
+    source = find(journal)
+    if not source.devices:
+        print(
+            f"attnbench: no records in {journal} and none published: nothing to report",
+            file=sys.stderr,
+        )
+        write_json(options.json_file, {"index": None, "pages": [], "failures": []})
+        return 1
+    say(screen, source.says)
+    for warning in source.warnings:
+        say(screen, f"journal: {warning}")
+
+    def on_page(built: Built) -> None:
+        if built.failure:
+            print(
+                f"attnbench: {built.page.name} could not be made: {built.failure}", file=sys.stderr
+            )
+        elif not built.page.front:
+            say(screen, f"{built.page.name}.html")
+
+    place = "" if source.published else journal
+    report = build(source, place, options.out, on_page, like=like, workers=options.jobs or None)
+    for text in report.missing:
+        say(screen, text)
+    say(screen, f"report: {report.index}")
+    write_json(
+        options.json_file,
+        {
+            "index": str(report.index),
+            "published": source.published,
+            "devices": [d.title for d in source.devices],
+            "pages": [f"{b.page.name}.html" for b in report.pages if not b.page.front],
+            "missing": list(report.missing),
+            "failures": report.failures,
+        },
+    )
+    return 1 if report.failures else 0

@@ -1,0 +1,48 @@
+"""What a user can ask for: one frozen dataclass a command, its fields declared once.
+
+The command line and pytest's options are made from these declarations (`harness.cli.signature`,
+`declare.pytest_options`), and `declare.read` makes the typed values from texts. Nothing here
+imports torch.
+"""
+
+from harness.options.declare import pytest_options, read
+from harness.options.groups import Measuring, Narrowed, Selection, Trained, selection_of
+from harness.options.measure import (
+    BenchOptions,
+    ClaimsOptions,
+    DataOptions,
+    DiffOptions,
+    ExplainOptions,
+    FrontierOptions,
+    ListOptions,
+    ReportOptions,
+    VerifyOptions,
+)
+from harness.options.readers import LARGEST_SEED, MOST_SEEDS, Amount
+from harness.options.train import CompareOptions, PlanOptions, SweepOptions, TrainOptions
+
+__all__ = [
+    "LARGEST_SEED",
+    "MOST_SEEDS",
+    "Amount",
+    "BenchOptions",
+    "ClaimsOptions",
+    "CompareOptions",
+    "DataOptions",
+    "DiffOptions",
+    "ExplainOptions",
+    "FrontierOptions",
+    "ListOptions",
+    "Measuring",
+    "Narrowed",
+    "PlanOptions",
+    "ReportOptions",
+    "Selection",
+    "SweepOptions",
+    "TrainOptions",
+    "Trained",
+    "VerifyOptions",
+    "pytest_options",
+    "read",
+    "selection_of",
+]

@@ -1,0 +1,246 @@
+"""Texts of options and their values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.case import DTYPES, PHASES, parse_options, setting, settings
+from harness.errors import UsageError
+from harness.json_file import check_json
+from harness.options.declare import Expected, Reader
+from harness.profile import load_profiles
+
+LEAST_MEMORY = 16 * 2**20
+"""Less is not told from an interpreter's own needs."""
+MOST_SEEDS = 10_000
+LARGEST_SEED = 2**32 - 1
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", re.IGNORECASE)
+_COMMAS = re.compile(r",(?![^\[]*\])")
+"""Those outside of brackets."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A positive number, and how it was written: ``0.5%`` is 0.005."""
+
+    value: float
+    text: str
+
+    @property
+    def percent(self) -> bool:
+        """Whether it was written as a share of a hundred."""
+        return self.text.endswith("%")
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text.strip()):
+        raise ValueError(text)
+    return int(text)
+
+
+def whole(least: int, most: int | None = None, *, expected: str = "") -> Reader:
+    """A whole number."""
+
+    def read(text: str) -> int:
+        number = _whole(text)
+        if number < least or (most is not None and number > most):
+            raise ValueError(text)
+        return number
+
+    ends = f"a whole number from {least} to {most}" if most else f"a whole number, {least} or more"
+    return Reader(read, expected or ends, "<int>")
+
+
+def number(right: Callable[[float], bool], expected: str) -> Reader:
+    """A finite number of which something holds."""
+
+    def read(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and right(value)):
+            raise ValueError(text)
+        return value
+
+    return Reader(read, expected, "<float>")
+
+
+def _either(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def one_of(*names: str) -> Reader:
+    """One of some words."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise ValueError(text)
+        return text
+
+    return Reader(read, _either(names))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def words(names: Iterable[str]) -> Reader:
+    """Some of these, joined by commas."""
+    known = tuple(names)
+
+    def read(text: str) -> tuple[str, ...]:
+        if not set(_parts(text)) <= set(known):
+            raise ValueError(text)
+        return _parts(text)
+
+    return Reader(read, f"{_either(known)}, joined by commas")
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    return tuple(POSITIVE.read(part) for part in _parts(text))
+
+
+def _width(text: str) -> tuple[int, int]:
+    numbers = [POSITIVE.read(part) for part in text.lower().split("x")]
+    if len(numbers) > 2:
+        raise ValueError(text)
+    return numbers[0], numbers[-1]
+
+
+def _settings(text: str) -> tuple[str, ...]:
+    for together in _parts(text):
+        for name in together.split("+"):
+            if name and name != "eager":
+                try:
+                    setting(name)
+                except UsageError:
+                    raise ValueError(text) from None
+    return _parts(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    try:
+        ((name, value),) = parse_options([text])
+    except UsageError:
+        raise ValueError(text) from None
+    return name, value
+
+
+def _profile(text: str) -> str:
+    if text not in load_profiles():
+        raise Expected(_either(load_profiles()))
+    return text
+
+
+def _dotted(text: str) -> str:
+    module, colon, attribute = text.partition(":")
+    if not (module and colon and attribute):
+        raise ValueError(text)
+    return text
+
+
+def _bytes(text: str) -> int:
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    count, prefix, binary = match.groups()
+    found = int(float(count) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1))
+    if found < LEAST_MEMORY:
+        raise Expected(f"at least {LEAST_MEMORY // 2**20}MiB")
+    return found
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise ValueError(text)
+    numbers = tuple(int(part) for part in parts)
+    if (len(numbers) == 1 and numbers[0] > MOST_SEEDS) or max(numbers) > LARGEST_SEED:
+        raise Expected(f"at most {MOST_SEEDS} seeds, each up to {LARGEST_SEED}")
+    return numbers if len(numbers) > 1 else tuple(range(numbers[0]))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in _COMMAS.split(text))
+    if not all(names):
+        raise ValueError(text)
+    return names
+
+
+def _amount(text: str) -> Amount:
+    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < value < math.inf:
+        raise ValueError(text)
+    return Amount(value, text)
+
+
+def _margin(text: str) -> tuple[str, Amount]:
+    task, _, number = text.rpartition(":")
+    return task, _amount(number)
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(text)
+    return folder
+
+
+def _there(text: str) -> Path:
+    folder = Path(text).expanduser()
+    if not folder.is_dir():
+        raise ValueError(text)
+    return folder
+
+
+def _sentence(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text
+
+
+def _json(text: str) -> str:
+    check_json(text)
+    return text
+
+
+def _never(text: str) -> Any:
+    if not text.startswith("-"):
+        raise Expected(f"nothing there; to choose use --only {text}")
+    return text
+
+
+POSITIVE = whole(1, expected="a positive whole number")
+JOBS = whole(0, expected="0 (one per core) or more")
+SEED = whole(0, LARGEST_SEED)
+POSITIVE_NUMBER = number(lambda value: value > 0, "a positive number")
+SHARE = number(lambda value: 0 < value < 1, "a number between 0 and 1")
+CORRELATION = number(lambda value: -1 <= value < 1, "-1 or more and less than 1")
+NOT_NEGATIVE = number(lambda value: value >= 0, "0 or more")
+DEVICE = one_of("cpu", "cuda", "auto")
+DTYPE_NAMES = words(DTYPES)
+PASS_NAMES = words(PHASES)
+SETTINGS = Reader(
+    _settings,
+    f"{', '.join(s.name for s in settings())} or K-threads, joined by '+', or 'eager' for none",
+)
+LENGTHS = Reader(_lengths, "positive whole numbers joined by commas, e.g. 16,64,256")
+WIDTH = Reader(_width, "e.g. 300 or 300x600")
+PAIR = Reader(_pair, "name=value without ',', '[' or ']', which stand in no id", "NAME=VALUE")
+PROFILE = Reader(_profile, "the name of a profile")
+DOTTED = Reader(_dotted, "package.module:attribute", "PKG.MODULE:FACTORY")
+BYTES = Reader(_bytes, "e.g. 4GiB or 512MiB")
+SEEDS = Reader(_seeds, "a number of seeds, or e.g. 3,7,11")
+NAMES = Reader(_names, "names joined by commas")
+AMOUNT = Reader(_amount, "a positive number, e.g. 0.005 or 0.5%")
+MARGIN = Reader(_margin, "a positive number, e.g. 0.01 or 1%", "[TASK:]NUMBER")
+FOLDER = Reader(_folder, "a folder, not a file", "DIR")
+FOLDER_THERE = Reader(_there, "a folder that is there", "DIR")
+FILE = Reader(lambda text: Path(text).expanduser(), "a file", "FILE")
+SENTENCE = Reader(_sentence, "at least one word", "TEXT")
+JSON = Reader(_json, "a file in a folder that is there", "FILE")
+PYTEST = Reader(_never, "an option of pytest")

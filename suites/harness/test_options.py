@@ -1,0 +1,159 @@
+"""Options: a wrong value names the option, what was given and what is expected; right ones read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness.options as options
+from harness.cli import run
+from harness.errors import UsageError
+from harness.options import Amount, BenchOptions, Measuring, pytest_options, read, readers
+from harness.options.declare import TEXT, Option, declared
+from suites.support.command_line import environment
+
+COMMANDS = {
+    ("list",): options.ListOptions,
+    ("explain", "mtsa"): options.ExplainOptions,
+    ("verify",): options.VerifyOptions,
+    ("bench",): options.BenchOptions,
+    ("frontier",): options.FrontierOptions,
+    ("diff", "HEAD", "HEAD"): options.DiffOptions,
+    ("train", "mtsa"): options.TrainOptions,
+    ("compare",): options.CompareOptions,
+    ("plan", "--effect", "1", "--sd", "1"): options.PlanOptions,
+    ("sweep", "--models", "mtsa", "--tasks", "trec"): options.SweepOptions,
+    ("report",): options.ReportOptions,
+    ("claims",): options.ClaimsOptions,
+    ("data", "list"): options.DataOptions,
+    ("data", "check"): options.DataOptions,
+}
+WRONG = {
+    "<int>": "-1", "<float>": "2x", readers.DEVICE: "tpu", readers.DTYPE_NAMES: "f32,f8",
+    readers.PASS_NAMES: "sideways", readers.SETTINGS: "padded+warp", readers.LENGTHS: "4,0",
+    readers.WIDTH: "1x2x3", readers.PAIR: "name", readers.PROFILE: "slow", readers.DOTTED: "own",
+    readers.BYTES: "4 GiBs", readers.SEEDS: "-1", readers.NAMES: "mtsa,", readers.AMOUNT: "-1%",
+    readers.MARGIN: "trec:much", readers.FOLDER: __file__, readers.FOLDER_THERE: "nowhere",
+    readers.SENTENCE: " ", readers.JSON: "no/such.json",
+}  # fmt: skip
+NAMES_FOR_LATER = (TEXT, readers.FILE)
+"""What only a registry, a task or a file can judge: tried in the tests of each command."""
+
+
+def refusals() -> Iterator[Any]:
+    for command, cls in COMMANDS.items():
+        for _, one in declared(cls):
+            if one.flag and one.kind != "flag" and one.reader not in NAMES_FOR_LATER:
+                wrong = WRONG.get(one.reader) or WRONG.get(one.shown) or "neither"
+                yield pytest.param(command, one, wrong, id=f"{command[0]}{one.flag}")
+
+
+@pytest.mark.parametrize(("command", "one", "wrong"), list(refusals()))
+def test_a_wrong_value_names_the_option_what_was_given_and_what_is_expected(
+    command: tuple[str, ...], one: Option, wrong: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, one.flag, wrong]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("attnbench: ")
+    assert said.count("\n") == 1
+    for part in (one.flag, wrong):
+        assert part in said
+    assert "; expected " in said or "no such folder" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("plan", "--effect", "1"), "give --sd, or --from DIR --models A B --task T"),
+        (("plan", "--effect", "0.5%", "--sd", "0.8"), "expected both with % or both without"),
+        (("plan", "--effect", "0.5", "--sd", "0.8%"), "given --effect 0.5, --sd 0.8%; expected"),
+        (("plan", "--effect", "1", "--sd", "nan"), "--sd: given 'nan'; expected a positive number"),
+        (("plan", "--effect", "1", "--sd", "1", "--alpha", "0.9"), "expected the power larger"),
+        (("plan", "--effect", "1", "--sd", "1", "--unpaired", "--correlation", "0"),
+         "--correlation is of pairs"),
+        (("plan", "--effect", "1", "--sd", "1", "--task", "trec"), "--task is for --from DIR"),
+        (("plan", "--effect", "1", "--sd", "1", "--from", "."), "--sd is estimated with --from"),
+        (("plan", "--effect", "1", "--from", "."), "--from needs --models A B and --task T"),
+        (("compare", "mtsa", "--all", "none"), "compares every mechanism; name no others"),
+        (("sweep",), "no --models; expected e.g. sweep --models mtsa,multi_head --tasks"),
+        (("sweep", "--models", "mtsa"), "no --tasks; expected e.g. sweep"),
+        (("sweep", "a.toml", "--models", "mtsa"), "--models beside a.toml: write it into the file"),
+        (("sweep", "--executor", "ray", "--jobs", "2"), "--jobs is for --executor local"),
+        (("sweep", "--gpus-per-run", "1"), "--gpus-per-run is for --executor ray; leave it out"),
+        (("verify", "--stress", "--jobs", "2"), "--jobs: given 2; --stress runs one child"),
+        (("train", "mtsa", "--sentence", "a b"), "--sentence is for --look or --save-attention"),
+        (("bench", "mtsa"), "given 'mtsa'; expected nothing there; to choose use --only mtsa"),
+        (("frontier", "--memory", "1KiB"), "--memory: given '1KiB'; expected at least 16MiB"),
+        (("compare", "--seeds", "20000"), "expected at most 10000 seeds, each up to 4294967295"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_refused(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run(list(arguments)) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "value"),
+    [
+        (readers.BYTES, "4GiB", 4 * 2**30), (readers.BYTES, "256 MiB", 256 * 2**20),
+        (readers.BYTES, "1.5gb", 1_500_000_000), (readers.WIDTH, "300", (300, 300)),
+        (readers.WIDTH, "300X600", (300, 600)), (readers.LENGTHS, "16, 64", (16, 64)),
+        (readers.SEEDS, "3", (0, 1, 2)), (readers.SEEDS, "3,7", (3, 7)),
+        (readers.NAMES, "mtsa[a=1,b=2], disa", ("mtsa[a=1,b=2]", "disa")),
+        (readers.AMOUNT, "0.5%", Amount(0.005, "0.5%")), (readers.PAIR, "a=b=c", ("a", "b=c")),
+        (readers.MARGIN, "trec[a=1]:1%", ("trec[a=1]", Amount(0.01, "1%"))),
+        (readers.SETTINGS, "eager,padded+2-threads", ("eager", "padded+2-threads")),
+    ],
+)  # fmt: skip
+def test_texts_become_values(reader: readers.Reader, text: str, value: Any) -> None:
+    assert reader.read(text) == value
+
+
+@pytest.mark.parametrize("text", ["4", "GiB", "-4GiB", "4 GiBs"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        readers.BYTES.read(text)
+
+
+def test_what_is_not_given_is_left_at_its_default() -> None:
+    found = read(BenchOptions, {"lengths": None, "given": ["a:b"], "blocks": "3"})
+    assert found == BenchOptions(given=("a:b",), blocks=3)
+    assert (found.lengths, found.device, found.journal) == ((), "auto", Path("results"))
+    with pytest.raises(UsageError, match=r"--blocks: given 'x'; expected a positive whole number"):
+        read(BenchOptions, {"blocks": "x"})
+
+
+def test_pytest_is_told_of_the_same_options() -> None:
+    flags = dict(pytest_options(Measuring))
+    assert set(flags) == {one.flag for _, one in declared(Measuring)}
+    assert flags["--with"]["action"] == "append"
+    assert flags["--with"]["dest"] == "given"
+    assert flags["--lengths"]["help"] == "Sequence lengths, e.g. 16,64,256."
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["--version"]])
+def test_help_does_not_load_torch(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from harness.cli import run; code = run({arguments});"
+        "sys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    if arguments == ["--version"]:
+        assert done.stdout.startswith("attnbench 0")
+        assert f"Python {sys.version.split()[0]}" in done.stdout
+        assert ", torch 2" in done.stdout
