@@ -51,7 +51,7 @@ class VerifyOptions(Where, Given, Factory, Output):
         "--stress",
     )
     golden: Path | None = option(
-        "Check the golden .npz files at or below DIR instead.", r.FOLDER_THERE, "--golden"
+        "Check the golden .npz files at or below DIR instead.", r.THERE, "--golden"
     )
     exact: bool = switch("Only what the papers claim exactly: a minute.", "--exact")
     jobs: int = option("Children at a time (0: one per core).", r.JOBS, "--jobs", default="0")

@@ -191,10 +191,10 @@ def _folder(text: str) -> Path:
 
 
 def _there(text: str) -> Path:
-    folder = Path(text).expanduser()
-    if not folder.is_dir():
+    path = Path(text).expanduser()
+    if not path.exists():
         raise ValueError(text)
-    return folder
+    return path
 
 
 def _sentence(text: str) -> str:
@@ -239,7 +239,7 @@ NAMES = Reader(_names, "names joined by commas")
 AMOUNT = Reader(_amount, "a positive number, e.g. 0.005 or 0.5%")
 MARGIN = Reader(_margin, "a positive number, e.g. 0.01 or 1%", "[TASK:]NUMBER")
 FOLDER = Reader(_folder, "a folder, not a file", "DIR")
-FOLDER_THERE = Reader(_there, "a folder that is there", "DIR")
+THERE = Reader(_there, "a folder or a file that is there", "DIR")
 FILE = Reader(lambda text: Path(text).expanduser(), "a file", "FILE")
 SENTENCE = Reader(_sentence, "at least one word", "TEXT")
 JSON = Reader(_json, "a file in a folder that is there", "FILE")

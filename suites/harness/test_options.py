@@ -38,7 +38,7 @@ WRONG = {
     readers.PASS_NAMES: "sideways", readers.SETTINGS: "padded+warp", readers.LENGTHS: "4,0",
     readers.WIDTH: "1x2x3", readers.PAIR: "name", readers.PROFILE: "slow", readers.DOTTED: "own",
     readers.BYTES: "4 GiBs", readers.SEEDS: "-1", readers.NAMES: "mtsa,", readers.AMOUNT: "-1%",
-    readers.MARGIN: "trec:much", readers.FOLDER: __file__, readers.FOLDER_THERE: "nowhere",
+    readers.MARGIN: "trec:much", readers.FOLDER: __file__, readers.THERE: "nowhere",
     readers.SENTENCE: " ", readers.JSON: "no/such.json",
 }  # fmt: skip
 NAMES_FOR_LATER = (TEXT, readers.FILE)

@@ -42,13 +42,6 @@ def test_explain_prints_equations_configurations_and_differences(tmp_path: Path)
     assert set(rows[0]["sections"]) == set(SECTIONS)
 
 
-def test_explain_knows_no_such_mechanism(tmp_path: Path) -> None:
-    done = attnbench("explain", "mtza", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "unknown mechanism 'mtza'; did you mean mtsa" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import torch\nMean = torch.nn.Identity\n")
     done = attnbench("explain", "Mean", "--with", "mine:Mean", cwd=tmp_path)

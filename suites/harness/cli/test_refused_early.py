@@ -22,6 +22,7 @@ from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train.task import task
 
+MIRRORED = ("--models", "mtsa", "--tasks", "mirrored_summation")
 TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 
 
@@ -66,6 +67,43 @@ TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
          "--vectors: "),
         (("sweep", "--models", "mtsa[foo=1]", "--tasks", TASK, "--dry-run"),
          f"mtsa.fused[foo=1] on {TASK} can't be built: "),
+        (("bench", "--only", "mtza"), "unknown mechanism 'mtza'; did you mean mtsa"),
+        (("bench", "--only", "mtsa@3", "--width", "300x600"), "even number"),
+        (("bench", "--nonsense"), "No such option: --nonsense"),
+        (("verify", "mtza"), "did you mean mtsa"),
+        (("verify", "--with", "no_such_package:thing"), "no module 'no_such_package'"),
+        (("frontier", "mtza"), "did you mean mtsa"),
+        (("frontier", "mtsa", "--memory", "900TiB"), "are free and at most 90% of them are used"),
+        (("frontier", "mtsa@3"), "even number"),
+        (("compare", "mtsa", "multi_hed"), "unknown mechanism 'multi_hed'; did you mean"),
+        (("compare", "mtsa", "mtsa"), "compared with itself; give two different models"),
+        (("compare", "mtsa", "disa", "bi_lstm"), "given 3 models; expected two"),
+        (("compare", "--task", "trek"), "unknown task 'trek'; did you mean trec?"),
+        (("compare", "--task", "trec"), "set --data DIR or ATTNBENCH_DATA"),
+        (("compare", "--seeds", "0"), "expected at least one"),
+        (("compare", "--seeds", "²"), "--seeds: given '²'; expected a number of seeds"),
+        (("compare", "multi_cnn", "bi_lstm", "--recipe", "width=64"), "(--recipe width=... heads"),
+        (("compare", "--seeds", "1,1"), "each of them once"),
+        (("compare", "--margin", "inf"), "--margin: given 'inf'; expected a positive number"),
+        (("compare", "--margin", "nan"), "--margin: given 'nan'; expected a positive number"),
+        (("compare", "--task", "trec", "--data", ".", "--margin", "2"), "one point of accuracy is"),
+        (("compare", "--recipe", "choose=last"), "choose='last'; expected dev or best-on-test"),
+        (("compare", "--recipe", "lr=1"), "a recipe has no 'lr'; it has width"),
+        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, mtsa.fus"),
+        (("compare", "--recipe", "epochs=1.5"), "epochs=1.5; expected int"),
+        (("compare", "--recipe", "heads"), "expected NAME=VALUE or MODEL:NAME=VALUE"),
+        (("compare", "--vectors", "none"), "--vectors: task mirrored_summation draws its own"),
+        (("compare", "--data", "."), "--data: task mirrored_summation draws its own data"),
+        (("compare", "mtsa[scale_t=tanh]", "multi_head", "--seeds", "1"), "scale_t='tanh'"),
+        (("train", "mtsa", "--save-attention", "a"), "needs sentences"),
+        (("train", "mtsa", "--save-attention", "a", "--sentence", "b"), "has no sentences"),
+        (("sweep", "plan.toml"), "can't read the sweep plan.toml"),
+        (("sweep", "--models", "mtsa", "--tasks", "trek"), "unknown task 'trek'; did you mean"),
+        (("sweep", "--models", "mtsa,mtsb", "--tasks", "trec"), "unknown mechanism 'mtsb'"),
+        (("sweep", *MIRRORED, "--folds"), "none of mirrored_summation is a task with folds"),
+        (("sweep", *MIRRORED, "--data", "."), "--data: mirrored_summation draw their own data"),
+        (("sweep", *MIRRORED, "--per-gpu", "2"), "--per-gpu: this sweep is on the CPU"),
+        (("sweep", *MIRRORED, "--recipe", "lr=1"), "a recipe has no 'lr'"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_before_anything_is_done(
@@ -73,9 +111,29 @@ def test_a_mistake_is_told_before_anything_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNBENCH_DATA", raising=False)
     assert cli([*arguments, "--device", "cpu"]) == 2
-    assert says in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nonsense",), "No such command 'nonsense'"),
+        (("explain", "mtza"), "unknown mechanism 'mtza'; did you mean mtsa"),
+        (("list", "--with", "no_such_package:thing"), "no module 'no_such_package'"),
+    ],
+)
+def test_a_command_without_a_device_refuses_in_one_line(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli([*arguments]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome
-from harness.measure import device as devices
+from harness.isolate import Outcome
 from harness.measure.bisection import BEYOND, next_length, resolution, stand
-from harness.measure.blocks import PRELOAD
-from harness.measure.frontier import PROBE_CALL, Bounds, judge, refuse_beyond
-from harness.records import journal
-from suites.support.command_line import attnbench, environment
+from harness.measure.frontier import Bounds, judge, refuse_beyond
 
 MIB = 2**20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and readings are Linux's")
@@ -157,138 +147,3 @@ def test_more_than_nine_tenths_of_what_is_free_is_refused() -> None:
     refuse_beyond(900 * MIB, 1000 * MIB)
     with pytest.raises(UsageError, match="smaller --memory"):
         refuse_beyond(901 * MIB, 1000 * MIB)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["mtza"], "did you mean mtsa"),
-        (["mtsa", "--memory", "lots"], "expected e.g. 4GiB"),
-        (["mtsa", "--memory", "900TiB"], "are free and at most 90% of them are used"),
-        (["mtsa", "--seconds", "0"], "expected a positive number"),
-        (["mtsa", "--limit", "0"], "expected at least 1"),
-        (["mtsa", "--passes", "backward"], "unknown pass 'backward'"),
-        (["mtsa@3"], "even number"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_2(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    done = attnbench("frontier", *arguments, "--device", "cpu", cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    errors = [s for s in done.stderr.splitlines() if s.strip()]
-    assert len(errors) == 1, done.stderr
-    assert message in errors[0]
-    assert not (tmp_path / "results").exists()
-
-
-def probes(folder: Path) -> list[dict]:
-    """The probes of a journal, as they stand in its files."""
-    lines = (s for f in folder.glob("*.jsonl") for s in f.read_text().splitlines())
-    return [r for r in map(json.loads, lines) if r["kind"] == "frontier"]
-
-
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with mechanisms of known cost."""
-    folder = tmp_path_factory.mktemp("fakes")
-    (folder / "fakes.py").write_text(FAKES)
-    return folder
-
-
-def run(fakes: Path, names: list[str], *more: str, json_file: str = "out.json") -> dict[str, dict]:
-    """The rows by name."""
-    given = [word for name in names for word in ("--with", f"fakes:{name}")]
-    done = attnbench("frontier", *given, *SMALL, *more, "--json", json_file, cwd=fakes)
-    assert done.stderr == ""
-    rows = json.loads((fakes / json_file).read_text())["rows"]
-    for row in rows:
-        assert str(row["longest"]) in done.stdout
-    return {row["name"].partition(".")[0]: {**row, "code": done.returncode} for row in rows}
-
-
-@linux
-def test_memory_time_and_the_largest_length_end_a_search(fakes: Path) -> None:
-    limits = ("--seconds", "0.8", "--limit", "110", "--journal", "a")
-    short = run(fakes, ["Hungry"], "--memory", "128MiB", *limits)["Hungry"]
-    assert short["longest"] == 110
-    assert short["why"] == "largest length tried"
-    # A token is a MiB; what else the pass holds is a few KiB. Another limit is another question.
-    rows = run(fakes, ["Hungry", "Slow"], "--memory", "64MiB", *limits)
-    assert 40 <= rows["Hungry"]["longest"] <= 64
-    assert rows["Hungry"]["why"] == "oom"
-    assert rows["Hungry"]["peak_bytes"] <= 64 * MIB
-    assert rows["Hungry"]["code"] == 0
-    assert rows["Slow"]["longest"] <= 80
-    assert rows["Slow"]["why"] == "timeout"
-    assert rows["Slow"]["pass_seconds"] <= 0.8
-
-
-@linux
-def test_a_crash_and_a_wrong_result_are_said_so_and_the_rest_goes_on(fakes: Path) -> None:
-    names = ["Fragile", "Broken", "Hungry"]
-    rows = run(fakes, names, "--memory", "64MiB", "--limit", "500", "--journal", "b")
-    assert rows["Fragile"]["longest"] in range(284, 301)
-    assert rows["Fragile"]["why"] == "crash"
-    assert "SIGSEGV" in rows["Fragile"]["detail"]
-    assert rows["Broken"]["longest"] in range(84, 101)
-    assert rows["Broken"]["why"] == "wrong"
-    assert rows["Hungry"]["why"] == "oom"
-    assert rows["Hungry"]["code"] == 1
-
-
-@linux
-def test_killed_and_started_again_it_probes_nothing_twice(fakes: Path) -> None:
-    folder = fakes / "killed"
-    names = ("--with", "fakes:Hungry", "--with", "fakes:Slow")
-    command = (*names, *SMALL, "--memory", "64MiB", "--seconds", "0.8", "--journal", "killed")
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", "frontier", *command], cwd=fakes, env=environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(probes(folder)) < 3:
-        time.sleep(0.01)
-    assert driver.poll() is None, "it ended before it could be killed"
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    survived = {r["key"] for r in probes(folder)}
-    for _ in range(2):
-        done = attnbench("frontier", *command, cwd=fakes)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(probes(folder))} of them from the journal" in done.stdout
-    keys = [r["key"] for r in probes(folder)]
-    assert survived <= set(keys)
-    assert len(keys) == len(set(keys)), "something was probed twice"
-    assert journal.read(folder).warnings == []
-
-
-@linux
-def test_built_in_mechanisms_train_up_to_their_frontier(tmp_path: Path) -> None:
-    names = ("mtsa.algorithm1", "source2token.direct")
-    sizes = ("--batch", "16", "--width", "128", "--heads", "2", "--device", "cpu")
-    done = attnbench(
-        "frontier", *names, *sizes, "--memory", "128MiB", "--seconds", "120", "--json", "out.json",
-        cwd=tmp_path, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
-    bounds = Bounds(128 * MIB, 120.0, 2**17)
-    with Interpreter(preload=PRELOAD) as interpreter:
-        for row in rows:
-            assert row["why"] == "oom", row
-            assert 0.85 * 128 * MIB < row["peak_bytes"] <= 128 * MIB
-            assert len(row["tried"]) <= 6, "the formula is a good first guess"
-            longer = int(1.3 * row["longest"])
-            outcome = interpreter.run(
-                PROBE_CALL,
-                {
-                    "case": row["case"].replace(f"N{row['longest']}", f"N{longer}"),
-                    "memory_bytes": bounds.memory_bytes,
-                },
-                Limits(120, 2**31),
-                devices.MEMORY_ALLOCATOR,
-            )
-            assert judge(outcome, bounds)["status"] == "oom", outcome
-    quadratic, linear = (row["longest"] for row in rows)
-    assert linear > 2 * quadratic

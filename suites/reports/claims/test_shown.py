@@ -135,14 +135,6 @@ def test_without_a_journal_the_published_records_count(
     assert verdicts["mtsa-2-multi-head"] - {"not testable here"}
 
 
-def test_a_file_is_no_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("x")
-    assert command(["claims", "--journal", str(tmp_path / "file")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "is a file; expected a folder" in error
-
-
 def test_two_devices_have_a_score_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "journal", some())
     write(tmp_path / "journal", some("wrong"), "Slow")

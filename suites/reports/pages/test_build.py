@@ -425,17 +425,6 @@ def test_bad_sizes_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     assert done.stderr.startswith("attnbench: --like mine.toml: unknown name 'batches'; use batch")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "r").exists()
-    done = attnbench("report", "--jobs", "-1", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--jobs: given -1" in done.stderr
-
-
-def test_a_file_is_no_journal(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    done = attnbench("report", "--journal", "file", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.strip() == "attnbench: --journal: file is a file; expected a folder"
-    assert not (tmp_path / "r").exists()
 
 
 @pytest.fixture
