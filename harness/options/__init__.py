@@ -1,11 +1,11 @@
 """What a user can ask for: one frozen dataclass a command, its fields declared once.
 
 The command line and pytest's options are made from these declarations (`harness.cli.signature`,
-`declare.pytest_options`), and `declare.read` makes the typed values from texts. Nothing here
+`declare.options_for_pytest`), and `declare.read` makes the typed values from texts. Nothing here
 imports torch.
 """
 
-from harness.options.declare import pytest_options, read
+from harness.options.declare import options_for_pytest, read
 from harness.options.groups import Measuring, Narrowed, Selection, Trained, selection_of
 from harness.options.measure import (
     BenchOptions,
@@ -42,7 +42,7 @@ __all__ = [
     "TrainOptions",
     "Trained",
     "VerifyOptions",
-    "pytest_options",
+    "options_for_pytest",
     "read",
     "selection_of",
 ]

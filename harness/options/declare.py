@@ -162,7 +162,7 @@ def read(command: type[T], given: Mapping[str, Any]) -> T:
     return command(**values)
 
 
-def pytest_options(command: type) -> Iterator[tuple[str, dict[str, Any]]]:
+def options_for_pytest(command: type) -> Iterator[tuple[str, dict[str, Any]]]:
     """Flags with the keywords of pytest's ``addoption``; switches and arguments are left out."""
     for name, one in declared(command):
         if one.flag and one.kind in ("one", "many"):

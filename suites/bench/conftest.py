@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.measure import device
 from harness.measure.session import Session
 from harness.measure.setup import make_session
-from harness.options import Measuring, pytest_options, read
+from harness.options import Measuring, options_for_pytest, read
 from suites.bench.replay import Replay
 
 SESSION = pytest.StashKey[Session]()
@@ -36,7 +36,7 @@ INERT = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that choose cases."""
     group = parser.getgroup("attnbench", f"attnbench: what is measured. {INERT}.")
-    for name, keywords in pytest_options(Measuring):
+    for name, keywords in options_for_pytest(Measuring):
         group.addoption(name, **keywords)
 
 
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if planned := _planned(config):
         config.stash[SESSION] = planned
         return
-    given = {k["dest"]: config.getoption(k["dest"]) for _, k in pytest_options(Measuring)}
+    given = {k["dest"]: config.getoption(k["dest"]) for _, k in options_for_pytest(Measuring)}
     try:
         config.stash[SESSION] = make_session(read(Measuring, given))
     except UsageError as error:

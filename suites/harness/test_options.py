@@ -13,7 +13,7 @@ import pytest
 import harness.options as options
 from harness.cli import run
 from harness.errors import UsageError
-from harness.options import Amount, BenchOptions, Measuring, pytest_options, read, readers
+from harness.options import Amount, BenchOptions, Measuring, options_for_pytest, read, readers
 from harness.options.declare import TEXT, Option, declared
 from suites.support.command_line import environment
 
@@ -136,7 +136,7 @@ def test_what_is_not_given_is_left_at_its_default() -> None:
 
 
 def test_pytest_is_told_of_the_same_options() -> None:
-    flags = dict(pytest_options(Measuring))
+    flags = dict(options_for_pytest(Measuring))
     assert set(flags) == {one.flag for _, one in declared(Measuring)}
     assert flags["--with"]["action"] == "append"
     assert flags["--with"]["dest"] == "given"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.cli import run as command
-from harness.cli.verifying import golden_files
+from harness.cli.verify import golden_files
 from harness.registry import builtins
 from harness.verify.golden import check_path
 
