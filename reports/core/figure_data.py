@@ -119,6 +119,8 @@ def _error_bars(container: ErrorbarContainer) -> Iterator[dict[str, Any]]:
     for bar in bars:
         if isinstance(bar, LineCollection):
             for segment in bar.get_segments():
+                if len(segment) < 2:
+                    continue  # a point without an interval
                 (x, y), (x_end, y_end) = segment[0], segment[-1]
                 if x == x_end:
                     ends["y"][float(x)] = (float(y), float(y_end))

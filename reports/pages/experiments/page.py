@@ -21,12 +21,11 @@ COLUMNS = (
     "arms",
     "task",
     "replicates",
-    "difference [95 %]",
     "verdict",
     "warnings",
     "device",
 )
-WORDS = (0, 1, 2, 5, 7)
+WORDS = (0, 1, 2, 4, 6)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
@@ -75,8 +74,7 @@ class Experiments:
                 one["arms"],
                 one["task"],
                 one["replicates"],
-                one["difference"],
-                one["verdict"],
+                Cell.of(one["verdict"], notes=tuple(filter(None, [one["difference"]]))),
                 Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
                 *([one["device"]] if several else []),
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
+from harness.stats import ratio_interval
 from reports.core.axes import Box, below, label_points, span
+from reports.core.curves import draw_lines
 from reports.core.figure_data import INTERVAL, data_of
 from reports.core.page import Output, svg
 from reports.core.style import (
@@ -145,6 +148,18 @@ def test_a_figure_is_read_back_as_it_was_drawn() -> None:
     assert data.query("series == 'heat'")["value"].tolist()[2:] == [3.0, 4.0]
     assert data.query("series == 'bars'")["y"].tolist() == [7, 8]
     assert set(data["x_axis"]) == {"N (tokens)", ""}
+
+
+def test_a_point_without_an_interval_is_read_back_too() -> None:
+    """One block has none: its bar has no ends."""
+    figure = Figure()
+    axes = figure.subplots()
+    points = pd.DataFrame({"series": "a", "x": [1.0, 2.0, 2.0], "y": [3.0, 4.0, 5.0]})
+    draw_lines(axes, points, {"a": (look("mtsa"), "-")}, ratio_interval)
+    one, two = data_of(figure).to_dict("records")
+    assert (one["x"], one["y"]) == (1.0, pytest.approx(3.0))
+    assert np.isnan(one["low"])
+    assert two["low"] < two["y"] == pytest.approx(math.sqrt(20)) < two["high"]
 
 
 def test_horizontal_intervals_have_ends_too() -> None:
