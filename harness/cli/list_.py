@@ -79,7 +79,7 @@ def run_list(options: ListOptions) -> int:
 def _goldens(mechanism: Mechanism) -> str:
     """How many golden files hold it to account, and whose numbers they are."""
     counts = {"authors'": 0, "paper's form": 0}
-    for folder in mechanism.goldens:
+    for folder in (*mechanism.goldens, *mechanism.part_goldens):
         whose = "paper's form" if folder in PAPERS_OWN else "authors'"
         counts[whose] += len(list((GOLDEN / folder).glob("*.npz")))
     return ", ".join(f"{count} {whose}" for whose, count in counts.items() if count) or "none exist"

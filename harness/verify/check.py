@@ -13,12 +13,12 @@ import torch
 from harness.build import make, set_tf32, torch_dtype
 from harness.case import literal
 from harness.registry import Registry, resolve
+from harness.verify.batches import D_IN, D_OUT, HEADS, Batch, batches
 from harness.verify.budget import Deviation, worst
 from harness.verify.compare import compare, computed, numpy64
 from harness.verify.kinks import DRAWS, at_a_kink
 from harness.verify.oracle import reference
 from harness.verify.properties import check_properties
-from harness.verify.trials import D_IN, D_OUT, HEADS, Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
 
@@ -42,29 +42,32 @@ def _widths(mechanism: Mechanism, options: Mapping[str, Any], heads: int) -> tup
     return (d_out, d_out) if mechanism.keeps_width else (D_IN, d_out)
 
 
-def _batch(trial: Trial, d_in: int, dtype: torch.dtype, device: str, seed: int) -> tuple[Any, ...]:
+def _tensors(
+    batch: Batch, d_in: int, dtype: torch.dtype, device: str, seed: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Generator]:
+    """x, which tokens are real, and where further random numbers come from."""
     generator = torch.Generator().manual_seed(seed)
-    n = max(trial.lengths)
-    x = torch.randn(len(trial.lengths), n, d_in, generator=generator) * trial.input_scale
+    n = max(batch.lengths)
+    x = torch.randn(len(batch.lengths), n, d_in, generator=generator) * batch.input_scale
     x = x.to(device=device, dtype=dtype)
-    real = torch.arange(n)[None, :] < torch.tensor(trial.lengths)[:, None]  # [B, N]
+    real = torch.arange(n)[None, :] < torch.tensor(batch.lengths)[:, None]  # [B, N]
     real = real.to(device)
-    if trial.masked:
+    if batch.masked:
         # Nothing at padding may matter, not even a NaN.
         x = x.masked_fill(~real[..., None], math.nan)
     return x, real, generator
 
 
-def check_trial(
+def check_batch(
     mechanism: Mechanism,
     implementation: Implementation,
-    trial: Trial,
+    batch: Batch,
     dtype: str,
     device: str,
     seed: int = 0,
 ) -> list[Deviation]:
     """Compare implementation, plain yardstick and oracle on one batch."""
-    options = {**mechanism.options, **trial.options}
+    options = {**mechanism.options, **batch.options}
     # The oracle knows no presets: it gets what they stand for.
     meant, width = written_out(mechanism, options)
     heads = meant.pop("heads", HEADS) if mechanism.takes_heads else 0
@@ -85,16 +88,16 @@ def check_trial(
                     )
                     parameter.add_(0.1 * noise)
                 if name in mechanism.score_weights:
-                    parameter.mul_(trial.score_scale)
+                    parameter.mul_(batch.score_scale)
         return module.to(device=device, dtype=torch_type).train()
 
     module = build(implementation.factory, implementation.options)
-    x, real, generator = _batch(trial, d_in, torch_type, device, seed + 1)
+    x, real, generator = _tensors(batch, d_in, torch_type, device, seed + 1)
     shape = (*x.shape[:2], d_out) if mechanism.output == "tokens" else (x.shape[0], d_out)
     cotangent = torch.randn(shape, generator=generator).to(device=device, dtype=torch_type)
     if mechanism.output == "tokens":
         cotangent = cotangent.masked_fill(~real[..., None], 0)
-    mask = real if trial.masked or not implementation.mask_optional else None
+    mask = real if batch.masked or not implementation.mask_optional else None
     got = computed(module, x, mask, cotangent)
     if mechanism.oracle is None or mechanism.plain is None:
         raise ValueError(f"{mechanism.name} has no oracle")
@@ -104,19 +107,19 @@ def check_trial(
     oracle_options = {**meant, **({"heads": heads} if heads else {})}
     naive = resolve(mechanism.oracle)
     weights = named_weights(module)
-    lengths, grad_out = trial.lengths, numpy64(cotangent)
+    lengths, grad_out = batch.lengths, numpy64(cotangent)
     clean = np.where(real.cpu().numpy()[..., None], numpy64(x), 0)
     padded = bool(mechanism.padding_matters)
     expected = reference(
         naive, clean, lengths, weights, grad_out, oracle_options, padding_matters=padded
     )
-    found = compare(got, expected, yardstick, dtype, trial.label)
+    found = compare(got, expected, yardstick, dtype, batch.label)
     over = {d.gradient: d.error for d in found if not d.ok}
     # A fault of the values (named "" here) is no kink.
     if over and "" not in over and all(map(math.isfinite, over.values())):
         arguments = (naive, clean, lengths, weights, grad_out, oracle_options)
         if at_a_kink(*arguments, over, dtype, padding_matters=padded):
-            raise AtAKink(trial.label)
+            raise AtAKink(batch.label)
     return found
 
 
@@ -127,21 +130,21 @@ class AtAKink(Exception):
 def check_drawn(
     mechanism: Mechanism,
     implementation: Implementation,
-    trial: Trial,
+    batch: Batch,
     dtype: str,
     device: str,
     seed: int = 0,
 ) -> list[Deviation]:
-    """`check_trial` at the first drawn point that is not at a kink.
+    """`check_batch` at the first drawn point that is not at a kink.
 
-    If there is none in `DRAWS` points, the trial counts as over budget.
+    If there is none in `DRAWS` points, the batch counts as over budget.
     """
     for draw in range(DRAWS):
         try:
-            return check_trial(mechanism, implementation, trial, dtype, device, seed + 1000 * draw)
+            return check_batch(mechanism, implementation, batch, dtype, device, seed + 1000 * draw)
         except AtAKink:
             continue
-    never = f"gradients, {trial.label}: {DRAWS} points all at a kink"
+    never = f"gradients, {batch.label}: {DRAWS} points all at a kink"
     return [Deviation(never, math.inf, 0.0, "all")]
 
 
@@ -198,11 +201,11 @@ def check(
     found: list[Deviation] = []
     refused: list[str] = []
     done = 0
-    for trial in trials(mechanism, dtype):
+    for batch in batches(mechanism, dtype):
         try:
-            found += check_drawn(mechanism, implementation, trial, dtype, device, seed)
+            found += check_drawn(mechanism, implementation, batch, dtype, device, seed)
         except Unsupported as reason:
-            refused.append(f"{trial.label}: {reason}")
+            refused.append(f"{batch.label}: {reason}")
             continue
         done += 1
     if not done:

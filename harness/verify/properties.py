@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from harness.build import make, torch_dtype
+from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
 from harness.verify.compare import numpy64
-from harness.verify.trials import D_IN, D_OUT, HEADS, ragged
 from reference_impls.mechanism import Implementation, Mechanism
 
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-2, "bf16": 5e-2}

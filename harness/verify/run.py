@@ -20,7 +20,7 @@ SETTLED = ("ok", "unsupported", "wrong")
 
 
 @dataclass(frozen=True)
-class Job:
+class Verification:
     """One implementation in one dtype on one device."""
 
     name: str
@@ -46,7 +46,7 @@ def jobs(
     wanted: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]],
     registry: Registry,
     fingerprint: Mapping[str, Any],
-) -> list[Job]:
+) -> list[Verification]:
     """What is to be verified, with the keys of the records.
 
     Parameters
@@ -60,7 +60,7 @@ def jobs(
         code = code_hash(registry.find(name)[0], "verify")
         case = case_name(name, options, dtype, device)
         key = schema.key("verify", case, 0, code, fingerprint)
-        out.append(Job(name, dtype, device, key, code, options))
+        out.append(Verification(name, dtype, device, key, code, options))
     return out
 
 
@@ -84,7 +84,7 @@ def workers_for(fingerprint: Mapping[str, Any], asked: int = 0) -> int:
 
 
 def verify(
-    todo: Sequence[Job],
+    todo: Sequence[Verification],
     registry: Registry,
     fingerprint: Mapping[str, Any],
     on_row: Callable[[dict[str, Any]], None],
@@ -139,8 +139,8 @@ def verify(
 
 
 def _run(
-    missing: Sequence[Job], registry: Registry, workers: int
-) -> Iterator[tuple[Job, dict[str, Any]]]:
+    missing: Sequence[Verification], registry: Registry, workers: int
+) -> Iterator[tuple[Verification, dict[str, Any]]]:
     """Yield (job, row) as they are finished."""
     on_gpu = any(job.device == "cuda" for job in missing)
     calls = [(job, _call(job, registry)) for job in missing]
@@ -148,7 +148,7 @@ def _run(
         yield job, _row(job, outcome)
 
 
-def _call(job: Job, registry: Registry) -> Call:
+def _call(job: Verification, registry: Registry) -> Call:
     arguments = {
         "name": job.name,
         "dtype": job.dtype,
@@ -159,7 +159,7 @@ def _call(job: Job, registry: Registry) -> Call:
     return Call(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
 
 
-def _row(job: Job, outcome: Outcome) -> dict[str, Any]:
+def _row(job: Verification, outcome: Outcome) -> dict[str, Any]:
     row = {
         "name": job.name,
         "dtype": job.dtype,

@@ -11,8 +11,8 @@ import torch
 
 from harness.build import literal, set_tf32
 from harness.registry import Registry
+from harness.verify.batches import Batch
 from harness.verify.check import check_drawn
-from harness.verify.trials import Trial
 from reference_impls.mechanism import Unsupported
 
 LENGTH = 33
@@ -62,10 +62,10 @@ def stress(
         for scale in SCALES:
             label, lengths = f"{kind} times {scale:g}", (LENGTH, LENGTH // 2)
             if kind == "inputs":
-                trial = Trial(label, {}, lengths, input_scale=scale)
+                batch = Batch(label, {}, lengths, input_scale=scale)
             else:
-                trial = Trial(label, {}, lengths, score_scale=scale)
-            found = check_drawn(mechanism, implementation, trial, dtype, device, seed)
+                batch = Batch(label, {}, lengths, score_scale=scale)
+            found = check_drawn(mechanism, implementation, batch, dtype, device, seed)
             values = [d for d in found if not d.gradient]
             gradients = [d for d in found if d.gradient]
             worst = max(gradients, key=lambda f: math.inf if math.isnan(f.error) else f.error)

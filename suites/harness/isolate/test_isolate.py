@@ -43,9 +43,9 @@ def with_torch() -> Iterator[Interpreter]:
         yield interpreter
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(scope="module", params=MODES)
 def any_mode(request: pytest.FixtureRequest) -> Iterator[Interpreter]:
-    """An interpreter of each mode."""
+    """An interpreter of each mode, which must outlive whatever the tests do to it."""
     with Interpreter(request.param, preload=()) as interpreter:
         yield interpreter
 
@@ -462,9 +462,18 @@ with Interpreter(sys.argv[1], preload=()) as interpreter:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("how", ["sleep", "c"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "how", "number"),
+    [
+        ("fork", "sleep", signal.SIGINT),
+        ("fork", "c", signal.SIGTERM),
+        ("fork", "c", signal.SIGKILL),
+        ("persistent", "c", signal.SIGINT),
+        ("persistent", "c", signal.SIGKILL),
+        ("spawn", "c", signal.SIGINT),
+        ("spawn", "c", signal.SIGKILL),
+    ],
+)
 def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_path: Path) -> None:
     pid_file = tmp_path / "pids"
     command = [sys.executable, "-c", DRIVER, mode, how, str(pid_file)]
@@ -527,7 +536,7 @@ def test_interpreters_in_threads_do_not_disturb_each_other() -> None:
     durations: list[float] = []
 
     def drive() -> None:
-        for count in range(5):
+        for count in range(3):
             with Interpreter(preload=()) as interpreter:
                 assert perform(interpreter, "numbers", count=10**5 + count).status == "ok"
                 assert perform(interpreter, "end_by_code", code=3).status == "crash"
@@ -539,7 +548,7 @@ def test_interpreters_in_threads_do_not_disturb_each_other() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(durations) == 20
+    assert len(durations) == 12
     # A server whose stdin another one holds open would not see it end, and would be waited for.
     assert max(durations) < 3
 

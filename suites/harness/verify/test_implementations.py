@@ -13,10 +13,10 @@ import torch
 
 from harness.registry import Registry
 from harness.verify import check as checking
+from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
 from harness.verify.compare import Computed
-from harness.verify.trials import Trial, trials
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
@@ -34,7 +34,7 @@ CHECKS = [
 
 
 KEPT = 600
-"""Answers of oracles: more than all trials of a mechanism in three dtypes."""
+"""Answers of oracles: more than all batches of a mechanism in three dtypes."""
 
 
 def remembering(reference: Callable[..., Computed]) -> Callable[..., Computed]:
@@ -92,11 +92,11 @@ def test_an_oracle_is_asked_again_when_anything_differs() -> None:
         assert len(asked) == count
 
 
-def telling(mechanism: Mechanism) -> list[Trial]:
-    """The batches of `trials` that differ most: ragged over a tile's edge, whole, each variant."""
+def telling(mechanism: Mechanism) -> list[Batch]:
+    """The batches of `batches` that differ most: ragged over a tile's edge, whole, each variant."""
     few = {f"{name}, N=7" for name in mechanism.variants}
     few |= {"N=65", "N=2 without padding", "x times 4, N=65", "scores times 100, N=65"}
-    return [trial for trial in trials(mechanism, "f32") if trial.label in few]
+    return [trial for trial in batches(mechanism, "f32") if trial.label in few]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,9 +14,9 @@ import torch
 
 from harness.records import journal
 from harness.registry import Registry, builtins
+from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.margin import check_case
-from harness.verify.trials import Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism
 from suites.support.command_line import SMALL, attnbench, pytest_bench
 from suites.support.mutants import MUTANTS
@@ -33,28 +33,28 @@ def _mutant(name: str) -> tuple[Mechanism, Implementation]:
     return replace(mechanism, implementations=(implementation,)), implementation
 
 
-def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Trial]:
+def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Batch]:
     """All batches of the verifier, the shortest first: most faults show there."""
-    return sorted(trials(mechanism, dtype), key=lambda trial: sum(trial.lengths))
+    return sorted(batches(mechanism, dtype), key=lambda batch: sum(batch.lengths))
 
 
-def _broken_trials(name: str, dtype: str) -> Iterator[str]:
+def _broken_batches(name: str, dtype: str) -> Iterator[str]:
     mechanism, implementation = _mutant(name)
-    for trial in cheapest_first(mechanism, dtype):
-        found = check_drawn(mechanism, implementation, trial, dtype, "cpu")
+    for batch in cheapest_first(mechanism, dtype):
+        found = check_drawn(mechanism, implementation, batch, dtype, "cpu")
         yield from (d.what for d in found if not d.ok)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 def test_a_mutant_exceeds_the_budget(name: str, dtype: str) -> None:
-    assert next(_broken_trials(name, dtype), None) is not None, f"{name} passes as correct"
+    assert next(_broken_batches(name, dtype), None) is not None, f"{name} passes as correct"
 
 
 def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
     mechanism, implementation = _mutant("MtsaDetachedScores")
-    for trial in cheapest_first(mechanism, "f64"):
-        found = check_drawn(mechanism, implementation, trial, "f64", "cpu")
+    for batch in cheapest_first(mechanism, "f64"):
+        found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
         assert all(d.ok for d in found if not d.gradient)
         if not all(d.ok for d in found):
             return
@@ -125,10 +125,10 @@ def test_a_changed_line_is_noticed(patch: Patch) -> None:
 
 
 def _noticed(mechanism: Mechanism, implementation: Implementation) -> bool:
-    """Whether any trial in float64 is over budget or fails."""
-    for trial in cheapest_first(mechanism, "f64"):
+    """Whether any batch in float64 is over budget or fails."""
+    for batch in cheapest_first(mechanism, "f64"):
         try:
-            found = check_drawn(mechanism, implementation, trial, "f64", "cpu")
+            found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
         except (ValueError, RuntimeError, IndexError):
             return True
         if not all(d.ok for d in found):

@@ -13,9 +13,9 @@ import torch
 
 from harness.build import set_tf32
 from harness.registry import Registry
+from harness.verify.batches import Batch, ragged
 from harness.verify.budget import worst
 from harness.verify.check import check_drawn
-from harness.verify.trials import Trial, ragged
 from reference_impls.mechanism import BadOption
 
 LENGTHS = (65, 257)
@@ -56,7 +56,7 @@ def errors(
         for options in configurations[: 2 if configurations[1] else 1]:
             for n in LENGTHS:
                 label = f"scores times {scale:g}, {dict(options) or 'as it is'}, N={n}"
-                trial = Trial(label, options, ragged(n), score_scale=scale)
+                trial = Batch(label, options, ragged(n), score_scale=scale)
                 deviations = check_drawn(mechanism, implementation, trial, dtype, device)
                 found += [d.error for d in deviations if not d.gradient]
                 gradients += [d.error for d in deviations if d.gradient]

@@ -1,4 +1,4 @@
-"""The verifier's own checks, one by one: a golden file or a trial against the oracle each."""
+"""The verifier's own checks, one by one: a golden file or a batch against the oracle each."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.registry import builtins
+from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.golden import check_one, load
-from harness.verify.trials import Trial, trials
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.programs.mutation.units import ROOT, Unit
 
 GOLDENS = Path(__file__).parents[2] / "harness" / "verify" / "golden"
 SHORT = 65
-"""Longest trials in half precision; float64 and float32 see all."""
+"""Longest batches in half precision; float64 and float32 see all."""
 SHORT_SHARED = 7
-"""Longest trials for a module that all mechanisms share."""
+"""Longest batches for a module that all mechanisms share."""
 
 Step = tuple[str, ...]
 
@@ -34,8 +34,8 @@ def _find(name: str) -> tuple[Mechanism, Implementation]:
 
 
 @cache
-def _trials(mechanism: str, dtype: str) -> dict[str, Trial]:
-    return {trial.label: trial for trial in trials(builtins()[mechanism], dtype)}
+def _batches(mechanism: str, dtype: str) -> dict[str, Batch]:
+    return {batch.label: batch for batch in batches(builtins()[mechanism], dtype)}
 
 
 def _mechanisms(unit: Unit) -> list[Mechanism]:
@@ -67,8 +67,8 @@ def steps(unit: Unit) -> Iterator[Step]:
             for dtype in ("f64", "f32", "bf16") if unit.is_package else ("f64",):
                 longest = SHORT if dtype == "bf16" else 10**9
                 longest = longest if unit.is_package else SHORT_SHARED
-                for label, trial in _trials(mechanism.name, dtype).items():
-                    if max(trial.lengths) <= longest:
+                for label, batch in _batches(mechanism.name, dtype).items():
+                    if max(batch.lengths) <= longest:
                         yield "trial", label, name, dtype
 
 
@@ -83,8 +83,8 @@ def perform(step: Step) -> None:
     kind, what, name, dtype = step
     mechanism, implementation = _find(name)
     if kind == "trial":
-        trial = _trials(mechanism.name, dtype)[what]
-        bad = [d for d in check_drawn(mechanism, implementation, trial, dtype, "cpu") if not d.ok]
+        batch = _batches(mechanism.name, dtype)[what]
+        bad = [d for d in check_drawn(mechanism, implementation, batch, dtype, "cpu") if not d.ok]
         if bad:
             raise Failed(f"{bad[0].what}: error {bad[0].error:.1e}, budget {bad[0].budget:.1e}")
         return

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from harness.registry import builtins
-from harness.verify.check import check_trial
-from harness.verify.trials import Trial
+from harness.verify.batches import Batch
+from harness.verify.check import check_batch
 from reference_impls.encoders import (
     Embedding,
     Encoder,
@@ -155,10 +155,10 @@ def test_a_preset_is_verified_as_what_it_stands_for(name: str, preset: str) -> N
     """Its heads and its width, which no trial of another configuration has."""
     mechanism = builtins()[name]
     implementation = mechanism.implementation(mechanism.default)
-    trial = Trial(preset, {"preset": preset}, (7, 4))
-    found = check_trial(mechanism, implementation, trial, "f64", "cpu")
+    trial = Batch(preset, {"preset": preset}, (7, 4))
+    found = check_batch(mechanism, implementation, trial, "f64", "cpu")
     assert all(deviation.ok for deviation in found)
     assert len(found) > 6
-    unknown = Trial("nonsense", {"preset": "nonsense"}, (3,))
+    unknown = Batch("nonsense", {"preset": "nonsense"}, (3,))
     with pytest.raises(BadOption, match="preset='nonsense'"):
-        check_trial(mechanism, implementation, unknown, "f64", "cpu")
+        check_batch(mechanism, implementation, unknown, "f64", "cpu")

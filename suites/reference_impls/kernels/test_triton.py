@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from harness.registry import Registry
+from harness.verify.batches import Batch, ragged
 from harness.verify.budget import CAP, error
 from harness.verify.check import check_drawn
-from harness.verify.trials import Trial, ragged
 from reference_impls.kernels import triton
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import of_masks
@@ -306,13 +306,13 @@ LAYERS = [
 @pytest.mark.parametrize(
     "trial",
     [
-        Trial("N=19", {}, ragged(19)),
-        Trial("N=6 without padding", {}, (6, 6), masked=False),
-        Trial("scores times 100, N=9", {}, ragged(9), score_scale=100),
+        Batch("N=19", {}, ragged(19)),
+        Batch("N=6 without padding", {}, (6, 6), masked=False),
+        Batch("scores times 100, N=9", {}, ragged(9), score_scale=100),
     ],
     ids=lambda trial: trial.label,
 )
-def test_layers_and_their_gradients_are_the_oracles(name: str, trial: Trial) -> None:
+def test_layers_and_their_gradients_are_the_oracles(name: str, trial: Batch) -> None:
     """Padding is NaN, and one sample is all padding."""
     found = check_drawn(*REGISTRY.find(name), trial, "f32", DEVICE)
     assert {bool(d.gradient) for d in found} == {True, False}

@@ -18,7 +18,7 @@ SCORE_SCALES = (10.0, 100.0)
 
 
 @dataclass(frozen=True)
-class Trial:
+class Batch:
     """One batch: configuration, lengths, dtype and what is exaggerated.
 
     Attributes
@@ -48,19 +48,19 @@ def ragged(n: int) -> tuple[int, ...]:
     return (n, max(1, n // 2), 1, 0)
 
 
-def trials(mechanism: Mechanism, dtype: str) -> Iterator[Trial]:
+def batches(mechanism: Mechanism, dtype: str) -> Iterator[Batch]:
     """All batches that an implementation of the mechanism must get right."""
     for n in LENGTHS:
-        yield Trial(f"N={n}", {}, ragged(n))
+        yield Batch(f"N={n}", {}, ragged(n))
     for n in (2, 65):
-        yield Trial(f"N={n} without padding", {}, (n, n), masked=False)
+        yield Batch(f"N={n} without padding", {}, (n, n), masked=False)
     for name, options in mechanism.variants.items():
         for n in SHORT:
-            yield Trial(f"{name}, N={n}", options, ragged(n))
+            yield Batch(f"{name}, N={n}", options, ragged(n))
         # Without a mask many take another way: causal SDPA, say, is told so instead of shown.
-        yield Trial(f"{name}, N=257 without padding", options, (257, 257), masked=False)
+        yield Batch(f"{name}, N=257 without padding", options, (257, 257), masked=False)
     for scale in INPUT_SCALES[dtype]:
-        yield Trial(f"x times {scale:g}, N=65", {}, ragged(65), input_scale=scale)
+        yield Batch(f"x times {scale:g}, N=65", {}, ragged(65), input_scale=scale)
     if mechanism.score_weights and dtype in ("f64", "f32"):
         for scale in SCORE_SCALES:
-            yield Trial(f"scores times {scale:g}, N=65", {}, ragged(65), score_scale=scale)
+            yield Batch(f"scores times {scale:g}, N=65", {}, ragged(65), score_scale=scale)
