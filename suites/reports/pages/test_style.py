@@ -159,7 +159,8 @@ def test_a_point_without_an_interval_is_read_back_too() -> None:
     one, two = data_of(figure).to_dict("records")
     assert (one["x"], one["y"]) == (1.0, pytest.approx(3.0))
     assert np.isnan(one["low"])
-    assert two["low"] < two["y"] == pytest.approx(math.sqrt(20)) < two["high"]
+    assert two["y"] == pytest.approx(math.sqrt(20))
+    assert two["low"] < two["y"] < two["high"]
 
 
 def test_horizontal_intervals_have_ends_too() -> None:
