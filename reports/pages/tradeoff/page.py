@@ -62,6 +62,10 @@ class Tradeoff(DevicePage):
             [Candidate(c.model.model, (c.seconds, c.peak_bytes), turned(c.metric)) for c in found]
         )
 
+    def about(self) -> Shown:
+        """Which records these are, if any run of them is finished."""
+        return super().about() if self.tasks else together(says([self.source.says]), says([NONE]))
+
     def fronts(self) -> Shown:
         """Per task: accuracy against time and against memory, and who is on the front."""
         pieces = []
