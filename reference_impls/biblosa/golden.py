@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reference_impls.biblosa.naive import one_direction, rule
-from reference_impls.padded_rows import padded_rows, without_padded_rows
+from reference_impls.golden_rows import padded_rows, without_padded_rows
 
 DIRECTIONS = {"fw_": "forward", "bw_": "backward"}
 

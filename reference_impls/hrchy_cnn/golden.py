@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from reference_impls.golden_rows import padded_rows, without_padded_rows
 from reference_impls.hrchy_cnn.naive import naive
-from reference_impls.padded_rows import padded_rows, without_padded_rows
 
 
 def from_golden(

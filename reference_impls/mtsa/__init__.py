@@ -226,6 +226,6 @@ MECHANISMS = (
         operations=_released_operations,
         transient_bytes=held.released,
         goldens={"mtsa": "reference_impls.mtsa.golden:released"},
-        part_goldens={"snli_model": "reference_impls.encoders_golden:inference_model"},
+        part_goldens={"snli_model": "reference_impls.golden_encoders:inference_model"},
     ),
 )

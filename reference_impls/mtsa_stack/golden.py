@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_impls.padded_rows import without_padded_rows
+from reference_impls.golden_rows import without_padded_rows
 
 
 def from_golden(

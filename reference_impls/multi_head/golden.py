@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_impls.padded_rows import without_padded_rows
+from reference_impls.golden_rows import without_padded_rows
 
 Adapted = tuple[dict[str, Any], dict[str, np.ndarray], int]
 AdaptedArrays = tuple[dict[str, Any], dict[str, np.ndarray], int, dict[str, np.ndarray]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reference_impls.disa import NAMES
-from reference_impls.padded_rows import without_padded_rows
+from reference_impls.golden_rows import without_padded_rows
 
 UNSELECTED = {
     "all_valid_tokens": "all_real",

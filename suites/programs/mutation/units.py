@@ -14,8 +14,8 @@ from harness.errors import UsageError
 
 ROOT = Path(reference_impls.__path__[0])
 REPOSITORY = ROOT.parent
-NOT_MUTATED = re.compile(r"naive.*|golden|__init__")
-"""Directly in a package: the oracle, the reader of the goldens, the record."""
+NOT_MUTATED = re.compile(r"naive.*|golden.*|__init__")
+"""Not deep in a package: the oracle, the readers of the goldens, the record."""
 RECORDS = "mechanism.py"
 """Of the shared modules: it holds the records' classes, which the runner itself uses."""
 
@@ -60,7 +60,9 @@ def units() -> Mapping[str, Unit]:
         if (path / "__init__.py").exists():
             inside = sorted(path.rglob("*.py"))
             files = [f for f in inside if f.parent != path or not NOT_MUTATED.fullmatch(f.stem)]
-        elif path.suffix == ".py" and path.name not in (RECORDS, "__init__.py"):
+        elif path.suffix == ".py" and not (
+            path.name == RECORDS or NOT_MUTATED.fullmatch(path.stem)
+        ):
             files = [path]
         else:
             continue
@@ -116,7 +118,7 @@ def check_files() -> list[Path]:
         *sorted((suites / "reference_impls").rglob("*.py")),
         *sorted((suites / "harness" / "verify").rglob("*.py")),
         *sorted((suites / "harness" / "verify" / "golden").rglob("*.npz")),
-        *sorted((REPOSITORY / "harness" / "verify").glob("*.py")),
+        *sorted((REPOSITORY / "harness" / "verify").rglob("*.py")),
     ]
 
 
