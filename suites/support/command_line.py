@@ -1,7 +1,9 @@
-"""Run the command line in a process of its own, and begin journals for it."""
+"""Run the command line, here or in a process of its own, and begin journals for it."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -40,6 +42,20 @@ def attnbench(
         [sys.executable, "-m", "harness", *arguments],
         cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=timeout,
     )  # fmt: skip
+
+
+def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same in this process: what a command says and does, without a start of Python."""
+    from harness.cli import run
+
+    out, error = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+    ):
+        code = run(list(arguments))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), error.getvalue())
 
 
 @cache

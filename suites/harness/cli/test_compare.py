@@ -1,4 +1,4 @@
-"""``attnbench compare`` and ``train`` on made-up corpora, in processes of their own."""
+"""``attnbench compare`` and ``train`` on made-up corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.experiments.session import finished
 from harness.records import journal
 from harness.train.run import count_parameters
 from harness.train.task import task
-from suites.support.command_line import attnbench, environment, verified_before
+from suites.support.command_line import attnbench, environment, here, verified_before
 from suites.support.made_up_data import write_data_directory
 from suites.support.made_up_records import RESULT
 
@@ -66,7 +66,8 @@ def compared(
 ) -> tuple[Path, subprocess.CompletedProcess]:
     """A finished comparison with five seeds."""
     folder = tmp_path_factory.mktemp("compared")
-    done = attnbench(*COMPARE, "--data", str(data), "--json", "out.json", cwd=folder)
+    verified_before(folder / "results")
+    done = here(*COMPARE, "--data", str(data), "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done
 
@@ -79,11 +80,22 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
     _, done = compared
     text = done.stdout
     words = [
-        "against multi_head.sdpa on trec", "5 paired seeds, width", "points [",
-        "over 5 paired seeds", "seed  mtsa.fused", "mean  ", "95 % t-interval [",
-        "p (paired t, two-sided)", "Hedges g", "minimum detectable effect", "sign-flip",
-        "parameters", "cover", "split: official test set", "warning:",
-    ]  # fmt: skip
+        "against multi_head.sdpa on trec",
+        "5 paired seeds, width",
+        "points [",
+        "over 5 paired seeds",
+        "split: official test set",
+        "seed  mtsa.fused",
+        "mean  ",
+        "95 % t-interval [",
+        "p (paired t, two-sided)",
+        "Hedges g",
+        "minimum detectable effect",
+        "sign-flip",
+        "parameters",
+        "cover",
+        "warning:",
+    ]
     places = [text.index(word) for word in words]
     assert places == sorted(places)
     assert re.search(r"unequal parameters: mtsa.fused has [\d,]+, multi_head.sdpa", text)
@@ -130,7 +142,7 @@ def test_a_run_records_everything(compared: tuple) -> None:
 def test_nothing_is_trained_twice(compared: tuple, data: Path) -> None:
     folder, _ = compared
     before = len(list((folder / "results").glob("*.jsonl")))
-    again = attnbench(*COMPARE, "--data", str(data), cwd=folder)
+    again = here(*COMPARE, "--data", str(data), cwd=folder)
     assert again.returncode == 0
     assert "10 runs, 10 of them already there" in again.stdout
     assert len(runs(folder)) == 10
@@ -146,19 +158,20 @@ def test_seeds_added_after_looking_are_told(compared: tuple, data: Path, tmp_pat
     copy.mkdir()
     for path in (folder / "results").glob("*.jsonl"):
         (copy / path.name).write_bytes(path.read_bytes())
-    more = attnbench(*COMPARE, "--data", str(data), "--seeds", "6", cwd=tmp_path)
+    more = here(*COMPARE, "--data", str(data), "--seeds", "6", cwd=tmp_path)
     assert more.returncode == 0, more.stdout + more.stderr
     assert "12 runs, 10 of them already there" in more.stdout
     assert "seeds changed after looking: results were seen with 5, now there are 6" in more.stdout
-    margin = attnbench(*COMPARE, "--data", str(data), "--margin", "50%", cwd=tmp_path)
+    margin = here(*COMPARE, "--data", str(data), "--margin", "50%", cwd=tmp_path)
     assert "margin was changed after results had been seen" in margin.stdout
     assert "practically equal on trec" in margin.stdout
     assert "p (equal within 50.00 points, TOST)" in margin.stdout
 
 
+@pytest.mark.nightly
 def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = attnbench(*COMPARE, "--data", str(data), "--seeds", "3,8", cwd=tmp_path)
+    done = here(*COMPARE, "--data", str(data), "--seeds", "3,8", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "too few seeds to conclude" in done.stdout
     assert "95 % t-interval [" in done.stdout
@@ -167,6 +180,7 @@ def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
     assert {r["seed"] for r in runs(tmp_path)} == {3, 8}
 
 
+@pytest.mark.nightly
 def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     command = [sys.executable, "-m", "harness", *COMPARE, "--data", str(data), "--jobs", "2"]
@@ -214,7 +228,7 @@ def test_what_depends_on_the_moment_is_tried_again(
 
 def test_equal_parameters(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = attnbench(
+    done = here(
         *COMPARE[:5], *QUICK, "--recipe", "width=60", "--data", str(data), "--seeds", "2",
         "--match", "parameters", "--json", "out.json", cwd=tmp_path,
     )  # fmt: skip
@@ -254,7 +268,7 @@ def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
 
 def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = attnbench(
+    done = here(
         *COMPARE, "--data", str(data), "--seeds", "2", "--recipe", "mtsa:rate=1e30",
         "--recipe", "mtsa:clip=0", "--recipe", "mtsa:tuning_trials=4", cwd=tmp_path,
     )  # fmt: skip
@@ -266,10 +280,11 @@ def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
     assert {r["status"] for r in runs(tmp_path) if r["model"].startswith("mtsa")} == {"diverged"}
 
 
+@pytest.mark.nightly
 def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = attnbench(
-        *COMPARE, "--data", str(data), "--seeds", "2", "--choose", "best-on-test", cwd=tmp_path
+    done = here(
+        *COMPARE, "--data", str(data), "--seeds", "1", "--choose", "best-on-test", cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "best over time on the test set accuracy" in done.stdout
@@ -278,7 +293,7 @@ def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
 
 def test_relatedness(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = attnbench(
+    done = here(
         "compare", "mtsa", "multi_head", "--task", "sick_relatedness", *QUICK, "--data", str(data),
         "--seeds", "2", "--json", "out.json", cwd=tmp_path,
     )  # fmt: skip
@@ -290,14 +305,14 @@ def test_relatedness(data: Path, tmp_path: Path) -> None:
 def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     (tmp_path / "mine.txt").write_text("what 1 0 0\nthe 0 1 0\nis 0 0.5 1\n")
-    done = attnbench(
+    done = here(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--vectors", "mine.txt",
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"vectors mine cover \d+\.\d % of \d+ words", done.stdout)
     assert runs(tmp_path)[0]["coverage"]["covered"] <= 3
-    none = attnbench(
+    none = here(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--vectors", "none",
         cwd=tmp_path,
     )  # fmt: skip
@@ -309,7 +324,7 @@ def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
 def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     (tmp_path / "more.txt").write_text("Where is the river ?\n\n")
-    done = attnbench(
+    done = here(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
         "scores", "--sentence", "What is it ?", "--sentences", "more.txt", cwd=tmp_path,
     )  # fmt: skip
@@ -329,7 +344,7 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
             assert pooling.shape == (n, 12)
             assert pooling.sum(0) == pytest.approx(np.ones(12), abs=1e-5)
             assert found[f"source2token_scores/{k}"].shape == (2, n, 6)
-    again = attnbench(
+    again = here(
         "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
         str(tmp_path / "again.npz"), "--sentence", "What is it ?", cwd=tmp_path,
     )  # fmt: skip
@@ -346,25 +361,26 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
 def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     arguments = ("train", "multi_head", "--task", "trec", "--seed", "4", *QUICK)
-    done = attnbench(*arguments, "--data", str(data), "--json", "run.json", cwd=tmp_path)
+    done = here(*arguments, "--data", str(data), "--json", "run.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((tmp_path / "run.json").read_text())
     assert f"accuracy {100 * record['test']['accuracy']:.2f} %" in done.stdout
     assert "looked at once" in done.stdout
-    again = attnbench(*arguments, "--data", str(data), cwd=tmp_path)
+    again = here(*arguments, "--data", str(data), cwd=tmp_path)
     assert "in the journal results already" in again.stdout
     assert len(runs(tmp_path)) == 1
 
 
 def test_a_list_with_an_entry_per_head_is_trained(tmp_path: Path) -> None:
     recipe = [text for name in ("heads=2", "width=12", "epochs=1") for text in ("--recipe", name)]
-    done = attnbench("train", "mtsa[masks=forward;none]", *recipe, "--device", "cpu", cwd=tmp_path)
+    done = here("train", "mtsa[masks=forward;none]", *recipe, "--device", "cpu", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mtsa.fused[masks=forward;none] mirrored_summation seed 0: ok" in done.stdout
     [checked] = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "verify"]
     assert (checked["verdict"], "heads=2" in checked["case"]) == ("ok", True)
 
 
+@pytest.mark.nightly
 def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
     """A package without an __init__, and a module that uses its neighbour."""
     (tmp_path / "mine").mkdir()
@@ -390,7 +406,7 @@ def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> N
 
 
 def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path) -> None:
-    done = attnbench(*COMPARE, "--data", str(data), "--recipe", "heads=5", cwd=tmp_path)
+    done = here(*COMPARE, "--data", str(data), "--recipe", "heads=5", cwd=tmp_path)
     assert done.returncode == 2
     assert "is not divisible by 5 heads" in done.stderr
     assert "design" not in {r["kind"] for r in journal.read(tmp_path / "results").records}
@@ -399,7 +415,7 @@ def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path)
 def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     other = "mtsa.fused[scale_t=identity]"
-    done = attnbench(
+    done = here(
         "compare", "mtsa", "mtsa[scale_t=identity]", "--task", "trec", *QUICK, "--data", str(data),
         "--seeds", "1", "--recipe", f"{other}:width=8", cwd=tmp_path,
     )  # fmt: skip
@@ -409,19 +425,18 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_pa
     assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {9}
 
 
+@pytest.mark.nightly
 def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    single = attnbench(
-        "train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path
-    )
+    single = here("train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path)
     assert single.returncode == 0
-    done = attnbench(
+    done = here(
         "compare", "bi_lstm", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
         "--seeds", "2", cwd=tmp_path,
     )  # fmt: skip
     assert "1 runs were trained, and their test metrics shown, before this design" in done.stdout
     assert "tuning budgets" not in done.stdout  # as many recipes were tried with both
-    swapped = attnbench(
+    swapped = here(
         "compare", "multi_head", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data),
         "--seeds", "3", cwd=tmp_path,
     )  # fmt: skip

@@ -1,400 +1,447 @@
-"""What may be concluded from recorded runs: verdicts, sentences, warnings."""
+"""Many models against a baseline: declared together, judged together; on records and for real."""
 
 from __future__ import annotations
 
-import hashlib
-import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
-from harness.experiments.comparison import Comparison, compare
-from harness.experiments.conclusion import conclusions
-from harness.experiments.design import is_known
-from harness.train.data.corpora import corpora
-from harness.train.task import task
+from harness.experiments.comparison import compare
+from harness.experiments.conclusion import Conclusion, conclude, conclusions
+from harness.experiments.preregistration import designs
+from harness.experiments.replicates import Replicate, replicates, units_of
+from harness.experiments.tables import columns, omnibus, reading, task_rows
+from harness.records import journal, schema
+from harness.stats import friedman
+from suites.harness.experiments.test_comparison import RECIPE, run
 
-RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0, "rate": 0.001}
-A, B = "mtsa.algorithm1", "multi_head.sdpa"
+BASE = "multi_head.sdpa"
+SEEDS = 6
+METRICS = {"mse": ("mse", False), "sick": ("pearson", True)}
 
 
-def run(model: str, seed: int, value: float, **more: Any) -> dict[str, Any]:
+def pair_design(model: str, task: str, seeds: int = SEEDS, **more: Any) -> dict[str, Any]:
+    metric, higher = METRICS.get(task, ("accuracy", True))
     return {
-        "kind": "run", "key": f"{model}-{seed}", "model": model, "seed": seed, "status": "ok",
-        "test": {"accuracy": value, "mse": value}, "parameters": 100,
-        "parameters_with_words": 150, "seconds": 10.0 + seed, "peak_bytes": 1000 * (seed + 1),
-        "epochs": [{"epoch": 1, "seconds": 2.0}, {"epoch": 2, "seconds": 4.0}], "chosen_epoch": 2,
-        "coverage": None, "at": "2026-01-02", "session": "s", **more,
+        "kind": "design", "key": f"{model} {task}", "question": f"{model} {task}",
+        "models": [model, BASE], "task": task, "metric": metric, "metrics": [metric],
+        "higher_is_better": higher, "split": "s", "one_test_set": True,
+        "recipes": [dict(RECIPE), dict(RECIPE)], "seeds": list(range(seeds)), "folds": 0,
+        "units": "seeds", "paired": True, "margin": None, "match": "none", "status": "ok",
+        "runs": [[f"{model} {task} {i}", f"{BASE} {task} {i}"] for i in range(seeds)], **more,
     }  # fmt: skip
 
 
-def design(count: int, **more: Any) -> dict[str, Any]:
+def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        name: more.pop(name) for name in ("key", "question", "session", "at") if name in more
+    }
+    made = [pair_design(model, task, **more) for task in tasks for model in models]
     return {
-        "kind": "design", "key": "d", "question": "q", "models": [A, B], "task": "trec",
-        "metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True, "split": "s",
-        "one_test_set": False, "recipes": [dict(RECIPE), dict(RECIPE)],
-        "seeds": list(range(count)), "margin": None, "match": "none", "paired": True,
-        "runs": [[f"{A}-{i}", f"{B}-{i}"] for i in range(count)], "at": "2026-01-01",
-        "session": "s", "status": "ok", **more,
+        "kind": "family", "key": "f", "question": "fq", "baseline": BASE, "models": models,
+        "tasks": tasks, "correction": "holm", "designs": made, "status": "ok", "session": "s",
+        "at": "2026-01-01", **own,
     }  # fmt: skip
 
 
-def compared(first: list[float], second: list[float], **more: Any) -> Comparison:
-    records = [run(A, i, v) for i, v in enumerate(first)]
-    records += [run(B, i, v) for i, v in enumerate(second)]
-    return compare(design(max(len(first), len(second)), **more), records)
+def runs(model: str, task: str, values: Any, **more: Any) -> list[dict[str, Any]]:
+    metric = METRICS.get(task, ("accuracy", True))[0]
+    return [
+        run(model, seed, float(v), key=f"{model} {task} {seed}", task=task,
+            test={metric: float(v)}, **more)
+        for seed, v in enumerate(values)
+    ]  # fmt: skip
 
 
-LOW = [0.80, 0.81, 0.79, 0.80, 0.82]
-HIGH = [0.90, 0.92, 0.89, 0.91, 0.90]
-NEAR = [0.801, 0.809, 0.791, 0.799, 0.821]
+def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.ndarray:
+    return mean + stats.zscore(np.random.default_rng(number).normal(size=count), ddof=1) * sd
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "higher", "margin", "verdict"),
-    [
-        (HIGH, LOW, True, None, "better"),
-        (LOW, HIGH, True, None, "worse"),
-        (HIGH, LOW, False, None, "worse"),
-        (LOW, HIGH, False, None, "better"),
-        (LOW, NEAR, True, None, "undecided"),
-        (LOW, NEAR, True, 0.01, "practically equal"),
-        (LOW, NEAR, True, 0.0001, "undecided"),
-        (HIGH, LOW, True, 0.5, "practically equal"),
-        (HIGH[:4], LOW[:4], True, None, "descriptive only"),
-        (HIGH[:1], LOW[:1], True, 0.5, "descriptive only"),
-        (HIGH, LOW[:4], True, None, "unfinished"),
-        ([], LOW, True, None, "unfinished"),
-    ],
-)
-def test_verdicts(
-    first: list, second: list, higher: bool, margin: float | None, verdict: str
-) -> None:
-    found = compared(first, second, higher_is_better=higher, margin=margin)
-    assert found.verdict == verdict
-    if found.difference is not None:
-        pairs = min(len(first), len(second))
-        mean = sum(first[:pairs]) / pairs - sum(second[:pairs]) / pairs
-        assert found.difference.difference == pytest.approx(mean)
-        assert len(found.values) == pairs
+GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.fused": 0.0}
 
 
-def test_the_sentence_names_the_interval_before_p() -> None:
-    sentence = compared(HIGH, LOW).sentence
-    assert sentence.startswith(f"{A} is better than {B} on trec: test accuracy 90.40 % and 80.40 %")
-    assert "difference +10.00 points [+" in sentence
-    assert sentence.index("[") < sentence.index("(p = ")
-    assert "over 5 paired seeds" in sentence
-    assert "p = " not in compared(HIGH[:4], LOW[:4]).sentence
-    assert "undecided" in compared(LOW, NEAR).sentence
-    assert "equal" not in compared(LOW, NEAR).sentence
-    assert "4 paired seeds of 5" in compared(HIGH, LOW[:4]).sentence
-    assert "no pair of runs is finished" in compared([], LOW).sentence
-    assert "mse 0.9040 and 0.8040, difference +0.1000 [" in compared(
-        HIGH, LOW, metric="mse", higher_is_better=False
-    ).sentence  # fmt: skip
+def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None,
+           **more: Any) -> Conclusion:  # fmt: skip
+    tasks, gains = tasks or ["trec"], gains or GAINS
+    base = {task: noisy(0.8, i) for i, task in enumerate(tasks)}
+    records = [family(list(gains), tasks, **more)]
+    for i, task in enumerate(tasks):
+        records += runs(BASE, task, base[task])
+        sign = -1 if task == "mse" else 1
+        for j, (model, gain) in enumerate(gains.items()):
+            spread = noisy(0, 100 + 10 * i + j)
+            # Tasks are not all alike: without it differences over tasks would have no spread.
+            own = gain + (0.004 * np.sin(3 * i + j) if i else 0.0)
+            records += runs(model, task, base[task] + spread + sign * own)
+    return conclude(records[0], records)
 
 
-@pytest.mark.parametrize(("model", "place"), [(A, 1), (B, 6)])
-def test_failed_runs_are_told_and_left_out(model: str, place: int) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
-    records[place] |= {"status": "diverged", "detail": "the loss is nan"}
-    del records[place]["test"], records[place]["chosen_epoch"]
-    found = compare(design(5), records)
-    assert [seed for seed, *_ in found.values] == [0, 2, 3, 4]
-    assert any(f"1 of 5 runs of {model} diverged" in w for w in found.warnings)
-    assert any("1 of 5 pairs are incomplete" in w for w in found.warnings)
-    assert found.verdict == "descriptive only"
-    without = compare(design(5), records[:9])
-    assert any("1 of 10 runs are missing" in w for w in without.warnings)
+# Holm
 
 
-def test_costs_are_medians_of_the_finished_runs() -> None:
-    found = compared(HIGH, LOW).costs[A]
-    assert (found.seconds, found.seconds_per_epoch, found.peak_bytes) == (12.0, 3.0, 3000)
-    assert (found.parameters, found.parameters_with_words) == (100, 150)
-    assert (found.epochs, found.chosen_epoch) == (2, 2)
+def test_holm_is_over_all_comparisons() -> None:
+    found = judged()
+    p_values = []
+    for c in found.comparisons:
+        assert c.difference is not None
+        differences = [a - b for _, a, b in c.values]
+        p_values.append(stats.ttest_1samp(differences, 0).pvalue)
+        assert c.difference.p == pytest.approx(p_values[-1], abs=1e-10)
+    adjusted = multipletests(p_values, method="holm")[1]
+    assert [c.adjusted_p for c in found.comparisons] == pytest.approx(adjusted, abs=1e-10)
+    verdicts = dict(zip(GAINS, [c.verdict for c in found.comparisons], strict=True))
+    assert verdicts["disa.plain"] == "better"
+    assert verdicts["mtsa.fused"] == "undecided"
+    # Alone it would have been better: one of four it is not.
+    lonely = next(c for c in found.comparisons if c.first == "bi_lstm.packed")
+    assert lonely.difference is not None
+    assert lonely.difference.p < 0.05 < (lonely.adjusted_p or 0)
+    assert lonely.verdict == "undecided"
+    assert "by Holm over 4 comparisons" in lonely.sentence
+    assert any("1 undecided though the interval excludes zero" in line for line in reading(found))
 
 
-def test_runs_trained_under_another_spelling_are_the_models() -> None:
-    typed = "mtsa.algorithm1[scale_t=log_sigmoid]"
-    records = [{**run(A, i, v), "model": typed} for i, v in enumerate(HIGH)]
-    records += [run(B, i, v) for i, v in enumerate(LOW)]
-    found = compare(design(5), records)
-    assert found.costs == compared(HIGH, LOW).costs
-    assert [[r["model"] for r in side] for side in found.sides] == [[typed] * 5, [B] * 5]
-    drawn = compared(HIGH, LOW)
-    assert [[r["key"] for r in s] for s in found.sides] == [
-        [r["key"] for r in s] for s in drawn.sides
+def test_holm_is_over_tasks_too() -> None:
+    one, two = judged(["trec"]), judged(["trec", "cr"])
+    same = [c for c in two.comparisons if c.task == "trec"]
+    assert [c.difference for c in same] == [c.difference for c in one.comparisons]
+    assert {c.together for c in two.comparisons} == {8}
+    assert all((a.adjusted_p or 0) >= (b.adjusted_p or 0)
+               for a, b in zip(same, one.comparisons, strict=True))  # fmt: skip
+    assert [c.adjusted_p for c in same] != [c.adjusted_p for c in one.comparisons]
+
+
+def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
+    record = family(["disa.plain", "bi_lstm.packed"], ["trec"])
+    base = noisy(0.8, 0)
+    records = [record, *runs(BASE, "trec", base)]
+    records += runs("disa.plain", "trec", (base + noisy(0.02, 5))[:5])
+    records += runs("bi_lstm.packed", "trec", base + noisy(0.02, 6))
+    found = conclude(record, records)
+    first, second = found.comparisons
+    assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
+    assert second.difference is not None
+    assert second.adjusted_p == pytest.approx(2 * second.difference.p)
+    assert not found.complete
+    none = conclude(record, [r for r in records if r.get("model") != "disa.plain"])
+    assert none.comparisons[0].difference is None
+    assert none.comparisons[1].adjusted_p == pytest.approx(2 * second.difference.p)
+
+
+def test_claims_of_equality_are_adjusted_by_themselves() -> None:
+    found = judged(gains={"a.x": 0.0, "b.x": 0.0, "c.x": 0.1}, margin=0.02)
+    alone = [compare(c.design, list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
+    adjusted = [c.adjusted_equivalence_p for c in found.comparisons]
+    assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
+    assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
+    assert "p equal, Holm" in columns(found.comparisons)
+    assert {len(row) for row in task_rows(found.comparisons)} == {9}
+
+
+def test_few_seeds_are_only_described() -> None:
+    found = judged(seeds=4)
+    assert {c.verdict for c in found.comparisons} == {"descriptive only"}
+    assert {c.adjusted_p for c in found.comparisons} == {1.0}
+    assert {row[-2] for row in task_rows(found.comparisons)} == {""}
+
+
+def test_what_could_have_been_found_allows_for_the_others() -> None:
+    found = judged()
+    place = columns(found.comparisons).index("detectable")
+    for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
+        assert c.difference is not None
+        assert row[place] == c.unit.size(c.difference.detectable_among(4))
+        assert c.difference.detectable_among(4) > 1.2 * c.difference.detectable
+    assert "judged as one of 4." in reading(found)[1]
+
+
+# Over tasks
+
+FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
+
+
+def test_over_tasks_of_one_metric_means_are_compared() -> None:
+    found = judged(FIVE).overall
+    assert found is not None
+    assert found.tasks == tuple(FIVE)
+    row = next(r for r in found.rows if r.model == "disa.plain")
+    many = judged(FIVE)
+    mine = [c.difference for c in many.comparisons if c.first == "disa.plain"]
+    first = [d.mean_first for d in mine if d]
+    second = [d.mean_second for d in mine if d]
+    expected = stats.ttest_rel(first, second)
+    d = row.tasks.difference
+    assert d is not None
+    assert d.p == pytest.approx(expected.pvalue, abs=1e-10)
+    assert d.sign_flip_p == 2 / 32, "the five tasks agree"
+    assert (row.verdict, row.metric, row.shared) == ("better", "accuracy", tuple(FIVE))
+    p_values = [r.tasks.difference.p for r in found.rows if r.tasks.difference]
+    adjusted = [r.adjusted_p for r in found.rows]
+    assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
+    assert found.omnibus is not None
+    means: dict[str, list[float]] = {m: [] for m in (*(r.model for r in found.rows), BASE)}
+    for c in many.comparisons:
+        assert c.difference is not None
+        means[c.first].append(c.difference.mean_first)
+        if c.first == "disa.plain":
+            means[BASE].append(c.difference.mean_second)
+    assert found.omnibus.statistic == pytest.approx(
+        stats.friedmanchisquare(*means.values()).statistic
+    )
+    assert found.omnibus.ranks["disa.plain"] == 1.0
+    assert any("Friedman" in why for why in found.why)
+    assert any("5 tasks with accuracy" in why for why in found.why)
+
+
+def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
+    # Seven tasks, eight models, always in the same order: chi-squared is tasks x (models - 1).
+    same = friedman({str(m): [m / 10 + t for t in range(7)] for m in range(8)})
+    assert omnibus(same) == (
+        "any difference among the 8 models (Friedman): chi2(7) = 49.00, p < 0.0001 by 20,000 "
+        "permutations"
+    )
+    some = friedman({"a": [3.0, 2.0, 3.0], "b": [2.0, 3.0, 2.0], "c": [1.0, 1.0, 1.0]})
+    assert f"chi2(2) = 4.67, p = {some.p:.2g} by 20,000 permutations" in omnibus(some)
+
+
+def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
+    tasks = ["trec", "mse", "sick", "cr"]
+    found = judged(tasks).overall
+    assert found is not None
+    row = found.rows[0]
+    assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
+    assert (row.tasks.wins, row.tasks.losses) == (4, 0), "less error is a win"
+    assert row.verdict == "descriptive only"
+    assert found.omnibus is not None
+    assert found.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
+    unlike = judged(["mse", "sick"]).overall
+    assert unlike is not None
+    assert unlike.rows[0].tasks.difference is None
+    assert unlike.rows[0].verdict == "signs only"
+    assert any("exact sign test" in why for why in unlike.why)
+
+
+def test_what_is_over_tasks_needs_tasks() -> None:
+    assert judged(["trec"]).overall is None
+    two = judged(FIVE, gains={"disa.plain": 0.06}).overall
+    assert two is not None
+    assert two.omnibus is None, "of two models the ranks say no more than the signs"
+    record = family(["disa.plain"], ["trec", "cr", "mr"])
+    records = [record]
+    for task in ("trec", "cr"):
+        records += [*runs(BASE, task, noisy(0.8, 1)), *runs("disa.plain", task, noisy(0.9, 2))]
+    partly = conclude(record, records).overall
+    assert partly is not None
+    assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+    # One seed of many is no mean of a task.
+    records += [*runs(BASE, "mr", [0.8]), *runs("disa.plain", "mr", [0.9])]
+    partly = conclude(record, records).overall
+    assert partly is not None
+    assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
+
+
+def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]]) -> Conclusion:
+    """Seed 0 is hard for everyone; the baseline is the best with every seed, and disa the worst."""
+    record = family(models, tasks)
+    records = [record]
+    hard = np.array([-0.4, 0, 0, 0, 0, 0])
+    for number, task in enumerate(tasks):
+        own = hard + 0.001 * number * np.arange(SEEDS)
+        gains = {BASE: 0.9, "none.fused": 0.88, "disa.plain": 0.85}
+        for model, mean in gains.items():
+            made = runs(model, task, mean + (hard if model == BASE else own))
+            for seed in failing.get(f"{model} {task}", failing.get(model, [])):
+                made[seed] |= {"status": "diverged", "test": {}}
+            records += made
+    return conclude(record, records)
+
+
+def test_a_diverged_run_does_not_decide_the_ranks() -> None:
+    tasks = ["trec", "cr", "mr"]
+    for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
+        found = diverged(models, tasks, {"disa.plain": [0]})
+        assert found.overall is not None
+        assert found.overall.omnibus is not None
+        # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
+        ranks = {BASE: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
+        assert found.overall.omnibus.ranks == ranks
+        assert found.overall.omnibus.statistic == pytest.approx(6.0), "of three tasks that agree"
+        (told,) = found.overall.warnings
+        assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
+        assert told in found.warnings
+    alike = diverged(["disa.plain", "none.fused"], tasks, {})
+    assert alike.overall is not None
+    assert alike.overall.warnings == ()
+
+
+def test_a_task_without_a_common_replicate_is_left_out() -> None:
+    failing = {"disa.plain cr": [0, 1, 2], "none.fused cr": [3, 4, 5]}
+    found = diverged(["disa.plain", "none.fused"], ["trec", "cr", "mr"], failing)
+    assert found.overall is not None
+    assert (found.overall.tasks, found.overall.left_out) == (("trec", "mr"), ("cr",))
+    assert any("cr is left out" in w and "none of its 6 seeds" in w for w in found.warnings)
+
+
+def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
+    record = family(["a.x", "b.x"], ["cr", "mr"])
+    # Three folds, each with seeds 0 and 1: fold 2 is hard; b.x loses it with seed 1 only.
+    base = {(s, f): 0.9 - 0.3 * (f == 2) - 0.1 * s for s in (0, 1) for f in range(3)}
+    own = {BASE: 0.0, "a.x": -0.01, "b.x": -0.02}
+    records: list[dict[str, Any]] = [record]
+    for design in record["designs"]:
+        model, task = design["models"][0], design["task"]
+        keys = [[f"{m} {task} {s} {f}" for m in (model, BASE)] for s, f in base]
+        design |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
+    for model, more in own.items():
+        for task in ("cr", "mr"):
+            for (seed, fold), value in base.items():
+                made = run(model, seed, value + more, key=f"{model} {task} {seed} {fold}",
+                           task=task, fold=fold)  # fmt: skip
+                if (model, seed, fold) == ("b.x", 1, 2):
+                    made |= {"status": "diverged", "test": {}}
+                records.append(made)
+    found = conclude(record, records).overall
+    assert found is not None
+    assert found.omnibus is not None
+    assert found.omnibus.ranks == {BASE: 1.0, "a.x": 2.0, "b.x": 3.0}
+    assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
+
+
+# Folds
+
+
+def test_folds_and_seeds_in_one_family() -> None:
+    record = family(["disa.plain"], ["trec", "cr"])
+    keys = [[f"disa.plain cr {f}", f"{BASE} cr {f}"] for f in range(10)]
+    record["designs"][1] |= {"folds": 10, "units": "folds", "seeds": [0], "runs": keys}
+    base = noisy(0.8, 3, count=10)
+    records = [
+        record,
+        *runs(BASE, "trec", noisy(0.8, 1)),
+        *runs("disa.plain", "trec", noisy(0.9, 2)),
+    ]
+    for model, values in ((BASE, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
+        records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, "cr", values))]
+    found = conclude(record, records)
+    tests = [c.difference.test for c in found.comparisons if c.difference]
+    assert tests == ["paired t", "corrected resampled t"]
+    assert any(w.startswith("cr: 10 folds of one corpus") for w in found.warnings)
+    assert replicates([7], 3) == (Replicate(7, 0), Replicate(7, 1), Replicate(7, 2))
+    assert replicates([7, 8], 0) == (Replicate(7), Replicate(8))
+    assert [units_of(1, 0), units_of(1, 10), units_of(2, 10)] == [
+        "seeds",
+        "folds",
+        "repeated folds",
     ]
 
 
-def warned(text: str, comparison: Comparison) -> bool:
-    return any(text in warning for warning in comparison.warnings)
+# Warnings
 
 
-def test_warnings_appear_when_they_must_and_only_then() -> None:
-    clean = compared(HIGH, LOW)
-    assert clean.warnings == ()
-    assert warned("one and the same test set", compared(HIGH, LOW, one_test_set=True))
-    tuned = [{**RECIPE, "tuning_trials": 3}, RECIPE]
-    assert warned("unequal tuning budgets: 3 recipes", compared(HIGH, LOW, recipes=tuned))
-    faster = [RECIPE, {**RECIPE, "rate": 0.1}]
-    assert warned("the recipes differ: rate 0.001 and 0.1", compared(HIGH, LOW, recipes=faster))
-    narrow = [{**RECIPE, "width": 6}, RECIPE]
-    assert warned("the recipes differ: width 6 and 8", compared(HIGH, LOW, recipes=narrow))
-    assert compared(HIGH, LOW, recipes=narrow, match="parameters").warnings == ()
-    by_test = [{**RECIPE, "choose": "best-on-test"}] * 2
-    found = compared(HIGH, LOW, recipes=by_test)
-    assert warned("best over time on the test set", found)
-    assert "best over time on the test set accuracy" in found.sentence
+def test_a_warning_of_all_is_told_once() -> None:
+    found = judged(["trec", "cr"])
+    assert [w for w in found.warnings if "one and the same test set" in w] == [
+        "all runs are tested on one and the same test set: the interval covers seeds, not the "
+        "choice of test examples"
+    ]
+    record = family(list(GAINS), ["trec"])
+    record["designs"][0]["recipes"] = [{**RECIPE, "tuning_trials": 3}, dict(RECIPE)]
+    records = [record, *runs(BASE, "trec", noisy(0.8, 0))]
+    for model in GAINS:
+        records += runs(model, "trec", noisy(0.8, 1))
+    told = conclude(record, records).warnings
+    assert [w for w in told if "unequal tuning budgets" in w] == [
+        "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for disa.plain, 0 for "
+        "multi_head.sdpa"
+    ]
+    # Of several models a line: what all texts end with is said once.
+    record["designs"][1]["recipes"] = [{**RECIPE, "tuning_trials": 2}, dict(RECIPE)]
+    told = conclude(record, records).warnings
+    (line,) = [w for w in told if "unequal tuning budgets" in w]
+    assert line.startswith("trec: unequal tuning budgets: 3 recipes were tried for disa.plain; 2 ")
+    assert line.count("for multi_head.sdpa") == 1
+    assert line.endswith(", 0 for multi_head.sdpa")
 
 
-def test_data_that_are_not_the_known_corpus_are_told() -> None:
-    content = {f.name: f.content for f in corpora()["trec"].files}
-    known = [content[name] for name in task("trec").files]
-    right = hashlib.sha256(b"".join(map(bytes.fromhex, known))).hexdigest()[:16]
-    for data, told in (("", False), (right + "of vectors", False), ("0" * 16, True)):
-        records = [run(A, i, v, data=data) for i, v in enumerate(HIGH)]
-        records += [run(B, i, v, data=data) for i, v in enumerate(LOW)]
-        found = compare(design(5), records)
-        assert warned("this is not the trec of attnbench data list", found) == told
-        assert found.difference is not None
-    assert is_known("mirrored_summation[k=3]", "0" * 16) is None
-    assert is_known("snli", "0" * 16) is None
-    assert is_known("a task of another version", "0" * 16) is None
+def looked(record: dict[str, Any], session: str, at: str) -> list[dict[str, Any]]:
+    """A family in a session of its own, and that its results were seen."""
+    verdict = {"kind": "verdict", "key": f"v{session}", "design": record["key"],
+               "designs": [d["key"] for d in record["designs"]]}  # fmt: skip
+    return [{**r, "session": session, "at": at} for r in (record, verdict)]
 
 
-def test_policies_that_leave_nothing_out_are_told() -> None:
-    for share, told in ((0.995, True), (0.9, False)):
-        records = [run(A, i, v, selected={"heads": 1.0, "dependents": share})
-                   for i, v in enumerate(HIGH)]  # fmt: skip
-        records += [run(B, i, v) for i, v in enumerate(LOW)]
-        found = compare(design(5), records)
-        assert warned(f"{A} selects 99.5 % of the tokens", found) == told
+def test_comparisons_left_out_after_looking_are_told() -> None:
+    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
+    before = family(list(GAINS), ["trec"], key="old", question="o")
+    few = family(list(GAINS)[:2], ["trec"], session="now", at="2026-02-01")
+    records = [*looked(before, "then", "2026-01-01"), *trained, few]
+    text = "2 comparisons that were seen together with these are left out now"
+    assert any(text in w for w in conclude(few, records).warnings)
+    assert any("allow for 2, not for 4" in w for w in conclude(few, records).warnings)
+    assert not any("left out" in w for w in conclude(few, [few, *trained]).warnings)
+    unseen = [r for r in records if r["kind"] != "verdict"]
+    assert not any("left out" in w for w in conclude(few, unseen).warnings)
+    later = [*trained, few, *looked(before, "later", "2026-03-01")]
+    assert not any("left out" in w for w in conclude(few, later).warnings)
+    all_of_them = {**before, "key": "again", "session": "now", "at": "2026-02-01"}
+    told = conclude(all_of_them, [*records[:-1], all_of_them]).warnings
+    assert not any("left out" in w for w in told)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "pearson", "spearman"])
-def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)]
-    records += [run(B, i, v) for i, v in enumerate([0.0, 0.0, *LOW[2:]])]
-    for record in records:
-        record["test"] = {metric: record["test"]["accuracy"]}
-    found = compare(design(5, metric=metric, metrics=[metric]), records)
-    told = f"2 of 5 runs of {B} predict one value for all test examples: their {metric}"
-    assert warned(told, found) is (metric != "accuracy")
+def test_one_of_many_judged_alone_is_told() -> None:
+    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
+    before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
+    alone = {**pair_design("disa.plain", "trec", seeds=5), "key": "alone", "session": "now",
+             "at": "2026-02-01"}  # fmt: skip
+    warnings = compare(alone, [*before, *trained, alone]).warnings
+    assert any("one of 4 comparisons that were judged together" in w for w in warnings)
+    assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)
+    assert not any("judged together" in w for w in compare(alone, [*trained, alone]).warnings)
+    together = conclude(before[0], [*before, *trained]).warnings
+    assert not any("judged together" in w for w in together)
 
 
-@pytest.mark.parametrize(("other", "told"), [(100, False), (101, False), (102, True), (50, True)])
-def test_unequal_parameters(other: int, told: bool) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)]
-    records += [run(B, i, v, parameters=other) for i, v in enumerate(LOW)]
-    assert warned("unequal parameters", compare(design(5), records)) is told
+# Records
 
 
-def session_of(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
-    """Records of one session file, in the order of its lines."""
-    return [{**record, "session": name} for record in records]
-
-
-def pairs(first: list[float] = HIGH, second: list[float] = LOW, **more: Any) -> list[dict]:
-    made = [run(A, i, v, **more) for i, v in enumerate(first)]
-    return made + [run(B, i, v, **more) for i, v in enumerate(second)]
-
-
-def judged(key: str, *sessions: list[dict[str, Any]]) -> Comparison:
-    """The comparison of a declared design, from a journal of several sessions."""
-    records = [record for session in sessions for record in session]
-    return compare(next(r for r in records if r["key"] == key), records)
-
-
-NOW = "2026-01-10T00:00"
-SEEDS_CHANGED = "seeds changed after looking: results were seen with 3, now there are 5"
-
-
-def seen(declared: str, looked: str, **more: Any) -> tuple[list[dict], list[dict]]:
-    """A design of the same question in one session, and in another that its results were seen."""
-    verdict = {"kind": "verdict", "key": f"v{looked}", "design": "old", "at": looked}
-    return (
-        session_of(f"d{declared}", design(3, key="old", at=declared, **more)),
-        session_of(f"v{looked}", verdict),
-    )
-
-
-def test_looking_before_declaring_is_told() -> None:
-    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
-    before = seen("2026-01-04T00:00", "2026-01-05T00:00")
-    assert warned(SEEDS_CHANGED, judged("d", *before, now))
-    assert judged("d", before[0], now).warnings == (), "nobody has looked"
-    assert judged("d", now, *seen("2026-01-11T00:00", "2026-01-12T00:00")).warnings == ()
-    other = seen("2026-01-04T00:00", "2026-01-05T00:00", question="another")
-    assert judged("d", *other, now).warnings == ()
-    later = seen("2026-01-04T00:00", "2026-01-20T00:00")[1]
-    assert warned(SEEDS_CHANGED, judged("d", *before, now, later)), "a second look changes nothing"
-    margin = session_of("now", design(5, at=NOW, margin=0.01), *pairs(at="2026-01-10T01:00"))
-    assert warned("margin was changed", judged("d", *before, margin))
-
-
-def test_lines_of_a_session_are_in_order_whatever_the_clock_says() -> None:
-    runs = pairs(at="2026-01-10T01:00")
-    one = session_of("one", design(5, at=NOW), *runs)
-    assert judged("d", one).warnings == ()
-    assert warned("10 runs were trained", judged("d", session_of("one", *runs, design(5, at=NOW))))
-    # The clock went back by nine days while they were trained: the lines say what happened.
-    back = session_of("one", design(5, at=NOW), *pairs(at="2026-01-01T00:00"))
-    assert judged("d", back).warnings == ()
-
-
-def test_an_order_that_rests_on_a_clock_that_went_back_is_unsure() -> None:
-    unsure = "can't be known: a clock went back"
-    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
-    declared, looked = seen("2026-01-04T00:00", "2026-01-05T00:00")
-    assert not warned(unsure, judged("d", declared, looked, now))
-    # What was seen was written down after a line of a later day: its own time may be wrong.
-    turned = session_of("v", {"kind": "time", "key": "t", "at": "2026-01-30T00:00"}, *looked)
-    found = judged("d", declared, session_of("v", *turned), now)
-    assert warned(unsure, found)
-    assert not warned("seeds changed", found), "after 30 January, for all that is known"
-    without = session_of("none", {**looked[0], "at": None})
-    assert warned(unsure, judged("d", declared, without, now))
-
-
-def test_runs_that_were_there_before_the_design_are_told() -> None:
-    runs = session_of("runs", *pairs(at="2026-01-05T00:00"))
-    now = session_of("now", design(5, at=NOW))
-    assert warned("10 runs were trained, and their test metrics shown", judged("d", runs, now))
-    asked = session_of(
-        "asked", {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00",
-                  "runs": [r["key"] for r in runs]},
-    )  # fmt: skip
-    assert judged("d", asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
-    late = session_of("late", {**asked[0], "at": "2026-01-06T00:00"})
-    assert warned("10 runs were trained", judged("d", runs, late, now)), "asked for afterwards"
-    few = session_of("now", design(3, at=NOW))
-    more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
-    assert warned("2 more seeds of both models had been trained", judged("d", asked, more, few))
-    assert warned("not in it: 3, 4", judged("d", asked, more, few))
-    tuned = [{**r, "recipe": {**RECIPE, "tuning_trials": 9}} for r in more]
-    assert warned("not in it: 3, 4", judged("d", asked, tuned, few)), "the same recipe"
-    other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
-    assert warned("1 more seeds", judged("d", asked, other, few))
-    words = [{**r, "vectors": "none" if r["seed"] > 2 else "glove.txt"} for r in more]
-    assert not warned("more seeds", judged("d", asked, words, few)), "other words"
-    typed = [{**r, "model": f"{r['model']}[causal=false]"} for r in more]
-    assert warned("not in it: 3, 4", judged("d", asked, typed, few)), "the same models"
-
-
-def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
-    runs = pairs(at="2026-01-05T00:00")
-    plans = {
-        count: {"kind": "sweep", "key": f"s{count}",
-                "runs": [r["key"] for r in runs if r["seed"] < count]}
-        for count in (3, 5)
-    }  # fmt: skip
-    three = session_of("3", {**plans[3], "at": "2026-01-04T00:00"})
-    begun = session_of("begun", *[r for r in runs if r["seed"] < 3])
-    more = [{**r, "at": "2026-01-07T00:00"} for r in runs if r["seed"] >= 3]
-    added = session_of("5", {**plans[5], "at": "2026-01-06T00:00"}, *more)
-    now = session_of("now", design(5, at=NOW))
-    text = f"2 runs of {A} were added to a plan of 3 when some of these were finished"
-    assert warned(text, judged("d", three, begun, added, now))
-    alone = session_of("now", design(5, at="2026-01-06T00:00"), *more)
-    assert warned(text, judged("d", three, begun, alone)), "a comparison adds as a sweep does"
-    early = session_of("5", {**plans[5], "at": "2026-01-04T12:00"}, *more)
-    assert judged("d", three, early, begun, now).warnings == (), "nothing had been trained"
-    assert judged("d", three, begun, session_of("now", design(3, at=NOW))).warnings == ()
-
-
-def test_the_newest_design_of_each_question_counts() -> None:
-    newer = session_of("3", design(5, key="newer", at="2026-04-01"), *pairs())
+def test_families_are_no_single_comparisons() -> None:
+    record = family(["disa.plain"], ["trec", "cr"])
     records = [
-        *newer, *session_of("1", design(3, key="older", at="2026-01-01")),
-        *session_of("2", design(2, key="other", question="r", at="2026-03-01")),
-        {"kind": "time", "key": "t", "at": "2026-01-01"},
-    ]  # fmt: skip
-    assert [c.key for c in conclusions(records)] == ["other", "newer"]
-    assert conclusions(pairs()) == []
-    assert conclusions([design(5)]) == []  # no run was recorded: a mistake in the command
+        record,
+        *runs(BASE, "trec", noisy(0.8, 1)),
+        *runs("disa.plain", "trec", noisy(0.9, 2)),
+    ]
+    (found,) = conclusions(records)
+    assert not found.is_pair
+    assert found.title == f"disa.plain against {BASE} on trec, cr"
+    assert conclusions([record]) == []
+    assert [d["family"] for d in designs(records)] == ["f", "f"]
+    older = {**record, "key": "g", "session": "old", "at": "2025-01-01"}
+    assert [m.key for m in conclusions([record, older, *records[1:]])] == ["f"]
 
 
-# Cross-validation
-
-
-def folded(seeds: int, gain: float = 0.02, folds: int = 10, **more: Any) -> Comparison:
-    """Every fold once per seed; the folds differ much, the gain a little."""
-    records, keys = [], []
-    for seed in range(seeds):
-        for fold in range(folds):
-            value = 0.7 + 0.02 * (fold % 4) + 0.001 * seed
-            mine = gain + 0.004 * (fold % 3 - 1)
-            keys.append([f"{A}{seed}-{fold}", f"{B}{seed}-{fold}"])
-            records.append(run(A, seed, value + mine, key=keys[-1][0], fold=fold))
-            records.append(run(B, seed, value, key=keys[-1][1], fold=fold))
-    units = "folds" if seeds == 1 else "repeated folds"
-    declared = {"folds": folds, "units": units, "runs": keys, "seeds": list(range(seeds)), **more}
-    return compare(design(1, **declared), records)
-
-
-def test_folds_are_judged_with_the_corrected_variance() -> None:
-    found = folded(1)
-    assert found.difference is not None
-    differences = [a - b for _, a, b in found.values]
-    error = float(np.std(differences, ddof=1)) * math.sqrt(1 / 10 + 1 / 9)
-    assert found.difference.test == "corrected resampled t"
-    p = 2 * stats.t.sf(float(np.mean(differences)) / error, 9)
-    assert found.difference.p == pytest.approx(p, abs=1e-12)
-    assert math.isnan(found.difference.sign_flip_p)
-    assert [fold for fold, *_ in found.values] == list(range(10))
-    assert (found.units, found.replicate, found.pairs, found.finished) == ("folds", "fold", 10, 10)
-    assert "over 10 paired folds" in found.sentence
-    assert "seed" not in found.sentence
-    assert warned("10 folds of one corpus are no independent seeds", found)
-    assert warned("n_test / n_train = 1/9", found)
-
-
-def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
-    once, thrice = folded(1), folded(3)
-    assert thrice.difference is not None
-    assert once.difference is not None
-    assert thrice.difference.count_first == 10
-    assert thrice.difference.p == pytest.approx(once.difference.p), "no new test examples"
-    assert thrice.values[4][1] == pytest.approx(once.values[4][1] + 0.001)
-    assert "10 paired folds, each the mean of 3 seeds" in thrice.sentence
-    assert warned("they are averaged inside each fold", thrice)
-    assert (thrice.pairs, thrice.finished) == (30, 30)
-
-
-def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
-    right = folded(1)
-    found = compare({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
-    assert found.difference is not None
-    assert found.difference.test == "corrected resampled t"
-    assert warned("takes folds for seeds", found)
-    assert found.difference == right.difference
-    assert not warned("takes folds for seeds", right)
-
-
-def test_equality_over_folds_uses_the_corrected_variance_too() -> None:
-    found = folded(1, gain=0.001, margin=0.01)
-    assert found.difference is not None
-    assert found.equivalence_p is not None
-    error = (found.difference.high - found.difference.difference) / stats.t.ppf(0.975, 9)
-    p = stats.t.sf((0.01 - abs(found.difference.difference)) / error, 9)
-    assert found.equivalence_p == pytest.approx(p, abs=1e-12)
-    assert found.verdict == "practically equal"
-    few = folded(1, folds=4)
-    assert few.verdict == "descriptive only"
-    assert "too few folds to conclude" in few.sentence
-
-
-def test_missing_folds_are_told_and_left_out() -> None:
-    records = [run(A, 0, 0.8, key=f"a{f}", fold=f) for f in range(10)]
-    records += [run(B, 0, 0.7, key=f"b{f}", fold=f) for f in range(8)]
-    keys = [[f"a{f}", f"b{f}"] for f in range(10)]
-    found = compare(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
-    assert found.verdict == "unfinished"
-    assert (found.pairs, found.finished, len(found.values)) == (10, 8, 8)
-    assert "over 8 paired folds of 10" in found.sentence
-    assert warned("2 of 20 runs are missing", found)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: r.pop("baseline"),
+        lambda r: r.update(designs=[]),
+        lambda r: r.update(designs=[1]),
+        lambda r: r["designs"][0].pop("runs"),
+        lambda r: r["designs"][0].update(folds="10"),
+        lambda r: r["designs"][0].update(kind="family"),
+    ],
+)
+def test_a_family_that_is_none_is_skipped_with_a_word(tmp_path: Path, spoil: Any) -> None:
+    record = family(["disa.plain"], ["trec"])
+    assert schema.fault(record) == ""
+    spoil(record)
+    writer = journal.Writer(tmp_path, {"fingerprint": {}})
+    writer.append(record)
+    writer.close()
+    found = journal.read(tmp_path)
+    assert found.records == []
+    assert "not a record (" in found.warnings[0]

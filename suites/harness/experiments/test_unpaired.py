@@ -23,8 +23,8 @@ from harness.train.task import task
 from reports.pages.comparison import figures
 from reports.pages.comparison.page import begin
 from reports.pages.size.answers import difference_text
-from suites.harness.experiments.test_conclusion import HIGH, LOW, A, B, compared, design, run
-from suites.support.command_line import attnbench, verified_before
+from suites.harness.experiments.test_comparison import HIGH, LOW, A, B, compared, design, run
+from suites.support.command_line import here, verified_before
 
 TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 COMPARE = ("compare", "mtsa", "multi_head", "--task", TASK, "--recipe", "epochs=2",
@@ -37,7 +37,7 @@ def unpaired(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """Five seeds of each model, judged as independent groups."""
     folder = tmp_path_factory.mktemp("unpaired")
     verified_before(folder / "results")
-    done = attnbench(*COMPARE, "--unpaired", "--json", "out.json", cwd=folder)
+    done = here(*COMPARE, "--unpaired", "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done, json.loads((folder / "out.json").read_text())
 

@@ -87,6 +87,7 @@ def under_way_on_second(folder: Path) -> list[int]:
     ]
 
 
+@pytest.mark.nightly
 def test_a_node_that_dies_in_the_middle(
     cluster: Any, second: Any, fingerprint: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def workers_of_second() -> list[int]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_path: Path) -> None:
     """The command itself, with real runs: killed under it is a node that trains."""
     toy = "mirrored_summation[length=6,width=6,k=2,train=4000,test=200]"
@@ -177,6 +179,7 @@ def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_pat
     assert "10 runs, 10 of them already there" in again.stdout
 
 
+@pytest.mark.nightly
 def test_time_left_falls_while_runs_are_under_way(
     cluster: Any, fingerprint: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -209,6 +212,7 @@ def test_a_run_that_crashes_is_a_result_and_not_tried_again(
     assert found[0]["node"] == found[1]["node"] != ""
 
 
+@pytest.mark.nightly
 def test_another_code_is_refused(cluster: Any, fingerprint: dict[str, Any], tmp_path: Path) -> None:
     run = fake_run(tmp_path, 0)
     job = Job("a", "a", CALL, run.arguments, "another code")
@@ -221,6 +225,7 @@ def test_another_code_is_refused(cluster: Any, fingerprint: dict[str, Any], tmp_
     assert begun(tmp_path) == []
 
 
+@pytest.mark.nightly
 def test_other_data_are_refused(cluster: Any, fingerprint: dict[str, Any], tmp_path: Path) -> None:
     data = write_data_directory(tmp_path / "data")
     arguments = {**fake_run(data, 0).arguments, "vectors": "none"}
@@ -243,6 +248,7 @@ def test_another_kind_of_machine_is_refused(fingerprint: dict[str, Any], tmp_pat
     assert inside(CALL, run.arguments, run.code, fingerprint)["test"] == {"accuracy": 0.0}
 
 
+@pytest.mark.nightly
 def test_too_much_for_any_node_is_told(cluster: Any, fingerprint: dict[str, Any]) -> None:
     with (
         pytest.raises(UsageError, match="no node of the cluster has 8 CPUs and 0 GPUs"),
@@ -252,6 +258,7 @@ def test_too_much_for_any_node_is_told(cluster: Any, fingerprint: dict[str, Any]
     assert not ray.is_initialized()
 
 
+@pytest.mark.nightly
 def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> None:
     data = write_data_directory(tmp_path / "data")
     sweep = (
