@@ -286,9 +286,16 @@ def size_of(case: Case) -> Size:
     """The sizes of a case, for the formulas of its mechanism's record."""
     p = case.problem
     return Size(
-        p.batch, p.length, p.d_in, p.d_out, p.heads or 1, ITEM_BYTES[p.dtype],
-        p.phase == "training", {name: literal(value) for name, value in case.options}, p.device,
-    )  # fmt: skip
+        p.batch,
+        p.length,
+        p.d_in,
+        p.d_out,
+        p.heads or 1,
+        ITEM_BYTES[p.dtype],
+        p.phase == "training",
+        {name: literal(value) for name, value in case.options},
+        p.device,
+    )
 
 
 def problem_of(case: Case) -> tuple[Any, ...]:

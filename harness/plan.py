@@ -41,9 +41,14 @@ def _split(text: str) -> tuple[str, int | None]:
 
 
 def _case(
-    registry: Registry, name: str, group: Mapping[str, Any], values: tuple[Any, ...],
-    heads: int | None, device: str, options: tuple[tuple[str, str], ...],
-) -> Case:  # fmt: skip
+    registry: Registry,
+    name: str,
+    group: Mapping[str, Any],
+    values: tuple[Any, ...],
+    heads: int | None,
+    device: str,
+    options: tuple[tuple[str, str], ...],
+) -> Case:
     batch, length, width, dtype, phase, settings = values
     bare, own = split_name(name)
     mechanism, implementation = registry.find(bare)
@@ -54,11 +59,19 @@ def _case(
     return Case(
         mechanism.name,
         implementation.name,
-        Problem(batch, length, d_in, d_out, (heads or group["heads"]) if takes else 0, dtype, phase,
-                device),
+        Problem(
+            batch,
+            length,
+            d_in,
+            d_out,
+            (heads or group["heads"]) if takes else 0,
+            dtype,
+            phase,
+            device,
+        ),
         settings,
         (*own, *options),
-    )  # fmt: skip
+    )
 
 
 def _settings(text: str) -> tuple[str, ...]:

@@ -304,8 +304,10 @@ def code_hash(mechanism: Mechanism, package: str) -> str:
     if mechanism.folder:
         elsewhere = tuple(m for m in modules if not m.startswith("reference_impls."))
         files = [
-            *_shared_files(), *_package_files(mechanism.folder), *_files_elsewhere(elsewhere),
-        ]  # fmt: skip
+            *_shared_files(),
+            *_package_files(mechanism.folder),
+            *_files_elsewhere(elsewhere),
+        ]
     else:
         files = [file for module in modules for file in _sources(module)]
     return hashlib.sha256((_digest(files) + harness_hash(package)).encode()).hexdigest()[:16]

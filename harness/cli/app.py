@@ -1,4 +1,4 @@
-"""The commands: each reads its typed options, calls one function, and gives its exit code."""
+"""The list of commands, and how their mistakes and exit codes reach the shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from harness.options import (
     BenchOptions,
     ClaimsOptions,
     CompareOptions,
-    DataOptions,
+    DataCheckOptions,
+    DataListOptions,
     DiffOptions,
     ExplainOptions,
     FrontierOptions,
@@ -72,170 +73,25 @@ def _main(
     pass
 
 
-@command(app, "list", ListOptions)
-def _list(options: ListOptions) -> int:
-    """List mechanisms, their implementations and where they come from."""
-    from harness.cli.list_ import run_list
-
-    return run_list(options)
-
-
-@command(app, "explain", ExplainOptions)
-def _explain(options: ExplainOptions) -> int:
-    """Equations, source and configurations; where papers and code differ; what is odd."""
-    from harness.cli.explain import run_explain
-
-    return run_explain(options)
-
-
-@command(app, "verify", VerifyOptions)
-def _verify(options: VerifyOptions) -> int:
-    """Check implementations against independent float64 oracles, or golden vectors.
-
-    Values and gradients of input and weights, over dtypes, masks, padding and edge cases. The
-    error may be at most twice that of a plain implementation in the same dtype. Then what the
-    papers claim exactly: Algorithm 1 = eq. 13, numbers of weights and heads. All of it is recorded.
-    Exit code 1 when anything is over budget or an exact claim fails.
-    """
-    from harness.cli.verify import run_verify
-
-    return run_verify(options)
-
-
-@command(app, "bench", BenchOptions)
-def _bench(options: BenchOptions) -> int:
-    """Verify, then measure time and peak memory, and compare with the baseline.
-
-    Killed and started again it goes on where it was. What follows '--' goes to pytest, for
-    example [bold]-- --benchmark-json out.json[/] or [bold]-- -k N256[/].
-    """
-    from harness.cli.bench import run_bench
-
-    return run_bench(options)
-
-
-@command(app, "frontier", FrontierOptions)
-def _frontier(options: FrontierOptions) -> int:
-    """Find the longest sequence each mechanism can train on within memory and time.
-
-    By bisection, each probe in a process of its own that may run out of memory without harm.
-    Killed and started again it goes on where it was.
-    """
-    from harness.cli.frontier import run_frontier
-
-    return run_frontier(options)
-
-
-@command(app, "diff", DiffOptions)
-def _diff(options: DiffOptions) -> int:
-    """Measure two git revisions now, side by side: which cases became slower or faster?
-
-    Only the revisions' mechanisms differ; clock and plan are those of this attnbench, and the
-    environment too, unless the constraints differ. BASE runs twice: nothing below that noise is
-    claimed. It says nothing of correctness: attnbench verify does.
-
-    Given two journal folders instead, only ratios to the baseline are compared. Exit code 1: a
-    case is slower, or fails in HEAD alone; 3: nothing comparable was measured.
-    """
-    from harness.cli.diff import run_diff
-
-    return run_diff(options)
-
-
-@command(app, "train", TrainOptions)
-def _train(options: TrainOptions) -> int:
-    """Train one model with one seed and test it once, at the epoch that was best on dev.
-
-    The same model, task, recipe and seed give the same record, which is kept and not trained again.
-    """
-    from harness.cli.train import run_train
-
-    return run_train(options)
-
-
-@command(app, "compare", CompareOptions)
-def _compare(options: CompareOptions) -> int:
-    """Train models, paired by seed, and say better, worse, practically equal or undecided.
-
-    Two, or many against a baseline ([bold]--all multi_head[/], or [bold]compare mtsa disa bi_lstm
-    --baseline multi_head[/]): these are declared together, and judged together by Holm's method.
-    Killed and started again it goes on where it was. Without data it compares on a synthetic task;
-    [bold]--task trec --data DIR[/] is real text.
-    """
-    from harness.cli.comparing import run_compare
-
-    return run_compare(options)
-
-
-@command(app, "plan", PlanOptions)
-def _plan(options: PlanOptions) -> int:
-    """Say how many seeds a comparison needs, before it is made.
-
-    By the exact power of the t-test. The deviation is yours, or is estimated from a journal:
-    [bold]attnbench plan --effect 0.5% --from results --models mtsa multi_head --task trec[/].
-    """
-    from harness.cli.plan import run_plan
-
-    return run_plan(options)
-
-
-@command(app, "sweep", SweepOptions)
-def _sweep(options: SweepOptions) -> int:
-    """Train many models on many tasks with many seeds (or folds): all runs that are missing.
-
-    Task by task, and for each seed all models, so that a sweep that is stopped has pairs. Killed
-    and started again it does what is missing; two at once on one journal share the work. No metric
-    is shown: [bold]attnbench compare[/] on the same journal finds the runs and judges.
-    Exit code 1: a run failed; what failed is listed with the command that repeats it.
-    """
-    from harness.cli.sweep import run_sweep
-
-    return run_sweep(options)
-
-
-@command(app, "report", ReportOptions)
-def _report(options: ReportOptions) -> int:
-    """Execute the notebooks on what was measured and write one folder to open in a browser.
-
-    Its first page says whether to use the mechanism at your size. With an empty journal the
-    records published with attnbench are shown.
-    """
-    from harness.cli.report import run_report
-
-    return run_report(options)
-
-
-@command(app, "claims", ClaimsOptions)
-def _claims(options: ClaimsOptions) -> int:
-    """Every published claim with its verdict: reproduced, not reproduced, undecided, not testable.
-
-    From the journal's records, and for audits from the papers' printed numbers alone; without a
-    journal from the records published with attnbench. Exit code 1 if an exact claim (equality,
-    numbers of weights and heads) fails.
-    """
-    from harness.cli.claims import run_claims
-
-    return run_claims(options)
-
-
-@command(data, "list", DataOptions)
-def _data_list(options: DataOptions) -> int:
-    """List corpora: what they are, their tasks, sizes, licences, sources, and files."""
-    from harness.cli.data import run_list
-
-    return run_list(options)
-
-
-@command(data, "check", DataOptions)
-def _data_check(options: DataOptions) -> int:
-    """Compare the files here with the checksums of the corpora.
-
-    What counts is the content: a file that was unpacked or packed again is right. Exit code 1: a
-    file is wrong, or one of a corpus that was asked for by name is missing; 2: nothing is there.
-    """
-    from harness.cli.data import run_check
-
-    return run_check(options)
+COMMANDS = (
+    (app, "list", ListOptions, "harness.cli.list_:run_list"),
+    (app, "explain", ExplainOptions, "harness.cli.explain:run_explain"),
+    (app, "verify", VerifyOptions, "harness.cli.verify:run_verify"),
+    (app, "bench", BenchOptions, "harness.cli.bench:run_bench"),
+    (app, "frontier", FrontierOptions, "harness.cli.frontier:run_frontier"),
+    (app, "diff", DiffOptions, "harness.cli.diff:run_diff"),
+    (app, "train", TrainOptions, "harness.cli.train:run_train"),
+    (app, "compare", CompareOptions, "harness.cli.comparing:run_compare"),
+    (app, "plan", PlanOptions, "harness.cli.plan:run_plan"),
+    (app, "sweep", SweepOptions, "harness.cli.sweep:run_sweep"),
+    (app, "report", ReportOptions, "harness.cli.report:run_report"),
+    (app, "claims", ClaimsOptions, "harness.cli.claims:run_claims"),
+    (data, "list", DataListOptions, "harness.cli.data:run_list"),
+    (data, "check", DataCheckOptions, "harness.cli.data:run_check"),
+)
+"""Where a command stands, its name, its options (whose docstring is the help), who does it."""
+for place, name, options, run_command in COMMANDS:
+    place.command(name)(command(options, run_command))
 
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]

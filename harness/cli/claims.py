@@ -12,9 +12,11 @@ from reports.claims.ledger import devices_of
 from reports.claims.printed import load_all
 
 COLOURS = {
-    "reproduced": "green", "not reproduced": "red", "undecided": "yellow",
+    "reproduced": "green",
+    "not reproduced": "red",
+    "undecided": "yellow",
     "not testable here": "dim",
-}  # fmt: skip
+}
 WIDTH = max(map(len, COLOURS))
 
 
@@ -67,9 +69,12 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
         f"found {v.measured}" if v.measured else "",
         f"published {v.published}" if v.published else "",
         f"wanted {v.wanted}" if v.wanted and v.measured else "",
-        where, v.reason, v.claim.note, "ours: no paper states it" if v.claim.ours else "",
+        where,
+        v.reason,
+        v.claim.note,
+        "ours: no paper states it" if v.claim.ours else "",
         f"page {v.page} of the report" if v.page else "",
         f"records {' '.join(v.keys)}" if v.keys else "",
-    )  # fmt: skip
+    )
     said = "; ".join(part.rstrip(".") for part in parts if part)
     out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)

@@ -19,10 +19,10 @@ from harness.cli.executors import workers_for
 from harness.cli.output import console, plain, tell_skipped, write_json
 from harness.cli.running import (
     print_failures,
-    surroundings,
     train_missing,
     verified_or_refused,
 )
+from harness.cli.surroundings import surroundings
 from harness.errors import UsageError
 from harness.experiments.buildable import NotBuildable, match_parameters, not_buildable
 from harness.experiments.conclusion import Conclusion, conclude
@@ -121,7 +121,7 @@ def _surroundings(
     Raises
     ------
     UsageError
-        If none does, and as `harness.cli.running.surroundings`.
+        If none does, and as `harness.cli.surroundings`.
     """
     without = replace(options, data=None, vectors=None)
     reading = any(task.files for task in tasks)
@@ -135,9 +135,12 @@ def _surroundings(
 
 
 def _buildable(
-    everyone: Sequence[Model], tasks: Sequence[Task], around: Mapping[str, Surroundings],
-    options: CompareOptions, out: Console,
-) -> list[Model]:  # fmt: skip
+    everyone: Sequence[Model],
+    tasks: Sequence[Task],
+    around: Mapping[str, Surroundings],
+    options: CompareOptions,
+    out: Console,
+) -> list[Model]:
     """Those of ``--all`` that every task's recipe can build; the others are named."""
     refused: dict[Model, NotBuildable] = {}
     for task in tasks:
@@ -154,9 +157,12 @@ def _buildable(
 
 
 def _designs(
-    task: Task, everyone: Sequence[Model], around: Surroundings, margin: float | None,
+    task: Task,
+    everyone: Sequence[Model],
+    around: Surroundings,
+    margin: float | None,
     options: CompareOptions,
-) -> list[Design]:  # fmt: skip
+) -> list[Design]:
     """Each model against the last one."""
     recipes = recipes_of(task, everyone, options.changes)
     seeds = seeds_for(options.seeds, task)
@@ -164,11 +170,17 @@ def _designs(
         recipes = match_parameters(everyone, task, recipes, around)
     return [
         make_design(
-            [model, everyone[-1]], task, [recipe, recipes[-1]], seeds, around, margin,
-            options.match, not options.unpaired,
+            [model, everyone[-1]],
+            task,
+            [recipe, recipes[-1]],
+            seeds,
+            around,
+            margin,
+            options.match,
+            not options.unpaired,
         )
         for model, recipe in zip(everyone[:-1], recipes, strict=False)
-    ]  # fmt: skip
+    ]
 
 
 def _announcement(
@@ -222,9 +234,11 @@ def read_journal(folder: Path, out: Console) -> list[dict[str, Any]]:
 
 
 def _note_verdict(
-    conclusion: Conclusion, around: Surroundings, folder: Path,
+    conclusion: Conclusion,
+    around: Surroundings,
+    folder: Path,
     records: Sequence[Mapping[str, Any]],
-) -> None:  # fmt: skip
+) -> None:
     """Write down that these results have been seen: later seeds are then added after looking."""
     from harness.measure.device import environment
 

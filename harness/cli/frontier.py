@@ -129,10 +129,13 @@ class _Bar:
 
     def __init__(self, out: Console, cases: int) -> None:
         self._bar = Progress(
-            TextColumn("frontier"), BarColumn(bar_width=24),
+            TextColumn("frontier"),
+            BarColumn(bar_width=24),
             TextColumn("{task.completed}/{task.total} {task.fields[case]}"),
-            console=out, transient=True, disable=not out.is_terminal,
-        )  # fmt: skip
+            console=out,
+            transient=True,
+            disable=not out.is_terminal,
+        )
         self._task = self._bar.add_task("frontier", total=cases, case="")
 
     def __enter__(self) -> _Bar:

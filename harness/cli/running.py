@@ -1,8 +1,7 @@
-"""What ``train`` and ``compare`` share: surroundings, verifying first, runs with a progress bar."""
+"""What ``train``, ``compare`` and ``sweep`` share: verifying first, runs with a progress bar."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from harness.cli.executors import local_executor
 from harness.cli.output import duration, say
+from harness.cli.surroundings import tell_unlike
 from harness.cli.verify import verified
 from harness.errors import UsageError
 from harness.experiments.costs import Durations, run_seconds
@@ -22,82 +22,12 @@ from harness.experiments.executors import Executor
 from harness.experiments.session import CHECKPOINTS, RunSession
 from harness.experiments.session import SessionProgress as Standing
 from harness.measure.device import environment
-from harness.measure.setup import device_fingerprint
-from harness.options import Trained
 from harness.records import journal
-from harness.registry import Registry
-from harness.train.task import Task
 from harness.train.task import task as find_task
 from harness.verify.run import fitting
 
 SHOWN = 3
 """Runs under way that are named in the bar."""
-
-
-def surroundings(
-    task: Task,
-    registry: Registry,
-    options: Trained,
-    fingerprint: Mapping[str, Any] | None = None,
-) -> Surroundings:
-    """Device, data and vectors of a command.
-
-    Parameters
-    ----------
-    fingerprint : mapping, optional
-        Of the device, where it is known.
-
-    Raises
-    ------
-    UsageError
-        If the task's data are not there, or the vectors, or the device.
-    """
-    directory, vectors, data = None, "", ""
-    if task.files:
-        from harness.experiments.design import data_digest
-        from harness.train.data import hub
-        from harness.train.data.corpus import NO_VECTORS
-        from harness.train.data.directory import data_directory
-        from harness.train.data.vectors import canonical
-
-        vectors = options.vectors or task.vectors
-        if hub.asked(options.data):
-            hub.given_by(task.name, task.files)
-            if vectors != NO_VECTORS and not Path(vectors).is_file():
-                raise UsageError(
-                    f"--data hub: the word vectors {vectors!r} are a table of a data directory, "
-                    "which the hub has not; give --vectors FILE (GloVe's format) or --vectors none"
-                )
-            folder = hub.directory(task.name, task.files)
-        else:
-            folder = data_directory(options.data)
-        directory = str(folder.resolve())
-        data = data_digest(task, folder, vectors)
-        if vectors != NO_VECTORS:
-            vectors = canonical(vectors, folder)
-    else:
-        for option in ("data", "vectors"):
-            if getattr(options, option) is not None:
-                raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
-    if fingerprint is None:
-        fingerprint = device_fingerprint(options.device)
-    return Surroundings(registry, fingerprint, directory, vectors, data)
-
-
-def tell_unlike(task: Task, folder: Path) -> None:
-    """Say which of a task's files are not the listed ones: they may be used, but not unknowingly.
-
-    A line each on standard error, before anything is trained.
-    """
-    from harness.train.data.corpora import unlike
-
-    for one in unlike(folder, task.files):
-        print(
-            f"attnbench: {task.name}: {one.name} in {folder} is not the file of attnbench data "
-            "list, so what others measured on that may not be compared with this; attnbench data "
-            "check says more",
-            file=sys.stderr,
-        )
 
 
 def verified_or_refused(
@@ -131,9 +61,15 @@ def verified_or_refused(
 
 
 def train_missing(
-    missing: Sequence[Run], around: Surroundings, folder: Path, workers: int, out: Console,
-    declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
-) -> list[dict[str, Any]]:  # fmt: skip
+    missing: Sequence[Run],
+    around: Surroundings,
+    folder: Path,
+    workers: int,
+    out: Console,
+    declared: Sequence[Mapping[str, Any]] = (),
+    *,
+    keep: bool = True,
+) -> list[dict[str, Any]]:
     """Do the runs on this machine, with a bar and the time left.
 
     Parameters
@@ -153,10 +89,17 @@ def train_missing(
 
 
 def do_runs(
-    missing: Sequence[Run], fingerprint: Mapping[str, Any], folder: Path, executor: Executor,
-    out: Console, declared: Sequence[Mapping[str, Any]] = (), *, keep: bool = True,
-    strict: bool = True, names: Mapping[str, str] = MappingProxyType({}),
-) -> list[dict[str, Any]]:  # fmt: skip
+    missing: Sequence[Run],
+    fingerprint: Mapping[str, Any],
+    folder: Path,
+    executor: Executor,
+    out: Console,
+    declared: Sequence[Mapping[str, Any]] = (),
+    *,
+    keep: bool = True,
+    strict: bool = True,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
     """Do the runs where an executor does them; see `train_missing`.
 
     Parameters
@@ -183,10 +126,16 @@ def do_runs(
         if missing:
             with _Bar(out, names) as bar:
                 runs = RunSession(
-                    writer, fingerprint, executor, bar.show, durations=durations, strict=strict,
+                    writer,
+                    fingerprint,
+                    executor,
+                    bar.show,
+                    durations=durations,
+                    strict=strict,
                     # The scores of a run that is repeated for them are not in a checkpoint of it.
-                    checkpoints=folder / CHECKPOINTS if keep else None, names=names,
-                )  # fmt: skip
+                    checkpoints=folder / CHECKPOINTS if keep else None,
+                    names=names,
+                )
                 for record in runs.run(missing):
                     records.append(record)
                     bar.finished(record)
@@ -205,9 +154,13 @@ class _Bar:
         self._standing: Standing | None = None
         self._ended = 0
         self._bar = Progress(
-            TextColumn("training"), BarColumn(), TextColumn("{task.fields[say]}"), console=out,
-            transient=True, disable=not out.is_terminal,
-        )  # fmt: skip
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.fields[say]}"),
+            console=out,
+            transient=True,
+            disable=not out.is_terminal,
+        )
 
     def __enter__(self) -> _Bar:
         self._bar.__enter__()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from harness.options.declare import Option, declared, read
 
-T = TypeVar("T")
 TYPES: dict[str, Any] = {
     "one": str | None,
     "many": list[str] | None,
@@ -19,21 +19,26 @@ TYPES: dict[str, Any] = {
 }
 
 
-def command(app: typer.Typer, name: str, options: type[T]) -> Callable[[Callable[[T], int]], Any]:
-    """Make a command of a function from options to an exit code; its docstring is the help."""
+def command(options: type, run: str) -> Callable[..., None]:
+    """What typer calls for a command: it reads the options and ends with the exit code.
 
-    def register(run: Callable[[T], int]) -> Callable[[T], int]:
-        def call(**given: Any) -> None:
-            raise typer.Exit(run(read(options, given)))
+    Parameters
+    ----------
+    options : type
+        Declared options; the docstring is the command's help.
+    run : str
+        Function from options to an exit code, ``package.module:function``; imported when called.
+    """
 
-        call.__doc__ = run.__doc__
-        parameters = [_parameter(field, one) for field, one in declared(options)]
-        # Those of arguments first that must be given; all are keywords.
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        app.command(name)(call)
-        return run
+    def call(**given: Any) -> None:
+        asked: Any = read(options, given)
+        module, _, function = run.partition(":")
+        raise typer.Exit(getattr(importlib.import_module(module), function)(asked))
 
-    return register
+    call.__doc__ = options.__doc__
+    parameters = [_parameter(field, one) for field, one in declared(options)]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
 
 
 def _parameter(name: str, one: Option) -> inspect.Parameter:

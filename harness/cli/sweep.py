@@ -13,7 +13,8 @@ from rich.console import Console
 
 from harness.cli.executors import make_executor
 from harness.cli.output import console, tell_skipped, write_json
-from harness.cli.running import do_runs, surroundings, verified_or_refused
+from harness.cli.running import do_runs, verified_or_refused
+from harness.cli.surroundings import surroundings
 from harness.cli.sweep_text import announce, announce_end, failures, print_dry_run, print_table
 from harness.cli.verify import progress_bar
 from harness.errors import UsageError
@@ -115,27 +116,43 @@ def run_sweep(options: SweepOptions) -> int:
 
 
 def _dry_run(
-    sweep: Sweep, known: Mapping[str, Any], around: Surroundings, folder: Path, workers: int,
-    start: float, out: Console,
-) -> dict[str, Any]:  # fmt: skip
+    sweep: Sweep,
+    known: Mapping[str, Any],
+    around: Surroundings,
+    folder: Path,
+    workers: int,
+    start: float,
+    out: Console,
+) -> dict[str, Any]:
     records = journal.read(folder).records
     durations = Durations(around.fingerprint, workers, records)
     return print_dry_run(out, sweep, known, durations, start)
 
 
 def _train(
-    sweep: Sweep, missing: Sequence[Entry], known: Mapping[str, Any], options: SweepOptions,
-    around: Surroundings, folder: Path, out: Console,
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+    sweep: Sweep,
+    missing: Sequence[Entry],
+    known: Mapping[str, Any],
+    options: SweepOptions,
+    around: Surroundings,
+    folder: Path,
+    out: Console,
+) -> dict[str, dict[str, Any]]:
     """Do what is missing; its records by key."""
     with make_executor(options, around.fingerprint, len(missing)) as executor:
         announce(out, sweep, len(missing), around.fingerprint, executor.workers, folder)
         _check(missing, known.values(), executor, out)
         _verify(missing, around, folder, out)
         done = do_runs(
-            [entry.run for entry in missing], around.fingerprint, folder, executor, out,
-            [sweep.record(around.fingerprint)], strict=False, names=sweep.names,
-        )  # fmt: skip
+            [entry.run for entry in missing],
+            around.fingerprint,
+            folder,
+            executor,
+            out,
+            [sweep.record(around.fingerprint)],
+            strict=False,
+            names=sweep.names,
+        )
     return {record["key"]: record for record in done}
 
 

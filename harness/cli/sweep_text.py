@@ -23,9 +23,13 @@ MOST_NAMED = 4
 
 
 def announce(
-    out: Console, sweep: Sweep, missing: int, fingerprint: Mapping[str, Any], workers: int | None,
+    out: Console,
+    sweep: Sweep,
+    missing: int,
+    fingerprint: Mapping[str, Any],
+    workers: int | None,
     folder: Path,
-) -> None:  # fmt: skip
+) -> None:
     """One line before anything is done; `workers` None where nothing is."""
     total = len(sweep.entries)
     have = f", {total - missing} of them already there" if missing < total else ""
@@ -38,9 +42,12 @@ def announce(
 
 
 def print_dry_run(
-    out: Console, sweep: Sweep, known: Mapping[str, Mapping[str, Any]], durations: Durations,
+    out: Console,
+    sweep: Sweep,
+    known: Mapping[str, Mapping[str, Any]],
+    durations: Durations,
     start: float,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """List the runs in their order, and say how long what is missing takes.
 
     Parameters
@@ -77,8 +84,13 @@ def print_dry_run(
     predicted = None
     if not unknown:
         predicted = wall_seconds(seconds, durations.workers) + start if missing else 0.0
-    left = {"runs": rows, "missing": missing, "workers": durations.workers,
-            "predicted_seconds": predicted, "unknown": unknown}  # fmt: skip
+    left = {
+        "runs": rows,
+        "missing": missing,
+        "workers": durations.workers,
+        "predicted_seconds": predicted,
+        "unknown": unknown,
+    }
     say(out, _prediction(left, seconds))
     return left
 

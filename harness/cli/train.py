@@ -13,10 +13,10 @@ from rich.table import Table
 from harness.cli.output import console, say, tell_skipped, write_json
 from harness.cli.running import (
     print_failures,
-    surroundings,
     train_missing,
     verified_or_refused,
 )
+from harness.cli.surroundings import surroundings
 from harness.errors import UsageError
 from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run

@@ -40,9 +40,12 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 cells.append("" if value is None else f"{value:{form}}")
         colour = colours.get(row["verdict"], "bold red")
         table.add_row(
-            escape(row["name"]), row["dtype"], *cells, f"[{colour}]{row['verdict']}[/]",
+            escape(row["name"]),
+            row["dtype"],
+            *cells,
+            f"[{colour}]{row['verdict']}[/]",
             escape(str(row.get("detail") or "")) if row["verdict"] == "ok" else "",
-        )  # fmt: skip
+        )
     return table
 
 

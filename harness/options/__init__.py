@@ -10,6 +10,8 @@ from harness.options.groups import Measuring, Narrowed, Selection, Trained, sele
 from harness.options.measure import (
     BenchOptions,
     ClaimsOptions,
+    DataCheckOptions,
+    DataListOptions,
     DataOptions,
     DiffOptions,
     ExplainOptions,
@@ -28,6 +30,8 @@ __all__ = [
     "BenchOptions",
     "ClaimsOptions",
     "CompareOptions",
+    "DataCheckOptions",
+    "DataListOptions",
     "DataOptions",
     "DiffOptions",
     "ExplainOptions",

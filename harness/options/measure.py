@@ -22,14 +22,14 @@ from harness.options.groups import (
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions(Given, Output):
-    """Of ``attnbench list``."""
+    """List mechanisms, their implementations and where they come from."""
 
     markdown: bool = switch("Print the README's table of mechanisms.", "--markdown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(Given, Output):
-    """Of ``attnbench explain``."""
+    """Equations, source and configurations; where papers and code differ; what is odd."""
 
     names: tuple[str, ...] = argument(
         "One or more names.", TEXT, "MECHANISM...", kind="many", required=True
@@ -38,7 +38,13 @@ class ExplainOptions(Given, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(Where, Given, Factory, Output):
-    """Of ``attnbench verify``."""
+    """Check implementations against independent float64 oracles, or golden vectors.
+
+    Values and gradients of input and weights, over dtypes, masks, padding and edge cases. The
+    error may be at most twice that of a plain implementation in the same dtype. Then what the
+    papers claim exactly: Algorithm 1 = eq. 13, numbers of weights and heads. All of it is recorded.
+    Exit code 1 when anything is over budget or an exact claim fails.
+    """
 
     names: tuple[str, ...] = argument(
         "Mechanisms or mechanism.implementation; all without any.", TEXT, "names", kind="many"
@@ -66,7 +72,11 @@ class VerifyOptions(Where, Given, Factory, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions(Measuring, Output):
-    """Of ``attnbench bench``."""
+    """Verify, then measure time and peak memory, and compare with the baseline.
+
+    Killed and started again it goes on where it was. What follows '--' goes to pytest, for
+    example [bold]-- --benchmark-json out.json[/] or [bold]-- -k N256[/].
+    """
 
     extra: tuple[str, ...] = argument("For pytest.", r.PYTEST, "-- PYTEST", kind="many")
     dry_run: bool = switch("List the cases and stop.", "--dry-run")
@@ -74,7 +84,11 @@ class BenchOptions(Measuring, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierOptions(Where, Given, Factory, Sizes, Output):
-    """Of ``attnbench frontier``."""
+    """Find the longest sequence each mechanism can train on within memory and time.
+
+    By bisection, each probe in a process of its own that may run out of memory without harm.
+    Killed and started again it goes on where it was.
+    """
 
     only: tuple[str, ...] = argument(
         "Mechanisms or mechanism.implementation, @H for heads; without any the default "
@@ -102,7 +116,15 @@ class FrontierOptions(Where, Given, Factory, Sizes, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class DiffOptions(Where, Narrowed, Output):
-    """Of ``attnbench diff``."""
+    """Measure two git revisions now, side by side: which cases became slower or faster?
+
+    Only the revisions' mechanisms differ; clock and plan are those of this attnbench, and the
+    environment too, unless the constraints differ. BASE runs twice: nothing below that noise is
+    claimed. It says nothing of correctness: attnbench verify does.
+
+    Given two journal folders instead, only ratios to the baseline are compared. Exit code 1: a
+    case is slower, or fails in HEAD alone; 3: nothing comparable was measured.
+    """
 
     base: str = argument("A revision, or a journal folder.", TEXT, "BASE", required=True)
     head: str = argument("What is judged: alike.", TEXT, "HEAD", required=True)
@@ -120,7 +142,11 @@ class DiffOptions(Where, Narrowed, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(Journal, Output):
-    """Of ``attnbench report``."""
+    """Execute the notebooks on what was measured and write one folder to open in a browser.
+
+    Its first page says whether to use the mechanism at your size. With an empty journal the
+    records published with attnbench are shown.
+    """
 
     out: Path = option("Folder to write.", r.FOLDER, "--out", default="report")
     like: Path | None = option(
@@ -134,12 +160,31 @@ class ReportOptions(Journal, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsOptions(Journal, Output):
-    """Of ``attnbench claims``."""
+    """Every published claim with its verdict: reproduced, not reproduced, undecided, not testable.
+
+    From the journal's records, and for audits from the papers' printed numbers alone; without a
+    journal from the records published with attnbench. Exit code 1 if an exact claim (equality,
+    numbers of weights and heads) fails.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(Output):
-    """Of ``attnbench data list`` and ``attnbench data check``."""
+    """Which corpora, and where their files are."""
 
     names: tuple[str, ...] = argument("All of them without any.", TEXT, "[CORPUS]...", kind="many")
     data: str | None = option("Corpora (default: $ATTNBENCH_DATA).", TEXT, "--data", shown="DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataListOptions(DataOptions):
+    """List corpora: what they are, their tasks, sizes, licences, sources, and files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCheckOptions(DataOptions):
+    """Compare the files here with the checksums of the corpora.
+
+    What counts is the content: a file that was unpacked or packed again is right. Exit code 1: a
+    file is wrong, or one of a corpus that was asked for by name is missing; 2: nothing is there.
+    """

@@ -16,7 +16,10 @@ DEFAULT_TASK = "mirrored_summation"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(Trained, Output):
-    """Of ``attnbench train``."""
+    """Train one model with one seed and test it once, at the epoch that was best on dev.
+
+    The same model, task, recipe and seed give the same record, which is kept and not trained again.
+    """
 
     name: str = argument(
         "mechanism, mechanism.implementation, or either with [OPTION=VALUE]",
@@ -56,7 +59,13 @@ class TrainOptions(Trained, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(Trained, Output):
-    """Of ``attnbench compare``."""
+    """Train models, paired by seed, and say better, worse, practically equal or undecided.
+
+    Two, or many against a baseline ([bold]--all multi_head[/], or [bold]compare mtsa disa bi_lstm
+    --baseline multi_head[/]): these are declared together, and judged together by Holm's method.
+    Killed and started again it goes on where it was. Without data it compares on a synthetic task;
+    [bold]--task trec --data DIR[/] is real text.
+    """
 
     names: tuple[str, ...] = argument(
         "Two mechanisms (default: mtsa multi_head), the first is judged; or with --baseline as "
@@ -112,7 +121,11 @@ class CompareOptions(Trained, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(Given, Output):
-    """Of ``attnbench plan``."""
+    """Say how many seeds a comparison needs, before it is made.
+
+    By the exact power of the t-test. The deviation is yours, or is estimated from a journal:
+    [bold]attnbench plan --effect 0.5% --from results --models mtsa multi_head --task trec[/].
+    """
 
     effect: Amount = option(
         "The difference that matters, e.g. 0.5, 0.005 or 0.5%.",
@@ -188,7 +201,13 @@ class PlanOptions(Given, Output):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions(Trained, Output):
-    """Of ``attnbench sweep``."""
+    """Train many models on many tasks with many seeds (or folds): all runs that are missing.
+
+    Task by task, and for each seed all models, so that a sweep that is stopped has pairs. Killed
+    and started again it does what is missing; two at once on one journal share the work. No metric
+    is shown: [bold]attnbench compare[/] on the same journal finds the runs and judges.
+    Exit code 1: a run failed; what failed is listed with the command that repeats it.
+    """
 
     plan: Path | None = argument(
         "A file instead of the options of what is crossed.", r.FILE, "[PLAN.toml]"

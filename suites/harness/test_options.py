@@ -30,8 +30,8 @@ COMMANDS = {
     ("sweep", "--models", "mtsa", "--tasks", "trec"): options.SweepOptions,
     ("report",): options.ReportOptions,
     ("claims",): options.ClaimsOptions,
-    ("data", "list"): options.DataOptions,
-    ("data", "check"): options.DataOptions,
+    ("data", "list"): options.DataListOptions,
+    ("data", "check"): options.DataCheckOptions,
 }
 WRONG = {
     "<int>": "-1", "<float>": "2x", readers.DEVICE: "tpu", readers.DTYPE_NAMES: "f32,f8",

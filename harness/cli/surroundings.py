@@ -1,0 +1,78 @@
+"""What a run stands on: device, data, word vectors, as a command's options say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.design import Surroundings, data_digest
+from harness.measure.setup import device_fingerprint
+from harness.options import Trained
+from harness.registry import Registry
+from harness.train.data import hub
+from harness.train.data.corpora import unlike
+from harness.train.data.corpus import NO_VECTORS
+from harness.train.data.directory import data_directory
+from harness.train.data.vectors import canonical
+from harness.train.task import Task
+
+
+def surroundings(
+    task: Task,
+    registry: Registry,
+    options: Trained,
+    fingerprint: Mapping[str, Any] | None = None,
+) -> Surroundings:
+    """Device, data and vectors of a command.
+
+    Parameters
+    ----------
+    fingerprint : mapping, optional
+        Of the device, where it is known.
+
+    Raises
+    ------
+    UsageError
+        If the task's data are not there, or the vectors, or the device.
+    """
+    directory, vectors, data = None, "", ""
+    if task.files:
+        vectors = options.vectors or task.vectors
+        if hub.asked(options.data):
+            hub.given_by(task.name, task.files)
+            if vectors != NO_VECTORS and not Path(vectors).is_file():
+                raise UsageError(
+                    f"--data hub: the word vectors {vectors!r} are a table of a data directory, "
+                    "which the hub has not; give --vectors FILE (GloVe's format) or --vectors none"
+                )
+            folder = hub.directory(task.name, task.files)
+        else:
+            folder = data_directory(options.data)
+        directory = str(folder.resolve())
+        data = data_digest(task, folder, vectors)
+        if vectors != NO_VECTORS:
+            vectors = canonical(vectors, folder)
+    else:
+        for option in ("data", "vectors"):
+            if getattr(options, option) is not None:
+                raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
+    if fingerprint is None:
+        fingerprint = device_fingerprint(options.device)
+    return Surroundings(registry, fingerprint, directory, vectors, data)
+
+
+def tell_unlike(task: Task, folder: Path) -> None:
+    """Say which of a task's files are not the listed ones: they may be used, but not unknowingly.
+
+    A line each on standard error, before anything is trained.
+    """
+    for one in unlike(folder, task.files):
+        print(
+            f"attnbench: {task.name}: {one.name} in {folder} is not the file of attnbench data "
+            "list, so what others measured on that may not be compared with this; attnbench data "
+            "check says more",
+            file=sys.stderr,
+        )
