@@ -9,9 +9,8 @@ from typing import Any
 
 from rich.markdown import Markdown
 from rich.markup import escape
-from rich.table import Table
 
-from harness.cli.output import console, write_json
+from harness.cli.output import bare_table, console, write_json
 from harness.options import ExplainOptions
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism, Size
@@ -101,7 +100,7 @@ def run_explain(options: ExplainOptions) -> int:
 
 
 def _print_configurations(out: Any, mechanism: Mechanism) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     table.add_column("configuration", no_wrap=True)
     table.add_column("options", overflow="fold")
     table.add_row(mechanism.name, escape(_options(mechanism.options)))
@@ -109,7 +108,7 @@ def _print_configurations(out: Any, mechanism: Mechanism) -> None:
         table.add_row(f"  {label}", escape(_options(options)))
     out.print("\n[bold]Configurations[/] (--option NAME=VALUE; each is verified)")
     out.print(table)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     table.add_column("implementation", no_wrap=True)
     table.add_column("what", overflow="fold")
     for i in mechanism.implementations:

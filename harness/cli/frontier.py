@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.output import console, say, write_json
+from harness.cli.output import bare_table, console, say, write_json
 from harness.errors import UsageError
 from harness.isolate import Limits
 from harness.isolate import run as isolated
@@ -84,7 +84,7 @@ def _row(result: Result) -> dict[str, Any]:
 
 def frontier_table(results: Sequence[Result]) -> Table:
     """Longest length, its peak and time, and the first that does not fit with the reason."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     table.add_column("mechanism", overflow="fold")
     for column in ("longest N", "peak", "a pass", "not N"):
         table.add_column(column, justify="right", no_wrap=True)

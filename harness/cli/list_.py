@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
-
 import harness
 from harness.case import settings
-from harness.cli.output import console, write_json
+from harness.cli.output import bare_table, console, write_json
 from harness.errors import UsageError
 from harness.options import ListOptions
 from harness.profile import load_profiles
@@ -29,7 +27,7 @@ def run_list(options: ListOptions) -> int:
         return 0
     registry = Registry(options.given)
     out = console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     for column in ("implementation", "what", "devices", "source"):
         table.add_column(column, overflow="fold")
     rows = []

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from harness.cli.comparing import read_journal
 from harness.cli.comparing_options import recipes_of
-from harness.cli.output import console, say, write_json
+from harness.cli.output import bare_table, console, say, write_json
 from harness.errors import UsageError
 from harness.experiments.estimate import Recorded, recorded_spread
 from harness.experiments.model import parse_model
@@ -234,9 +234,7 @@ def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> No
 
 
 def _table(plan: SeedPlan, unit: Unit) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("seeds", "power", f"found with {plan.power:.0%} power"):
-        table.add_column(column, justify="right")
+    table = bare_table(numbers=("seeds", "power", f"found with {plan.power:.0%} power"))
     needed = plan.needed()
     for count in sorted({*SHOWN, *([needed] if needed in COUNTS else [])}):
         found = difference_found(plan.sd, count, plan.power, plan.paired, plan.level)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from harness.cli.output import console, say, write_json
-from harness.cli.verify import progress_bar
+from harness.cli.output import bare_table, console, say, steps, write_json
 from harness.isolate import Interpreter, Limits
 from harness.measure.device import environment
 from harness.measure.setup import device_fingerprint
@@ -39,15 +37,14 @@ def run_stress(options: VerifyOptions) -> int:
     out, records = console(), []
     writer = None
     try:
-        with progress_bar(out) as bar, Interpreter("fork") as interpreter:
-            task = bar.add_task("stress", total=len(wanted))
+        with steps(out, "stress", len(wanted)) as step, Interpreter("fork") as interpreter:
             for name, dtype in wanted:
                 case = case_name(name, options.option, dtype, str(fingerprint["device"]))
                 code = code_hash(registry.find(name)[0], "verify")
                 key = schema.key("stress", case, 0, code, fingerprint)
                 if key in known:
                     records.append(known[key])
-                    bar.advance(task)
+                    step()
                     continue
                 arguments = {
                     "name": name,
@@ -80,7 +77,7 @@ def run_stress(options: VerifyOptions) -> int:
                         }
                     )
                 )
-                bar.advance(task)
+                step()
     finally:
         if writer is not None:
             writer.close()
@@ -91,9 +88,7 @@ def run_stress(options: VerifyOptions) -> int:
 
 
 def _show(out: Console, records: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("implementation", "dtype", "magnified", "within budget", "not"):
-        table.add_column(column)
+    table = bare_table("implementation", "dtype", "magnified", "within budget", "not")
     for r in records:
         if r["status"] != "ok":
             table.add_row(r["name"], r["dtype"], r["status"], r.get("detail") or "", "")

@@ -12,11 +12,10 @@ from typing import Any
 from rich.console import Console
 
 from harness.cli.executors import make_executor
-from harness.cli.output import console, tell_skipped, write_json
+from harness.cli.output import console, steps, tell_skipped, write_json
 from harness.cli.running import do_runs, verified_or_refused
 from harness.cli.surroundings import surroundings
 from harness.cli.sweep_text import announce, announce_end, failures, print_dry_run, print_table
-from harness.cli.verify import progress_bar
 from harness.errors import UsageError
 from harness.experiments.buildable import check, checks
 from harness.experiments.costs import Durations
@@ -158,9 +157,8 @@ def _train(
 
 def _check(missing: Sequence[Entry], known: Any, executor: Executor, out: Console) -> None:
     todo = checks(missing, known)
-    with progress_bar(out) as bar:
-        task = bar.add_task("building each model once", total=len(todo))
-        check(todo, executor, lambda: bar.advance(task))
+    with steps(out, "building each model once", len(todo)) as step:
+        check(todo, executor, step)
 
 
 def _verify(missing: Sequence[Entry], around: Surroundings, folder: Path, out: Console) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from harness.cli.output import duration, say
+from harness.cli.output import bare_table, duration, say
 from harness.experiments.costs import Durations, run_seconds, wall_seconds
 from harness.experiments.queue import SETTLED
 from harness.experiments.sweep import Entry, Sweep
@@ -111,11 +110,7 @@ def _prediction(left: Mapping[str, Any], seconds: Sequence[float]) -> str:
 
 def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, Any]]) -> None:
     """Runs and their mean time, by task and model."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("task", "model"):
-        table.add_column(column, no_wrap=True)
-    for column in ("runs", "ok", "seconds each"):
-        table.add_column(column, justify="right")
+    table = bare_table("task", "model", numbers=("runs", "ok", "seconds each"))
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for entry in sweep.entries:
         model = f"{entry.run.model}{sweep.recipes[entry.run.key]}"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from harness.cli.output import console, say, tell_skipped, write_json
+from harness.cli.output import bare_table, console, say, tell_skipped, write_json
 from harness.cli.running import (
     print_failures,
     train_missing,
@@ -145,7 +144,7 @@ def _policy_line(record: dict[str, Any]) -> str:
 
 
 def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     table.add_column("epoch", justify="right")
     table.add_column("loss", justify="right")
     by_test = choose == "best-on-test"

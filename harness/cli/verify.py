@@ -8,10 +8,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from harness.cli.output import console, say, write_json
+from harness.cli.output import bare_table, console, say, steps, write_json
 from harness.errors import UsageError
 from harness.measure.device import environment
 from harness.measure.setup import device_fingerprint
@@ -24,7 +23,7 @@ DEFAULT_DTYPES = ("f64", "f32", "bf16")
 
 def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Error, budget, margin and verdict of each implementation and dtype."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = bare_table()
     table.add_column("implementation", no_wrap=True)
     table.add_column("dtype")
     for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
@@ -55,19 +54,6 @@ def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         if row["verdict"] != "ok":
             say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {row['detail']}")
-
-
-def progress_bar(out: Console) -> Progress:
-    """A bar with time left, for work whose steps are of one kind."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=out,
-        transient=True,
-        disable=not out.is_terminal,
-    )
 
 
 def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
@@ -106,13 +92,12 @@ def verified(
         Also what the journal knows.
     """
     todo = jobs(wanted, registry, fingerprint)
-    with progress_bar(out) as bar:
-        task = bar.add_task("verifying", total=len(todo))
+    with steps(out, "verifying", len(todo)) as step:
         rows = verify(
             todo,
             registry,
             fingerprint,
-            lambda _: bar.advance(task),
+            lambda _: step(),
             folder,
             {"environment": environment(), "purpose": "verify"},
             workers_for(fingerprint, workers),
@@ -170,9 +155,8 @@ def verify_exact(
     first = {"environment": environment(), "purpose": "verify", "fingerprint": dict(fingerprint)}
     writer = Writer(folder, first)
     try:
-        with progress_bar(out) as bar:
-            task = bar.add_task("exact claims", total=len(checks))
-            records = run(checks, fingerprint, lambda _: bar.advance(task), writer)
+        with steps(out, "exact claims", len(checks)) as step:
+            records = run(checks, fingerprint, lambda _: step(), writer)
     finally:
         writer.close()
     for record in records:
@@ -215,11 +199,10 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
         )
         for path in paths
     ]
-    with progress_bar(out) as bar:
-        task = bar.add_task("golden vectors", total=len(paths))
+    with steps(out, "golden vectors", len(paths)) as step:
         for path, outcome in run_all(calls, threads_available(), ordered=True):
             label = f"{path.parent.name}/{path.stem}"
-            bar.advance(task)
+            step()
             if outcome.status == "ok" and outcome.value is None:
                 continue
             if outcome.status == "ok":
