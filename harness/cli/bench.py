@@ -14,11 +14,11 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from harness.ceilings import impossible
 from harness.cli.display import ratio_table
 from harness.cli.output import console, duration, say, tell_skipped, write_json
 from harness.cli.verify import verified
 from harness.errors import UsageError
+from harness.measure.ceilings import impossible
 from harness.measure.session import Session
 from harness.measure.setup import make_session
 from harness.options import BenchOptions

@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from harness.ceilings import MOST
 from harness.cli.output import duration
+from harness.measure.ceilings import MOST
 from harness.measure.session import Session
 from harness.measure.task import Progress as Step
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from reports.core.words import bytes_text, known, time_text
 
 NEAR_FLOOR = "*"

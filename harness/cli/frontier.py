@@ -24,7 +24,7 @@ from harness.plan import frontier_cases
 from harness.registry import Registry
 from reports.core.words import bytes_text, time_text
 
-DEVICE_MEMORY = "harness.measure.probe:device_memory"
+DEVICE_MEMORY = "harness.measure.memory:device_memory"
 
 
 def memory_limit(asked: int | None, device: str) -> int:

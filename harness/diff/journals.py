@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from harness.diff.rows import Row, in_one_only, judged_row
-from harness.ratios import Row as Ratio
-from harness.ratios import block_ratios, summarise
 from harness.records import table
+from harness.records.ratios import Row as Ratio
+from harness.records.ratios import block_ratios, summarise
 from harness.stats.differences import between_sessions, joint_floor, judge
 
 SAYS = (

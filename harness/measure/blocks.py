@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.errors import UsageError
 from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError
 from harness.measure import device as devices
-from harness.measure.prediction import Predictor
-from harness.measure.task import NUMBERS, Progress, Task, is_final, is_settled, unusable
+from harness.measure.task import NUMBERS, Predictor, Progress, Task, is_final, is_settled, unusable
 from harness.records import journal
 from harness.registry import Registry, builtins
 

@@ -13,7 +13,7 @@ import torch
 
 from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
-from harness.measure.compiling import Compilations, gave_up
+from harness.measure.cores import ranges, refuse_other_threads
 from harness.measure.cpu_clock import (
     Pair,
     Sampled,
@@ -22,10 +22,9 @@ from harness.measure.cpu_clock import (
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, event_samples
-from harness.measure.dispatch import dispatched
+from harness.measure.operators import dispatched
 from harness.measure.run import Prepared, prepare
-from harness.measure.threads import ranges, refuse_other_threads
-from harness.measure.warm_up import warm_up
+from harness.measure.warm_up import Compilations, gave_up, warm_up
 from harness.stats import block_time
 
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import math
 import statistics
 import time
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.measure import waiting
-from harness.measure.cuda_clock import MAX_ROUNDS
-from harness.measure.samples import checked, refuse_backwards
+from harness.isolate import Wrong
+from harness.measure import cores
 
+MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
 """Seconds; shorter calls are repeated inside one sample: the timer's step must not count."""
 LEAST_CALL = 1e-7
@@ -77,10 +78,36 @@ class Pair:
         return math.exp(statistics.fmean(logs[cut : len(logs) - cut]))
 
 
+def refuse_backwards(*readings: float) -> None:
+    """Raise if a clock, read in this order, ever went back.
+
+    Raises
+    ------
+    Wrong
+    """
+    for earlier, later in itertools.pairwise(readings):
+        if not later >= earlier:
+            raise Wrong(f"the clock went back by {earlier - later:.3g} s")
+
+
+def checked(samples: list[float]) -> list[float]:
+    """The samples, in seconds, if each of them can be a duration.
+
+    Raises
+    ------
+    Wrong
+        If one is not finite and positive.
+    """
+    for sample in samples:
+        if not (sample > 0 and math.isfinite(sample)):
+            raise Wrong(f"a sample of {sample:.3g} s: the clock can't be trusted")
+    return samples
+
+
 class _Stopwatch:
     """Takes samples, each of so many calls; what a clock can't do is refused."""
 
-    def __init__(self, clock: Callable[[], float], waited: waiting.Waited) -> None:
+    def __init__(self, clock: Callable[[], float], waited: cores.Waited) -> None:
         self._clock, self._waited = clock, waited
         self.begun = self.last = clock()
 
@@ -119,7 +146,7 @@ def sample_cpu(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
     once: float | None = None,
-    waited: waiting.Waited = waiting.nothing,
+    waited: cores.Waited = cores.not_waiting,
 ) -> Sampled:
     """Time a synchronous call.
 
@@ -165,7 +192,7 @@ def sample_pair(
     seconds: float,
     once: tuple[float, float],
     clock: Callable[[], float] = time.perf_counter,
-    waited: waiting.Waited = waiting.nothing,
+    waited: cores.Waited = cores.not_waiting,
 ) -> Pair:
     """Time two synchronous calls in turn: mine, the other, the other, mine, and so on.
 
@@ -241,8 +268,8 @@ def undisturbed_pair(
         return sample_pair(mine, other, rounds, seconds, once, waited=_waiting())
 
 
-def _waiting() -> waiting.Waited:
-    return waiting.of_this_thread() if torch.get_num_threads() == 1 else waiting.nothing
+def _waiting() -> cores.Waited:
+    return cores.waiting_of_this_thread() if torch.get_num_threads() == 1 else cores.not_waiting
 
 
 @contextlib.contextmanager

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.measure.samples import checked
+from harness.measure.cpu_clock import MAX_ROUNDS, checked
 
-MAX_ROUNDS = 200
 LEAST_BATCH = 5
 """Samples queued before one synchronisation, so that the device does not wait for the host."""
 FALLBACK_L2_BYTES = 128 * 2**20

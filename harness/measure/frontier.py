@@ -16,7 +16,7 @@ from harness.measure.blocks import PRELOAD
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
-PROBE_CALL = "harness.measure.probe:probe_case"
+PROBE_CALL = "harness.measure.memory:probe_case"
 SHARE = 0.9
 """Of what is free: more is never given, so that the machine neither swaps nor dies."""
 RESERVED_SHARE, SLACK_BYTES = 2.0, 96 * 2**20

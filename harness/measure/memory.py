@@ -1,4 +1,4 @@
-"""Peak memory of one pass. Runs in children.
+"""Peak memory of one pass, and whether a pass fits in a limit. Runs in children.
 
 On the CPU: a process of its own whose allocator maps every larger block separately (so that freed
 memory goes back at once), a warm-up pass, the kernel's high-water mark reset through
@@ -9,15 +9,16 @@ saved tensors miss what is not saved.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from harness import high_water
 from harness.case import Case, parse, size_of
+from harness.isolate import Wrong, resident
 from harness.measure import gpu
-from harness.measure.launches import count_launches
+from harness.measure.operators import count_launches
 from harness.measure.run import Prepared, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
@@ -31,9 +32,9 @@ def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
     Unsupported
         Where the kernel has no resettable high-water mark (anything but Linux).
     """
-    before = high_water.reset()
+    before = resident.reset()
     call()
-    return before, high_water.read()
+    return before, resident.read()
 
 
 def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:
@@ -117,6 +118,56 @@ def _cuda_peak(call: Callable[[], None]) -> dict[str, Any]:
     }
 
 
-def _device_used() -> int:
+def device_memory() -> dict[str, int]:
+    """Free and total bytes of the GPU."""
     free, total = torch.cuda.mem_get_info()
-    return int(total - free)
+    return {"free": int(free), "total": int(total)}
+
+
+def _device_used() -> int:
+    now = device_memory()
+    return now["total"] - now["free"]
+
+
+def probe_case(
+    case: str, memory_bytes: int, given: Sequence[str] = (), seed: int = 0
+) -> dict[str, Any]:
+    """Two passes of a case: a cold one, and one whose peak and time are taken.
+
+    On CUDA torch's allocator is held to the limit; on the CPU the caller's limit on data does that.
+
+    Returns
+    -------
+    dict
+        What `memory.peak_of` gives; ``pass_seconds`` of the second pass (on the CPU under the
+        allocator that memory is measured with, whose page faults count) and ``cold_seconds`` of
+        the first, in which code is compiled.
+
+    Raises
+    ------
+    Wrong
+        If the output is not finite.
+    """
+    if parse(case).run_settings().graphed:
+        raise Unsupported("a replayed CUDA graph allocates nothing: probe it eager")
+    cuda = parse(case).problem.device == "cuda"
+    if cuda:
+        total = device_memory()["total"]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, memory_bytes / total))
+    prepared = prepare(case, given, seed)
+    passes: list[float] = []
+    run = prepared.call
+
+    def timed() -> None:
+        began = time.perf_counter()
+        run()
+        if cuda:
+            torch.cuda.synchronize()
+        passes.append(time.perf_counter() - began)
+
+    timed()
+    prepared.call = timed
+    row = peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
+    if not bool(torch.isfinite(prepared.output()).all()):
+        raise Wrong("output is not finite")
+    return {**row, "cold_seconds": passes[0], "pass_seconds": passes[1]}

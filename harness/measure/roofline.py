@@ -155,7 +155,7 @@ def launch_floor(device: str) -> dict[str, float | None]:
 
 
 def peaks_case(case: str, given: Sequence[str] = ()) -> dict[str, Any]:
-    """Measure the ceilings of one gauge (see `harness.ceilings.gauge_of`).
+    """Measure the ceilings of one gauge (see `harness.measure.ceilings.gauge_of`).
 
     Parameters
     ----------

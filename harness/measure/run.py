@@ -11,7 +11,7 @@ import torch
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
-from harness.measure.compiling import Compilations
+from harness.measure.warm_up import Compilations
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 

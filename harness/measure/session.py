@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
-from harness.ceilings import GAUGE, gauges, with_shares
-from harness.cost import Cost, session_cost
-from harness.drift import Drift, machine_drift
 from harness.measure.blocks import Runner
-from harness.measure.prediction import Predictor
-from harness.measure.task import Progress, Task, failed_cases, is_settled
+from harness.measure.ceilings import GAUGE, gauges, with_shares
+from harness.measure.cost import Cost, session_cost
+from harness.measure.task import Predictor, Progress, Task, failed_cases, is_settled
 from harness.profile import Profile
-from harness.ratios import Row, summarise
 from harness.records import journal, schema, table
+from harness.records.drift import Drift, machine_drift
+from harness.records.ratios import Row, summarise
 from harness.registry import Registry, code_hash, harness_hash
 
 

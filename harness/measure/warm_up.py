@@ -1,13 +1,15 @@
-"""The calls before the timed ones: what they took, compilation apart from the rest."""
+"""The calls before the timed ones: what they took, and what torch.compile did of it."""
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
 
-from harness.measure.compiling import Compilations, gave_up
 from reference_impls.mechanism import Unsupported
 
 LEAST_CALLS = 3
@@ -17,6 +19,81 @@ VERY_LONG_CALL = 0.3
 """Seconds; so does a first one, whatever of it was paid for what is made once."""
 MOST_COMPILING_CALLS = 4
 """What compiles in each of so many calls does not stop by itself; the clock will say so."""
+
+
+class Compilations:
+    """Counts compilations, and their seconds, while it is entered.
+
+    Every trace of a frame counts, with or without a result (a graph break, a limit), and so does a
+    backward graph, which is compiled in the first backward pass. Nested ones count once.
+
+    Attributes
+    ----------
+    count : int
+    seconds : float
+        Tracing and code generation; triton's autotuning at a kernel's first launch is not part.
+
+    Notes
+    -----
+    ``torch._dynamo`` costs a second to import, so a process that has not loaded it is not made
+    to: nothing can have been compiled there.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self._depth = 0
+        self._began = 0.0
+        self._frames = 0
+        self._handler: Any = None
+
+    def __enter__(self) -> Self:
+        self._frames = _frames()
+        if "torch._dynamo" in sys.modules:
+            from torch._dynamo.callback import callback_handler
+
+            self._handler = callback_handler
+            self._handler.register_start_callback(self._start)
+            self._handler.register_end_callback(self._end)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A frame on which dynamo gives up at once calls nobody, but it is in the counter.
+        self.count = max(self.count, _frames() - self._frames)
+        # torch.compiler.reset, called by a module, takes all callbacks away.
+        if self._handler is not None and self._start in self._handler.start_callbacks:
+            self._handler.remove_start_callback(self._start)
+            self._handler.remove_end_callback(self._end)
+
+    def _start(self, *_: object) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self.count += 1
+            self._began = time.perf_counter()
+
+    def _end(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._began
+
+
+def _frames() -> int:
+    """Frames that dynamo has tried to compile in this process."""
+    if "torch._dynamo" not in sys.modules:
+        return 0
+    from torch._dynamo.utils import counters
+
+    return int(counters["frames"]["total"])
+
+
+def gave_up(error: BaseException) -> bool:
+    """Whether torch.compile met its limit of recompilations (see `harness.build`)."""
+    return type(error).__name__ == "FailOnRecompileLimitHit"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import torch
 
-from harness import high_water
 from harness.errors import UsageError
+from harness.isolate import resident
 from reference_impls.mechanism import Unsupported
 
 VERSION = 1
@@ -122,7 +122,7 @@ class Spent:
             self._before = torch.cuda.memory_allocated(device)
             return
         try:
-            self._before = high_water.reset()
+            self._before = resident.reset()
         except Unsupported as error:
             self._why = str(error)
 
@@ -141,7 +141,7 @@ class Spent:
         if self._cuda:
             peak, method = torch.cuda.max_memory_allocated(), "cuda caching allocator"
         else:
-            peak, method = high_water.read(), "VmHWM after clear_refs"
+            peak, method = resident.read(), "VmHWM after clear_refs"
         if self._earlier["peak_bytes"] is None:
             why = f"an earlier piece of the run could not: {self._earlier['memory_method']}"
             return {"seconds": seconds, "peak_bytes": None, "memory_method": why}

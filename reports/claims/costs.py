@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.ratios import block_ratios
+from harness.records.ratios import block_ratios
 from harness.stats import ratio_interval
 from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
 from reports.claims.printed import size_text

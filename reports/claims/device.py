@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from harness.profile import load_profile
-from harness.ratios import PROBLEM, block_ratios
 from harness.records import table
+from harness.records.ratios import PROBLEM, block_ratios
 from harness.stats import noise_floor, ratio_interval
 from reports.claims.verdict import NOT_MEASURED, Evidence
 

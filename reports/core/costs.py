@@ -7,11 +7,11 @@ from functools import cached_property
 
 import pandas as pd
 
-from harness.ceilings import with_shares
-from harness.drift import Drift, machine_drift
+from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
-from harness.ratios import Row, summarise
 from harness.records import table
+from harness.records.drift import Drift, machine_drift
+from harness.records.ratios import Row, summarise
 from harness.registry import builtins
 from harness.stats import Interval, ratio_interval
 from reports.core.source import DeviceRecords

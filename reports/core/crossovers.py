@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from harness.stats import Crossover, crossover
 from reports.core.sweeps import label_of, length_of
 

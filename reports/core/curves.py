@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from harness.ratios import Row
+from harness.records.ratios import Row
 from harness.stats import Interval, ratio_interval
 from reports.core.axes import End, label_ends, length_axis, ratio_axis, value_axis
 from reports.core.style import LINES, Look, look, text_colour

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.drift import Drift
-from harness.ratios import Row
+from harness.records.drift import Drift
+from harness.records.ratios import Row
 
 
 def _change(change: float) -> str:
@@ -25,7 +25,7 @@ def drift_sentences(drifts: Sequence[Drift], rows: Sequence[Row], baseline: str)
     Parameters
     ----------
     drifts : sequence of Drift
-        Largest first, from `harness.drift.machine_drift`.
+        Largest first, from `harness.records.drift.machine_drift`.
     rows : sequence of Row
     baseline : str
         ``mechanism.implementation``.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ratios import Row
+from harness.records.ratios import Row
 from harness.stats import Summary
 from reports.claims.printed import at, load, number, summaries
 from reports.core.sizes import padded

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval
 from reports.core.crossovers import crossover_sentence
 

@@ -11,7 +11,7 @@ from typing import Any
 from harness.case import DTYPES
 from harness.errors import UsageError
 from harness.profile import Profile
-from harness.ratios import Row
+from harness.records.ratios import Row
 
 WIDTH = (300, 600)
 """Of the papers: word vectors in, context out."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.ratios import Row
+from harness.records.ratios import Row
 
 OTHER_SESSION = 1.25
 """A time so far from baseline and ratio is of another session, or of a machine that moved."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.ratios import Row
 from harness.records import journal
+from harness.records.ratios import Row
 from reports.core.curves import cost
 from reports.core.html import fill
 from reports.core.page import svg

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from reports.core.words import known, time_text
 
 PARTS = tuple(

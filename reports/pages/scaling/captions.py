@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from harness.ratios import Row
+from harness.records.ratios import Row
 from reports.core.sweeps import Sweep, label_of, length_of
 from reports.core.words import bytes_text, time_text
 from reports.pages.scaling.figures import PASSES

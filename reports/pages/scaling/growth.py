@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.case import setting
-from harness.ratios import WITHHELD, Row, block_ratios
+from harness.records.ratios import WITHHELD, Row, block_ratios
 from harness.stats import Interval, ratio_interval
 from reports.core.sweeps import label_of, length_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.ceilings import impossible
-from harness.ratios import Row
+from harness.measure.ceilings import impossible
+from harness.records.ratios import Row
 from reports.core import frontiers
 from reports.core.costs import TIMED, Costs
 from reports.core.drifts import drift_sentences

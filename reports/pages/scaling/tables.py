@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.ratios import Row
+from harness.records.ratios import Row
 from reports.core.slopes import Slope
 from reports.core.words import known, time_text
 from reports.pages.scaling.growth import Grown

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.experiments.comparison import Comparison
 from harness.experiments.conclusion import conclusions
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval
 from reports.core.costs import Costs
 from reports.core.crossovers import short_crossover

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from harness.experiments.comparison import Comparison
-from harness.ratios import Row
+from harness.records.ratios import Row
 from harness.records.schema import digest
 from reports.core import sizes
 from reports.core.costs import Costs

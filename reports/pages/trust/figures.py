@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from harness.case import parse
-from harness.ratios import PROBLEM
+from harness.records.ratios import PROBLEM
 from harness.stats import Interval, noise_floor
 from reports.core.axes import SIZE, bare, titled
 from reports.core.curves import draw_lines

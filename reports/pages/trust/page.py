@@ -7,9 +7,9 @@ from functools import cached_property
 
 import pandas as pd
 
-from harness.ceilings import impossible
-from harness.ratios import PROBLEM, block_ratios
+from harness.measure.ceilings import impossible
 from harness.records import table as frames
+from harness.records.ratios import PROBLEM, block_ratios
 from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from reports.core.costs import Costs

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from harness.case import parse
-from harness.cost import session_cost
 from harness.isolate import Outcome
 from harness.measure import blocks
+from harness.measure.cost import session_cost
 from harness.measure.session import Session
 from harness.measure.task import Progress
 from harness.profile import load_profile

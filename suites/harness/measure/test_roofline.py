@@ -19,13 +19,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from harness import isolate
 from harness.build import torch_dtype
 from harness.case import parse
-from harness.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
 from harness.cli.display import ratio_table
 from harness.measure import roofline
-from harness.measure.launches import count_launches
+from harness.measure.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
+from harness.measure.operators import count_launches
 from harness.measure.run import prepare
-from harness.ratios import WITHHELD, Row, summarise
 from harness.records import journal, table
+from harness.records.ratios import WITHHELD, Row, summarise
 from harness.registry import builtins
 from reports.core.sentences import closing
 from reports.pages.bench.tables import cases

@@ -19,8 +19,8 @@ from harness.experiments.buildable import checks
 from harness.experiments.conclusion import conclusions
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.estimate import recorded_spread
-from harness.ratios import summarise
 from harness.records import journal, schema, table
+from harness.records.ratios import summarise
 from harness.train.task import task
 from reports.core.words import file_name
 from reports.pages.bench.page import write_page

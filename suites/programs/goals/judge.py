@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.case import Case
-from harness.ceilings import MOST
-from harness.ratios import WITHHELD
+from harness.measure.ceilings import MOST
+from harness.records.ratios import WITHHELD
 from harness.stats import Interval, noise_floor, ratio_interval, verdict
 from suites.programs.goals.goal import Goal
 from suites.programs.goals.plan import TIMED, Planned

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from harness.case import Case
-from harness.ceilings import Ceiling, ceilings, gauge_of, work_of
-from harness.ratios import block_ratios
+from harness.measure.ceilings import Ceiling, ceilings, gauge_of, work_of
 from harness.records import table
+from harness.records.ratios import block_ratios
 from harness.stats import Interval, ratio_interval
 from reference_impls.mechanism import Mechanism
 

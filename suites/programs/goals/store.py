@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import parse
-from harness.ceilings import gauge_of
 from harness.errors import UsageError
+from harness.measure.ceilings import gauge_of
 from harness.measure.session import Session
 from harness.records import journal
 from harness.records.schema import MEASURED, short_commit

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from harness import registry
 from harness.case import Case, literal, parse, split_name
-from harness.ceilings import gauge_of, work_of
 from harness.cli.display import ratio_table
 from harness.errors import UsageError
 from harness.measure import blocks as runner
+from harness.measure.ceilings import gauge_of, work_of
 from harness.measure.session import Session
 from harness.plan import make_plan
 from harness.records import journal

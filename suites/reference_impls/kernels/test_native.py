@@ -503,7 +503,7 @@ def test_what_it_does_not_do_it_says() -> None:
 
 MEMORY = """
 import sys, torch
-from harness import high_water
+from harness.isolate import resident
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import attend
 from reference_impls.masks import parse_all
@@ -517,9 +517,9 @@ def call():
     for leaf in leaves:
         leaf.grad = None
 call()
-before = high_water.reset()
+before = resident.reset()
 call()
-print(high_water.read() - before)
+print(resident.read() - before)
 """
 
 

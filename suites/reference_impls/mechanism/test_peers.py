@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 import reference_impls.disa.chunked as chunked
 from harness.case import parse as parse_case
-from harness.ceilings import work_of
+from harness.measure.ceilings import work_of
 from harness.measure.cpu_clock import undisturbed
 from harness.registry import builtins
 from harness.stats import block_time, noise_floor, ratio_interval

@@ -19,8 +19,8 @@ from scipy import stats
 import reports.pages.size.answers
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
-from harness.ratios import Row
 from harness.records import journal
+from harness.records.ratios import Row
 from harness.stats import ratio_interval
 from harness.train.task import task
 from reports import contents as pages

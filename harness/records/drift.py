@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from harness.ratios import PROBLEM
+from harness.records.ratios import PROBLEM
 from harness.stats.drift import Trend, block_trend, session_trend, shown
 
 

@@ -48,7 +48,7 @@ class Row:
     detail : str
     compute_share, bandwidth_share : float
         Operations per second over the session's best matrix product, and least traffic over its
-        best copy (see `harness.ceilings`); nan where not known.
+        best copy (see `harness.measure.ceilings`); nan where not known.
     operations_ratio : float
         Its operations over the baseline's, by their formulas; nan where one is not known.
     near_floor : bool

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.case import Case, Problem, parse, setting, size_of, unique
-from harness.ratios import WITHHELD, Row
+from harness.records.ratios import WITHHELD, Row
 from reference_impls.mechanism import Mechanism
 
 GAUGE = "roofline"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from harness.drift import machine_drift
 from harness.records import journal, table
+from harness.records.drift import machine_drift
 from harness.stats import Trend, block_trend, session_trend, shown
 from reports.core.drifts import drift_sentences
 from reports.pages.scaling import page as scaling

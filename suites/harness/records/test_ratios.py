@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.ratios import Row, ratios_by_block, summarise
 from harness.records import table
+from harness.records.ratios import Row, ratios_by_block, summarise
 from reports.core.curves import cost
 from reports.core.sentences import closing
 from reports.pages.bench.page import write_page
