@@ -15,7 +15,7 @@ from rich.table import Table
 from harness.cli.display import COLOURS
 from harness.cli.output import console, duration, say, write_json
 from harness.diff import journals, revisions, rows
-from harness.diff.rows import Row
+from harness.diff.rows import DiffRow
 from harness.diff.session import Session, make_session
 from harness.errors import UsageError
 from harness.options import DiffOptions, Narrowed, selection_of
@@ -160,7 +160,7 @@ def _same_device(
 
 def _conclude(
     out: Console,
-    found: Sequence[Row],
+    found: Sequence[DiffRow],
     title: str,
     lines: Sequence[str],
     json_file: str | None,
@@ -179,7 +179,7 @@ def _conclude(
     return code
 
 
-def _table(found: Sequence[Row], title: str, cell: Callable[[float], str]) -> Table:
+def _table(found: Sequence[DiffRow], title: str, cell: Callable[[float], str]) -> Table:
     table = Table(
         title=escape(title), title_justify="left", pad_edge=False, box=None, header_style="bold"
     )

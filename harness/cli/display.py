@@ -15,7 +15,7 @@ from rich.table import Table
 from harness.cli.output import duration
 from harness.measure.ceilings import MOST
 from harness.measure.session import Session
-from harness.measure.task import Progress as Step
+from harness.measure.task import Step
 from harness.records.ratios import WITHHELD, Row
 from reports.core.words import bytes_text, known, time_text
 

@@ -16,8 +16,9 @@ from harness.cli.output import bare_table, console, say, write_json
 from harness.errors import UsageError
 from harness.isolate import Limits
 from harness.isolate import run as isolated
+from harness.measure.call import SHARE
 from harness.measure.device import available_memory, environment
-from harness.measure.frontier import SHARE, Bounds, Result, Search, refuse_beyond
+from harness.measure.frontier import Bounds, Result, Search, refuse_beyond
 from harness.measure.setup import device_fingerprint
 from harness.options import FrontierOptions, selection_of
 from harness.plan import frontier_cases

@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from harness.diff.rows import Row, in_one_only, judged_row
+from harness.diff.rows import DiffRow, in_one_only, judged_row
 from harness.records import table
-from harness.records.ratios import Row as Ratio
-from harness.records.ratios import block_ratios, summarise
+from harness.records.ratios import Row, block_ratios, summarise
 from harness.stats.differences import between_sessions, joint_floor, judge
 
 SAYS = (
@@ -49,7 +48,7 @@ def compare(
     head: Sequence[Mapping[str, Any]],
     baseline: str,
     heads: int,
-) -> list[Row]:
+) -> list[DiffRow]:
     """Rows of the cases of two journals of one fingerprint.
 
     Parameters
@@ -63,7 +62,7 @@ def compare(
 
     Returns
     -------
-    list of Row
+    list of DiffRow
         ``base`` and ``head`` are ratios to the baseline. The baseline itself is no row.
     """
     before, after = _Side(base, baseline, heads), _Side(head, baseline, heads)
@@ -95,10 +94,10 @@ class _Side:
         found = summarise(
             self.times, table.memory(records), table.margins(records), baseline, heads
         )
-        self.rows: dict[str, Ratio] = {r.case: r for r in found if r.verdict != "baseline"}
+        self.rows: dict[str, Row] = {r.case: r for r in found if r.verdict != "baseline"}
 
     def ratios(self, case: str) -> list[float]:
-        """Ratio to the baseline in every block; none where the case is not ok."""
+        """Row to the baseline in every block; none where the case is not ok."""
         row = self.rows[case]
         if row.status != "ok" or row.baseline is None:
             return []
@@ -108,13 +107,13 @@ class _Side:
         return self.times[(self.times["case"] == case) & (self.times["status"] == "ok")]
 
 
-def _unjudged(case: str, one: Ratio, two: Ratio) -> Row:
+def _unjudged(case: str, one: Row, two: Row) -> DiffRow:
     if one.status == "ok" and two.status not in ("ok", "unsupported"):
-        return Row(case, "broken", detail=f"head: {two.status}: {two.detail}".rstrip(": "))
+        return DiffRow(case, "broken", detail=f"head: {two.status}: {two.detail}".rstrip(": "))
     if two.status == "ok" and one.status not in ("ok", "unsupported"):
-        return Row(case, "mended", detail=f"base: {one.status}: {one.detail}".rstrip(": "))
+        return DiffRow(case, "mended", detail=f"base: {one.status}: {one.detail}".rstrip(": "))
     if one.status == two.status == "ok":
         detail = "fewer than two blocks with the baseline in either journal"
     else:
         detail = f"base: {one.status}; head: {two.status}"
-    return Row(case, "not measured", detail=detail)
+    return DiffRow(case, "not measured", detail=detail)

@@ -19,7 +19,7 @@ SLOWDOWNS: tuple[Says, ...] = ("slower", "broken")
 
 
 @dataclass(frozen=True)
-class Row:
+class DiffRow:
     """One case in base and head.
 
     Attributes
@@ -71,7 +71,7 @@ def measured(
     cases: Sequence[str],
     new: Sequence[str] = (),
     gone: Sequence[str] = (),
-) -> list[Row]:
+) -> list[DiffRow]:
     """Rows of one session of two revisions.
 
     Parameters
@@ -99,18 +99,20 @@ def measured(
     return rows + in_one_only(new, gone)
 
 
-def judged_row(case: str, base: float, head: float, difference: Difference) -> Row:
+def judged_row(case: str, base: float, head: float, difference: Difference) -> DiffRow:
     """Row of a case that was measured in both."""
     d = difference
-    return Row(case, d.verdict, base, head, d.ratio, d.confidence, d.p_value, d.adjusted, d.floor)
+    return DiffRow(
+        case, d.verdict, base, head, d.ratio, d.confidence, d.p_value, d.adjusted, d.floor
+    )
 
 
-def in_one_only(new: Sequence[str], gone: Sequence[str]) -> list[Row]:
+def in_one_only(new: Sequence[str], gone: Sequence[str]) -> list[DiffRow]:
     """Rows of cases that one side has not."""
-    return [Row(case, "new") for case in new] + [Row(case, "gone") for case in gone]
+    return [DiffRow(case, "new") for case in new] + [DiffRow(case, "gone") for case in gone]
 
 
-def _row(case: str, one: _Times, difference: Difference | None) -> Row:
+def _row(case: str, one: _Times, difference: Difference | None) -> DiffRow:
     base, head = (
         median(one.seconds[side].values()) if one.seconds.get(side) else math.nan
         for side in ("base", "head")
@@ -130,22 +132,22 @@ def _row(case: str, one: _Times, difference: Difference | None) -> Row:
         verdict = "mended"
     elif not detail:
         detail = "fewer than two blocks"
-    return Row(case, verdict, base, head, detail=detail)
+    return DiffRow(case, verdict, base, head, detail=detail)
 
 
-def compared(rows: Iterable[Row]) -> list[Row]:
+def compared(rows: Iterable[DiffRow]) -> list[DiffRow]:
     """Rows that have a ratio."""
     return [row for row in rows if row.ratio is not None]
 
 
-def exit_code(rows: Sequence[Row]) -> int:
+def exit_code(rows: Sequence[DiffRow]) -> int:
     """0 fine; 1 something is slower or broken; 3 nothing comparable was measured."""
     if any(row.verdict in SLOWDOWNS for row in rows):
         return 1
     return 0 if compared(rows) else 3
 
 
-def closing(rows: Sequence[Row], base: str, head: str) -> str:
+def closing(rows: Sequence[DiffRow], base: str, head: str) -> str:
     """What the rows say, in a sentence or a few.
 
     Parameters
@@ -186,15 +188,15 @@ def closing(rows: Sequence[Row], base: str, head: str) -> str:
     return ". ".join(parts) + "."
 
 
-def _family(judged: Sequence[Row]) -> str:
+def _family(judged: Sequence[DiffRow]) -> str:
     return "Holm over the cases at 5 %" if len(judged) > 1 else "at 5 %"
 
 
-def _of(rows: Iterable[Row], verdict: str) -> list[Row]:
+def _of(rows: Iterable[DiffRow], verdict: str) -> list[DiffRow]:
     return [row for row in rows if row.verdict == verdict]
 
 
-def _listed(slower: Sequence[Row]) -> str:
+def _listed(slower: Sequence[DiffRow]) -> str:
     worst = sorted(slower, key=lambda row: -row.ratio.ratio if row.ratio else 0.0)
     named = [f"{row.case} {row.ratio}" for row in worst]
     return ": " + "; ".join(named) if named else ""

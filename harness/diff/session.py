@@ -14,8 +14,8 @@ from typing import Any
 from harness.diff.revisions import Revision
 from harness.errors import UsageError
 from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError, run
+from harness.measure import call
 from harness.measure import device as devices
-from harness.measure.blocks import PRELOAD
 from harness.options import Selection
 from harness.profile import Profile, load_profile
 from harness.records import journal, schema
@@ -141,12 +141,7 @@ class Session:
     def _interpreter(self, side: str) -> Interpreter:
         revision = self.revision(side)
         try:
-            return Interpreter(
-                "persistent" if self.device == "cuda" else "fork",
-                preload=PRELOAD,
-                path=[revision.tree],
-                python=revision.python,
-            )
+            return call.interpreter(self.device, path=[revision.tree], python=revision.python)
         except StartError as error:
             raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
 
@@ -157,23 +152,16 @@ class Session:
             "rounds": self.profile.min_rounds,
             "seconds": self.profile.seconds,
         }
-        available = devices.available_memory() if self.device == "cpu" else None
-        limits = Limits(
-            self.profile.limit_seconds, None if available is None else int(0.9 * available)
+        limits = Limits(self.profile.limit_seconds, call.free_bytes(self.device))
+        fingerprint = self.fingerprints["head"]
+        return call.ask(
+            interpreter, TIME_CALL, arguments, limits, devices.TIME_ALLOCATOR, fingerprint
         )
-        allocator = self.fingerprints["head"]["allocator"]
-        mallopt = devices.TIME_ALLOCATOR if "M_TRIM_THRESHOLD" in str(allocator) else None
-        outcome = interpreter.run(TIME_CALL, arguments, limits, mallopt)
-        if outcome.status == "unsupported" and "graphed" in case:
-            # A capture that failed can leave CUDA's allocator in any state.
-            interpreter.restart()
-        return outcome
 
     def _record(
         self, side: str, case: str, block: int, interpreter: Interpreter, outcome: Outcome
     ) -> dict[str, Any]:
         revision = self.revision(side)
-        value = outcome.value if isinstance(outcome.value, dict) else {}
         return {
             "kind": "diff",
             # The run is part of the key: times of two runs are never one another's.
@@ -184,12 +172,7 @@ class Session:
             "case": case,
             "block": block,
             "fingerprint": schema.digest(dict(self.fingerprints[revision.label])),
-            "interpreter": interpreter.id,
-            "generation": interpreter.generation,
-            "status": "unsupported" if outcome.error == USAGE else outcome.status,
-            "task_seconds": outcome.seconds,
-            **({"detail": outcome.detail} if outcome.detail else {}),
-            **value,
+            **call.record(outcome, interpreter),
         }
 
 

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError
+from harness.isolate import Interpreter, Limits, Outcome, StartError
+from harness.measure import call
 from harness.measure import device as devices
-from harness.measure.task import NUMBERS, Predictor, Progress, Task, is_final, is_settled, unusable
+from harness.measure.session import Session
+from harness.measure.task import NUMBERS, Predictor, Step, Task, is_final, is_settled, unusable
 from harness.records import journal
 from harness.registry import Registry, builtins
 
-if TYPE_CHECKING:
-    from harness.measure.session import Session
-
-TIME_CALL = "harness.measure.clock:time_case"
-MEMORY_CALL = "harness.measure.memory:memory_case"
-PEAKS_CALL = "harness.measure.roofline:peaks_case"
 LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
-PRELOAD = (
-    "torch",
-    # torch.autograd imports it in the first backward pass: 0.2 s that are not the case's.
-    "torch.fx.experimental.symbolic_shapes",
-    # The first call of an operator of our own imports it, so does counting launches: 1.4 s.
-    "torch._dynamo",
-    "harness.measure.clock",
-    "harness.measure.memory",
-    "harness.measure.roofline",
-)
 
 
 def preload(tasks: Sequence[Task], registry: Registry) -> tuple[str, ...]:
     """Modules that the tasks' children would each import; a user's own code is left to them."""
-    found = list(PRELOAD)
+    found = list(call.PRELOAD)
     names = {f"{t.case.mechanism}.{t.case.implementation}" for t in tasks
              if t.case.mechanism in builtins()}  # fmt: skip
     found += [registry.find(name)[1].factory.partition(":")[0] for name in sorted(names)]
@@ -52,7 +38,7 @@ class Runner:
         What is measured, and how.
     writer : journal.Writer
     on_progress : callable
-        Called with a `Progress` and the record just written.
+        Called with a `Step` and the record just written.
     predictor : Predictor
         Knows what the journal holds already.
     """
@@ -61,7 +47,7 @@ class Runner:
         self,
         session: Session,
         writer: journal.Writer,
-        on_progress: Callable[[Progress, dict[str, Any]], None],
+        on_progress: Callable[[Step, dict[str, Any]], None],
         predictor: Predictor,
     ) -> None:
         self.session = session
@@ -141,9 +127,6 @@ class Runner:
             if is_settled(task, failed):
                 continue
             outcome = self._execute(interpreter, task)
-            if outcome.status == "unsupported" and task.case.run_settings().graphed:
-                # A capture that failed can leave CUDA's allocator in any state.
-                interpreter.restart()
             record = self.writer.append(self._record(task, outcome, interpreter, position))
             if is_final(record):
                 failed.add(task.case.id)
@@ -161,9 +144,9 @@ class Runner:
         left = self._left(failed)
         return self._predictor.predict(left, len({t.block for t in left} - {block}))
 
-    def _progress(self, task: Task, failed: set[str]) -> Progress:
+    def _progress(self, task: Task, failed: set[str]) -> Step:
         left = self._left(failed)
-        return Progress(
+        return Step(
             done=self._done,
             total=self._done + len(left),
             block=task.block,
@@ -182,58 +165,42 @@ class Runner:
         )
 
     def _interpreter(self, tasks: Sequence[Task]) -> Interpreter:
-        # One context per block on a GPU, a fork per case on the CPU.
-        cuda = self.session.fingerprint["device"] == "cuda"
-        mode: Literal["fork", "persistent"] = "persistent" if cuda else "fork"
         loaded = preload(tasks, self.session.registry)
+        device = self.session.fingerprint["device"]
         try:
-            return Interpreter(mode, preload=loaded)
+            return call.interpreter(device, loaded)
         except StartError:
             pass  # killed by chance (a full machine): once more
         try:
-            return Interpreter(mode, preload=loaded)
+            return call.interpreter(device, loaded)
         except StartError as error:
             raise UsageError(
                 f"{error}; what is finished is kept: the same command goes on from there"
             ) from None
 
     def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
-        arguments: dict[str, Any] = {
-            "case": task.case.id,
-            "given": list(self.session.registry.extra),
-        }
-        limits = Limits(seconds=self.session.profile.limit_seconds, data_bytes=self._memory_limit())
-        mallopt = None
+        session = self.session
+        arguments: dict[str, Any] = {"case": task.case.id, "given": list(session.registry.extra)}
         if task.kind in ("time", "anchor"):
             arguments |= {
-                "rounds": self.session.profile.min_rounds,
-                "seconds": self.session.profile.seconds,
+                "rounds": session.profile.min_rounds,
+                "seconds": session.profile.seconds,
                 # One more call, once a session: within one the answer does not change.
                 "observe": task.case.id not in self._observed,
             }
             if task.beside is not None:
                 arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
             self._observed.add(task.case.id)
-            call = TIME_CALL
-            mallopt = devices.TIME_ALLOCATOR
-        elif task.kind == "memory":
-            call = MEMORY_CALL
-            mallopt = devices.MEMORY_ALLOCATOR
-        elif task.kind == "peaks":
-            call = PEAKS_CALL
-            mallopt = devices.TIME_ALLOCATOR
-        else:
-            call = self.session.margin_call
-        if "M_TRIM_THRESHOLD" not in str(self.session.fingerprint["allocator"]):
-            mallopt = None  # no glibc on this platform, or CUDA's own allocator
-        return interpreter.run(call, arguments, limits, mallopt)
-
-    def _memory_limit(self) -> int | None:
-        """Bytes a child may take: nine tenths of what is free, so that the machine never swaps."""
-        if self.session.fingerprint["device"] != "cpu":
-            return None
-        available = devices.available_memory()
-        return None if available is None else int(0.9 * available)
+        name, allocator = {
+            "time": (call.TIME_CALL, devices.TIME_ALLOCATOR),
+            "anchor": (call.TIME_CALL, devices.TIME_ALLOCATOR),
+            "memory": (call.MEMORY_CALL, devices.MEMORY_ALLOCATOR),
+            "peaks": (call.PEAKS_CALL, devices.TIME_ALLOCATOR),
+            "margin": (session.margin_call, None),
+        }[task.kind]
+        free = call.free_bytes(session.fingerprint["device"])
+        limits = Limits(session.profile.limit_seconds, free)
+        return call.ask(interpreter, name, arguments, limits, allocator, session.fingerprint)
 
     def _record(
         self, task: Task, outcome: Outcome, interpreter: Interpreter, position: int
@@ -245,25 +212,48 @@ class Runner:
             "block": task.block,
             "code": task.code,
             "fingerprint": self.session.fingerprint_id,
-            "interpreter": interpreter.id,
-            "generation": interpreter.generation,
             "order": position,
-            "status": outcome.status,
-            "task_seconds": outcome.seconds,
+            **call.record(outcome, interpreter),
         }
         if outcome.status == "timeout":
             record["limit_seconds"] = self.session.profile.limit_seconds
-        if outcome.error == USAGE:  # what can't be, not something that broke
-            record["status"] = "unsupported"
-        if outcome.detail:
-            record["detail"] = outcome.detail
-        value = outcome.value if isinstance(outcome.value, dict) else {}
-        record |= value
         if record["status"] == "ok" and (refused := unusable(record)):
             record = {k: v for k, v in record.items() if k not in NUMBERS} | refused
-        if task.kind == "margin" and outcome.status == "ok" and value.get("verdict") == "wrong":
+        if record["kind"] == "margin" and (
+            record["status"] == "ok" and record.get("verdict") == "wrong"
+        ):
             record["status"] = "wrong"
             record["detail"] = (
-                f"{value['what']}: error {value['error']:.2g} over budget {value['budget']:.2g}"
+                f"{record['what']}: error {record['error']:.2g} over budget {record['budget']:.2g}"
             )
         return record
+
+
+def run(
+    session: Session,
+    on_progress: Callable[[Step, dict[str, Any]], None],
+    first: Mapping[str, Any],
+) -> None:
+    """Do what is missing of a session, one interpreter per block, in random order.
+
+    Parameters
+    ----------
+    session : Session
+    on_progress : callable
+        Called with a `Step` and the record just written.
+    first : mapping
+        Environment for the journal's first line.
+    """
+    todo, alone, failed = session.todo()
+    if not any(todo) and not any(alone):
+        return
+    predictor = session.predictor()
+    fingerprint = dict(session.fingerprint)
+    writer = journal.Writer(session.folder, {**first, "fingerprint": fingerprint})
+    session.written = writer.session
+    try:
+        unpaired = {block for block, count in enumerate(alone) if count}
+        runner = Runner(session, writer, on_progress, predictor)
+        session.stopped_after = runner.run(todo, unpaired, failed)
+    finally:
+        writer.close()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,22 +171,14 @@ def time_prepared(
     _refuse_not_finite(prepared)
     # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
     cores = cores_available()
-    timed = Compilations()
     pair = None
-    try:
-        with timed:
-            if company is not None and company.prepared is not None:
-                calls = prepared.call, company.prepared.call
-                pair = undisturbed_pair(*calls, rounds, seconds, (warm.once, company.once))
-                sampled = pair.mine
-            else:
-                sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
-    except Exception as error:
-        if gave_up(error):
-            raise _recompiled(timed.count) from error
-        raise
-    if timed.count:
-        raise _recompiled(timed.count)
+    with refusing_compilation():
+        if company is not None and company.prepared is not None:
+            calls = prepared.call, company.prepared.call
+            pair = undisturbed_pair(*calls, rounds, seconds, (warm.once, company.once))
+            sampled = pair.mine
+        else:
+            sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
     _refuse_not_finite(prepared)
     if case.problem.device == "cpu":
         refuse_other_threads(wanted, cores)
@@ -198,7 +191,7 @@ def time_prepared(
         "inner": sampled.inner,
         "threads": torch.get_num_threads(),
         "affinity": None if cores is None else ranges(cores),
-        "recompiles": timed.count,
+        "recompiles": 0,
         "build_seconds": prepared.build_seconds,
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
         "warmup_seconds": prepared.warmup_seconds + warm.seconds,
@@ -226,6 +219,26 @@ def _sampled(
 def _refuse_not_finite(prepared: Prepared) -> None:
     if not prepared.finite():
         raise Wrong("output or a gradient is not finite")
+
+
+@contextlib.contextmanager
+def refusing_compilation() -> Iterator[None]:
+    """Raise if anything is compiled meanwhile: its seconds would be among the samples.
+
+    Raises
+    ------
+    Wrong
+    """
+    timed = Compilations()
+    try:
+        with timed:
+            yield
+    except Exception as error:
+        if gave_up(error):
+            raise _recompiled(timed.count) from error
+        raise
+    if timed.count:
+        raise _recompiled(timed.count)
 
 
 def _recompiled(count: int) -> Wrong:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Cost:
+class SessionCost:
     """Seconds of a session by what they were spent on.
 
     Attributes
@@ -50,7 +50,7 @@ class Cost:
         """Overhead as a part of the total; nan of nothing."""
         return self.overhead / self.total if self.total else math.nan
 
-    def within(self, total: float) -> Cost:
+    def within(self, total: float) -> SessionCost:
         """The same as part of a longer time: what is added is overhead."""
         return replace(self, total=max(total, self.total))
 
@@ -79,7 +79,7 @@ def _percent(part: float, total: float) -> str:
     return f"{100 * part / total:.0f} %" if total else "0 %"
 
 
-def session_cost(records: Iterable[Mapping[str, Any]]) -> Cost | None:
+def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
     """Add up the records of one session.
 
     Parameters
@@ -90,7 +90,7 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> Cost | None:
 
     Returns
     -------
-    Cost or None
+    SessionCost or None
         None without a whole block.
     """
     known = list(records)
@@ -110,7 +110,7 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> Cost | None:
             continue
         for part, seconds in _parts(r).items():
             spent[part] += seconds
-    return Cost(total=math.fsum(blocks.values()), **spent)
+    return SessionCost(total=math.fsum(blocks.values()), **spent)
 
 
 def _parts(record: Mapping[str, Any]) -> dict[str, float]:

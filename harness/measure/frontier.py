@@ -9,16 +9,13 @@ from typing import Any
 
 from harness.case import Case, size_of
 from harness.errors import UsageError
-from harness.isolate import USAGE, Interpreter, Limits, Outcome
+from harness.isolate import Interpreter, Limits, Outcome
+from harness.measure import call
 from harness.measure import device as devices
 from harness.measure.bisection import Frontier, largest_where, next_length, stand
-from harness.measure.blocks import PRELOAD
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
-PROBE_CALL = "harness.measure.memory:probe_case"
-SHARE = 0.9
-"""Of what is free: more is never given, so that the machine neither swaps nor dies."""
 RESERVED_SHARE, SLACK_BYTES = 2.0, 96 * 2**20
 """The kernel refuses data beyond so many times the limit and a bit: threads' stacks and what is
 reserved and never touched count there too. What was held in truth is judged by the measured peak.
@@ -91,18 +88,14 @@ def judge(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
 
     A pass that ended has fitted only if its measured peak and its time are within the bounds.
     """
-    value = outcome.value if outcome.status == "ok" else {}
-    status, detail = str(outcome.status), outcome.detail
-    if outcome.error == USAGE:  # a length that the mechanism does not take
-        status = "unsupported"
-    elif status == "ok" and value["peak_bytes"] > bounds.memory_bytes:
-        status = "oom"
-        peak, limit = (n / 2**20 for n in (value["peak_bytes"], bounds.memory_bytes))
-        detail = f"its peak is {peak:.1f} MiB, the limit {limit:.1f} MiB"
-    elif status == "ok" and value["pass_seconds"] > bounds.seconds:
-        status = "timeout"
-        detail = f"a pass takes {value['pass_seconds']:.3g} s"
-    return {**value, "status": status, "detail": detail, "task_seconds": outcome.seconds}
+    found = {"detail": "", **call.record(outcome)}
+    if found["status"] == "ok" and found["peak_bytes"] > bounds.memory_bytes:
+        peak, limit = (n / 2**20 for n in (found["peak_bytes"], bounds.memory_bytes))
+        says = f"its peak is {peak:.1f} MiB, the limit {limit:.1f} MiB"
+        found |= {"status": "oom", "detail": says}
+    elif found["status"] == "ok" and found["pass_seconds"] > bounds.seconds:
+        found |= {"status": "timeout", "detail": f"a pass takes {found['pass_seconds']:.3g} s"}
+    return found
 
 
 def first_guess(case: Case, registry: Registry, bounds: Bounds) -> int:
@@ -173,8 +166,7 @@ class Search:
             for r in journal.read(self.folder).records
             if r["kind"] == "frontier" and r["status"] != "crash"
         }
-        cuda = self.fingerprint["device"] == "cuda"
-        with Interpreter("persistent" if cuda else "fork", preload=PRELOAD) as interpreter:
+        with call.interpreter(self.fingerprint["device"]) as interpreter:
 
             def probe(case: Case) -> Mapping[str, Any]:
                 key = self._key(case)
@@ -210,17 +202,18 @@ class Search:
     def _probe(self, interpreter: Interpreter, case: Case) -> dict[str, Any]:
         cuda = self.fingerprint["device"] == "cuda"
         compiled = bool(case.run_settings().compile_mode)
-        glibc = "M_TRIM_THRESHOLD" in str(self.fingerprint["allocator"])
         seconds = KILL_FACTOR * self.bounds.seconds + START_SECONDS[compiled]
-        outcome = interpreter.run(
-            PROBE_CALL,
+        outcome = call.ask(
+            interpreter,
+            call.PROBE_CALL,
             {
                 "case": case.id,
                 "memory_bytes": self.bounds.memory_bytes,
                 "given": list(self.registry.extra),
             },
             Limits(seconds, None if cuda else self._data_bytes()),
-            devices.MEMORY_ALLOCATOR if glibc else None,
+            devices.MEMORY_ALLOCATOR,
+            self.fingerprint,
         )
         return {
             "case": case.id,
@@ -239,7 +232,7 @@ class Search:
         if available is None:
             return wanted
         refuse_beyond(self.bounds.memory_bytes, available)
-        return min(wanted, int(SHARE * available))
+        return min(wanted, int(call.SHARE * available))
 
 
 def refuse_beyond(memory_bytes: int, free: int) -> None:
@@ -249,8 +242,8 @@ def refuse_beyond(memory_bytes: int, free: int) -> None:
     ------
     UsageError
     """
-    if memory_bytes > SHARE * free:
+    if memory_bytes > call.SHARE * free:
         raise UsageError(
             f"a memory limit of {memory_bytes / 2**30:.2f} GiB given, but {free / 2**30:.2f} GiB "
-            f"are free and at most {SHARE:.0%} of them are used; give a smaller --memory"
+            f"are free and at most {call.SHARE:.0%} of them are used; give a smaller --memory"
         )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
-from harness.measure.blocks import Runner
 from harness.measure.ceilings import GAUGE, gauges, with_shares
-from harness.measure.cost import Cost, session_cost
-from harness.measure.task import Predictor, Progress, Task, failed_cases, is_settled
+from harness.measure.cost import SessionCost, session_cost
+from harness.measure.task import Predictor, Task, failed_cases, is_settled
 from harness.profile import Profile
 from harness.records import journal, schema, table
 from harness.records.drift import Drift, machine_drift
@@ -171,7 +170,7 @@ class Session:
             )
         ]
 
-    def _todo(self) -> tuple[list[list[Task]], list[int], set[str]]:
+    def todo(self) -> tuple[list[list[Task]], list[int], set[str]]:
         """Unfinished tasks by block, blocks with cases to measure again, cases that failed."""
         records = self.records()
         finished = {r["key"]: r for r in records if self._settles(r)}
@@ -263,7 +262,7 @@ class Session:
             return bool(record.get("limit_seconds", 0) >= self.profile.limit_seconds)
         return record["status"] != "crash"
 
-    def cost(self) -> Cost | None:
+    def cost(self) -> SessionCost | None:
         """Where the time of the last run went; None if it measured no whole block."""
         if self.written is None:
             return None
@@ -277,10 +276,11 @@ class Session:
 
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
-        todo, alone, _ = self._todo()
+        todo, alone, _ = self.todo()
         return sum(len(tasks) for tasks in todo) + sum(alone)
 
-    def _predictor(self) -> Predictor:
+    def predictor(self) -> Predictor:
+        """What the journal tells of how long this plan takes."""
         predictor = Predictor()
         predictor.add_records(
             [
@@ -297,32 +297,7 @@ class Session:
 
         None before the first block has been measured.
         """
-        todo, alone, _ = self._todo()
+        todo, alone, _ = self.todo()
         left = [task for tasks in todo for task in tasks]
         blocks = sum(1 for tasks, count in zip(todo, alone, strict=True) if tasks or count)
-        return self._predictor().predict(left, blocks)
-
-    def run(
-        self, on_progress: Callable[[Progress, dict[str, Any]], None], session: Mapping[str, Any]
-    ) -> None:
-        """Do what is missing, one interpreter per block, in random order.
-
-        Parameters
-        ----------
-        on_progress : callable
-            Called with a `Progress` and the record just written.
-        session : mapping
-            Environment for the journal's first line.
-        """
-        todo, alone, failed = self._todo()
-        if not any(todo) and not any(alone):
-            return
-        predictor = self._predictor()
-        writer = journal.Writer(self.folder, {**session, "fingerprint": dict(self.fingerprint)})
-        self.written = writer.session
-        try:
-            unpaired = {block for block, count in enumerate(alone) if count}
-            runner = Runner(self, writer, on_progress, predictor)
-            self.stopped_after = runner.run(todo, unpaired, failed)
-        finally:
-            writer.close()
+        return self.predictor().predict(left, blocks)

@@ -40,7 +40,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Step:
     """Where a session stands, handed to the display after every task."""
 
     done: int

@@ -24,7 +24,7 @@ from harness.stats.published import (
     two_proportions,
     welch,
 )
-from harness.stats.spread import Estimate, PairedSpread, paired_spread
+from harness.stats.spread import PairedSpread, SpreadEstimate, paired_spread
 from harness.stats.timing import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -50,12 +50,12 @@ __all__ = [
     "POWER",
     "SAME_WITHIN",
     "Crossover",
-    "Estimate",
     "Friedman",
     "Interval",
     "MeanDifference",
     "OverTasks",
     "PairedSpread",
+    "SpreadEstimate",
     "Summary",
     "Trend",
     "Verdict",

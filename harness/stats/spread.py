@@ -13,7 +13,7 @@ LEAST_FOR_CORRELATION = 4
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SpreadEstimate:
     """A number with its 95 % interval; the interval is nan where there are too few values."""
 
     value: float
@@ -31,17 +31,17 @@ class PairedSpread:
         Pairs.
     sd_first, sd_second : float
         Of each side.
-    sd : Estimate
+    sd : SpreadEstimate
         Of the differences; interval from the chi-squared distribution of normal values.
-    correlation : Estimate
+    correlation : SpreadEstimate
         Pearson's, interval by Fisher's transformation; nan where a side has no spread.
     """
 
     count: int
     sd_first: float
     sd_second: float
-    sd: Estimate
-    correlation: Estimate
+    sd: SpreadEstimate
+    correlation: SpreadEstimate
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -50,7 +50,7 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def sd_estimate(values: Sequence[float]) -> Estimate:
+def sd_estimate(values: Sequence[float]) -> SpreadEstimate:
     """Deviation of normal values, with its interval.
 
     Raises
@@ -64,21 +64,21 @@ def sd_estimate(values: Sequence[float]) -> Estimate:
         raise ValueError(f"given {len(values)} values; expected two or more")
     sd, freedom = deviation(values), len(values) - 1
     low, high = (float(chi2.ppf((1 + s * CONFIDENCE) / 2, freedom)) for s in (1, -1))
-    return Estimate(sd, sd * math.sqrt(freedom / low), sd * math.sqrt(freedom / high))
+    return SpreadEstimate(sd, sd * math.sqrt(freedom / low), sd * math.sqrt(freedom / high))
 
 
-def correlation_estimate(first: Sequence[float], second: Sequence[float]) -> Estimate:
+def correlation_estimate(first: Sequence[float], second: Sequence[float]) -> SpreadEstimate:
     """Pearson's correlation, with its interval by Fisher's transformation."""
     from scipy.special import ndtri
     from scipy.stats import pearsonr
 
     if len(first) < 2 or not (deviation(first) > 0 and deviation(second) > 0):
-        return Estimate(math.nan, math.nan, math.nan)
+        return SpreadEstimate(math.nan, math.nan, math.nan)
     r = float(pearsonr(first, second).statistic)
     if len(first) < LEAST_FOR_CORRELATION or abs(r) >= 1:
-        return Estimate(r, math.nan, math.nan)
+        return SpreadEstimate(r, math.nan, math.nan)
     half = float(ndtri((1 + CONFIDENCE) / 2)) / math.sqrt(len(first) - 3)
-    return Estimate(r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
+    return SpreadEstimate(r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
 
 
 def paired_spread(first: Sequence[float], second: Sequence[float]) -> PairedSpread:

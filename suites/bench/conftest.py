@@ -17,7 +17,7 @@ from rich.console import Console
 from harness.case import Case, problem_of
 from harness.cli.display import Display, wide
 from harness.errors import UsageError
-from harness.measure import device
+from harness.measure import blocks, device
 from harness.measure.session import Session
 from harness.measure.setup import make_session
 from harness.options import Measuring, options_for_pytest, read
@@ -113,7 +113,7 @@ def measured(
         console = wide(Console(file=sys.__stderr__))
         with Display(console, session) as display:
             try:
-                session.run(display, {"environment": device.environment()})
+                blocks.run(session, display, {"environment": device.environment()})
             except UsageError as error:
                 session.failure = str(error)
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from harness.case import Case, Problem
-from harness.measure import blocks
+from harness.measure import blocks, call
 from harness.measure.session import Session
 from harness.profile import load_profile
 from harness.registry import Registry
@@ -51,13 +51,13 @@ def _preload(tasks: Any, registry: Any) -> tuple[str, ...]:
     return (HERE.removesuffix(":"),)
 
 
-INSTEAD: dict[str, Any] = {
-    "preload": _preload,
-    "TIME_CALL": f"{HERE}time_case",
-    "MEMORY_CALL": f"{HERE}memory_case",
-    "PEAKS_CALL": f"{HERE}peaks_case",
-}
-"""For `harness.measure.blocks`: made-up measurements, which need nothing loaded."""
+INSTEAD: list[tuple[Any, str, Any]] = [
+    (blocks, "preload", _preload),
+    (call, "TIME_CALL", f"{HERE}time_case"),
+    (call, "MEMORY_CALL", f"{HERE}memory_case"),
+    (call, "PEAKS_CALL", f"{HERE}peaks_case"),
+]
+"""For `harness.measure`: made-up measurements, which need nothing loaded."""
 
 
 def ignore(step: Any, record: Mapping[str, Any]) -> None:
@@ -99,8 +99,8 @@ class Launcher:
 
 def main() -> None:
     """Fork a driver per line of stdin."""
-    for name, value in INSTEAD.items():
-        setattr(blocks, name, value)
+    for module, name, value in INSTEAD:
+        setattr(module, name, value)
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -111,7 +111,7 @@ def main() -> None:
 
 def _drive(folder: Path) -> None:
     try:
-        made_up(folder).run(ignore, {})
+        blocks.run(made_up(folder), ignore, {})
         os._exit(0)
     except BaseException:
         traceback.print_exc()

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.experiments.comparison import Comparison
-from harness.stats import POWER, Estimate, paired_spread, power_of, replicates_needed
+from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled
 from reports.core.style import BLACK, BLUE, GREEN, LINES, VERMILION, text_colour
 
@@ -46,7 +46,7 @@ def effects(comparison: Comparison, sd: float) -> list[tuple[float, str]]:
     return sorted(found.items())
 
 
-def spread_of(comparison: Comparison) -> Estimate | None:
+def spread_of(comparison: Comparison) -> SpreadEstimate | None:
     """Deviation of the paired differences; None for folds, unpaired, for fewer than two pairs.
 
     Folds share most of their training examples, so that pairs of them are no independent draws.

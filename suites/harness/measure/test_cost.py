@@ -13,10 +13,11 @@ import pytest
 
 from harness.case import parse
 from harness.isolate import Outcome
-from harness.measure import blocks
+from harness.measure import blocks, call
+from harness.measure.call import MEMORY_CALL, PEAKS_CALL, TIME_CALL
 from harness.measure.cost import session_cost
 from harness.measure.session import Session
-from harness.measure.task import Progress
+from harness.measure.task import Step
 from harness.profile import load_profile
 from harness.records import journal
 from harness.registry import Registry
@@ -62,7 +63,7 @@ class FakeInterpreter:
 
     def run(self, call: str, arguments: Mapping[str, Any], *more: Any) -> Outcome:
         """Move the clock by what this kind of task takes."""
-        kinds = {blocks.TIME_CALL: "time", blocks.MEMORY_CALL: "memory", blocks.PEAKS_CALL: "peaks"}
+        kinds = {TIME_CALL: "time", MEMORY_CALL: "memory", PEAKS_CALL: "peaks"}
         kind = kinds.get(call, "margin")
         seconds = SECONDS[kind] * self.slower.get(arguments["case"], 1.0)
         self.clock.now += seconds + 0.125
@@ -84,7 +85,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
     profile = replace(load_profile("quick", "cpu"), blocks=4, memory_blocks=1, budget_seconds=None)
     fingerprint = {"device": "cpu", "allocator": {}}
     cases = [parse(c) for c in CASES]
-    monkeypatch.setattr(blocks, "Interpreter", FakeInterpreter)
+    monkeypatch.setattr(call, "Interpreter", FakeInterpreter)
     monkeypatch.setattr(blocks, "time", FakeInterpreter.clock)
     monkeypatch.setattr(FakeInterpreter, "slower", {CASES[2]: 4.0})
     return Session(cases, profile, Registry(()), tmp_path / "journal", fingerprint)
@@ -98,16 +99,16 @@ def block_records(session: Session) -> list[dict[str, Any]]:
 def test_a_block_loads_what_its_children_would_and_nothing_of_a_users(made_up: Session) -> None:
     first = made_up.tasks()[0]
     own = {"reference_impls.multi_head.modules", "reference_impls.mtsa.optimized"}
-    assert {*blocks.PRELOAD, *own} == set(blocks.preload(first, made_up.registry))
+    assert {*call.PRELOAD, *own} == set(blocks.preload(first, made_up.registry))
     foreign = replace(first[0], case=replace(first[0].case, mechanism="a_users"))
-    assert blocks.preload([foreign], made_up.registry) == blocks.PRELOAD
+    assert blocks.preload([foreign], made_up.registry) == call.PRELOAD
 
 
 def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Session) -> None:
     """Interpreter starts, ends and pipes included; memory and margins, which are over, not."""
-    steps: list[Progress] = []
+    steps: list[Step] = []
     assert made_up.predict() is None
-    made_up.run(lambda step, _: steps.append(step), {})
+    blocks.run(made_up, lambda step, _: steps.append(step), {})
     first, *others = block_records(made_up)
     one = 3.0 + 3.0 + 12.0 + 1.5 + 4 * 0.125 + START + END
     assert [r["seconds"] for r in others] == [one] * 3
@@ -122,11 +123,11 @@ def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Sess
 
 def test_a_journal_with_the_first_block_predicts_the_rest(made_up: Session) -> None:
     made_up.profile = replace(made_up.profile, blocks=1)
-    made_up.run(lambda *_: None, {})
+    blocks.run(made_up, lambda *_: None, {})
     assert made_up.predict() == 0
     made_up.profile = replace(made_up.profile, blocks=4)
     said = made_up.predict()
-    made_up.run(lambda *_: None, {})
+    blocks.run(made_up, lambda *_: None, {})
     rest = [r["seconds"] for r in block_records(made_up)[1:]]
     assert said == pytest.approx(sum(rest), rel=0.05)
     assert block_records(made_up)[1]["predicted_seconds"] == pytest.approx(rest[0], rel=0.05)
@@ -135,13 +136,13 @@ def test_a_journal_with_the_first_block_predicts_the_rest(made_up: Session) -> N
 def test_another_profiles_times_predict_nothing(made_up: Session) -> None:
     """The same cases with ten times the samples are other tasks."""
     made_up.profile = replace(made_up.profile, blocks=1)
-    made_up.run(lambda *_: None, {})
+    blocks.run(made_up, lambda *_: None, {})
     made_up.profile = replace(made_up.profile, seconds=0.5, memory_blocks=0)
     assert made_up.predict() is None
 
 
 def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
-    made_up.run(lambda *_: None, {})
+    blocks.run(made_up, lambda *_: None, {})
     cost = made_up.cost()
     assert cost is not None
     assert cost.total == sum(r["seconds"] for r in block_records(made_up))

@@ -25,7 +25,7 @@ from rich.console import Console
 from harness.cli.display import Display
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Outcome, StartError
-from harness.measure import blocks
+from harness.measure import blocks, call
 from harness.records import journal
 from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux, soon
@@ -123,8 +123,8 @@ def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up measurements instead of real ones."""
-    for name, value in INSTEAD.items():
-        monkeypatch.setattr(blocks, name, value)
+    for module, name, value in INSTEAD:
+        monkeypatch.setattr(module, name, value)
 
 
 MISBEHAVING = {
@@ -153,7 +153,7 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     ]  # fmt: skip
     shown = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     with Display(shown, session) as display:
-        session.run(display, {})
+        blocks.run(session, display, {})
     left = [int(pid) for pid in pids.read_text().split()]
     assert len(left) >= 2
     assert all(gone(pid) for pid in left)
@@ -188,12 +188,12 @@ def test_an_answer_without_a_time_is_no_result(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, value: Any, status: str
 ) -> None:
     """Whatever a child says of itself: only positive, finite numbers become a time."""
-    monkeypatch.setattr(blocks, "TIME_CALL", "builtins:dict")
+    monkeypatch.setattr(call, "TIME_CALL", "builtins:dict")
     monkeypatch.setattr(
         Interpreter, "run", lambda self, call, *rest: Outcome("ok", value if "dict" in call else {})
     )
     session = made_up(tmp_path, count=1)
-    session.run(ignore, {})
+    blocks.run(session, ignore, {})
     times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
     assert {r["status"] for r in times} == {status}
     assert not any("median" in r or "samples" in r for r in times)
@@ -201,8 +201,8 @@ def test_an_answer_without_a_time_is_no_result(
 
 
 def test_every_session_looks_once_at_what_a_case_runs_by(tmp_path: Path, quick: None) -> None:
-    made_up(tmp_path, count=1).run(ignore, {})
-    made_up(tmp_path, count=3).run(ignore, {})
+    blocks.run(made_up(tmp_path, count=1), ignore, {})
+    blocks.run(made_up(tmp_path, count=3), ignore, {})
     times = [r for r in journal.read(tmp_path).records if r["kind"] == "time"]
     assert len({r["session"] for r in times}) == 2
     looked = {(r["case"], r["block"]) for r in times if "dispatched" in r}
@@ -220,9 +220,9 @@ def test_an_interpreter_that_is_killed_at_its_start_costs_nothing(
             raise StartError("the interpreter killed by SIGKILL at its start")
         return Interpreter(*arguments, **options)
 
-    monkeypatch.setattr(blocks, "Interpreter", start)
+    monkeypatch.setattr(call, "Interpreter", start)
     session = made_up(tmp_path)
-    session.run(ignore, {})
+    blocks.run(session, ignore, {})
     assert len(starts) == 3
     assert session.missing() == 0
 
@@ -232,7 +232,7 @@ def test_an_interpreter_that_never_starts_is_one_line(
 ) -> None:
     monkeypatch.setattr(blocks, "preload", lambda tasks, registry: ("no_such_module",))
     with pytest.raises(UsageError, match=r"no_such_module.*the same command goes on") as raised:
-        made_up(tmp_path).run(ignore, {})
+        blocks.run(made_up(tmp_path), ignore, {})
     assert "\n" not in str(raised.value)
     assert journal.read(tmp_path).warnings == []
 
@@ -260,14 +260,14 @@ def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
     try:
         with pytest.raises(UsageError, match="finished measurements are kept"):
-            session.run(ignore, {})
+            blocks.run(session, ignore, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     before = _on_disk(tmp_path)
     assert [len(text) for text in before.values()] == [3000]
     finished = _finished(before)
     assert len(finished) > 2
-    session.run(ignore, {})
+    blocks.run(session, ignore, {})
     assert session.missing() == 0
     after = _on_disk(tmp_path)
     assert {name: after[name] for name in before} == before

@@ -12,7 +12,7 @@ from harness.case import parse
 from harness.isolate import Interpreter, Limits
 from harness.measure import device as devices
 from harness.measure import gpu, memory
-from harness.measure.blocks import PRELOAD
+from harness.measure.call import PRELOAD
 from harness.registry import Registry
 from reference_impls.kernels import core
 

@@ -15,7 +15,7 @@ from harness.records.drift import machine_drift
 from harness.stats import Trend, block_trend, session_trend, shown
 from reports.core.drifts import drift_sentences
 from reports.pages.scaling import page as scaling
-from suites.harness.measure.test_ratios import BASE, MINE, case_id, record, rows_of
+from suites.harness.records.test_ratios import BASE, MINE, case_id, record, rows_of
 
 
 def session(

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from harness.stats import Crossover, crossover
 from reports.core.crossovers import crossover_sentence, crossovers, short_crossover
-from suites.harness.measure.test_ratios import BASE, MINE, SIZE, rows_of, sweep_records
+from suites.harness.records.test_ratios import BASE, MINE, SIZE, rows_of, sweep_records
 
 LENGTHS = (16, 64, 256, 1024)
 

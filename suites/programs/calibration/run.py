@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.isolate import Interpreter, Limits
 from harness.measure import device as devices
-from harness.measure.blocks import PRELOAD
+from harness.measure.call import PRELOAD
 from harness.records import journal, schema
 from harness.registry import harness_hash
 from suites.programs.calibration.plan import ARMS, BASE_CALLS, Arm, Plan, Problem

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import t
-from suites.harness.measure.test_ratios import BASE, MINE, case_id, record
 from typer.testing import CliRunner
 
 from harness.errors import UsageError
 from harness.measure.cpu_clock import Pair, Sampled
 from harness.records import journal, table
 from harness.records.ratios import summarise
+from suites.harness.records.test_ratios import BASE, MINE, case_id, record
 from suites.programs.calibration import arms, plan, run, score, store
 from suites.programs.calibration import table as printed
 from suites.programs.calibration.__main__ import app

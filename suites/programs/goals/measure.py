@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.isolate import USAGE, Interpreter, Limits
+from harness.measure import blocks
 from harness.measure import device as devices
 from harness.measure.session import Session
 from harness.records import journal, schema
@@ -60,7 +61,8 @@ def accuracies_missing(todo: Sequence[Accuracy], folder: Path) -> list[Accuracy]
 
 def run(session: Session, on_step: OnStep) -> None:
     """Do what is missing of a session, in fresh interpreters, as ``attnbench bench`` does."""
-    session.run(
+    blocks.run(
+        session,
         lambda step, record: on_step(f"{record['case']} block {step.block + 1}"),
         {"environment": devices.environment(), "purpose": PURPOSE},
     )

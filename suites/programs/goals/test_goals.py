@@ -623,8 +623,8 @@ def made_up_sessions(folder: Path, count: int = 3) -> list[Session]:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in INSTEAD.items():
-        monkeypatch.setattr(runner, name, value)
+    for module, name, value in INSTEAD:
+        monkeypatch.setattr(module, name, value)
 
 
 def test_goals_of_one_size_share_a_session_and_their_cases(tmp_path: Path) -> None:
@@ -661,9 +661,9 @@ def test_killed_and_started_again_every_ratio_is_there_and_nothing_is_done_twice
             raise Stop
 
     with pytest.raises(Stop):
-        session.run(stop, {})
+        runner.run(session, stop, {})
     session, _ = made_up_sessions(tmp_path)
-    session.run(lambda step, record: None, {})
+    runner.run(session, lambda step, record: None, {})
     assert session.missing() == 0
     records = journal.read(tmp_path).records
     keys = [r["key"] for r in records if r["kind"] in ("time", "memory", "margin", "peaks")]
@@ -679,12 +679,12 @@ def test_killed_and_started_again_every_ratio_is_there_and_nothing_is_done_twice
 def test_a_session_started_again_measures_nothing(tmp_path: Path, made_up: None) -> None:
     made = made_up_sessions(tmp_path)
     for session in made:
-        session.run(lambda step, record: None, {})
+        runner.run(session, lambda step, record: None, {})
     before = len(journal.read(tmp_path).records)
     again = made_up_sessions(tmp_path)
     assert [s.missing() for s in again] == [0, 0]
     for session in again:
-        session.run(lambda step, record: None, {})
+        runner.run(session, lambda step, record: None, {})
     assert len(journal.read(tmp_path).records) == before
 
 
@@ -701,7 +701,7 @@ def test_a_failed_baseline_keeps_nobody_waiting(
 
     monkeypatch.setattr(runner.Runner, "_execute", lost)
     session, _ = made_up_sessions(tmp_path)
-    session.run(lambda step, record: None, {})
+    runner.run(session, lambda step, record: None, {})
     session, _ = made_up_sessions(tmp_path)
     assert session.missing() == 0
     plans = plan.planned(tiny_goals(), MEASURING, KNOWN)
