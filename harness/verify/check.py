@@ -160,6 +160,25 @@ def _row(what: str, found: Sequence[Deviation]) -> dict[str, Any]:
     }
 
 
+def chosen(
+    name: str, device: str, given: Sequence[str], options: Mapping[str, str] | None
+) -> tuple[Mechanism, Implementation]:
+    """What is to be checked, in the configuration that `options` make; prepares this process.
+
+    The record's variants differ from its own configuration and may contradict another one: they
+    are left out where there are options.
+    """
+    if device == "cpu":
+        # Several of these run at a time, on small tensors.
+        torch.set_num_threads(1)
+    set_tf32(False)
+    mechanism, implementation = Registry(given).find(name)
+    if options:
+        own = {key: literal(value) for key, value in options.items()}
+        mechanism = replace(mechanism, options={**mechanism.options, **own}, variants={})
+    return mechanism, implementation
+
+
 def check(
     name: str,
     dtype: str,
@@ -185,14 +204,7 @@ def check(
         ``verdict`` ("ok", "wrong", "unsupported"), worst error, budget and margin of values and
         gradients, the number of comparisons, and ``detail``.
     """
-    if device == "cpu":
-        # Several of these run at a time, on small tensors.
-        torch.set_num_threads(1)
-    set_tf32(False)
-    mechanism, implementation = Registry(given).find(name)
-    if options:
-        own = {key: literal(value) for key, value in options.items()}
-        mechanism = replace(mechanism, options={**mechanism.options, **own}, variants={})
+    mechanism, implementation = chosen(name, device, given, options)
     row: dict[str, Any] = {"name": name, "dtype": dtype, "device": device}
     if device not in implementation.devices:
         return {**row, "verdict": "unsupported", "detail": f"does not run on {device}"}

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import torch
-
-from harness.build import literal, set_tf32
-from harness.registry import Registry
 from harness.verify.batches import Batch
-from harness.verify.check import check_drawn
+from harness.verify.check import check_drawn, chosen
 from reference_impls.mechanism import Unsupported
 
 LENGTH = 33
@@ -44,13 +39,7 @@ def stress(
         ``points``: ``kind`` ("inputs" or "scores"), ``scale``, ``error``, ``budget`` (null where
         they are not finite), ``ok``; and the same of the worst gradient.
     """
-    if device == "cpu":
-        torch.set_num_threads(1)
-    set_tf32(False)
-    mechanism, implementation = Registry(given).find(name)
-    if options:
-        own = {key: literal(value) for key, value in options.items()}
-        mechanism = replace(mechanism, options={**mechanism.options, **own})
+    mechanism, implementation = chosen(name, device, given, options)
     if device not in implementation.devices:
         raise Unsupported(f"{name} does not run on {device}")
     if mechanism.oracle is None:

@@ -183,10 +183,12 @@ def biblosa_program(x: Tensor, real: Tensor, w: Mapping[str, Tensor], r: int, fw
     near = towards & (place == place[:, None]) & real & real[:, None]
     a = (softmax(e, near[..., None], 1) * h).sum(1)
     z = a @ w["s2t_w"] + w["s2t_b"]
-    o = torch.stack([
-        (softmax(z[b : b + r], real[b : b + r, None], 0) * a[b : b + r]).sum(0)
-        for b in range(0, len(x), r)
-    ])  # fmt: skip
+    o = torch.stack(
+        [
+            (softmax(z[b : b + r], real[b : b + r, None], 0) * a[b : b + r]).sum(0)
+            for b in range(0, len(x), r)
+        ]
+    )
     blk = {name[4:]: value for name, value in w.items() if name.startswith("blk_")}
     m, att = disa_of(o, blk, towards[: len(o), : len(o)], c)
     bias = blk["fi_b"] + blk["fa_b"] + blk["o_b"]
