@@ -129,13 +129,14 @@ class Ledger:
         """A table of claims for every paper."""
         pieces = []
         for paper, table in self.tables.items():
-            mine = [v for v in self.listed if v.claim.paper == paper]
             head = table["paper"]
-            pieces += [
-                heading(f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"),
-                self._table(paper, mine),
-            ]
+            title = f"{head['short']}: {head['title']} ({head['authors']}, {head['venue']})"
+            pieces += [heading(title), self.of_paper(paper)]
         return together(*pieces)
+
+    def of_paper(self, paper: str) -> Shown:
+        """The table of one paper's claims."""
+        return self._table(paper, [v for v in self.listed if v.claim.paper == paper])
 
     def arithmetic(self) -> Shown:
         """The arithmetic of every audit, step by step."""

@@ -1,0 +1,1 @@
+"""``docs/results`` and the README's table, written from the published records."""

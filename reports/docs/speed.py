@@ -1,0 +1,239 @@
+"""What ``docs/results/speed.md`` shows: costs over a baseline's, from published records."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from harness.ratios import block_ratios
+from harness.records import table
+from harness.stats import ratio_interval
+from reports.core import sizes
+from reports.core.costs import Costs
+from reports.core.frontiers import reaches
+from reports.core.source import PUBLISHED, DeviceRecords, Source, find
+from reports.core.tables import markdown
+from reports.core.words import bytes_text
+from reports.pages.scaling.figures import ratio
+from reports.pages.scaling.growth import over_batches, over_threads
+from reports.pages.scaling.tables import growth
+from reports.pages.size.answers import Answer, answers
+from reports.pages.size.figures import glance
+
+FILE = Path(__file__).with_name("speed.toml")
+GROWTH = "cpu/growth"
+
+
+@dataclass(frozen=True)
+class RatioTable:
+    """A table of time ratios as ``speed.toml`` declares it.
+
+    Attributes
+    ----------
+    title, baseline : str
+    journals : sequence of str
+        Below the folder of published records.
+    names : sequence of str
+        What is compared with the baseline, in the order of the rows.
+    where : mapping
+        What all cases share.
+    columns : str
+        What varies from column to column.
+    """
+
+    title: str
+    journals: Sequence[str]
+    baseline: str
+    names: Sequence[str]
+    where: Mapping[str, Any]
+    columns: str
+
+    def frames(self, published: Path) -> dict[str, tuple[pd.DataFrame, frozenset[str]]]:
+        """Times that fit, and the cases that are verified at their shape, by device."""
+        records: dict[str, list[Mapping[str, Any]]] = {}
+        for journal in self.journals:
+            # Without records there the table would quietly lose what it is about.
+            for device in find(str(published / journal)).devices:
+                records.setdefault(device.title, []).extend(device.records)
+        found = {}
+        for title, own in records.items():
+            times = table.times(own)
+            fits = ~times["control"].astype(bool) & times["name"].isin([self.baseline, *self.names])
+            for column, value in self.where.items():
+                fits &= times[column] == value
+            margins = table.margins(own)
+            good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
+            if fits.any():
+                found[title] = times[fits], frozenset(good["case"])
+        return found
+
+    def markdown(self, published: Path) -> str:
+        """A heading for every device, and below it a row for each dtype, pass and name."""
+        pieces = []
+        for title, (times, verified) in self.frames(published).items():
+            across = sorted(times[self.columns].unique())
+            rows = []
+            for (dtype, phase), problem in times.groupby(["dtype", "phase"]):
+                for name in self.names:
+                    cells = [
+                        self._cell(problem[problem[self.columns] == at], name, verified)
+                        for at in across
+                    ]
+                    if any(cells):
+                        rows.append([f"{name}, {dtype}, {phase}", *cells])
+            heads = [f"N = {at:,}" if self.columns == "length" else str(at) for at in across]
+            if rows:
+                pieces.append(f"{title}:\n\n{markdown([f'over {self.baseline}', *heads], rows)}")
+        return "\n".join(pieces)
+
+    def _cell(self, times: pd.DataFrame, name: str, verified: frozenset[str]) -> str:
+        mine, base = times[times["name"] == name], times[times["name"] == self.baseline]
+        if mine.empty or base.empty:
+            return ""
+        bad = mine[mine["status"] != "ok"]
+        if len(bad):
+            return str(bad["status"].iloc[0])
+        if str(mine["case"].iloc[0]) not in verified:
+            return "not verified"
+        ratios = block_ratios(mine, base)
+        return str(ratio_interval(ratios)) if ratios else ""
+
+
+def ratio_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
+    """Title and body of every declared table."""
+    with FILE.open("rb") as file:
+        declared = [RatioTable(**entry) for entry in tomllib.load(file)["table"]]
+    return [(one.title, one.markdown(published)) for one in declared]
+
+
+def costs_of(source: Source) -> list[Costs]:
+    """Costs of every device that has any; first of the one with most timings.
+
+    That one is what the pictures and the README's table are of.
+    """
+
+    def timings(measured: Costs) -> int:
+        return sum(record["kind"] == "time" for record in measured.device.records)
+
+    timed = [Costs(device) for device in source.devices]
+    return sorted(filter(timings, timed), key=timings, reverse=True)
+
+
+@dataclass(frozen=True)
+class AtSize:
+    """Every implementation beside the baseline at the size nearest to the profile's."""
+
+    size: str
+    baseline: str
+    answers: Sequence[Answer]
+
+
+def at_size(measured: Costs) -> AtSize | None:
+    """What the report's first page says of one device; None where nothing was finished."""
+    size = sizes.of_profile(measured.profile)
+    problem = sizes.nearest(measured.rows, size)
+    if problem is None:
+        return None
+    batch, length, width, dtype, setting = problem
+    here = [row for row in measured.rows if sizes.problem_of(row) == problem]
+    said = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+    return AtSize(said, measured.baseline, answers(here, measured, size))
+
+
+def answers_table(found: Iterable[Answer]) -> str:
+    """Time, memory, crossover and longest sequence of every implementation."""
+    columns = [
+        "",
+        "training step",
+        "forward pass",
+        "memory, training",
+        "faster in training",
+        "longest sequence",
+    ]
+    rows = [
+        [a.label, a.text("training"), a.text("forward"), a.memory_text, a.crossover, a.frontier]
+        for a in found
+    ]
+    return markdown(columns, rows, (0, 3, 4, 5))
+
+
+def best_of_each(found: Iterable[Answer]) -> list[Answer]:
+    """Of every mechanism the implementation whose training step is the fastest."""
+    best: dict[str, Answer] = {}
+    for one in found:
+        row = one.rows.get("training")
+        if row is None or row.time is None or row.status != "ok":
+            continue
+        before = best.get(one.mechanism)
+        if before is None or row.seconds < before.rows["training"].seconds:
+            best[one.mechanism] = one
+    return list(best.values())
+
+
+def small_table(found: AtSize) -> str:
+    """The README's: mechanisms by their fastest implementations."""
+    rows = [
+        [a.label, a.text("training"), a.text("forward"), a.memory_text]
+        for a in best_of_each(found.answers)
+    ]
+    columns = [f"over {found.baseline}", "training step", "forward pass", "memory, training"]
+    return markdown(columns, rows, range(len(columns)))
+
+
+def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
+    """How time grows with threads and with the batch."""
+    pieces = []
+    for device in find(str(published / GROWTH)).devices:
+        measured = Costs(device)
+        for what, grown in (
+            ("threads", over_threads(measured.rows, measured.times)),
+            ("batch", over_batches(measured.rows, measured.times)),
+        ):
+            _, columns, rows = growth(grown, what, measured.baseline)
+            title = f"With {'more threads' if what == 'threads' else 'larger batches'}"
+            pieces.append((title, f"{device.title}:\n\n{markdown(columns, rows)}"))
+    return pieces
+
+
+def frontier_table(device: DeviceRecords) -> str:
+    """The longest sequence that fits, of every implementation; empty without any."""
+    rows = [
+        [
+            r.label,
+            f"{r.phase}, batch {r.batch}, {r.dtype}",
+            bytes_text(r.memory_limit_bytes),
+            r.span,
+        ]
+        for r in reaches(device.records)
+    ]
+    return markdown(["", "pass", "memory", "longest sequence"], rows, range(4)) if rows else ""
+
+
+def figures(measured: Costs, found: AtSize | None) -> dict[str, tuple[Figure, str]]:
+    """Costs at one size, and over length: figure and what it says, by name."""
+    device, made = measured.device, {}
+    if found is not None:
+        made["glance"] = (
+            footed(glance(found.answers, found.baseline, found.size), device, "time", "memory"),
+            f"Time and peak memory of every mechanism over those of {found.baseline}, {found.size}",
+        )
+    if measured.sweeps and measured.sweeps[0].lines("training"):
+        where = f"{device.fingerprint.get('model')} ({device.kind})"
+        figure = ratio(measured.sweeps[0], "training", measured.baseline, where)
+        made["length"] = (
+            footed(figure, device, "time"),
+            f"Time of a training step over that of {measured.baseline}, against length",
+        )
+    return made
+
+
+def footed(figure: Figure, device: DeviceRecords, *kinds: str) -> Figure:
+    """The figure with device, commits and dates below it."""
+    figure.text(0.005, -0.01, device.footer(*kinds), fontsize=6.5, color="0.45", va="top")
+    return figure

@@ -1,0 +1,78 @@
+"""What ``docs/results/training.md`` shows: trained models, from published records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from matplotlib.figure import Figure
+
+from harness.profile import load_profile
+from reports.core import sizes
+from reports.core.forest import Panel, forests
+from reports.core.page import Shown
+from reports.core.source import DeviceRecords, Source
+from reports.core.tables import markdown
+from reports.docs.plain import PlainOutput, text_of
+from reports.docs.speed import footed
+from reports.pages.corpora.page import Corpora, line_of
+from reports.pages.experiments.page import Experiments
+from reports.pages.size.answers import accuracy_table, differences
+
+
+def experiments(source: Source) -> str:
+    """Every declared comparison with its verdict."""
+    return text_of(Experiments(source, PlainOutput()).table())
+
+
+def sections(source: Source) -> list[tuple[str, str]]:
+    """Title and body of what the page of corpora says, device by device."""
+    found = []
+    for device in source.devices:
+        if not device.has("run"):
+            continue
+        size = sizes.of_profile(load_profile("quick", device.kind))
+        columns, rows = accuracy_table(differences(device.records, size), size)
+        declared = markdown(["model", *columns], rows, range(len(columns) + 1))
+        page = Corpora(source, device, PlainOutput())
+        pieces: tuple[tuple[str, Shown], ...] = (
+            ("Every model beside the baseline, judged as declared", Shown("", declared)),
+            ("Test metrics of every model", page.table()),
+            ("Differences to the baseline, judged together", page.differences_to_baseline()),
+            ("Variants of a mechanism beside its own configuration", page.ablations()),
+            ("Heads of one scale beside heads of several", page.scales()),
+            ("Printed accuracies beside measured ones", page.beside()),
+            ("Recipes that were tried for the common one", page.tried()),
+        )
+        found += [(f"{title} ({device.title})", text_of(piece)) for title, piece in pieces]
+    return found
+
+
+def figures(source: Source) -> dict[str, tuple[Figure, str]]:
+    """A panel per corpus, a row per mechanism: figure and what it says, by name."""
+    device: DeviceRecords | None = source.device("", "run")
+    if device is None:
+        return {}
+    page = Corpora(source, device, PlainOutput())
+    panels = []
+    for task in page.corpora:
+        mine = [d for d in page.differences if d.model.task == task.name]
+        if mine:
+            unit = mine[0].model.unit.of_differences.strip()
+            xlabel = f"{mine[0].model.metric}, {unit}" if unit else mine[0].model.metric
+            lines = {
+                d.model.mechanism: replace(line_of(d), label=f"{task.name}: {d.model.mechanism}")
+                for d in mine
+            }
+            panels.append(Panel(task.name, xlabel, lines))
+    if not panels:
+        return {}
+    figure = forests(
+        panels,
+        f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
+        "after Holm",
+    )
+    said = (
+        f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
+        "and 95 % t-intervals"
+    )
+    return {"accuracy": (footed(figure, device, "run"), said)}

@@ -1,0 +1,172 @@
+"""``attnbench report --docs``: write ``docs/results`` and the README's part, or say what is stale.
+
+A picture is drawn anew only where its data changed: another processor or version of matplotlib
+draws the same data a little differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from harness.errors import UsageError
+from reports.claims.ledger import devices_of, score_lines
+from reports.core.figure_data import data_of
+from reports.core.html import TEMPLATES
+from reports.core.page import svg
+from reports.core.source import PUBLISHED, Source, find
+from reports.core.style import with_dark
+from reports.docs import speed, training
+from reports.docs.plain import PlainOutput, text_of
+from reports.pages.claims.page import Ledger
+
+RESULTS = Path("docs/results")
+PICTURES = RESULTS / "figures"
+README = Path("README.md")
+PAGES = ("speed", "training", "claims", "calibration")
+BEGIN = "<!-- attnbench report --docs: begin -->"
+END = "<!-- attnbench report --docs: end -->"
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES / "docs"),
+        autoescape=False,  # Markdown, whose tables escape what stands in them.
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def values_of(
+    source: Source, sizes: list[tuple[str, speed.AtSize]], published: Path = PUBLISHED
+) -> dict[str, Any]:
+    """All that the templates are filled with.
+
+    Parameters
+    ----------
+    sizes : list of (title, AtSize)
+        What every device measured at the profile's size, the README's first.
+    """
+    claims = Ledger(
+        devices_of("" if source.published else str(source.folders[0])), "", PlainOutput()
+    )
+    return {
+        "at_sizes": [(title, one.size, speed.answers_table(one.answers)) for title, one in sizes],
+        "small": speed.small_table(sizes[0][1]) if sizes else "",
+        "frontiers": [(d.title, t) for d in source.devices if (t := speed.frontier_table(d))],
+        "ratios": speed.ratio_tables(published),
+        "growth": speed.growth_tables(published),
+        "experiments": training.experiments(source),
+        "trained": training.sections(source),
+        "score": score_lines(claims.verdicts, claims.titles),
+        "papers": [
+            (paper["paper"], text_of(claims.of_paper(name)))
+            for name, paper in claims.tables.items()
+        ],
+        "audits": [v for v in claims.verdicts if v.claim.kind == "audit"],
+        # Written by the programs that judge them, of their own records beside.
+        **{
+            name.replace("-", "_"): (published / "cpu" / f"{name}.md").read_text("utf-8").rstrip()
+            for name in ("goals", "calibration", "calibration-statistics")
+        },
+    }
+
+
+def csv_of(figure: Figure) -> str:
+    """What a figure shows, as CSV with numbers that another processor gives alike."""
+    buffer = io.StringIO()
+    frame = data_of(figure).dropna(axis=1, how="all")
+    frame.to_csv(buffer, index=False, float_format="%.4g")
+    return buffer.getvalue()
+
+
+def marked(text: str, inside: str) -> str:
+    """The README with something else between its marks.
+
+    Raises
+    ------
+    UsageError
+        If they are not there, once each.
+    """
+    before, found, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not found or BEGIN in rest or not end:
+        raise UsageError(f"{README} has no place for what is generated; put in: {BEGIN} {END}")
+    return f"{before}{BEGIN}\n\n{inside.strip()}\n\n{END}{after}"
+
+
+def texts(root: Path, values: Mapping[str, Any]) -> dict[Path, str]:
+    """The generated pages and the README, by their path below the root."""
+    filled = {
+        name: _environment().get_template(f"{name}.md.jinja").render(values)
+        for name in (*PAGES, "readme")
+    }
+    found = {RESULTS / f"{name}.md": filled[name] for name in PAGES}
+    readme = (root / README).read_text(encoding="utf-8")
+    return {**found, README: marked(readme, filled["readme"])}
+
+
+def write(root: Path, source: Source | None = None, check: bool = False) -> list[Path]:
+    """Write what differs from the published records of today.
+
+    Parameters
+    ----------
+    root : Path
+        Of the repository.
+    source : Source, optional
+        The published records without it.
+    check : bool
+        Write nothing.
+
+    Returns
+    -------
+    list of Path
+        What was written, or is stale; below the root.
+
+    Raises
+    ------
+    UsageError
+        If the root is none of a clone of attnbench, or its README has no marks.
+    """
+    if not (root / README).is_file() or not (root / "pyproject.toml").is_file():
+        raise UsageError(f"--docs: {root} is no clone of attnbench; run it in one")
+    source = find("") if source is None else source
+    timed = speed.costs_of(source)
+    sizes = [(c.device.title, one) for c in timed if (one := speed.at_size(c)) is not None]
+    figures = training.figures(source)
+    if timed:
+        figures |= speed.figures(timed[0], sizes[0][1] if sizes else None)
+    values = values_of(source, sizes)
+    values["figures"] = {name: caption for name, (_, caption) in figures.items()}
+    stale: dict[Path, str] = {}
+    for name, (figure, _) in figures.items():
+        digest = hashlib.sha256(csv_of(figure).encode()).hexdigest()[:16]
+        mark, path = f"<!-- data {digest} -->\n", PICTURES / f"{name}.svg"
+        if not ((root / path).is_file() and (root / path).read_text("utf-8").endswith(mark)):
+            stale[path] = with_dark(svg(figure)).rstrip() + f"\n{mark}"
+    for path, text in texts(root, values).items():
+        if not (root / path).is_file() or (root / path).read_text("utf-8") != text:
+            stale[path] = text
+    wanted = {PICTURES / f"{name}.svg" for name in figures}
+    gone = [
+        path.relative_to(root)
+        for path in sorted((root / PICTURES).glob("*"))
+        if path.relative_to(root) not in wanted
+    ]
+    if not check:
+        for path, text in stale.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+        for path in gone:
+            (root / path).unlink()
+    return [*stale, *gone]
