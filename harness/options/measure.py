@@ -156,6 +156,12 @@ class ReportOptions(Journal, Output):
         "--like",
     )
     jobs: int = option("Notebooks at a time (0: one per core).", r.JOBS, "--jobs", default="0")
+    docs: bool = switch(
+        "Write docs/results and the README's table of this clone instead, from the published "
+        "records.",
+        "--docs",
+    )
+    check: bool = switch("With --docs: write nothing, exit code 1 if one is stale.", "--check")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ from reports.pages.corpora.scales import (
     of_scales,
     scale_of,
 )
-from reports.tuning_shown import section
+from reports.pages.corpora.tuning_section import section
 
 KINDS = ("run",)
 NONE = (

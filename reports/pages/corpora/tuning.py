@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.wording import Unit, unit_of
-from harness.records import journal
 from harness.records.schema import digest
 from harness.stats import (
     LEAST_REPLICATES,
@@ -32,7 +27,6 @@ from harness.train.recipe import Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.core.forest import Line
 from reports.core.style import mechanism_of
-from reports.core.tables import markdown
 
 FOLDER = "tuning"
 """Below a journal: so many recipes of one model are no replicates of anything."""
@@ -40,8 +34,6 @@ COMMON = "common recipe"
 BETTER = "better"
 Scores = Mapping[str, Mapping[int, float]]
 """By mechanism and seed."""
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @dataclass(frozen=True)
@@ -413,40 +405,3 @@ def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
         )
         for j in found
     ]  # fmt: skip
-
-
-@app.command()
-def main(
-    folder: Annotated[Path, typer.Argument(help="journal of the sweep plans/tuning.toml")],
-) -> None:
-    """Print, as markdown, what every recipe gave and whether the common one stays."""
-    try:
-        read = journal.read(folder)
-        found, left = tried(read.records)
-        for warning in (*read.warnings, *left):
-            print(warning, file=sys.stderr)
-        if not found:
-            raise UsageError(
-                f"{folder} holds no run; attnbench sweep plans/tuning.toml --data DIR "
-                f"--journal {folder} makes them"
-            )
-    except UsageError as error:
-        print(f"tuning: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    print(text(found), end="")
-
-
-def text(found: Sequence[Tried]) -> str:
-    """Sentence and table of every task, as markdown."""
-    pieces = []
-    for one in found:
-        verdicts = judged(one)
-        columns, rows = cells(one, verdicts)
-        pieces.append(
-            f"{sentence(one, verdicts)}\n\n{markdown(columns, rows, range(len(columns)))}"
-        )
-    return "\n".join(pieces)
-
-
-if __name__ == "__main__":
-    app()

@@ -78,14 +78,14 @@ def main(
     given: Annotated[
         str, typer.Option("--from", metavar="DIR", help="judge these records, measure nothing")
     ] = "",
-    markdown: Annotated[bool, typer.Option("--markdown", help="the README's table")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
     json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Prove the measuring: no difference where there is none, 10 % and 5 % found where they are.
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
-    # The README's table alone may go to standard output.
+    # The table of docs/results alone may go to standard output.
     out = Console(stderr=markdown)
     out = out if out.is_terminal else Console(width=160, stderr=markdown)
     try:

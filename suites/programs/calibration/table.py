@@ -1,4 +1,4 @@
-"""The score for people: a table in the terminal, the README's table, and JSON."""
+"""The score for people: a table in the terminal, the table of docs/results, and JSON."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def print_score(out: Console, score: Score, quick: bool = False) -> None:
 
 
 def markdown(score: Score) -> str:
-    """The README's table, with its sentences below."""
+    """The table of docs/results, with its sentences below."""
     lines = [HEADS, ["---"] * len(HEADS), *rows(score)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return table + "\n\n" + "\n".join(sentences(score))

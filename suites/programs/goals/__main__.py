@@ -148,7 +148,7 @@ def command(values: dict[str, Any]) -> int:
         For an option that can't be.
     """
     check_json(values["json_file"])
-    # The README's table alone may go to standard output.
+    # The table of docs/results alone may go to standard output.
     out = Console(stderr=values["markdown"])
     out = out if out.is_terminal else Console(width=200, stderr=values["markdown"])
     goals, known = load(Path(values["goals"])), registry()
@@ -195,7 +195,7 @@ def main(
     goals: Annotated[str, typer.Option(metavar="FILE", help="other goals")] = str(FILE),
     strict: Annotated[bool, typer.Option("--strict", help="exit code 1 on a miss")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="the cases; measure nothing")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="the README's table")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
     json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Measure the goals of performance and say met, missed or undecided, on one thread.

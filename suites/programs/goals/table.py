@@ -1,4 +1,4 @@
-"""The goals for people: a table in the terminal, the README's table, and JSON."""
+"""The goals for people: a table in the terminal, the table of docs/results, and JSON."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def print_results(out: Console, results: Sequence[Result], held: Mapping[str, He
 
 
 def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
-    """The README's table, with what is said below it."""
+    """The table of docs/results, with what is said below it."""
     lines = [list(HEADS), ["---"] * len(HEADS), *rows(results)]
     table = "\n".join("| " + " | ".join(line).replace("\n", " ") + " |" for line in lines)
     below = [LEGEND, *(f"- {line}" for line in remarks(results)), *sentences(results, held)]

@@ -40,7 +40,7 @@ from suites.programs.goals.goal import FILE, Goal, Goals, instead, load
 from suites.programs.goals.judge import MET, MISSED, UNDECIDED, Result
 from suites.programs.goals.plan import Planned
 from suites.programs.goals.readings import Readings
-from suites.support.command_line import ROOT, between_marks
+from suites.support.command_line import ROOT
 from suites.support.sessions import FINGERPRINT, HERE, INSTEAD
 
 KNOWN = plan.registry()
@@ -1060,13 +1060,10 @@ def test_the_file_is_plain_toml_and_every_shown_entry_has_row_zero() -> None:
 # --- what is published
 
 
-def test_the_readme_shows_the_published_records() -> None:
+def test_the_docs_show_the_published_records() -> None:
+    """By ``python -m suites.programs.goals --from FOLDER --markdown``."""
     published = "reports/published/cpu/goals"
-    shown = between_marks(
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        f"<!-- goals: python -m suites.programs.goals --from {published} --markdown -->",
-        "<!-- end of goals -->",
-    )
+    shown = (ROOT / f"{published}.md").read_text(encoding="utf-8").rstrip()
     plans = plan.planned(load().chosen(), load().measuring, KNOWN)
     held, warnings = store.read_folder(ROOT / published, plans)
     assert warnings == []

@@ -1,4 +1,4 @@
-"""Recipes tried for the common one: what is counted, how it is judged, what the README says."""
+"""Recipes tried for the common one: what is counted, how it is judged, what the page says."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from typing import Any
 
 import pytest
 from scipy.stats import ttest_rel
-from typer.testing import CliRunner
 
 from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
 from harness.train.recipe import ALIKE, EARLIER, LATER, changed, identity, parse_settings
 from harness.train.task import task
-from reports import tuning_shown
 from reports.core.page import Output
 from reports.core.source import Source, find
-from reports.pages.corpora import tuning
+from reports.pages.corpora import tuning, tuning_section
 from reports.pages.corpora.page import Corpora
-from suites.support.command_line import between_marks
-from suites.support.report_records import session
 
 ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = "reports/published/cpu/tuning"
@@ -231,25 +227,6 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     assert line.decided
 
 
-def test_the_command_prints_them_and_refuses_an_empty_journal(tmp_path: Path) -> None:
-    writer = journal.Writer(tmp_path, session("tuning"))
-    for record in [
-        *runs({}),
-        *runs(NOISE, rate=2e-3),
-        {**run("mtsa", 0.1, seed=1), "epochs": []},
-    ]:
-        writer.append(record)
-    writer.close()
-    done = CliRunner().invoke(tuning.app, [str(tmp_path)])
-    assert done.exit_code == 0
-    assert done.stdout == tuning.text(tuning.tried(journal.read(tmp_path).records)[0])
-    assert "the common recipe stays" in done.stdout
-    assert "left out" in done.stderr
-    empty = CliRunner().invoke(tuning.app, [str(tmp_path / "none")])
-    assert empty.exit_code == 2
-    assert "attnbench sweep plans/tuning.toml" in empty.output
-
-
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     source = find("")
     device = source.device("", "run")
@@ -260,7 +237,7 @@ def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     assert shown.html.count("<svg") == 2
     assert shown.plain.count("sick_relatedness: 9 mechanisms") == 1
     elsewhere = Source((tmp_path,), False, "", (), ())
-    nothing = tuning_shown.section(elsewhere, None, place)
+    nothing = tuning_section.section(elsewhere, None, place)
     assert "attnbench sweep plans/tuning.toml" in nothing.plain
 
 
@@ -317,13 +294,3 @@ def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
     )
     parts, _ = read_file(ROOT / "plans" / "sick-dropout.toml")
     assert {(p.tasks, p.recipe) for p in parts} == {(("sick_relatedness",), ("dropout=0.1",))}
-
-
-def test_the_readme_shows_the_published_trials() -> None:
-    shown = between_marks(
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        f"<!-- tuning: python -m reports.pages.corpora.tuning {PUBLISHED} -->",
-        "<!-- end of tuning -->",
-    )
-    found, _ = tuning.tried(journal.read(ROOT / PUBLISHED).records)
-    assert shown == tuning.text(found).strip()

@@ -58,14 +58,16 @@ def main(
     draws: Annotated[int, typer.Option(help="of each condition")] = DRAWS,
     journal: Annotated[str, typer.Option(metavar="DIR")] = "results/calibration-statistics",
     quick: Annotated[bool, typer.Option("--quick", help="a self-test in seconds")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="the README's table")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="the table of docs/results")
+    ] = False,
     json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Prove the statistics: false positives, coverage and power as they are said to be.
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
-    # The README's table alone may go to standard output.
+    # The table of docs/results alone may go to standard output.
     out = Console(stderr=as_markdown)
     out = out if out.is_terminal else Console(width=160, stderr=as_markdown)
     try:

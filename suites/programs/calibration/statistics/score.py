@@ -61,7 +61,7 @@ def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def markdown(rows: Iterable[Row]) -> str:
-    """The README's table."""
+    """The table of docs/results."""
     lines = [list(HEADS), ["---"] * len(HEADS), *(row.cells for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -1,0 +1,117 @@
+"""``attnbench report --docs``: pages and the README's table are those of the published records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.errors import UsageError
+from reports.core.page import says, together
+from reports.core.source import PUBLISHED, find
+from reports.docs import speed, write
+from reports.docs.plain import PlainOutput, text_of
+from suites.support.command_line import ROOT
+from suites.support.report_records import write_everything
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that looks like a clone, and a journal in it; the declared tables are left out."""
+    root = tmp_path_factory.mktemp("clone")
+    (root / "pyproject.toml").write_text("")
+    (root / "README.md").write_text(f"# before\n{write.BEGIN}\noutdated\n{write.END}\nafter\n")
+    write_everything(root / "journal")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(speed, "ratio_tables", lambda published: [("Layers", "| a |")])
+        patched.setattr(speed, "growth_tables", lambda published: [])
+        yield root
+
+
+def run(root: Path, check: bool = False) -> set[str]:
+    return {str(p) for p in write.write(root, find(str(root / "journal")), check)}
+
+
+EVERY = {
+    "README.md",
+    *(f"docs/results/{name}.md" for name in ("speed", "training", "claims", "calibration")),
+    *(f"docs/results/figures/{name}.svg" for name in ("glance", "length", "accuracy")),
+}
+
+
+def test_what_was_written_is_current_and_anything_else_is_stale(clone: Path) -> None:
+    assert run(clone, check=True) == EVERY
+    assert not (clone / "docs").exists()
+    assert run(clone) == EVERY
+    assert run(clone, check=True) == set()
+    readme, results = clone / "README.md", clone / "docs" / "results"
+    text = readme.read_text()
+    assert text.startswith("# before")
+    assert text.endswith("after\n")
+    assert "outdated" not in text
+    assert "published claims" in text
+    assert text.count("![") == 1
+    assert "| mtsa.algorithm1 8h | " in text
+    speed_page = (results / "speed.md").read_text()
+    assert "## Layers\n\n| a |" in speed_page
+    training = (results / "training.md").read_text()
+    assert "| mtsa | +1.9" in training
+    assert "], better |" in training
+    claims = (results / "claims.md").read_text()
+    assert "854s / 180s = 4.74" in claims
+    assert "## MTSA: Tensorized Self-Attention" in claims
+    for figure in (results / "figures").glob("*.svg"):
+        drawn = figure.read_text()
+        assert "commit 0123456789" in drawn
+        assert "prefers-color-scheme" in drawn
+    # A number that is not the records' is found, and so is a picture of other data.
+    (results / "training.md").write_text(training.replace("], better |", "], worse |"))
+    readme.write_text(text.replace("published claims", "claims"))
+    (results / "figures" / "glance.svg").write_text("<svg></svg>")
+    (results / "figures" / "gone.svg").write_text("<svg></svg>")
+    stale = {"README.md", "docs/results/training.md"}
+    stale |= {f"docs/results/figures/{name}.svg" for name in ("glance", "gone")}
+    assert run(clone, check=True) == stale
+    assert run(clone) == stale
+    assert run(clone, check=True) == set()
+    assert not (results / "figures" / "gone.svg").exists()
+
+
+def test_a_readme_without_a_place_is_told_so(tmp_path: Path) -> None:
+    begin, end = write.BEGIN, write.END
+    for text in ("# nothing\n", f"{end}{begin}", f"{begin}{begin}{end}"):
+        with pytest.raises(UsageError, match="no place for what is generated"):
+            write.marked(text, "x")
+    with pytest.raises(UsageError, match="is no clone of attnbench"):
+        write.write(tmp_path)
+
+
+def test_only_with_docs_there_is_a_check() -> None:
+    done = CliRunner().invoke(app, ["report", "--check"])
+    assert isinstance(done.exception, UsageError)
+    assert "expected attnbench report --docs --check" in str(done.exception)
+
+
+def test_sentences_and_tables_of_a_page_are_paragraphs_of_markdown() -> None:
+    table = PlainOutput().table("x", None, ["a", "b"], [["1 < 2", "x|y"]])  # type: ignore[arg-type]
+    assert text_of(together(says(["One.", "Two < three."]), table, says(["Four."]))) == (
+        "One.\n\nTwo &lt; three.\n\n| a | b |\n| --- | ---: |\n| 1 &lt; 2 | x\\|y |\n\nFour."
+    )
+
+
+def test_a_ratio_that_is_not_verified_or_failed_has_no_number() -> None:
+    one = speed.RatioTable("", ("cpu/cores",), "core_dot.sdpa", ("core_mtsa.fused",), {}, "length")
+    ((_, (times, verified)),) = one.frames(PUBLISHED).items()
+    at = times[(times["length"] == 2048) & (times["dtype"] == "f32")]
+    at = at[at["phase"] == "forward"]
+    assert one._cell(at, "core_mtsa.fused", verified) == "0.64x [0.48, 0.86]"
+    assert one._cell(at, "core_mtsa.fused", frozenset()) == "not verified"
+    assert one._cell(at.assign(status="oom"), "core_mtsa.fused", verified) == "oom"
+    assert one._cell(at, "core_mtsa.tiled", verified) == ""
+
+
+def test_the_docs_are_those_of_the_published_records() -> None:
+    assert write.write(ROOT, check=True) == [], "attnbench report --docs writes them anew"
