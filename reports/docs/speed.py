@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.ratios import block_ratios
 from harness.records import table
+from harness.records.ratios import block_ratios
 from harness.stats import ratio_interval
 from reports.core import sizes
 from reports.core.costs import Costs
