@@ -26,8 +26,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reference_impls.disa.naive import activate
 from reference_impls.disa.naive import naive as disa
+from reference_impls.naive import activate
 
 Array = np.ndarray
 

@@ -44,6 +44,33 @@ def layer_norm(
     return g_z, (g * unit).sum(axis=0), g.sum(axis=0)
 
 
+def attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    rows: Array,
+    windows: Sequence[slice],
+    root: float,
+    g: Array | None = None,
+) -> tuple[Array, ...]:
+    """Return (head [R, d_h],) of eq. 6, or for its cotangent g the gradients of q, k and v."""
+    head = np.zeros((len(rows), v.shape[1]))
+    g_q, g_k, g_v = (np.zeros(z.shape) for z in (q, k, v))
+    for m, (i, window) in enumerate(zip(rows, windows, strict=True)):
+        r = k[window] @ q[i] / root
+        e = np.exp(r - r.max())
+        p = e / e.sum()  # SM
+        head[m] = p @ v[window]
+        if g is None:
+            continue
+        g_v[window] += np.outer(p, g[m])
+        g_p = v[window] @ g[m]
+        g_r = p * (g_p - p @ g_p) / root
+        g_q[i] += g_r @ k[window]
+        g_k[window] += np.outer(g_r, q[i])
+    return (head,) if g is None else (g_q, g_k, g_v)
+
+
 def naive(
     x: Array,
     weights: Mapping[str, Array],
@@ -93,15 +120,8 @@ def naive(
     omega = [width(scale, n) for scale in scales]
     half = [{"total": (w - 1) // 2, "radius": w}[width_reading] for w in omega]
     windows = [[slice(max(0, i - h), i + h + 1) for i in rows] for h in half]  # eq. 7
-    p: list[list[Array]] = []
-    H = np.zeros((len(rows), heads * d_h))  # [head_1; ...; head_N']
-    for c in range(heads):
-        p.append([])
-        for m, (i, window) in enumerate(zip(rows, windows[c], strict=True)):
-            r = K[c][window] @ Q[c][i] / root
-            e = np.exp(r - r.max())
-            p[c].append(e / e.sum())  # SM
-            H[m, c * d_h : (c + 1) * d_h] = p[c][m] @ V[c][window]  # eq. 6
+    one = list(zip(Q, K, V, [rows] * heads, windows, [root] * heads, strict=True))
+    H = np.concatenate([attend(*head)[0] for head in one], axis=1)  # eq. 6; [head_1; ...; head_N']
     a = H @ W["o_w"]  # eq. 9
     z = x[rows] + np.maximum(a, 0.0) if layer else a
     out = layer_norm(z, W["ln_scale"], W["ln_offset"], ln_epsilon)[0] if layer else a  # eq. 10
@@ -119,15 +139,8 @@ def naive(
     G["o_w"] = H.T @ g_a
     g_H = g_a @ W["o_w"].T
     for c in range(heads):
-        g_q, g_k, g_v = (np.zeros((n, d_h)) for _ in range(3))
-        for m, (i, window) in enumerate(zip(rows, windows[c], strict=True)):
-            g_head = g_H[m, c * d_h : (c + 1) * d_h]
-            g_v[window] += np.outer(p[c][m], g_head)
-            g_p = V[c][window] @ g_head
-            g_r = p[c][m] * (g_p - p[c][m] @ g_p) / root
-            g_q[i] += g_r @ K[c][window]
-            g_k[window] += np.outer(g_r, Q[c][i])
-        for name, g in (("q_w", g_q), ("k_w", g_k), ("v_w", g_v)):
+        g_qkv = attend(*one[c], g_H[:, c * d_h : (c + 1) * d_h])
+        for name, g in zip(("q_w", "k_w", "v_w"), g_qkv, strict=True):
             G[name][c] = x.T @ g
             grad_x += g @ W[name][c].T
     return out, grad_x, G

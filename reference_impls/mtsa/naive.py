@@ -16,19 +16,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from reference_impls.naive import activate
+
 Array = np.ndarray
 PER_HEAD = ("q_w", "k_w", "v_w", "s1_w", "s1_b", "s2_w", "s2_b")
-SELU = (1.0507009873554805, 1.6732632423543772)
-
-
-def activate(z: Array, name: str) -> tuple[Array, Array]:
-    """Return sigma_m(z) and its derivative."""
-    if name == "relu":
-        return np.maximum(z, 0.0), (z > 0) * 1.0
-    outer, alpha = {"elu": (1.0, 1.0), "selu": SELU}[name]
-    low = np.minimum(z, 0.0)
-    value = np.where(z > 0, z, alpha * np.expm1(low))
-    return outer * value, outer * np.where(z > 0, 1.0, alpha * np.exp(low))
 
 
 def scale(z: Array, name: str) -> tuple[Array, Array]:
@@ -54,6 +45,32 @@ def positional_mask(mask: str, rows: Array, n: int) -> Array:
         "window": np.abs(i - j) <= float(number or 0),
     }[kind]
     return np.where(allowed, 0.0, -np.inf)
+
+
+def attend(
+    q: Array, k: Array, v: Array, s: Array, M: Array, scale_t: str, g_a: Array | None = None
+) -> tuple[Array, ...]:
+    """Return (a [R, d_h],) of one head, or the gradients of q, k, v and s for a cotangent of a."""
+    root = np.sqrt(k.shape[1])
+    a = np.zeros((len(q), v.shape[1]))
+    g_q, g_k, g_v, g_s = (np.zeros(z.shape) for z in (q, k, v, s))
+    for m in range(len(q)):
+        if np.isneginf(M[m]).all():
+            continue  # no key is allowed: a = 0, and nothing depends on the scores
+        r, r_slope = scale(k @ q[m] / root, scale_t)  # eq. 8, and sigma_t of eq. 10
+        score = r[:, None] + s + M[m][:, None]  # eq. 10
+        e = np.exp(score - score.max(axis=0))
+        p = e / e.sum(axis=0)  # eq. 11: over the keys, for each feature l
+        a[m] = (p * v).sum(axis=0)  # eq. 12
+        if g_a is None:
+            continue
+        g_v += p * g_a[m]
+        g_score = p * (v - a[m]) * g_a[m]  # derivative of the softmax's expectation
+        g_s += g_score
+        g_r = g_score.sum(axis=1) * r_slope / root
+        g_q[m] = g_r @ k
+        g_k += np.outer(g_r, q[m])
+    return (a,) if g_a is None else (g_q, g_k, g_v, g_s)
 
 
 def naive(
@@ -117,28 +134,11 @@ def naive(
         t, t_slope = activate(k @ s1_w + s1_b, activation)
         s, s_slope = scale(t @ s2_w + s2_b, scale_s)  # eq. 9, and sigma_s of eq. 10
         M = positional_mask(masks[c], rows, n)
-        a = np.zeros((len(rows), d_h))
-        g_a = None if grad_out is None else grad_out @ o_w[o_c].T
-        g_q, g_k, g_v, g_s = (np.zeros(z.shape) for z in (q, k, v, s))
-        for m in range(len(rows)):
-            if np.isneginf(M[m]).all():
-                continue  # no key is allowed: a = 0, and nothing depends on the scores
-            r, r_slope = scale(k @ q[m] / np.sqrt(d_i), scale_t)  # eq. 8, and sigma_t of eq. 10
-            score = r[:, None] + s + M[m][:, None]  # eq. 10
-            e = np.exp(score - score.max(axis=0))
-            p = e / e.sum(axis=0)  # eq. 11: over the keys, for each feature l
-            a[m] = (p * v).sum(axis=0)  # eq. 12
-            if g_a is None:
-                continue
-            g_v += p * g_a[m]
-            g_score = p * (v - a[m]) * g_a[m]  # derivative of the softmax's expectation
-            g_s += g_score
-            g_r = g_score.sum(axis=1) * r_slope / np.sqrt(d_i)
-            g_q[m] = g_r @ k
-            g_k += np.outer(g_r, q[m])
+        (a,) = attend(q, k, v, s, M, scale_t)  # eq. 8, 10-12
         out += a @ o_w[o_c]  # eq. 13
         if grad_out is None:
             continue
+        g_q, g_k, g_v, g_s = attend(q, k, v, s, M, scale_t, grad_out @ o_w[o_c].T)
         grads["o_w"][o_c] = a.T @ grad_out
         g_s = g_s * s_slope
         g_t = g_s @ s2_w.T * t_slope

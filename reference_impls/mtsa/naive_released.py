@@ -10,38 +10,89 @@ and after everything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from reference_impls.mtsa.naive import activate, scale
+from reference_impls.mtsa.naive import attend, positional_mask
+from reference_impls.naive import activate
 
 Array = np.ndarray
 
 
-def attend(
-    q: Array, k: Array, v: Array, s: Array, allowed: Array, scale_t: str, g_a: Array | None = None
-) -> tuple[Array, ...]:
-    """Return (a [R, d_h],), or the gradients with respect to q, k, v and s for a cotangent of a."""
-    root = np.sqrt(k.shape[1])
-    a = np.zeros((len(q), v.shape[1]))
-    g_q, g_k, g_v, g_s = (np.zeros(z.shape) for z in (q, k, v, s))
-    for m in range(len(q)):
-        if not allowed[m].any():
-            continue  # a = 0 without an allowed key, and nothing depends on the scores
-        r, r_slope = scale(k @ q[m] / root, scale_t)  # r_ij = <q_i, k_j> / sqrt(d_h)
-        log_w = np.where(allowed[m][:, None], r[:, None] + s, -np.inf)  # log of w_ijl
-        w = np.exp(log_w - log_w.max(axis=0))
-        p = w / w.sum(axis=0)
-        a[m] = (p * v).sum(axis=0)  # a_il = sum_j w_ijl v_jl / sum_j w_ijl
-        if g_a is None:
-            continue
-        g_v += p * g_a[m]
-        g_log_w = p * (v - a[m]) * g_a[m]
-        g_s += g_log_w
-        g_r = g_log_w.sum(axis=1) * r_slope / root
-        g_q[m] = g_r @ k
-        g_k += np.outer(g_r, q[m])
-    return (a,) if g_a is None else (g_q, g_k, g_v, g_s)
+class Head(NamedTuple):
+    """What the forward pass of a head leaves for the backward pass, by the README's names."""
+
+    v: Array
+    v_slope: Array
+    u: Array
+    q: Array
+    k: Array
+    t: Array
+    t_slope: Array | None
+    s: Array
+    M: Array
+    a: Array
+    both: Array
+    g: Array | None
+
+
+def values(
+    hid: Array, W: Mapping[str, Array], f: str, times: int, biased: bool
+) -> tuple[Array, Array]:
+    """Return v [n, d_h], with the activation applied so many times, and its slope."""
+    v = hid @ W["v_w"] + (W["v_b"] if biased else 0.0)
+    v_slope = np.ones(v.shape)
+    for _ in range(times):
+        v, slope = activate(v, f)  # A
+        v_slope = v_slope * slope
+    return v, v_slope
+
+
+def forward(
+    u: Array,
+    v: Array,
+    v_slope: Array,
+    rows: Array,
+    W: Mapping[str, Array],
+    M: Array,
+    scale_t: str,
+    f: str,
+) -> Head:
+    """Scores from u, attention, and the gate where there is one."""
+    q, k = u[rows] @ W["q_w"], u @ W["k_w"]
+    t, t_slope = activate(u @ W["s1_w"] + W["s1_b"], f) if "s1_w" in W else (u, None)
+    s = t @ W["s2_w"] + W["s2_b"]
+    (a,) = attend(q, k, v, s, M, scale_t)
+    both, g = np.concatenate([v[rows], a], axis=1), None
+    if "g_w" in W:
+        g = np.exp(-np.logaddexp(0.0, -(both @ W["g_w"] + W["g_b"])))  # sigma
+    return Head(v, v_slope, u, q, k, t, t_slope, s, M, a, both, g)
+
+
+def backward(
+    head: Head, rows: Array, W: Mapping[str, Array], scale_t: str, g_y: Array
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Return the gradients of v (before its slope), of u, and of the weights of scores and gate."""
+    v, u, t, g, d_h = head.v, head.u, head.t, head.g, head.v.shape[1]
+    G: dict[str, Array] = {}
+    g_a, g_v_gate = g_y, np.zeros(g_y.shape)
+    if g is not None:
+        g_gate = g_y * (v[rows] - head.a) * g * (1 - g)
+        G["g_w"], G["g_b"] = head.both.T @ g_gate, g_gate.sum(axis=0)
+        g_both = g_gate @ W["g_w"].T  # [R, 2*d_h]
+        g_a, g_v_gate = g_y * (1 - g) + g_both[:, d_h:], g_y * g + g_both[:, :d_h]
+    g_q, g_k, g_v, g_s = attend(head.q, head.k, v, head.s, head.M, scale_t, g_a)
+    np.add.at(g_v, rows, g_v_gate)
+    G["s2_w"], G["s2_b"] = t.T @ g_s, g_s.sum(axis=0)
+    g_u = g_s @ W["s2_w"].T
+    if head.t_slope is not None:
+        g_t = g_u * head.t_slope
+        G["s1_w"], G["s1_b"], g_u = u.T @ g_t, g_t.sum(axis=0), g_t @ W["s1_w"].T
+    G["q_w"], G["k_w"] = u[rows].T @ g_q, u.T @ g_k
+    g_u += g_k @ W["k_w"].T
+    np.add.at(g_u, rows, g_q @ W["q_w"].T)
+    return g_v, g_u, G
 
 
 def naive(
@@ -95,33 +146,27 @@ def naive(
     # With weights 0 an absent score is 0; sigma_t(0) is the same for all keys, so without effect.
     zeros = np.zeros((h, d_x if scores_from_input else d_h, d_h))
     W = {"q_w": zeros, "k_w": zeros, "s2_w": zeros, "s2_b": zeros[:, 0], **weights}
-    source2token_hidden_layer &= source2token
+    # Only what the configuration has: the fused path has no v_b with scores_from_input.
+    has = {"s1": source2token_hidden_layer and source2token, "g_": fusion_gate}
+    per_head = [
+        {k: w[c] for k, w in W.items() if k[:2] not in ("in", "o_") and has.get(k[:2], True)}
+        for c in range(heads)
+    ]
+    biased = not (accelerate and scores_from_input)
+    # The fused path applies f to the values twice, unless scores come from the input.
+    times = activation_on_values * (2 if accelerate and not scores_from_input else 1)
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    i, j = rows[:, None], np.arange(n)
-    before, after = (j <= i, j >= i) if include_self else (j < i, j > i)
+    own_token = "_inclusive" if include_self else ""
     hid, hid_slope = activate(x @ W["in_w"] + W["in_b"], f) if input_hidden else (x, None)  # x'
     kept, y = [], []
-    for c in range(heads):
-        # The fused path has no v_b with scores_from_input, and applies f twice without it.
-        biased = not (accelerate and scores_from_input)
-        v = hid @ W["v_w"][c] + (W["v_b"][c] if biased else 0.0)
-        v_slope = np.ones(v.shape)
-        for _ in range(activation_on_values * (2 if accelerate and not scores_from_input else 1)):
-            v, slope = activate(v, f)  # A
-            v_slope = v_slope * slope
+    for c, own in enumerate(per_head):
+        v, v_slope = values(hid, own, f, times, biased)
         u = hid if scores_from_input else v
-        q, k = u[rows] @ W["q_w"][c], u @ W["k_w"][c]
-        t, t_slope = u, None
-        if source2token_hidden_layer:
-            t, t_slope = activate(u @ W["s1_w"][c] + W["s1_b"][c], f)
-        s = t @ W["s2_w"][c] + W["s2_b"][c]
-        allowed = (before if c < heads // 2 else after) if directional else j != i
-        (a,) = attend(q, k, v, s, allowed, scale_t)
-        both, g = np.concatenate([v[rows], a], axis=1), None
-        if fusion_gate:
-            g = np.exp(-np.logaddexp(0.0, -(both @ W["g_w"][c] + W["g_b"][c])))  # sigma
-        y.append(a if g is None else g * v[rows] + (1 - g) * a)
-        kept.append((biased, v, v_slope, u, q, k, t, t_slope, s, allowed, a, both, g))
+        side = ("forward" if c < heads // 2 else "backward") + own_token
+        M = positional_mask(side if directional else "diagonal", rows, n)
+        head = forward(u, v, v_slope, rows, own, M, scale_t, f)
+        y.append(head.a if head.g is None else head.g * v[rows] + (1 - head.g) * head.a)
+        kept.append(head)
     Y = np.concatenate(y, axis=1)  # [R, H*d_h]
     out, out_slope = activate(Y @ W["o_w"] + W["o_b"], f) if output_hidden else (Y, None)
     if grad_out is None:
@@ -132,25 +177,12 @@ def naive(
     if out_slope is not None:
         g_out = grad_out * out_slope
         G["o_w"], G["o_b"], g_Y = Y.T @ g_out, g_out.sum(axis=0), g_out @ W["o_w"].T
-    for c, (biased, v, v_slope, u, q, k, t, t_slope, s, allowed, a, both, g) in enumerate(kept):
-        d_h = v.shape[1]
-        g_a, g_v_gate = g_Y[:, c * d_h : (c + 1) * d_h], np.zeros(a.shape)
-        if g is not None:
-            g_gate = g_a * (v[rows] - a) * g * (1 - g)
-            G["g_w"][c], G["g_b"][c] = both.T @ g_gate, g_gate.sum(axis=0)
-            g_both = g_gate @ W["g_w"][c].T  # [R, 2*d_h]
-            g_a, g_v_gate = g_a * (1 - g) + g_both[:, d_h:], g_a * g + g_both[:, :d_h]
-        g_q, g_k, g_v, g_s = attend(q, k, v, s, allowed, scale_t, g_a)
-        np.add.at(g_v, rows, g_v_gate)
-        G["s2_w"][c], G["s2_b"][c] = t.T @ g_s, g_s.sum(axis=0)
-        g_u = g_s @ W["s2_w"][c].T
-        if t_slope is not None:
-            g_t = g_u * t_slope
-            G["s1_w"][c], G["s1_b"][c], g_u = u.T @ g_t, g_t.sum(axis=0), g_t @ W["s1_w"][c].T
-        G["q_w"][c], G["k_w"][c] = u[rows].T @ g_q, u.T @ g_k
-        g_u += g_k @ W["k_w"][c].T
-        np.add.at(g_u, rows, g_q @ W["q_w"][c].T)
-        g_v = (g_v if scores_from_input else g_v + g_u) * v_slope
+    for c, (head, own) in enumerate(zip(kept, per_head, strict=True)):
+        g_y = g_Y[:, c * d_h : (c + 1) * d_h]
+        g_v, g_u, own_G = backward(head, rows, own, scale_t, g_y)
+        for name, gradient in own_G.items():
+            G[name][c] = gradient
+        g_v = (g_v if scores_from_input else g_v + g_u) * head.v_slope
         G["v_w"][c] = hid.T @ g_v
         if biased:
             G["v_b"][c] = g_v.sum(axis=0)

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reference_impls.mtsa.naive import activate, scale
-from reference_impls.mtsa.naive_released import attend
+from reference_impls.mtsa.naive import attend, positional_mask, scale
+from reference_impls.naive import activate
 
 Array = np.ndarray
 
@@ -64,7 +64,6 @@ def naive(
     """
     n, W = len(x), weights
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    i, j = rows[:, None], np.arange(n)
     d_h = W["v_w"].shape[2]
     divisor = np.sqrt(d_h) if source2token_scaled else 1.0
     o_w = W["o_w"] if output_layer else np.eye(heads * d_h)
@@ -80,16 +79,15 @@ def naive(
             t, t_slope = activate(z, hidden_activation)
             z = t @ W["s2_w"][c] + W["s2_b"][c]
         s, s_slope = scale(z / divisor, scale_s)  # sigma_s(s)
-        allowed = np.full((len(rows), n), True)
-        if bi_direction:
-            allowed = j <= i if c < heads // 2 else j >= i
-        (a,) = attend(q, k, v, s, allowed, scale_t)  # attend divides <q_i, k_j> by sqrt(d_h)
+        half = "forward_inclusive" if c < heads // 2 else "backward_inclusive"
+        M = positional_mask(half if bi_direction else "none", rows, n)
+        (a,) = attend(q, k, v, s, M, scale_t)  # attend divides <q_i, k_j> by sqrt(d_h)
         out += a @ o_w[o_c]
         if grad_out is None:
             continue
         if output_layer:
             G["o_w"][o_c] = a.T @ grad_out
-        g_q, g_k, g_v, g_s = attend(q, k, v, s, allowed, scale_t, grad_out @ o_w[o_c].T)
+        g_q, g_k, g_v, g_s = attend(q, k, v, s, M, scale_t, grad_out @ o_w[o_c].T)
         g_z = g_s * s_slope / divisor
         if t_slope is not None:
             G["s2_w"][c], G["s2_b"][c] = t.T @ g_z, g_z.sum(axis=0)

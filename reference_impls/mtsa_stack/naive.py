@@ -20,6 +20,7 @@ import numpy as np
 
 from reference_impls.msmsa.naive import layer_norm
 from reference_impls.mtsa import naive_released as released
+from reference_impls.naive import activate
 
 Array = np.ndarray
 M_ARRAYS = ("q_w", "k_w", "v_w", "s2_w", "s2_b", "o_w", "o_b")
@@ -41,7 +42,7 @@ def layer(
         "accelerate": True,
         "output_hidden": x.shape[1],
     }
-    t, slope = released.activate(x @ W["ffn_w"] + W["ffn_b"], f)
+    t, slope = activate(x @ W["ffn_w"] + W["ffn_b"], f)
     z1 = x + t
     (y,) = layer_norm(z1, W["ln1_scale"], W["ln1_offset"], eps)
     z2 = y + released.naive(y, M_W, **options)[0]

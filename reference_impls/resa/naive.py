@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reference_impls.disa.naive import activate
+from reference_impls.naive import activate
 
 Array = np.ndarray
 CLIP = 1e-10

@@ -15,8 +15,16 @@ torch.set_num_threads(1)
 
 
 def test_geometry_of_every_mask() -> None:
-    texts = ("none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
-             "window:1", "distance:0.5")  # fmt: skip
+    texts = (
+        "none",
+        "diagonal",
+        "forward",
+        "backward",
+        "forward_inclusive",
+        "backward_inclusive",
+        "window:1",
+        "distance:0.5",
+    )
     rules = (
         lambda i, j: True,
         lambda i, j: j != i,
@@ -42,9 +50,19 @@ def test_geometry_of_every_mask() -> None:
 
 def test_queries_without_a_key_are_known_from_geometry() -> None:
     masks = parse_all(
-        ["none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
-         "window:0", "window:2", "distance:1"], 9,
-    )  # fmt: skip
+        [
+            "none",
+            "diagonal",
+            "forward",
+            "backward",
+            "forward_inclusive",
+            "backward_inclusive",
+            "window:0",
+            "window:2",
+            "distance:1",
+        ],
+        9,
+    )
     device = torch.device("cpu")
     _, mask = batch((6, 4, 1, 0))
     pairs = allowed(masks, 6, device)  # [H, N, N]

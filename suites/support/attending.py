@@ -82,9 +82,10 @@ class Problem:
             return values.to(device, self.dtype)
 
         found = {
-            "q": normal(self.d_i, self.scale), "k": normal(self.d_i),
+            "q": normal(self.d_i, self.scale),
+            "k": normal(self.d_i),
             "v": normal(self.d_v) + self.common,
-        }  # fmt: skip
+        }
         if self.columns is not None:
             found["s"] = normal(self.columns, self.scale)
         mask = None
@@ -102,9 +103,11 @@ class Problem:
             return shared
         other = of_masks(self.later, self.n, torch.device(device))
         return Geometry(
-            torch.cat([shared.lo, other.lo], 1), torch.cat([shared.hi, other.hi], 1),
-            shared.without_self, shared.slope,
-        )  # fmt: skip
+            torch.cat([shared.lo, other.lo], 1),
+            torch.cat([shared.hi, other.hi], 1),
+            shared.without_self,
+            shared.slope,
+        )
 
 
 def _by_algorithm1(
@@ -143,9 +146,15 @@ def got(
     given, mask, g = problem.tensors(device)
     given = {name: t.requires_grad_() for name, t in given.items()}
     a, flagged = attend(
-        given["q"], given["k"], given["v"], given.get("s"), problem.geometry(device), mask,
-        problem.scale_t, problem.dropout,
-    )  # fmt: skip
+        given["q"],
+        given["k"],
+        given["v"],
+        given.get("s"),
+        problem.geometry(device),
+        mask,
+        problem.scale_t,
+        problem.dropout,
+    )
     assert a.dtype == problem.dtype
     found = _with_gradients(a, given, g) | {"flagged": flagged}
     return {name: t.cpu() for name, t in found.items()}

@@ -1,8 +1,8 @@
 """What is known of each mechanism beside its oracle: what a row may see, and its symmetries.
 
 Everything follows from a configuration's options, so that variants added later are covered by the
-tests as they are. A mechanism added later needs an entry in `TRAITS`; a test says so. How the
-amount of padding matters is the record's to say.
+tests as they are. A mechanism added later needs no entry: its record says what all are held to.
+How the amount of padding matters is the record's to say.
 """
 
 from __future__ import annotations

@@ -145,9 +145,9 @@ def test_the_expected_degree() -> None:
 
 
 PRESET_TRIALS = [
-    ("multi_scale_transformer", preset) for preset in
-    ("mirrored_hier_s", "mirrored_deephier_s", "mirrored_flex", "sst", "ptb_pos")
-] + [("transformer", preset) for preset in ("mirrored_transformer", "sst_transformer")]  # fmt: skip
+    ("multi_scale_transformer", preset)
+    for preset in ("mirrored_hier_s", "mirrored_deephier_s", "mirrored_flex", "sst", "ptb_pos")
+] + [("transformer", preset) for preset in ("mirrored_transformer", "sst_transformer")]
 
 
 @pytest.mark.parametrize(("name", "preset"), PRESET_TRIALS)

@@ -21,11 +21,16 @@ torch.set_num_threads(1)
 
 GOLDEN = Path(__file__).parents[2] / "harness" / "verify" / "golden" / "snli_model" / "tiny.npz"
 HEAD = {
-    "hidden.w": "pre_w", "hidden.b": "pre_b", "logits.w": "out_w", "logits.b": "out_b",
-    "highway.map.w": "hw_map_w", "highway.map.b": "hw_map_b",
-    "highway.gate.w": "hw_gate_w", "highway.gate.b": "hw_gate_b",
+    "hidden.w": "pre_w",
+    "hidden.b": "pre_b",
+    "logits.w": "out_w",
+    "logits.b": "out_b",
+    "highway.map.w": "hw_map_w",
+    "highway.map.b": "hw_map_b",
+    "highway.gate.w": "hw_gate_w",
+    "highway.gate.b": "hw_gate_b",
     "embedding.words.weight": "embedding",
-}  # fmt: skip
+}
 ELU = ("[p;h;p-h;p*h]", "[p;h;|p-h|;p-h]")
 
 
@@ -34,9 +39,13 @@ def fusion(name: str, d_in: int, d_out: int, heads: int, **options: Any) -> nn.M
     mechanism = builtins()[name.partition(".")[0]]
     implementation = mechanism.implementation(name.partition(".")[2] or mechanism.default)
     return make(
-        mechanism, implementation.factory, d_in, d_out, heads,
+        mechanism,
+        implementation.factory,
+        d_in,
+        d_out,
+        heads,
         {**mechanism.options, **implementation.options, **options},
-    )  # fmt: skip
+    )
 
 
 def golden() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -51,21 +60,26 @@ def released(implementation: str, dtype: torch.dtype) -> PairClassifier:
     hidden, width = config["hidden"], config["heads"] * config["head_dim"]
     options = {name: config[name] for name in ("activation", "scale_t")}
     fused = fusion(
-        f"mtsa_released.{implementation}", config["embedding_dim"], width, config["heads"],
+        f"mtsa_released.{implementation}",
+        config["embedding_dim"],
+        width,
+        config["heads"],
         **options,
-    )  # fmt: skip
+    )
     pooling = fusion("source2token", width, width, 0, activation=config["activation"])
     model = PairClassifier(
         Embedding(torch.zeros(arrays["embedding"].shape)),
         Encoder(fused, pooling, dropout=0.0),
-        width=width, hidden=hidden, classes=3, dropout=0.0,
-    )  # fmt: skip
+        width=width,
+        hidden=hidden,
+        classes=3,
+        dropout=0.0,
+    )
     names = {
-        name: HEAD.get(name) or name.replace("encoder.fusion.", "mtsa_").replace(
-            "encoder.pooling.", "s2t_"
-        )
+        name: HEAD.get(name)
+        or name.replace("encoder.fusion.", "mtsa_").replace("encoder.pooling.", "s2t_")
         for name in model.state_dict()
-    }  # fmt: skip
+    }
     floats = {name for name, a in arrays.items() if a.dtype == np.float32}
     assert set(names.values()) == floats - {"output", "xent", "loss", "rep1", "rep2"}
     model.to(dtype)
@@ -100,12 +114,17 @@ def test_the_authors_inference_model(implementation: str, dtype: torch.dtype) ->
     for got, name in ((logits, "output"), (loss, "loss")):
         wanted = arrays[name if single else f"{name}_f64"].astype(np.float64)
         np.testing.assert_allclose(
-            got.detach().double().numpy(), wanted,
-            rtol=0, atol=tolerance * max(1.0, np.abs(wanted).max()),
-        )  # fmt: skip
+            got.detach().double().numpy(),
+            wanted,
+            rtol=0,
+            atol=tolerance * max(1.0, np.abs(wanted).max()),
+        )
     # Of these only float32 numbers are given.
-    for got, name in ((xent, "xent"), (model.encoder(*model.embedding(first)), "rep1"),
-                      (model.encoder(*model.embedding(second)), "rep2")):  # fmt: skip
+    for got, name in (
+        (xent, "xent"),
+        (model.encoder(*model.embedding(first)), "rep1"),
+        (model.encoder(*model.embedding(second)), "rep2"),
+    ):
         np.testing.assert_allclose(got.detach().numpy(), arrays[name], rtol=0, atol=1e-6)
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

@@ -14,6 +14,8 @@ from suites.support.configurations import PLAIN_AND_DEFAULT, with_variants
 
 torch.set_num_threads(1)
 
+TILED = [f"{name}.fused_tiled" for name in ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")]
+"""Their backward pass is written by hand."""
 POLICY = re.compile(r"(head|dep|sel)_[wb][12]")
 """Weights that decide: a selection has no gradient, and finite differences may cross it."""
 
@@ -30,7 +32,7 @@ def test_every_number_of_x(name: str) -> None:
     assert gradcheck(lambda x: module(x, mask), (x.requires_grad_(),), atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "variant"), with_variants(PLAIN_AND_DEFAULT))
+@pytest.mark.parametrize(("name", "variant"), with_variants([*PLAIN_AND_DEFAULT, *TILED]))
 def test_x_and_weights_in_a_random_direction(name: str, variant: str) -> None:
     torch.manual_seed(0)
     x, mask = batch((5, 3, 0), seed=5)

@@ -105,9 +105,9 @@ def test_mtsa_without_scores_of_the_source_is_dot_product_attention(
     with torch.no_grad():
         module.get_parameter("s2_w").zero_()
     x, mask = batch((6, 4))
-    added = torch.stack([
-        torch.zeros(6, 6, dtype=x.dtype).masked_fill(~keys_of(m, 6), -math.inf) for m in masks
-    ])  # fmt: skip
+    added = torch.stack(
+        [torch.zeros(6, 6, dtype=x.dtype).masked_fill(~keys_of(m, 6), -math.inf) for m in masks]
+    )
     if "distance:0.7" in masks:
         apart = torch.arange(6)[:, None] - torch.arange(6)
         added[masks.index("distance:0.7")] -= 0.7 * apart.abs().double()
@@ -214,23 +214,35 @@ def test_transformer_is_made_of_torchs_layers(name: str, variant: str) -> None:
     keys = nn.functional.pad(mask, (1, 0), value=True)
     for layer in range(2):
         theirs = nn.TransformerEncoderLayer(
-            d, HEADS, 4 * d, dropout=0.0, activation="relu", batch_first=True, norm_first=False,
+            d,
+            HEADS,
+            4 * d,
+            dropout=0.0,
+            activation="relu",
+            batch_first=True,
+            norm_first=False,
             dtype=torch.float64,
-        )  # fmt: skip
+        )
         ours = {n.removeprefix(f"l{layer}_"): p for n, p in w.items()}
         zeros = torch.zeros(d, dtype=torch.float64)
-        theirs.load_state_dict({
-            "self_attn.in_proj_weight": torch.cat(
-                [columns(ours[n]).T for n in ("q_w", "k_w", "v_w")]
-            ),
-            "self_attn.in_proj_bias": zeros.repeat(3),
-            "self_attn.out_proj.weight": ours["o_w"].T,
-            "self_attn.out_proj.bias": zeros,
-            "linear1.weight": ours["ff1_w"].T, "linear1.bias": ours["ff1_b"],
-            "linear2.weight": ours["ff2_w"].T, "linear2.bias": ours["ff2_b"],
-            "norm1.weight": ours["ln1_scale"], "norm1.bias": ours["ln1_offset"],
-            "norm2.weight": ours["ln2_scale"], "norm2.bias": ours["ln2_offset"],
-        })  # fmt: skip
+        theirs.load_state_dict(
+            {
+                "self_attn.in_proj_weight": torch.cat(
+                    [columns(ours[n]).T for n in ("q_w", "k_w", "v_w")]
+                ),
+                "self_attn.in_proj_bias": zeros.repeat(3),
+                "self_attn.out_proj.weight": ours["o_w"].T,
+                "self_attn.out_proj.bias": zeros,
+                "linear1.weight": ours["ff1_w"].T,
+                "linear1.bias": ours["ff1_b"],
+                "linear2.weight": ours["ff2_w"].T,
+                "linear2.bias": ours["ff2_b"],
+                "norm1.weight": ours["ln1_scale"],
+                "norm1.bias": ours["ln1_offset"],
+                "norm2.weight": ours["ln2_scale"],
+                "norm2.bias": ours["ln2_offset"],
+            }
+        )
         h = theirs(h, src_key_padding_mask=~keys)
     largest = h[:, 1:].masked_fill(~mask[..., None], -math.inf).amax(1)
     assert error(module(x, mask), torch.cat([h[:, 0], largest], dim=-1)) < EXACT

@@ -63,10 +63,18 @@ torch.set_num_threads(1)
 # Weights side by side
 
 MERGING = [
-    "multi_head.sdpa", "multi_head.matmul", "multi_head_relu.sdpa", "msmsa.masked",
-    "msmsa.windowed", "transformer.sdpa", "multi_scale_transformer.windowed", "mtsa.fused_tiled",
-    "mtsa_released.fused_tiled", "disa.chunked", "disa.broadcast", "resa.gathered",
-]  # fmt: skip
+    "multi_head.sdpa",
+    "multi_head.matmul",
+    "multi_head_relu.sdpa",
+    "msmsa.masked",
+    "msmsa.windowed",
+    "transformer.sdpa",
+    "multi_scale_transformer.windowed",
+    *(f"{name}.fused_tiled" for name in ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")),
+    "disa.chunked",
+    "disa.broadcast",
+    "resa.gathered",
+]
 
 
 class Copies(TorchDispatchMode):

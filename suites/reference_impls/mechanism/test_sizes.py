@@ -23,9 +23,13 @@ def test_parameter_formula_counts_the_trained_weights(name: str) -> None:
         d_out = d_in if mechanism.keeps_width else d_out
         for implementation in mechanism.implementations:
             module = make(
-                mechanism, implementation.factory, d_in, d_out, heads,
+                mechanism,
+                implementation.factory,
+                d_in,
+                d_out,
+                heads,
                 {**mechanism.options, **implementation.options},
-            )  # fmt: skip
+            )
             trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
             assert mechanism.parameters(Size(1, 1, d_in, d_out, heads)) == trained
 
@@ -52,12 +56,26 @@ def test_encoders_of_table_1_have_the_published_number_of_weights(
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     "name",
-    ["multi_head.matmul", "multi_head_released.matmul", "mtsa.algorithm1",
-     "mtsa_released.algorithm1", "source2token.direct", "multi_cnn.conv",
-     "multi_head_relu.matmul", "none.fused", "kim_cnn.conv", "kim_cnn_released.conv",
-     "hrchy_cnn.conv", "hrchy_cnn_released.conv", "additive.direct", "mtsa_nmt.algorithm1",
-     "mtsa_stack.algorithm1", "multi_cnn.gemm", "hrchy_cnn.gemm"],
-)  # fmt: skip
+    [
+        "multi_head.matmul",
+        "multi_head_released.matmul",
+        "mtsa.algorithm1",
+        "mtsa_released.algorithm1",
+        "source2token.direct",
+        "multi_cnn.conv",
+        "multi_head_relu.matmul",
+        "none.fused",
+        "kim_cnn.conv",
+        "kim_cnn_released.conv",
+        "hrchy_cnn.conv",
+        "hrchy_cnn_released.conv",
+        "additive.direct",
+        "mtsa_nmt.algorithm1",
+        "mtsa_stack.algorithm1",
+        "multi_cnn.gemm",
+        "hrchy_cnn.gemm",
+    ],
+)
 def test_operations_formula_counts_the_products_done(name: str, training: bool) -> None:
     mechanism = MECHANISMS[name.partition(".")[0]]
     factory = mechanism.implementation(name.partition(".")[2]).factory

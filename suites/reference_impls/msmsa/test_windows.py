@@ -192,8 +192,9 @@ class NoReading(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func not in (
-            torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default,
-        )  # fmt: skip
+            torch.ops.aten._local_scalar_dense.default,
+            torch.ops.aten.nonzero.default,
+        )
         return func(*args, **(kwargs or {}))
 
 

@@ -161,14 +161,3 @@ def test_maximum_of_a_query_is_not_that_of_a_padded_key(monkeypatch: pytest.Monk
     mask = torch.tensor([[True, True, True, False]])
     out = algorithm.algorithm1(q, k, v, torch.zeros_like(v), (parse("none"),), "identity", mask)
     assert error(out[0, 0, :3], v[0, 0, :3].mean(0).expand(3, 3)) < 1e-6
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["mtsa.algorithm1", "disa.broadcast"])
-def test_half_precision_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
-    module = build(name)
-    x, mask = batch((7, 4))
-    wanted = module(x, mask)
-    out = module.to(dtype)(x.to(dtype), mask)
-    assert out.dtype == dtype
-    assert error(out, wanted) < (5e-3 if dtype == torch.float16 else 5e-2)

@@ -16,6 +16,7 @@ from reference_impls.masks import allowed
 from reference_impls.mechanism import BadOption
 from reference_impls.mtsa import dropout
 from reference_impls.mtsa.dropout import Kept
+from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
 from reference_impls.mtsa.layer import PaperLayer, TensorizedLayer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
@@ -24,7 +25,7 @@ from suites.support.batches import D_IN, D_OUT, HEADS, assert_same, batch, error
 torch.set_num_threads(1)
 
 PAIRS = ((PlainMTSA, Algorithm1MTSA), (PlainReleasedMTSA, Algorithm1ReleasedMTSA))
-FACTORIES = [factory for pair in PAIRS for factory in pair]
+FACTORIES = [*(factory for pair in PAIRS for factory in pair), FusedMTSA, FusedReleasedMTSA]
 SHARE = 0.6
 """p_ad of most tests; attention_dropout is one less that."""
 
@@ -40,6 +41,8 @@ def made(factory: Any, **options: Any) -> nn.Module:
     """A float64 module in training mode, dropout on."""
     torch.manual_seed(0)
     options = {"heads": HEADS, "attention_dropout": 1 - SHARE, **options}
+    if issubclass(factory, (FusedMTSA, FusedReleasedMTSA)):
+        options["backend"] = "tiled"
     module: nn.Module = factory(D_IN, D_OUT, **options)
     return module.double()
 
@@ -187,7 +190,8 @@ def test_evaluation_and_rate_zero_draw_nothing(
     x, mask = batch((7, 4))
     dropping, without = made(factory), made(factory, attention_dropout=0.0)
     before = torch.get_rng_state()
-    monkeypatch.setattr(dropout, "draw", None)
+    for draws in ("draw", "draw_linear"):
+        monkeypatch.setattr(dropout, draws, None)
     wanted = run(without, x, mask)
     assert_same(run(dropping.eval(), x, mask), wanted, 0.0)
     assert torch.equal(torch.get_rng_state(), before)
@@ -202,7 +206,7 @@ def test_every_call_draws_anew_and_attention_shows_whole_weights(factory: Any) -
     assert not torch.equal(module(x, mask), module(x, mask))
     assert isinstance(module, TensorizedLayer)
     shown, again = module.attention(x, mask), module.eval().attention(x, mask)
-    torch.testing.assert_close(shown, again, rtol=0, atol=0)
+    torch.testing.assert_close(shown, again, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("factory", FACTORIES)
