@@ -16,6 +16,7 @@ letter): omega tokens on either side. Windows end where the sentence ends.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -120,8 +121,8 @@ def naive(
     omega = [width(scale, n) for scale in scales]
     half = [{"total": (w - 1) // 2, "radius": w}[width_reading] for w in omega]
     windows = [[slice(max(0, i - h), i + h + 1) for i in rows] for h in half]  # eq. 7
-    one = list(zip(Q, K, V, [rows] * heads, windows, [root] * heads, strict=True))
-    H = np.concatenate([attend(*head)[0] for head in one], axis=1)  # eq. 6; [head_1; ...; head_N']
+    one = [partial(attend, Q[c], K[c], V[c], rows, windows[c], root) for c in range(heads)]
+    H = np.concatenate([head()[0] for head in one], axis=1)  # eq. 6; [head_1; ...; head_N']
     a = H @ W["o_w"]  # eq. 9
     z = x[rows] + np.maximum(a, 0.0) if layer else a
     out = layer_norm(z, W["ln_scale"], W["ln_offset"], ln_epsilon)[0] if layer else a  # eq. 10
@@ -139,7 +140,7 @@ def naive(
     G["o_w"] = H.T @ g_a
     g_H = g_a @ W["o_w"].T
     for c in range(heads):
-        g_qkv = attend(*one[c], g_H[:, c * d_h : (c + 1) * d_h])
+        g_qkv = one[c](g_H[:, c * d_h : (c + 1) * d_h])
         for name, g in zip(("q_w", "k_w", "v_w"), g_qkv, strict=True):
             G[name][c] = x.T @ g
             grad_x += g @ W[name][c].T

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import conv1d, pad
 
+from reference_impls.convolution import convolved, multiplied, windows
+from suites.support.batches import (
+    D_IN,
+    batch,
+    error,
+)
 from suites.support.oracles import D_H, Config, D, N, close, naive_of
 
 
@@ -13,7 +22,7 @@ from suites.support.oracles import D_H, Config, D, N, close, naive_of
 def test_kim_is_the_best_window(n: int, tail: int) -> None:
     sizes = (2, 3, 5)
     x, weights, _ = Config("kim_cnn", "windows", {"kernel_sizes": sizes}).draw(n)
-    for windows, length in (("real", n), ("padded", n + tail)):
+    for kind, length in (("real", n), ("padded", n + tail)):
         want = []
         for k in sizes:
             long = np.zeros((max(length, k), D))
@@ -24,16 +33,16 @@ def test_kim_is_the_best_window(n: int, tail: int) -> None:
                     for i in range(len(long) - k + 1)
                 ]
                 want.append(max(0.0, *scores))
-        options = {"kernel_sizes": sizes, "windows": windows, "padded": n + tail}
+        options = {"kernel_sizes": sizes, "windows": kind, "padded": n + tail}
         close(naive_of("kim_cnn")(x, weights, **options)[0], np.array(want), 1e-14)
 
 
 def test_kim_real_windows_never_reach_beyond_the_sequence() -> None:
     x = np.ones((4, 1))
     weights = {"w3": -np.ones((3, 1, 1)), "b3": np.array([10.0])}
-    for windows, want in (("real", 7.0), ("padded", 10.0)):  # 10 - 1 - 1 - 1, and 10 - 0
+    for kind, want in (("real", 7.0), ("padded", 10.0)):  # 10 - 1 - 1 - 1, and 10 - 0
         for padded in (7, 12):
-            options = {"kernel_sizes": (3,), "windows": windows, "padded": padded}
+            options = {"kernel_sizes": (3,), "windows": kind, "padded": padded}
             assert naive_of("kim_cnn")(x, weights, **options)[0].tolist() == [want]
     options = {"kernel_sizes": (3,), "windows": "real"}
     out, grad_x, grads = naive_of("kim_cnn")(x[:2], weights, None, np.ones(1), **options)
@@ -122,3 +131,44 @@ def test_hrchy_receptive_field(kernel: int) -> None:
     changed = np.abs(config(moved, weights)[0] - config(x, weights)[0]).max(axis=1) > 0
     front, behind = (kernel - 1) // 2, kernel - 1 - (kernel - 1) // 2
     assert changed.tolist() == [t - 2 * behind <= i <= t + 2 * front for i in range(n)]
+
+
+@pytest.mark.parametrize("count", [1, 6, 9])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_windows_are_the_tokens_around(size: int, count: int) -> None:
+    x, _ = batch((6, 6, 6))
+    for front in range(size):
+        found = windows(x, size, front, count).view(3, count, size, D_IN)
+        for i in range(count):
+            for t in range(size):
+                j = i + t - front
+                wanted = x[:, j] if 0 <= j < 6 else torch.zeros(3, D_IN)
+                assert (found[:, i, t] == wanted).all()
+
+
+def test_products_of_windows_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    w2, w3 = (torch.randn(k, 3, 2, dtype=torch.float64, requires_grad=True) for k in (2, 3))
+    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    def products(count: int, x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
+        return multiplied(x, [w2, w3], bias, [0, 1], count)
+
+    same = conv1d(x.mT, w3.permute(2, 1, 0), bias[2:], padding=1).mT
+    assert error(products(6, x, bias, w2, w3)[..., 2:], same) < 1e-14
+    for count in (4, 6):
+        assert torch.autograd.gradcheck(
+            lambda *leaves, count=count: products(count, *leaves), (x, bias, w2, w3)
+        )
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_convolutions_leave_the_features_last(size: int) -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 9, 12), torch.randn(size, 12, 7), torch.randn(7)
+    front = (size - 1) // 2
+    out = convolved(x, w, b, front, size - 1 - front)
+    assert out.is_contiguous()
+    padded = pad(x.mT, (front, size - 1 - front))
+    assert error(out, conv1d(padded, w.permute(2, 1, 0), b).mT) < 1e-5

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
+import pytest
 from torch import Tensor, nn
 
 from harness.build import make
@@ -30,6 +31,19 @@ def with_variants(names: list[str]) -> list[tuple[str, str]]:
 
 
 CONFIGURATIONS = with_variants(DEFAULTS)
+
+
+def by_day(cases: Iterable[tuple[str, str]]) -> list[Any]:
+    """Cases ``(name, variant)`` as parameters: those of a variant are for the nightly session."""
+    return [
+        pytest.param(*case, marks=() if case[1] == "default" else pytest.mark.nightly)
+        for case in cases
+    ]
+
+
+def few(values: Iterable[Any], telling: Collection[Any]) -> list[Any]:
+    """Values as parameters: those that tell least beside the others are for the nightly session."""
+    return [v if v in telling else pytest.param(v, marks=pytest.mark.nightly) for v in values]
 
 
 def default_of(name: str) -> str:

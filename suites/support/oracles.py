@@ -101,7 +101,7 @@ class Config:
 
     def draw(self, n: int = N) -> Drawn:
         """X [n, D], weights and the generator, the same for the same configuration."""
-        return drawn(self.shapes(), n, D, f"{self}{n}")
+        return drawn(self.shapes(), n, D, f"{self}/{n}")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Variant:
         """x, weights and the generator."""
         state = build(f"{self.name}.plain", self.variant).state_dict()
         d_in, _ = widths(MECHANISMS[self.name], options_of(self.name, self.variant))
-        return drawn({key: tuple(w.shape) for key, w in state.items()}, n, d_in, f"{self}{n}")
+        return drawn({key: tuple(w.shape) for key, w in state.items()}, n, d_in, f"{self}/{n}")
 
 
 def drawn(shapes: Mapping[str, tuple[int, ...]], n: int, d_in: int, seed: str) -> Drawn:

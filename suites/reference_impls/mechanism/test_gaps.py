@@ -18,7 +18,6 @@ import reference_impls.multi_head.modules as multi_head
 import reference_impls.multi_head.modules as multi_head_layer
 from harness.build import make
 from harness.registry import resolve
-from reference_impls.biblosa.rule import block_length, most_blocks
 from reference_impls.checks import glorot, host_can_decide, positive_int
 from reference_impls.disa.modules import PlainDisa
 from reference_impls.encoders import (
@@ -386,17 +385,6 @@ def test_word_vectors_are_trained_but_that_of_padding() -> None:
     assert grad is not None
     assert grad.tolist() == [[0.0] * 3, [4.0] * 3, [0.0] * 3, [2.0] * 3]
     assert mask.tolist() == [[True, True, False], [True, False, False]]
-
-
-@pytest.mark.parametrize("extra", range(5))
-def test_no_sequence_has_more_blocks_than_the_most(extra: int) -> None:
-    most = 0
-    for n in range(1, 1001):
-        r = next(r for r in range(1, n + 2) if r**3 >= 2 * n) + extra
-        most = max(most, math.ceil(n / r))
-        assert block_length(n, extra) == r
-        assert most_blocks(n, extra) == most
-        assert extra or (block_length(n), most_blocks(n)) == (r, most)
 
 
 @pytest.mark.parametrize("value", [0, -0.5, math.inf, math.nan, "1e-5", None])

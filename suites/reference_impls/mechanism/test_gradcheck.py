@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from suites.support.batches import batch, build
-from suites.support.configurations import PLAIN_AND_DEFAULT, with_variants
+from suites.support.configurations import PLAIN_AND_DEFAULT, by_day, with_variants
 
 torch.set_num_threads(1)
 
@@ -32,7 +32,7 @@ def test_every_number_of_x(name: str) -> None:
     assert gradcheck(lambda x: module(x, mask), (x.requires_grad_(),), atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "variant"), with_variants([*PLAIN_AND_DEFAULT, *TILED]))
+@pytest.mark.parametrize(("name", "variant"), by_day(with_variants([*PLAIN_AND_DEFAULT, *TILED])))
 def test_x_and_weights_in_a_random_direction(name: str, variant: str) -> None:
     torch.manual_seed(0)
     x, mask = batch((5, 3, 0), seed=5)

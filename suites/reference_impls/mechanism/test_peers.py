@@ -19,25 +19,16 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
 from torch.nn.attention.flex_attention import flex_attention
-from torch.nn.functional import conv1d, pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import reference_impls.disa.chunked as chunked
-from harness.case import parse as parse_case
-from harness.measure.ceilings import work_of
 from harness.measure.cpu_clock import undisturbed
-from harness.registry import builtins
 from harness.stats import block_time, noise_floor, ratio_interval
 from reference_impls.bi_lstm import modules as lstm
 from reference_impls.bi_lstm.modules import PackedBiLstm
-from reference_impls.convolution import convolved, multiplied, windows
-from reference_impls.disa.chunked import ChunkedDisa, ChunkedSums
-from reference_impls.disa.cutting import chunks
-from reference_impls.disa.modules import PlainDisa
-from reference_impls.masks import allowed, parse
-from reference_impls.mechanism import Size, Unsupported
+from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.modules import (
     MatmulMultiHead,
@@ -479,166 +470,3 @@ def test_causal_heads_do_not_see_what_comes_later(kind: type[MultiHeadLayer], pa
         touched = seen.abs().amax(-1) > 0  # [B, N]
         expected = real & (torch.arange(n) <= i) & real[:, i : i + 1]
         assert (touched == expected).all(), (i, touched, expected)
-
-
-# DiSA in chunks
-
-
-@pytest.mark.parametrize("text", ["forward", "backward", "diagonal"])
-@pytest.mark.parametrize("budget", [1, 8 * 3 * 10, 8 * 3 * 50, 10**9])
-def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
-    direction, shape = parse(text), torch.Size((3, 10, 3))
-    count = torch.zeros(3, 10, 10)
-    for at in chunks(shape, direction.lo, direction.hi, 8, budget):
-        count[at.samples, at.queries, at.keys] += 1
-    pairs = allowed((direction,), 10, torch.device("cpu"))
-    assert (count[pairs.expand(3, -1, -1)] == 1).all()
-    assert count.max() == 1
-
-
-def test_directions_skip_keys_that_no_query_may_attend_to() -> None:
-    shape = torch.Size((1, 64, 3))
-    for text, share in (("forward", 0.6), ("backward", 0.6), ("diagonal", 1.0)):
-        direction = parse(text)
-        met = sum(
-            (at.queries.stop - at.queries.start) * (at.keys.stop - at.keys.start)
-            for at in chunks(shape, direction.lo, direction.hi, 4, 8 * 64 * 3 * 4)
-        )
-        assert met <= share * 64**2
-
-
-@pytest.mark.parametrize("scale", [5.0, 100.0])
-@pytest.mark.parametrize("direction", ["both", "forward", "backward", "diagonal"])
-@pytest.mark.parametrize("budget", [1, 5000])
-def test_disa_in_chunks_of_any_size(
-    budget: int, direction: str, scale: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunked, "CHUNK_BYTES", budget)
-    torch.manual_seed(0)
-    options: dict[str, Any] = {"direction": direction, "tanh_scale": scale}
-    module = ChunkedDisa(D_IN, 8, **options).double()
-    plain = PlainDisa(D_IN, 8, **options).double()
-    plain.load_state_dict(module.state_dict())
-    for x, mask in (batch((13, 6, 1, 0)), (batch((9, 9))[0], None)):
-        assert_same(run(module, 10 * x, mask), run(plain, 10 * x, mask), 1e-11)
-
-
-class Tanhs(TorchDispatchMode):
-    """How many tanh were taken."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket is torch.ops.aten.tanh_:
-            self.count += args[0].numel()
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
-@pytest.mark.parametrize(("n", "count"), [(1, 3), (9, 5), (200, 2), (700, 1)])
-def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
-    n: int, count: int, dtype: str
-) -> None:
-    d = 8
-    kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}[dtype]
-    with Tanhs() as tanhs, torch.no_grad():
-        ChunkedDisa(6, 2 * d).to(kind)(torch.randn(count, n, 6, dtype=kind))
-    mechanism = builtins()["disa"]
-    own, every = mechanism.implementation("chunked").operations, mechanism.operations
-    assert own is not None
-    assert every is not None
-    for training, each in ((False, 9), (True, 24)):
-        size = Size(count, n, 6, 2 * d, item_bytes=kind.itemsize, training=training)
-        left_out = 2 * count * n * n * d - tanhs.count
-        assert every(size) - own(size) == each * left_out
-
-
-def test_disas_chunks_are_counted_as_they_are_cut_on_the_device() -> None:
-    size = "-B4-N256-D300x600-f32-forward"
-    case, whole = (parse_case(f"disa.{name}{size}-cpu") for name in ("chunked", "broadcast"))
-    on_gpu = parse_case(f"disa.chunked{size}-cuda")
-    disa = builtins()["disa"]
-    counts = [work_of(disa, c).operations for c in (case, on_gpu, whole)]
-    assert counts[0] < 0.8 * counts[2]
-    assert counts[1] > 0.98 * counts[2]  # a sample is not cut
-
-
-def test_gradients_of_chunks() -> None:
-    torch.manual_seed(0)
-    h, k, q = (torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    mask = torch.arange(5) < torch.tensor([5, 3])[:, None]
-    for text in ("forward", "backward", "diagonal"):
-        for c in (2.0, 40.0):
-            for given in (mask, None):
-                assert torch.autograd.gradcheck(
-                    lambda *leaves, text=text, c=c, given=given: ChunkedSums.apply(
-                        *leaves, parse(text), given, c, 8 * 2 * 5 * 3
-                    ),
-                    (h, k, q),
-                )
-
-
-class Held(TorchDispatchMode):
-    """Numbers in the largest tensor that any operation makes."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                self.largest = max(self.largest, leaf.untyped_storage().nbytes())
-        return result
-
-
-def test_a_chunk_is_all_that_disa_holds() -> None:
-    n, d = 512, 32
-    module = ChunkedDisa(d, 2 * d)
-    x = torch.randn(1, n, d, requires_grad=True)
-    with Held() as watch:
-        module(x).sum().backward()
-    assert watch.largest <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
-
-
-# Convolutions as products
-
-
-@pytest.mark.parametrize("count", [1, 6, 9])
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_windows_are_the_tokens_around(size: int, count: int) -> None:
-    x, _ = batch((6, 6, 6))
-    for front in range(size):
-        found = windows(x, size, front, count).view(3, count, size, D_IN)
-        for i in range(count):
-            for t in range(size):
-                j = i + t - front
-                wanted = x[:, j] if 0 <= j < 6 else torch.zeros(3, D_IN)
-                assert (found[:, i, t] == wanted).all()
-
-
-def test_products_of_windows_and_their_gradients() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-    w2, w3 = (torch.randn(k, 3, 2, dtype=torch.float64, requires_grad=True) for k in (2, 3))
-    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
-
-    def products(count: int, x: Tensor, bias: Tensor, w2: Tensor, w3: Tensor) -> Tensor:
-        return multiplied(x, [w2, w3], bias, [0, 1], count)
-
-    same = conv1d(x.mT, w3.permute(2, 1, 0), bias[2:], padding=1).mT
-    assert error(products(6, x, bias, w2, w3)[..., 2:], same) < 1e-14
-    for count in (4, 6):
-        assert torch.autograd.gradcheck(
-            lambda *leaves, count=count: products(count, *leaves), (x, bias, w2, w3)
-        )
-
-
-@pytest.mark.parametrize("size", [1, 4, 5])
-def test_convolutions_leave_the_features_last(size: int) -> None:
-    torch.manual_seed(0)
-    x, w, b = torch.randn(2, 9, 12), torch.randn(size, 12, 7), torch.randn(7)
-    front = (size - 1) // 2
-    out = convolved(x, w, b, front, size - 1 - front)
-    assert out.is_contiguous()
-    padded = pad(x.mT, (front, size - 1 - front))
-    assert error(out, conv1d(padded, w.permute(2, 1, 0), b).mT) < 1e-5

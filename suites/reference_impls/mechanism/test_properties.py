@@ -20,6 +20,7 @@ from suites.support.configurations import (
     CONFIGURATIONS,
     DEFAULTS,
     PLAIN_AND_DEFAULT,
+    by_day,
     default_of,
     implementations,
     made,
@@ -159,7 +160,7 @@ def changes(name: str, module: nn.Module, n: int, padded: int, draws: int = 6) -
 
 
 @pytest.mark.parametrize("n", [7, 2, 1])
-@pytest.mark.parametrize(("name", "variant"), KNOWN)
+@pytest.mark.parametrize(("name", "variant"), by_day(KNOWN))
 def test_rows_see_what_they_may_and_nothing_else(name: str, variant: str, n: int) -> None:
     padded = n + 2
     moved = changes(name, module_of(name, variant), n, padded)
@@ -250,7 +251,7 @@ def _swapped(out: Tensor) -> Tensor:
     return out.roll(out.shape[-1] // 2, -1)
 
 
-@pytest.mark.parametrize(("name", "variant"), KNOWN)
+@pytest.mark.parametrize(("name", "variant"), by_day(KNOWN))
 def test_mirror_symmetry(name: str, variant: str) -> None:
     traits, options = traits_of(name), options_of(name, variant)
     lengths = traits.mirror_lengths
@@ -275,7 +276,7 @@ def test_mirror_symmetry(name: str, variant: str) -> None:
     assert error(_swapped(found) if mirror.halves_swapped else found, wanted) < EXACT
 
 
-@pytest.mark.parametrize(("name", "variant"), KNOWN)
+@pytest.mark.parametrize(("name", "variant"), by_day(KNOWN))
 def test_permutation_symmetry(name: str, variant: str) -> None:
     x, mask = batch((7, 7))
     order = [3, 0, 6, 2, 1, 5, 4]
@@ -289,7 +290,7 @@ def test_permutation_symmetry(name: str, variant: str) -> None:
         assert error(found, wanted) > 1e-3, "it does not know the order of tokens"
 
 
-@pytest.mark.parametrize(("name", "variant"), KNOWN)
+@pytest.mark.parametrize(("name", "variant"), by_day(KNOWN))
 def test_a_constant_added_to_scores(name: str, variant: str) -> None:
     shifts = traits_of(name).shifts(options_of(name, variant))
     module = build(name, variant)
@@ -311,7 +312,7 @@ def test_a_constant_added_to_scores(name: str, variant: str) -> None:
 PAIR_SCORES = [c for c in KNOWN if traits_of(c[0]).pair_scores(options_of(*c)) is not None]
 
 
-@pytest.mark.parametrize(("name", "variant"), PAIR_SCORES)
+@pytest.mark.parametrize(("name", "variant"), by_day(PAIR_SCORES))
 def test_a_constant_added_to_pair_scores(name: str, variant: str) -> None:
     module = build(name, variant)
     x, mask = batch((7, 4))
@@ -345,7 +346,7 @@ def _sees_some(module: Any, length: int) -> slice:
 WITH_ATTENTION = [c for c in CONFIGURATIONS if hasattr(module_of(*c), "attention")]
 
 
-@pytest.mark.parametrize(("name", "variant"), WITH_ATTENTION)
+@pytest.mark.parametrize(("name", "variant"), by_day(WITH_ATTENTION))
 def test_probabilities_sum_to_one(name: str, variant: str) -> None:
     module: Any = module_of(name, variant)
     if hasattr(module, "selection"):  # unselected rows are 0: test_attention.py
@@ -378,7 +379,7 @@ def _ones_in_last_feature(*lengths: int) -> tuple[Tensor, Tensor]:
 VALUES_OF_V_W = [c for c in PAIR_SCORES if not c[0].startswith(("mtsa_released", "msmsa_layer"))]
 
 
-@pytest.mark.parametrize(("name", "variant"), VALUES_OF_V_W)
+@pytest.mark.parametrize(("name", "variant"), by_day(VALUES_OF_V_W))
 def test_values_of_one_give_one_where_a_key_exists(name: str, variant: str) -> None:
     module = build(name, variant)
     parameters = dict(module.named_parameters())
