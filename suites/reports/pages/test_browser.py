@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from reports.core.html import document
-from reports.core.page import Output
+from reports.core.page import Output, table
 from reports.core.source import find
 from reports.site import build
 from suites.support import browser
@@ -48,6 +48,31 @@ def test_a_phone_shows_it_without_scrolling_sideways(site: Path) -> None:
         assert not seen.wider, page.name
 
 
+def test_tables_sort_by_what_they_hold_and_filter(tmp_path: Path) -> None:
+    """By the buttons that the keyboard reaches; units count, and what is empty stands last."""
+    rows = [[f"m{i}", text] for i, text in enumerate(["2.5 ms", "1 s", "", "900 µs"] + ["3 s"] * 6)]
+    shown = table(["name", "time"], rows)
+    act = """<script>addEventListener("DOMContentLoaded", () => {
+      const texts = (rows) => [...rows].map((row) => row.cells[0].textContent).join(" ");
+      const all = document.querySelector("tbody").rows;
+      const [, time] = document.querySelectorAll("th button");
+      time.focus(); time.click(); console.log(texts(all));
+      time.click(); console.log(time.parentElement.ariaSort, texts(all));
+      const filter = document.querySelector("input[type=search]");
+      filter.value = "M"; filter.dispatchEvent(new Event("input"));
+      filter.value = "µs"; filter.dispatchEvent(new Event("input"));
+      console.log(texts([...all].filter((row) => !row.hidden)));
+    })</script>"""
+    page = tmp_path / "table.html"
+    page.write_text(document("t", f"{shown.html}{act}"))
+    (seen,) = browser.look([page])
+    up, down, filtered = seen.complaints
+    assert "m3 m0 m1 m4 m5 m6 m7 m8 m9 m2" in up
+    assert "descending" in down
+    assert "m4 m5 m6 m7 m8 m9 m1 m0 m3 m2" in down
+    assert "'m3'" in filtered
+
+
 def test_the_browser_itself_notices(tmp_path: Path) -> None:
     """The test above would notice what it looks for."""
     page = tmp_path / "bad.html"
@@ -71,7 +96,7 @@ def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
     page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
     shown = Output(None, "x").figure("marker", figure, "caption")
     alone = "<style>figcaption, nav { display: none }</style>"
-    page.write_text(document("x", alone + shown.html))
+    page.write_text(document("x", f"{alone}{shown.html}"))
     seen = {}
     for dark in (False, True):
         browser.look([page], dark=dark, shots=[shot])
