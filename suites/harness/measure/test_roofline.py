@@ -258,7 +258,7 @@ def test_near_the_floor_is_half_of_the_time_launching(seconds: float, near: bool
     fast = peaks(gemm_operations_per_second=1e18)
     row = rows_of([*timed(BASE, 1.0), *timed(MINE, seconds), counted(MINE, 10), fast])[MINE]
     assert row.near_floor == near
-    assert ("us*" in shown([row], 140)) == near
+    assert ("µs*" in shown([row], 140)) == near
     assert ("near the launch floor" in shown([row], 140)) == near
     (shown_case,) = cases([row])
     assert ("µs*" in shown_case["time"]) == near
