@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Surroundings, data_digest
+from harness.experiments.design import Surroundings
 from harness.measure.setup import device_fingerprint
 from harness.options import Trained
 from harness.registry import Registry
 from harness.train.data import hub
-from harness.train.data.corpora import unlike
+from harness.train.data.corpora import data_digest, unlike
 from harness.train.data.corpus import NO_VECTORS
 from harness.train.data.directory import data_directory
 from harness.train.data.vectors import canonical

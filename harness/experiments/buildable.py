@@ -25,16 +25,24 @@ ARGUMENTS = ("model", "task", "recipe", "options", "directory", "vectors", "give
 
 def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
     return {
-        "model": model.name, "task": task.name, "recipe": recipe.as_dict(),
-        "options": dict(model.options), "directory": around.directory, "vectors": around.vectors,
+        "model": model.name,
+        "task": task.name,
+        "recipe": recipe.as_dict(),
+        "options": dict(model.options),
+        "directory": around.directory,
+        "vectors": around.vectors,
         "given": list(around.registry.extra),
-    }  # fmt: skip
+    }
 
 
 def _numbers(
-    interpreter: Interpreter, model: Model, task: Task, recipe: Recipe, around: Surroundings,
+    interpreter: Interpreter,
+    model: Model,
+    task: Task,
+    recipe: Recipe,
+    around: Surroundings,
     widths: Sequence[int],
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Numbers of parameters by width, without word vectors; from a child.
 
     Raises

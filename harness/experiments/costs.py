@@ -118,9 +118,11 @@ class Durations:
     """
 
     def __init__(
-        self, fingerprint: Mapping[str, Any], workers: int,
+        self,
+        fingerprint: Mapping[str, Any],
+        workers: int,
         records: Iterable[Mapping[str, Any]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._fingerprint = schema.digest(dict(fingerprint))
         self.workers = workers
         self._known: dict[_Kind, list[tuple[Any, float]]] = {}
@@ -135,9 +137,11 @@ class Durations:
         if record.get("fingerprint") != self._fingerprint or seconds is None:
             return
         kind = (
-            record["model"], str(record.get("task")),
-            schema.digest(identity(record.get("recipe") or {})), str(record.get("vectors")),
-        )  # fmt: skip
+            record["model"],
+            str(record.get("task")),
+            schema.digest(identity(record.get("recipe") or {})),
+            str(record.get("vectors")),
+        )
         self._known.setdefault(kind, []).append((record.get("workers"), seconds))
 
     def of(self, run: Run) -> float | None:

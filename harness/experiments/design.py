@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -17,9 +16,8 @@ from harness.experiments.model import Model, meaning, one_sided
 from harness.experiments.replicates import replicates, units_of
 from harness.records import schema
 from harness.registry import Registry, code_hash, module_hash
-from harness.train.data.corpora import corpora
 from harness.train.recipe import Recipe, identity
-from harness.train.task import Task, check_fold, tasks
+from harness.train.task import Task, check_fold
 
 POOLING = "source2token"
 """Part of every model, and so of every run's code."""
@@ -87,53 +85,6 @@ class Surroundings:
     data: str = ""
 
 
-def data_digest(task: Task, directory: Path, vectors: str) -> str:
-    """Digest of a task's files and of its word vectors.
-
-    Parameters
-    ----------
-    directory : Path
-        The data directory.
-    vectors : str
-        A file, a table of the data directory, or ``none``.
-
-    Raises
-    ------
-    UsageError
-        If a file is missing.
-    """
-    from harness.train.data.corpus import NO_VECTORS
-    from harness.train.data.directory import corpus_files, digest_of
-    from harness.train.data.vectors import vectors_digest
-
-    data = digest_of(corpus_files(directory, task.files, task.supplied))
-    return data if vectors == NO_VECTORS else data + vectors_digest(vectors, directory)
-
-
-def is_known(task: str, data: str) -> bool | None:
-    """Whether a run's data are the corpus of ``attnbench data list``, whatever its vectors.
-
-    Parameters
-    ----------
-    task : str
-        Name of a task.
-    data : str
-        From `data_digest`.
-
-    Returns
-    -------
-    bool or None
-        None where it can't be told: the task has no files, or some that no list knows.
-    """
-    from harness.train.data.directory import combined
-
-    known = {f.name: f.content for corpus in corpora().values() for f in corpus.files}
-    of = tasks().get(task.partition("[")[0])
-    if of is None or not of.files or not data or not set(of.files) <= set(known):
-        return None
-    return data.startswith(combined(bytes.fromhex(known[name]) for name in of.files))
-
-
 @cache
 def run_code(mechanism: str, load: str, registry: Registry) -> str:
     """Hash of all source that a run depends on: of the mechanism, training, and this task's data.
@@ -148,9 +99,13 @@ def run_code(mechanism: str, load: str, registry: Registry) -> str:
 
 
 def make_run(
-    model: Model, task: Task, recipe: Recipe, seed: int, around: Surroundings,
+    model: Model,
+    task: Task,
+    recipe: Recipe,
+    seed: int,
+    around: Surroundings,
     fold: int | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """A run with the key under which its record is known again.
 
     Raises
@@ -161,16 +116,30 @@ def make_run(
     check_fold(task, fold)
     code = run_code(model.mechanism, task.load, around.registry)
     made_of = [
-        "run", meaning(model, around.registry), task.name, dict(task.options),
-        identity(recipe.as_dict()), seed, fold, around.vectors, around.data, code,
+        "run",
+        meaning(model, around.registry),
+        task.name,
+        dict(task.options),
+        identity(recipe.as_dict()),
+        seed,
+        fold,
+        around.vectors,
+        around.data,
+        code,
         dict(around.fingerprint),
-    ]  # fmt: skip
+    ]
     arguments = {
-        "model": model.name, "task": task.name, "recipe": recipe.as_dict(), "seed": seed,
-        "fold": fold, "options": dict(model.options), "directory": around.directory,
-        "vectors": around.vectors, "device": around.fingerprint["device"],
+        "model": model.name,
+        "task": task.name,
+        "recipe": recipe.as_dict(),
+        "seed": seed,
+        "fold": fold,
+        "options": dict(model.options),
+        "directory": around.directory,
+        "vectors": around.vectors,
+        "device": around.fingerprint["device"],
         "given": list(around.registry.extra),
-    }  # fmt: skip
+    }
     key = schema.digest(made_of)
     return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
 
@@ -268,9 +237,15 @@ def check_pairing(task: Task, paired: bool) -> None:
 
 
 def make_design(
-    models: Sequence[Model], task: Task, recipes: Sequence[Recipe], seeds: Sequence[int],
-    around: Surroundings, margin: float | None = None, match: str = "none", paired: bool = True,
-) -> Design:  # fmt: skip
+    models: Sequence[Model],
+    task: Task,
+    recipes: Sequence[Recipe],
+    seeds: Sequence[int],
+    around: Surroundings,
+    margin: float | None = None,
+    match: str = "none",
+    paired: bool = True,
+) -> Design:
     """Declare a comparison.
 
     Raises
@@ -297,9 +272,17 @@ def make_design(
         for one in replicates(seeds, task.folds)
     )
     return Design(
-        (first, second), task, (recipes[0], recipes[1]), tuple(seeds), margin, match, runs,
-        meanings, paired, one_sided(models, task, recipes, around.registry),
-    )  # fmt: skip
+        (first, second),
+        task,
+        (recipes[0], recipes[1]),
+        tuple(seeds),
+        margin,
+        match,
+        runs,
+        meanings,
+        paired,
+        one_sided(models, task, recipes, around.registry),
+    )
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,12 @@ class Recorded:
 
 
 def recorded_spread(
-    records: Sequence[Mapping[str, Any]], models: tuple[str, str], task: str, metric: str,
+    records: Sequence[Mapping[str, Any]],
+    models: tuple[str, str],
+    task: str,
+    metric: str,
     recipes: tuple[Recipe, Recipe] | None = None,
-) -> Recorded:  # fmt: skip
+) -> Recorded:
     """Estimate from the setting under which both models were trained with most seeds.
 
     Of settings with as many it is the one that was trained last.
@@ -68,10 +71,14 @@ def recorded_spread(
         If they are too few, or folds of a cross-validation.
     """
     runs = [
-        r for r in records
-        if r["kind"] == "run" and r["status"] == "ok" and r.get("task") == task
-        and r["model"] in models and metric in (r.get("test") or {})
-    ]  # fmt: skip
+        r
+        for r in records
+        if r["kind"] == "run"
+        and r["status"] == "ok"
+        and r.get("task") == task
+        and r["model"] in models
+        and metric in (r.get("test") or {})
+    ]
     if any(r.get("fold") is not None for r in runs):
         raise UsageError(
             f"{task} is cross-validated: its folds are given, and more seeds add no test examples; "

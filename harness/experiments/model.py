@@ -261,10 +261,12 @@ def one_sided(
     out = []
     for reader, other in (models, models[::-1]):
         found = [
-            text for text in alike
+            text
+            for text in alike
             if (name := text.partition("=")[0]) in OF_MECHANISMS
-            and _reads(name, reader, registry) and not _reads(name, other, registry)
-        ]  # fmt: skip
+            and _reads(name, reader, registry)
+            and not _reads(name, other, registry)
+        ]
         if found:
             are = "is" if len(found) == 1 else "are"
             out.append(f"{', '.join(found)} {are} read by {reader} alone, not by {other}")

@@ -237,14 +237,18 @@ def _unused(design: Record, records: Sequence[Record], order: Order) -> list[int
         # A run says its model as it was typed; other words or other data are another question.
         names = {model, *(r["model"] for r in mine)}
         around = {(r.get("vectors"), r.get("data")) for r in mine}
-        sides.append({
-            r["seed"]
-            for r in runs
-            if r["model"] in names and r.get("task") == design["task"]
-            and (not mine or (r.get("vectors"), r.get("data")) in around)
-            and identity(r.get("recipe") or {}) == identity(recipe) and r["status"] == "ok"
-            and order.before(r, design)
-        })  # fmt: skip
+        sides.append(
+            {
+                r["seed"]
+                for r in runs
+                if r["model"] in names
+                and r.get("task") == design["task"]
+                and (not mine or (r.get("vectors"), r.get("data")) in around)
+                and identity(r.get("recipe") or {}) == identity(recipe)
+                and r["status"] == "ok"
+                and order.before(r, design)
+            }
+        )
     return sorted(sides[0] & sides[1] - set(design["seeds"]))
 
 

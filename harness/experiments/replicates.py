@@ -98,9 +98,13 @@ class Values:
         rows = zip(self.replicates, self.first, self.second, strict=True)
         kept = [row for row in rows if row[0] in wanted]
         return Values(
-            self.units, self.folds, tuple(r for r, *_ in kept), tuple(v for _, v, _ in kept),
-            tuple(v for *_, v in kept), self.paired,
-        )  # fmt: skip
+            self.units,
+            self.folds,
+            tuple(r for r, *_ in kept),
+            tuple(v for _, v, _ in kept),
+            tuple(v for *_, v in kept),
+            self.paired,
+        )
 
     def difference(self) -> MeanDifference | None:
         """The first side minus the second; None without a pair, or a value of each."""

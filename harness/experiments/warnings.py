@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.experiments.design import is_known
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Values, is_paired
+from harness.train.data.corpora import is_known
 from harness.train.recipe import HOW_FOUND
 
 UNEQUAL = 1.01
@@ -74,8 +74,9 @@ def _missing(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
         )
     if absent:
         out.append(f"{absent} of {2 * len(pairs)} runs are missing")
-    good = sum(a is not None and b is not None and a["status"] == b["status"] == "ok"
-               for a, b in pairs)  # fmt: skip
+    good = sum(
+        a is not None and b is not None and a["status"] == b["status"] == "ok" for a, b in pairs
+    )
     if good < len(pairs) and (is_paired(design) or design.get("folds")):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
     return out

@@ -152,9 +152,13 @@ def judge(
             going = p_values[name] <= level
         ratio = estimates[name].interval(1 - level)
         judged[name] = Difference(
-            ratio, p_values[name], adjusted[name], 1 - level, floors[name],
+            ratio,
+            p_values[name],
+            adjusted[name],
+            1 - level,
+            floors[name],
             verdict(ratio, floors[name]),
-        )  # fmt: skip
+        )
     return {name: judged[name] for name in names}
 
 

@@ -168,10 +168,7 @@ def over_tasks(
     """
     if model.keys() != baseline.keys():
         raise ValueError(f"given tasks {list(model)} and {list(baseline)}; expected the same")
-    gains = [
-        _apart(model[t], baseline[t]) * (1 if higher_is_better[t] else -1)
-        for t in model
-    ]  # fmt: skip
+    gains = [_apart(model[t], baseline[t]) * (1 if higher_is_better[t] else -1) for t in model]
     alike = sharing(list(model), metrics)
     difference = None
     if len(alike) >= LEAST_TASKS:

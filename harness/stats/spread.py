@@ -94,6 +94,9 @@ def paired_spread(first: Sequence[float], second: Sequence[float]) -> PairedSpre
     differences = [a - b for a, b in zip(first, second, strict=True)]
     sd = sd_estimate(differences)
     return PairedSpread(
-        len(differences), deviation(first), deviation(second), sd,
+        len(differences),
+        deviation(first),
+        deviation(second),
+        sd,
         correlation_estimate(first, second),
-    )  # fmt: skip
+    )

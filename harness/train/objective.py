@@ -111,9 +111,14 @@ def encoder(
     if mechanism.keeps_width:
         d_in = width = width if tokens else d_in
     fusion = make(
-        mechanism, implementation.factory, d_in, width, recipe.heads, chosen,
+        mechanism,
+        implementation.factory,
+        d_in,
+        width,
+        recipe.heads,
+        chosen,
         stream(seed, "fusion"),
-    )  # fmt: skip
+    )
     entry = None
     if d_in != data.width:
         torch.manual_seed(stream(seed, "entry"))
@@ -160,9 +165,15 @@ def build(
         )
     if task.pairs:
         return PairClassifier(
-            embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout,
-            activation=recipe.activation, highway=recipe.highway,
-        )  # fmt: skip
+            embedding,
+            encode,
+            width=width,
+            hidden=hidden,
+            classes=data.outputs,
+            dropout=dropout,
+            activation=recipe.activation,
+            highway=recipe.highway,
+        )
     return SentenceClassifier(
         embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout
     )

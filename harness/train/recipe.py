@@ -277,9 +277,17 @@ def parse_settings(
 
 
 SENTENCES = Recipe(
-    width=300, heads=6, hidden=300, dropout=0.2, rate=1e-3, weight_decay=1e-4, clip=1.0,
-    batch=32, epochs=25, patience=5,
-)  # fmt: skip
+    width=300,
+    heads=6,
+    hidden=300,
+    dropout=0.2,
+    rate=1e-3,
+    weight_decay=1e-4,
+    clip=1.0,
+    batch=32,
+    epochs=25,
+    patience=5,
+)
 """The common recipe for single sentences: one for all mechanisms, settled on TREC's dev split."""
 
 ALIKE = 4
@@ -308,9 +316,19 @@ TUNED = tried(5)
 """On TREC; its common recipe is that of all single sentences."""
 
 PAPER = Recipe(
-    width=600, heads=2, hidden=300, dropout=0.5, rate=0.5, weight_decay=1e-4, clip=0.0,
-    batch=32, epochs=1, patience=1, word_width=300, optimiser="adadelta",
-)  # fmt: skip
+    width=600,
+    heads=2,
+    hidden=300,
+    dropout=0.5,
+    rate=0.5,
+    weight_decay=1e-4,
+    clip=0.0,
+    batch=32,
+    epochs=1,
+    patience=1,
+    word_width=300,
+    optimiser="adadelta",
+)
 """MTSA's (appendix B; what the paper leaves open from the released program): 2 heads x 300.
 
 `word_width` counts where no table gives one (``--vectors none``). The papers' vectors have 300
@@ -319,9 +337,17 @@ table."""
 
 MULTI_HEAD = ("multi_head", "multi_head_released", "multi_head_relu")
 PLAIN = (
-    "bi_lstm", "bi_gru", "bi_gru_released", "multi_cnn", "kim_cnn", "kim_cnn_released", "disa",
-    "disan", "biblosa", "biblosa_released",
-)  # fmt: skip
+    "bi_lstm",
+    "bi_gru",
+    "bi_gru_released",
+    "multi_cnn",
+    "kim_cnn",
+    "kim_cnn_released",
+    "disa",
+    "disan",
+    "biblosa",
+    "biblosa_released",
+)
 """Rows whose printed parameters count no highway layer, as multi-head's don't (MTSA Table 1), and
 of which no other difference is known."""
 HIERARCHICAL_CNN = ("hrchy_cnn", "hrchy_cnn_released")

@@ -197,16 +197,26 @@ class StagedTrainer(Trainer):
     """
 
     def __init__(
-        self, task: Task, module: nn.Module, data: Data, recipe: Recipe, seed: int,
-        device: torch.device, spent: Spent, progress: str | None = None,
+        self,
+        task: Task,
+        module: nn.Module,
+        data: Data,
+        recipe: Recipe,
+        seed: int,
+        device: torch.device,
+        spent: Spent,
+        progress: str | None = None,
         checkpoint: Checkpoint | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if recipe.compile:
             raise UsageError("compile=True: a model with a policy can't be compiled; leave it out")
         self.policy = PolicyTraining(
-            fusion_with_policy(module), recipe,
-            stream(seed, "actions"), stream(seed, "test actions"), device,
-        )  # fmt: skip
+            fusion_with_policy(module),
+            recipe,
+            stream(seed, "actions"),
+            stream(seed, "test actions"),
+            device,
+        )
         super().__init__(task, module, data, recipe, seed, device, spent, progress, checkpoint)
         self._stage = "base"
         self._shares: list[Tensor] = []

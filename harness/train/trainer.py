@@ -129,10 +129,17 @@ class Trainer:
     """
 
     def __init__(
-        self, task: Task, module: nn.Module, data: Data, recipe: Recipe, seed: int,
-        device: torch.device, spent: Spent, progress: str | None = None,
+        self,
+        task: Task,
+        module: nn.Module,
+        data: Data,
+        recipe: Recipe,
+        seed: int,
+        device: torch.device,
+        spent: Spent,
+        progress: str | None = None,
         checkpoint: Checkpoint | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.task, self.module, self.data, self.recipe = task, module, data, recipe
         self.seed, self.device, self.spent = seed, device, spent
         self.progress, self.checkpoint = progress, checkpoint

@@ -27,9 +27,14 @@ NODE = "ATTNBENCH_TEST_NODE"
 
 
 def train(
-    model: str, task: str, recipe: Mapping[str, Any], seed: int, directory: str, vectors: str,
+    model: str,
+    task: str,
+    recipe: Mapping[str, Any],
+    seed: int,
+    directory: str,
+    vectors: str,
     **others: Any,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Do what `vectors` says, and leave a file in `directory` for the beginning and for the end.
 
     ``0.5`` sleeps so many seconds; ``crash`` is a segmentation fault, ``mistake`` a user's,
@@ -47,9 +52,15 @@ def train(
     time.sleep(float(vectors))
     (Path(directory) / f"{place}.ended").touch()
     return {
-        "test": {"accuracy": seed / 100}, "epochs": [], "chosen_epoch": 1, "seconds": 0.0,
-        "parameters": 1, "parameters_with_words": 1, "pid": os.getpid(), "on": node,
-    }  # fmt: skip
+        "test": {"accuracy": seed / 100},
+        "epochs": [],
+        "chosen_epoch": 1,
+        "seconds": 0.0,
+        "parameters": 1,
+        "parameters_with_words": 1,
+        "pid": os.getpid(),
+        "on": node,
+    }
 
 
 def visible(directory: str, seconds: float) -> str | None:
@@ -69,15 +80,25 @@ def ended(folder: Path) -> list[str]:
 
 
 def fake_run(
-    folder: Path, seed: int, vectors: str = "0.05", model: str = "mtsa.algorithm1",
+    folder: Path,
+    seed: int,
+    vectors: str = "0.05",
+    model: str = "mtsa.algorithm1",
     name: str = "trec",
-) -> Run:  # fmt: skip
+) -> Run:
     """A run whose training is `train`."""
     recipe = task("trec").recipe
     arguments = {
-        "model": model, "task": name, "recipe": recipe.as_dict(), "seed": seed, "options": {},
-        "directory": str(folder), "vectors": vectors, "device": "cpu", "given": [],
-    }  # fmt: skip
+        "model": model,
+        "task": name,
+        "recipe": recipe.as_dict(),
+        "seed": seed,
+        "options": {},
+        "directory": str(folder),
+        "vectors": vectors,
+        "device": "cpu",
+        "given": [],
+    }
     key = f"{model}-{name}-{seed}"
     code = run_code(model.rpartition(".")[0], task(name).load, Registry())
     return Run(Model(model), name, recipe, seed, key, code, arguments)

@@ -60,9 +60,11 @@ class LocalExecutor:
     """
 
     def __init__(
-        self, slots: Sequence[Mapping[str, str]], data_bytes: int | None = None,
+        self,
+        slots: Sequence[Mapping[str, str]],
+        data_bytes: int | None = None,
         preload: Sequence[str] = PRELOAD,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._limits = Limits(seconds=LIMIT_SECONDS, data_bytes=data_bytes)
         self._pool = Pool(slots, preload=preload)
 

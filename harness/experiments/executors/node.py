@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import data_digest, run_code
+from harness.experiments.design import run_code
 from harness.experiments.executors import PRELOAD
 from harness.experiments.executors.local import VISIBLE
 from harness.isolate import Interpreter, Limits
 from harness.measure.device import fingerprint
 from harness.registry import Registry, resolve
+from harness.train.data.corpora import data_digest
 from harness.train.task import task as find_task
 
 INSIDE = "harness.experiments.executors.node:inside"

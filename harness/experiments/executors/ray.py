@@ -75,9 +75,13 @@ class RayExecutor:
     """
 
     def __init__(
-        self, fingerprint: Mapping[str, Any], address: str = "auto", cpus: float = 1.0,
-        gpus: float = 0.0, retries: int = 3,
-    ) -> None:  # fmt: skip
+        self,
+        fingerprint: Mapping[str, Any],
+        address: str = "auto",
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+        retries: int = 3,
+    ) -> None:
         self._kind = {name: fingerprint[name] for name in KIND}
         self._address, self._cpus, self._gpus, self._retries = address, cpus, gpus, retries
         self._workers, self._counted, self._peopled = 0, -math.inf, time.monotonic()
@@ -100,9 +104,11 @@ class RayExecutor:
             )
         self._limits = asdict(Limits(LIMIT_SECONDS, self._memory_share()))
         on_a_node = self._ray.remote(
-            num_cpus=self._cpus, num_gpus=self._gpus, max_retries=self._retries,
+            num_cpus=self._cpus,
+            num_gpus=self._gpus,
+            max_retries=self._retries,
             scheduling_strategy="SPREAD",
-        )  # fmt: skip
+        )
         self._perform = on_a_node(perform)
         return self
 

@@ -20,8 +20,14 @@ TREC_TORN = ("a sister city with", "a sister\N{LATIN SMALL LETTER ETH}city with"
 
 
 MR_TORN = {
-    473: "…{}", 1560: "… {}", 2518: "…{}", 3520: "…{}", 5952: "{}…", 7530: "…{}", 10523: "…{}",
-}  # fmt: skip
+    473: "…{}",
+    1560: "… {}",
+    2518: "…{}",
+    3520: "…{}",
+    5952: "{}…",
+    7530: "…{}",
+    10523: "…{}",
+}
 """Rows of MR, from 0, whose ellipsis at the end of the text the hub's script took for white space
 (read as Latin-1 it is one)."""
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from harness.errors import UsageError
 from harness.train.data.directory import lines_of
-from harness.train.task import tasks
+from harness.train.task import Task, tasks
 
 PATH = Path(__file__).with_name("corpora.toml")
 
@@ -160,10 +160,11 @@ def found_in(folder: Path, file: CorpusFile) -> FileState:
     if digest.hexdigest() == file.content:
         return FileState(file.name, "right")
     return FileState(
-        file.name, "wrong",
+        file.name,
+        "wrong",
         f"{path}: SHA-256 of its content is {digest.hexdigest()[:16]}..., expected "
         f"{file.content[:16]}...; copy the file again",
-    )  # fmt: skip
+    )
 
 
 def unlike(folder: Path, names: Iterable[str]) -> list[FileState]:
@@ -189,3 +190,50 @@ def findings(folder: Path, corpus: KnownCorpus) -> list[FileState]:
             there = (folder / f"{name}.gz").exists() or (folder / name).exists()
             found.append(FileState(name, "yours") if there else FileState(name, "missing", how))
     return found
+
+
+def data_digest(task: Task, directory: Path, vectors: str) -> str:
+    """Digest of a task's files and of its word vectors.
+
+    Parameters
+    ----------
+    directory : Path
+        The data directory.
+    vectors : str
+        A file, a table of the data directory, or ``none``.
+
+    Raises
+    ------
+    UsageError
+        If a file is missing.
+    """
+    from harness.train.data.corpus import NO_VECTORS
+    from harness.train.data.directory import corpus_files, digest_of
+    from harness.train.data.vectors import vectors_digest
+
+    data = digest_of(corpus_files(directory, task.files, task.supplied))
+    return data if vectors == NO_VECTORS else data + vectors_digest(vectors, directory)
+
+
+def is_known(task: str, data: str) -> bool | None:
+    """Whether a run's data are the corpus of ``attnbench data list``, whatever its vectors.
+
+    Parameters
+    ----------
+    task : str
+        Name of a task.
+    data : str
+        From `data_digest`.
+
+    Returns
+    -------
+    bool or None
+        None where it can't be told: the task has no files, or some that no list knows.
+    """
+    from harness.train.data.directory import combined
+
+    known = {f.name: f.content for corpus in corpora().values() for f in corpus.files}
+    of = tasks().get(task.partition("[")[0])
+    if of is None or not of.files or not data or not set(of.files) <= set(known):
+        return None
+    return data.startswith(combined(bytes.fromhex(known[name]) for name in of.files))

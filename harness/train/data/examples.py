@@ -148,8 +148,11 @@ def assemble(
     words = corpus(
         [s for side in train.sides for s in side],
         [s for part in rest for side in part.sides for s in side],
-        vectors, directory, seed, word_width,
-    )  # fmt: skip
+        vectors,
+        directory,
+        seed,
+        word_width,
+    )
 
     def split(part: Examples) -> Split:
         return Split(tuple([words.encode(t) for t in side] for side in part.sides), part.targets)

@@ -55,9 +55,13 @@ def _papers(
 
 
 def _task(
-    name: str, summary: str, source: str, examples: int, recipes: dict[str, NamedRecipe],
+    name: str,
+    summary: str,
+    source: str,
+    examples: int,
+    recipes: dict[str, NamedRecipe],
     note: str = "",
-) -> Task:  # fmt: skip
+) -> Task:
     """The record of one corpus; a note on its split."""
     return Task(
         name=name,
@@ -80,20 +84,32 @@ def _task(
 
 TASKS = (
     _task(
-        "cr", "customer reviews, positive or negative", "Hu and Liu 2004; MTSA Table 5",
-        3771, _papers(3771, 0.2, 0.525, 0.19),
+        "cr",
+        "customer reviews, positive or negative",
+        "Hu and Liu 2004; MTSA Table 5",
+        3771,
+        _papers(3771, 0.2, 0.525, 0.19),
     ),
     _task(
-        "mpqa", "phrases, positive or negative opinion", "Wiebe et al. 2005; MTSA Table 5",
-        10_603, _papers(10_603, 0.2, 0.45, 0.0),
+        "mpqa",
+        "phrases, positive or negative opinion",
+        "Wiebe et al. 2005; MTSA Table 5",
+        10_603,
+        _papers(10_603, 0.2, 0.45, 0.0),
         "; 2,363 phrases are repeated, so the folds overlap in text",
     ),
     _task(
-        "subj", "sentences, subjective or objective", "Pang and Lee 2004; MTSA Table 5",
-        10_000, _papers(10_000, 0.0, 0.45, 0.19),
+        "subj",
+        "sentences, subjective or objective",
+        "Pang and Lee 2004; MTSA Table 5",
+        10_000,
+        _papers(10_000, 0.0, 0.45, 0.19),
     ),
     _task(
-        "mr", "film reviews, positive or negative",
-        "Pang and Lee 2005; in no table of the papers here", 10_662, {},
+        "mr",
+        "film reviews, positive or negative",
+        "Pang and Lee 2005; in no table of the papers here",
+        10_662,
+        {},
     ),
-)  # fmt: skip
+)

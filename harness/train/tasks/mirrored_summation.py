@@ -32,9 +32,17 @@ def examples(generator: np.random.Generator, count: int, length: int, width: int
 
 
 def load(
-    directory: Path | None, vectors: str, word_width: int, seed: int, *,
-    length: int, width: int, k: int, train: int, test: int,
-) -> Data:  # fmt: skip
+    directory: Path | None,
+    vectors: str,
+    word_width: int,
+    seed: int,
+    *,
+    length: int,
+    width: int,
+    k: int,
+    train: int,
+    test: int,
+) -> Data:
     """Draw the data of one seed: `train` examples, a tenth of them dev, and `test` others.
 
     Every seed has its own data, so that intervals over seeds cover the data too.
@@ -67,9 +75,17 @@ _SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 
 _SPLIT = "drawn anew for every seed: a tenth of train is dev, test is drawn like it"
 _FREE = ("length", "width", "k", "train", "test")
 _RECIPE = Recipe(
-    width=72, heads=4, hidden=60, dropout=0.0, rate=3e-3, weight_decay=1e-4, clip=1.0,
-    batch=128, epochs=8, patience=5,
-)  # fmt: skip
+    width=72,
+    heads=4,
+    hidden=60,
+    dropout=0.0,
+    rate=3e-3,
+    weight_decay=1e-4,
+    clip=1.0,
+    batch=128,
+    epochs=8,
+    patience=5,
+)
 
 TASKS = (
     Task(

@@ -63,9 +63,12 @@ all nine once MTSA, multi-head attention and ReSA had been tried with it too."""
 _EXAMPLES = 4500
 _BASE = lasting(replace(PAPER, batch=128, dropout=0.3), 25_000, _EXAMPLES)
 _PAPER = replace(
-    _BASE, policy_steps=500, policy_epochs=lasting(_BASE, 18_500, _EXAMPLES).epochs,
-    policy_penalty=0.006, policy_weight_decay=1e-4,
-)  # fmt: skip
+    _BASE,
+    policy_steps=500,
+    policy_epochs=lasting(_BASE, 18_500, _EXAMPLES).epochs,
+    policy_penalty=0.006,
+    policy_weight_decay=1e-4,
+)
 """The policy's numbers are the ReSAN program's (SICK_rl_pub/configs.py): of 25,000 steps 6,000 are
 the base model's, 500 the policy's alone, the others move both. The program's policy has Adadelta
 too; here it is Adam."""

@@ -38,9 +38,12 @@ def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Da
 _EXAMPLES = 549_367
 _PAPER = replace(PAPER, batch=128, dropout=0.35, weight_decay=5e-5, activation="elu", highway=True)
 _RESAN = replace(
-    _PAPER, policy_steps=5000, policy_epochs=lasting(_PAPER, 195_000, _EXAMPLES).epochs,
-    policy_penalty=0.02, policy_weight_decay=5e-5,
-)  # fmt: skip
+    _PAPER,
+    policy_steps=5000,
+    policy_epochs=lasting(_PAPER, 195_000, _EXAMPLES).epochs,
+    policy_penalty=0.02,
+    policy_weight_decay=5e-5,
+)
 """The policy's numbers are the ReSAN program's (SNLI_rl_pub/configs.py): 200,000 steps on top of a
 base model, the first 5,000 of the policy alone. The program's policy has Adadelta too; here it is
 Adam. The share is the text's (eq. 17), the program's product ``policy_share=released``."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import pandas as pd
 
@@ -34,6 +32,7 @@ from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 from reports.pages.comparison import figures
 from reports.pages.comparison.power import curves, power, spread_of
+from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 
 KINDS = ("design", "family")
 NONE = (
@@ -176,7 +175,7 @@ class Compared:
         """Interval first, then the tests: of one comparison row by row, of several a row each."""
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
-            frame = pd.DataFrame([_numbers(c) for c in some])
+            frame = pd.DataFrame([numbers(c) for c in some])
             if len(some) > 1:
                 names, rows = columns(some), task_rows(some)
                 ends = (0, len(names) - 1)
@@ -258,19 +257,7 @@ class Compared:
             costs = {model: cost for c in some for model, cost in c.costs.items()}
             if not costs:
                 return _nothing(some[0])
-            frame = pd.DataFrame(
-                {
-                    "model": model,
-                    "parameters": k.parameters,
-                    "parameters_with_words": k.parameters_with_words,
-                    "training_seconds": k.seconds,
-                    "epoch_seconds": k.seconds_per_epoch,
-                    "epochs": k.epochs,
-                    "chosen_epoch": k.chosen_epoch,
-                    "peak_memory_bytes": k.peak_bytes,
-                }
-                for model, k in costs.items()
-            )
+            frame = pd.DataFrame(cost_numbers(costs))
             return self.place.table(f"{name}costs", frame, COSTS, cost_rows(some))
 
         how = (
@@ -284,23 +271,9 @@ class Compared:
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
             c = some[0]
-            flat = [
-                {
-                    "model": r.get("model"),
-                    "seed": r.get("seed"),
-                    "fold": r.get("fold"),
-                    "status": r.get("status"),
-                    "detail": r.get("detail"),
-                    f"test_{c.metric}": (r.get("test") or {}).get(c.metric),
-                    "chosen_epoch": r.get("chosen_epoch"),
-                    "epochs": len(r.get("epochs") or ()),
-                    "training_seconds": r.get("seconds"),
-                    "key": r.get("key"),
-                }
-                for r in {run["key"]: run for c in some for run in c.runs}.values()
-            ]
+            flat = run_numbers(some)
             names = ["run", "status", f"test {c.metric}", "tested epoch", "epochs", "training"]
-            rows = [_run_cells(c, row) for row in flat]
+            rows = [run_cells(c, row) for row in flat]
             return self.place.table(f"{name}runs", pd.DataFrame(flat), names, rows, (0, 1))
 
         return self._by_task(show)
@@ -368,40 +341,6 @@ def _no_power(c: Comparison) -> str:
 def _nothing(c: Comparison) -> Shown:
     what = "No pair of runs" if c.paired else "Not a run of each"
     return remark(f"{what} is finished yet: the same attnbench compare goes on.")
-
-
-def _numbers(c: Comparison) -> dict[str, Any]:
-    """All of a comparison, for the CSV."""
-    found: dict[str, Any] = {
-        "task": c.task,
-        "metric": c.metric,
-        "first": c.first,
-        "second": c.second,
-        "verdict": c.verdict,
-        "margin": c.margin,
-        "equivalence_p": c.equivalence_p,
-        "together": c.together,
-        "p_holm": c.adjusted_p,
-        "equivalence_p_holm": c.adjusted_equivalence_p,
-    }
-    if c.difference is None:
-        return found
-    difference = asdict(c.difference)
-    del difference["differences"]
-    return found | difference | {"detectable_together": c.difference.detectable_among(c.together)}
-
-
-def _run_cells(c: Comparison, row: dict[str, Any]) -> list[str]:
-    value, seconds = row[f"test_{c.metric}"], row["training_seconds"]
-    fold = "" if row["fold"] is None else f" fold {row['fold']}"
-    return [
-        f"{row['model']} seed {row['seed']}{fold}",
-        f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"]),
-        c.unit.value(value) if isinstance(value, int | float) else "",
-        str(row["chosen_epoch"] or ""),
-        str(row["epochs"]),
-        f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
-    ]
 
 
 def _ended(sentence: str) -> str:

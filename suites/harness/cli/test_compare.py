@@ -23,9 +23,17 @@ from suites.support.made_up_data import write_data_directory
 from suites.support.made_up_records import RESULT
 
 QUICK = (
-    "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
-    "--recipe", "epochs=2", "--device", "cpu",
-)  # fmt: skip
+    "--recipe",
+    "width=12",
+    "--recipe",
+    "heads=2",
+    "--recipe",
+    "hidden=10",
+    "--recipe",
+    "epochs=2",
+    "--device",
+    "cpu",
+)
 COMPARE = ("compare", "mtsa", "multi_head", "--task", "trec", *QUICK)
 
 OWN = """
@@ -185,9 +193,13 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     command = [sys.executable, "-m", "harness", *COMPARE, "--data", str(data), "--jobs", "2"]
     driver = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and driver.poll() is None:
         if (tmp_path / "results").exists() and len(runs(tmp_path)) >= 3:
@@ -229,9 +241,20 @@ def test_what_depends_on_the_moment_is_tried_again(
 def test_equal_parameters(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     done = here(
-        *COMPARE[:5], *QUICK, "--recipe", "width=60", "--data", str(data), "--seeds", "2",
-        "--match", "parameters", "--json", "out.json", cwd=tmp_path,
-    )  # fmt: skip
+        *COMPARE[:5],
+        *QUICK,
+        "--recipe",
+        "width=60",
+        "--data",
+        str(data),
+        "--seeds",
+        "2",
+        "--match",
+        "parameters",
+        "--json",
+        "out.json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "out.json").read_text())
     sizes = [cost["parameters"] for cost in found["costs"].values()]
@@ -251,16 +274,36 @@ def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     verified_before(tmp_path / "results")
     done = attnbench(
-        "compare", "Mean", "multi_head", "--with", "own:Mean", "--task", "trec", *QUICK,
-        "--data", str(data), "--seeds", "2", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "Mean",
+        "multi_head",
+        "--with",
+        "own:Mean",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--seeds",
+        "2",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Mean.module against multi_head.sdpa" in done.stdout
     assert {r["model"] for r in runs(tmp_path)} == {"Mean.module", "multi_head.sdpa"}
     leaky = attnbench(
-        "compare", "--with", "own:Leaky", "--task", "trec", *QUICK, "--data", str(data),
-        "--journal", "leaky", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "--with",
+        "own:Leaky",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--journal",
+        "leaky",
+        cwd=tmp_path,
+    )
     assert leaky.returncode == 2
     assert "Leaky.module is wrong, so it is not trained" in leaky.stderr
     assert "pad" in leaky.stderr
@@ -269,9 +312,19 @@ def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
 def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     done = here(
-        *COMPARE, "--data", str(data), "--seeds", "2", "--recipe", "mtsa:rate=1e30",
-        "--recipe", "mtsa:clip=0", "--recipe", "mtsa:tuning_trials=4", cwd=tmp_path,
-    )  # fmt: skip
+        *COMPARE,
+        "--data",
+        str(data),
+        "--seeds",
+        "2",
+        "--recipe",
+        "mtsa:rate=1e30",
+        "--recipe",
+        "mtsa:clip=0",
+        "--recipe",
+        "mtsa:tuning_trials=4",
+        cwd=tmp_path,
+    )
     assert done.returncode == 1
     assert "2 of 2 runs of mtsa.fused diverged" in done.stdout
     assert "the loss is" in done.stdout
@@ -294,9 +347,20 @@ def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
 def test_relatedness(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     done = here(
-        "compare", "mtsa", "multi_head", "--task", "sick_relatedness", *QUICK, "--data", str(data),
-        "--seeds", "2", "--json", "out.json", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "mtsa",
+        "multi_head",
+        "--task",
+        "sick_relatedness",
+        *QUICK,
+        "--data",
+        str(data),
+        "--seeds",
+        "2",
+        "--json",
+        "out.json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "difference of pearson (higher is better)" in done.stdout
     assert set(runs(tmp_path)[0]["test"]) == {"pearson", "spearman", "mse"}
@@ -306,16 +370,32 @@ def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     (tmp_path / "mine.txt").write_text("what 1 0 0\nthe 0 1 0\nis 0 0.5 1\n")
     done = here(
-        "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--vectors", "mine.txt",
+        "train",
+        "mtsa",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--vectors",
+        "mine.txt",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"vectors mine cover \d+\.\d % of \d+ words", done.stdout)
     assert runs(tmp_path)[0]["coverage"]["covered"] <= 3
     none = here(
-        "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--vectors", "none",
+        "train",
+        "mtsa",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--vectors",
+        "none",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert none.returncode == 0
     assert "cover" not in none.stdout
     assert len(runs(tmp_path)) == 2
@@ -325,9 +405,21 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
     verified_before(tmp_path / "results")
     (tmp_path / "more.txt").write_text("Where is the river ?\n\n")
     done = here(
-        "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
-        "scores", "--sentence", "What is it ?", "--sentences", "more.txt", cwd=tmp_path,
-    )  # fmt: skip
+        "train",
+        "mtsa",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--save-attention",
+        "scores",
+        "--sentence",
+        "What is it ?",
+        "--sentences",
+        "more.txt",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     with np.load(tmp_path / "results" / "scores.npz", allow_pickle=False) as found:
         assert found["tokens/0"].tolist() == ["What", "is", "it", "?"]
@@ -345,9 +437,19 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
             assert pooling.sum(0) == pytest.approx(np.ones(12), abs=1e-5)
             assert found[f"source2token_scores/{k}"].shape == (2, n, 6)
     again = here(
-        "train", "mtsa", "--task", "trec", *QUICK, "--data", str(data), "--save-attention",
-        str(tmp_path / "again.npz"), "--sentence", "What is it ?", cwd=tmp_path,
-    )  # fmt: skip
+        "train",
+        "mtsa",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--save-attention",
+        str(tmp_path / "again.npz"),
+        "--sentence",
+        "What is it ?",
+        cwd=tmp_path,
+    )
     assert "trained again for its scores" in again.stdout
     assert len(runs(tmp_path)) == 1
     with (
@@ -392,9 +494,18 @@ def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> N
         (2, "alone:Mean", "neighbour.py", (1, 2)),
     ):
         command = (
-            "train", "Mean", "--with", given, "--task", "trec", *QUICK, "--data", str(data),
-            "--journal", str(count),
-        )  # fmt: skip
+            "train",
+            "Mean",
+            "--with",
+            given,
+            "--task",
+            "trec",
+            *QUICK,
+            "--data",
+            str(data),
+            "--journal",
+            str(count),
+        )
         for trained in expected:
             if trained == 2:
                 path = tmp_path / edited
@@ -416,9 +527,20 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_pa
     verified_before(tmp_path / "results")
     other = "mtsa.fused[scale_t=identity]"
     done = here(
-        "compare", "mtsa", "mtsa[scale_t=identity]", "--task", "trec", *QUICK, "--data", str(data),
-        "--seeds", "1", "--recipe", f"{other}:width=8", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "mtsa",
+        "mtsa[scale_t=identity]",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--seeds",
+        "1",
+        "--recipe",
+        f"{other}:width=8",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     widths = {r["model"]: r["recipe"]["width"] for r in runs(tmp_path)}
     assert widths == {"mtsa.fused": 12, other: 8}
@@ -431,15 +553,33 @@ def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> Non
     single = here("train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path)
     assert single.returncode == 0
     done = here(
-        "compare", "bi_lstm", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
-        "--seeds", "2", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "bi_lstm",
+        "multi_head",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--seeds",
+        "2",
+        cwd=tmp_path,
+    )
     assert "1 runs were trained, and their test metrics shown, before this design" in done.stdout
     assert "tuning budgets" not in done.stdout  # as many recipes were tried with both
     swapped = here(
-        "compare", "multi_head", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data),
-        "--seeds", "3", cwd=tmp_path,
-    )  # fmt: skip
+        "compare",
+        "multi_head",
+        "bi_lstm",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--seeds",
+        "3",
+        cwd=tmp_path,
+    )
     assert (
         "seeds changed after looking: results were seen with 2, now there are 3" in swapped.stdout
     )

@@ -35,10 +35,25 @@ def compared(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 def many(data: Path, folder: Path, *more: str, code: int = 0) -> str:
     verified_before(folder / "results")
     done = here(
-        "compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", "--task",
-        "sick_relatedness", "--seeds", "2", *QUICK, "--data", str(data), "--json", "out.json",
-        *more, cwd=folder,
-    )  # fmt: skip
+        "compare",
+        "mtsa",
+        "bi_lstm",
+        "--baseline",
+        "multi_head",
+        "--task",
+        "trec",
+        "--task",
+        "sick_relatedness",
+        "--seeds",
+        "2",
+        *QUICK,
+        "--data",
+        str(data),
+        "--json",
+        "out.json",
+        *more,
+        cwd=folder,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
@@ -66,13 +81,23 @@ def test_it_is_declared_before_the_first_run_and_trained_once(
 
 def test_tables_tasks_and_warnings_are_printed(compared: tuple[Path, str]) -> None:
     _, text = compared
-    places = [text.index(word) for word in (
-        "2 models against multi_head.sdpa on trec, sick_relatedness: 4 descriptive only",
-        "trec: test accuracy (higher is better), 2 paired seeds", "mean (sd)", "95 % interval",
-        "p Holm", "baseline", "sick_relatedness: test pearson", "over tasks: trec, sick",
-        "any difference among the 3 models (Friedman)", "signs only",
-        "p Holm and the verdict allow for 4 comparisons", "warning:",
-    )]  # fmt: skip
+    places = [
+        text.index(word)
+        for word in (
+            "2 models against multi_head.sdpa on trec, sick_relatedness: 4 descriptive only",
+            "trec: test accuracy (higher is better), 2 paired seeds",
+            "mean (sd)",
+            "95 % interval",
+            "p Holm",
+            "baseline",
+            "sick_relatedness: test pearson",
+            "over tasks: trec, sick",
+            "any difference among the 3 models (Friedman)",
+            "signs only",
+            "p Holm and the verdict allow for 4 comparisons",
+            "warning:",
+        )
+    ]
     assert places == sorted(places)
 
 
@@ -82,9 +107,7 @@ def test_the_json_holds_all_but_the_records(compared: tuple[Path, str]) -> None:
     assert found["sentences"][0] in text
     assert len(found["comparisons"]) == 4
     assert "runs" not in found["comparisons"][0]
-    assert found["overall"]["omnibus"]["ranks"].keys() == {
-        "mtsa.fused", "bi_lstm.packed", BASE
-    }  # fmt: skip
+    assert found["overall"]["omnibus"]["ranks"].keys() == {"mtsa.fused", "bi_lstm.packed", BASE}
 
 
 def test_fewer_models_after_looking_are_told(
@@ -96,8 +119,21 @@ def test_fewer_models_after_looking_are_told(
     for path in (folder / "results").glob("*.jsonl"):
         (copy / path.name).write_bytes(path.read_bytes())
     before = len(journal.read(copy).records)
-    arguments = ["compare", "mtsa", "--baseline", "multi_head", *QUICK, "--data", str(data),
-                 "--journal", str(copy), "--seeds", "2", "--task", "trec"]  # fmt: skip
+    arguments = [
+        "compare",
+        "mtsa",
+        "--baseline",
+        "multi_head",
+        *QUICK,
+        "--data",
+        str(data),
+        "--journal",
+        str(copy),
+        "--seeds",
+        "2",
+        "--task",
+        "trec",
+    ]
     assert cli([*arguments, "--task", "sick_relatedness"]) == 0
     (newest,) = [m for m in conclusions(journal.read(copy).records) if len(m.models) == 1]
     assert any("2 comparisons that were seen together with these" in w for w in newest.warnings)
@@ -122,9 +158,22 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
 ) -> None:
     monkeypatch.setattr(comparing, "Registry", Few)
     verified_before(tmp_path / "j")
-    arguments = ["compare", "--all", "multi_head", "--task", "trec", *QUICK, "--data", str(data),
-                 "--recipe", "width=14", "--seeds", "1",
-                 "--journal", str(tmp_path / "j")]  # fmt: skip
+    arguments = [
+        "compare",
+        "--all",
+        "multi_head",
+        "--task",
+        "trec",
+        *QUICK,
+        "--data",
+        str(data),
+        "--recipe",
+        "width=14",
+        "--seeds",
+        "1",
+        "--journal",
+        str(tmp_path / "j"),
+    ]
     assert cli(arguments) == 0
     text = capsys.readouterr().out
     assert "left out: multi_cnn.conv: " in text
@@ -144,16 +193,36 @@ def test_margins_are_of_a_task(data: Path, tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path)
-    arguments = ["compare", "mtsa", "bi_lstm", "--baseline", "multi_head", "--task", "trec", *QUICK,
-                 "--recipe", "width=60", "--data", str(data), "--seeds", "1", "--match",
-                 "parameters", "--journal", str(tmp_path)]  # fmt: skip
+    arguments = [
+        "compare",
+        "mtsa",
+        "bi_lstm",
+        "--baseline",
+        "multi_head",
+        "--task",
+        "trec",
+        *QUICK,
+        "--recipe",
+        "width=60",
+        "--data",
+        str(data),
+        "--seeds",
+        "1",
+        "--match",
+        "parameters",
+        "--journal",
+        str(tmp_path),
+    ]
     assert cli(arguments) == 0
     (found,) = conclusions(journal.read(tmp_path).records)
     sizes = {m: cost.parameters for c in found.comparisons for m, cost in c.costs.items()}
     assert len(sizes) == 3
     assert max(sizes.values()) / min(sizes.values()) < 1.1
-    widths = {m: r["width"] for c in found.comparisons
-              for m, r in zip(c.design["models"], c.design["recipes"], strict=True)}  # fmt: skip
+    widths = {
+        m: r["width"]
+        for c in found.comparisons
+        for m, r in zip(c.design["models"], c.design["recipes"], strict=True)
+    }
     assert max(widths.values()) == 60
     assert min(widths.values()) < 60
 
@@ -168,21 +237,49 @@ def test_several_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path)
         (("--all", "multi_hed"), "unknown mechanism 'multi_hed'; did you mean"),
         (("mtsa", "mtsa", "--baseline", "multi_head"), "expected each model once"),
         (("mtsa", "multi_head", "--baseline", "multi_head"), "compared with itself"),
-        (("mtsa", "mtsa[scale_t=log_sigmoid]", "disa", "--baseline", "multi_head"),
-         "expected each model once"),
+        (
+            ("mtsa", "mtsa[scale_t=log_sigmoid]", "disa", "--baseline", "multi_head"),
+            "expected each model once",
+        ),
         (("mtsa", "--task", "trec", "--task", "trec", "--data", "."), "--task: given trec, trec"),
-        (("--task", "mirrored_summation", "--task", "sick_relatedness", "--data", "DATA",
-          "--margin", "1"), "have different metrics; give one each"),
+        (
+            (
+                "--task",
+                "mirrored_summation",
+                "--task",
+                "sick_relatedness",
+                "--data",
+                "DATA",
+                "--margin",
+                "1",
+            ),
+            "have different metrics; give one each",
+        ),
         (("--margin", "trec:1%"), "'trec' is not compared; the tasks are mirrored_summation"),
         (("--margin", "1", "--margin", "2"), "--margin: given 1 and 2 for mirrored_summation"),
-        (("mtsa", "multi_cnn", "--baseline", "multi_head", "--seeds", "1", "--recipe", "width=64"),
-         "multi_cnn.conv can't be built on mirrored_summation"),
+        (
+            (
+                "mtsa",
+                "multi_cnn",
+                "--baseline",
+                "multi_head",
+                "--seeds",
+                "1",
+                "--recipe",
+                "width=64",
+            ),
+            "multi_cnn.conv can't be built on mirrored_summation",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_users_mistake_is_told_in_one_line(
-    arguments: tuple[str, ...], says: str, data: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    arguments: tuple[str, ...],
+    says: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     given = [str(data) if word == "DATA" else word for word in arguments]
     assert cli(["compare", *given, "--device", "cpu"]) == 2

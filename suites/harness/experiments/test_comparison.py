@@ -12,9 +12,8 @@ from scipy import stats
 
 from harness.experiments.comparison import Comparison, compare
 from harness.experiments.conclusion import conclusions
-from harness.experiments.design import is_known
 from harness.experiments.tables import statistics_rows
-from harness.train.data.corpora import corpora
+from harness.train.data.corpora import corpora, is_known
 from harness.train.task import task
 
 RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0, "rate": 0.001}
@@ -23,23 +22,48 @@ A, B = "mtsa.algorithm1", "multi_head.sdpa"
 
 def run(model: str, seed: int, value: float, **more: Any) -> dict[str, Any]:
     return {
-        "kind": "run", "key": f"{model}-{seed}", "model": model, "seed": seed, "status": "ok",
-        "test": {"accuracy": value, "mse": value}, "parameters": 100,
-        "parameters_with_words": 150, "seconds": 10.0 + seed, "peak_bytes": 1000 * (seed + 1),
-        "epochs": [{"epoch": 1, "seconds": 2.0}, {"epoch": 2, "seconds": 4.0}], "chosen_epoch": 2,
-        "coverage": None, "at": "2026-01-02", "session": "s", **more,
-    }  # fmt: skip
+        "kind": "run",
+        "key": f"{model}-{seed}",
+        "model": model,
+        "seed": seed,
+        "status": "ok",
+        "test": {"accuracy": value, "mse": value},
+        "parameters": 100,
+        "parameters_with_words": 150,
+        "seconds": 10.0 + seed,
+        "peak_bytes": 1000 * (seed + 1),
+        "epochs": [{"epoch": 1, "seconds": 2.0}, {"epoch": 2, "seconds": 4.0}],
+        "chosen_epoch": 2,
+        "coverage": None,
+        "at": "2026-01-02",
+        "session": "s",
+        **more,
+    }
 
 
 def design(count: int, **more: Any) -> dict[str, Any]:
     return {
-        "kind": "design", "key": "d", "question": "q", "models": [A, B], "task": "trec",
-        "metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True, "split": "s",
-        "one_test_set": False, "recipes": [dict(RECIPE), dict(RECIPE)],
-        "seeds": list(range(count)), "margin": None, "match": "none", "paired": True,
-        "runs": [[f"{A}-{i}", f"{B}-{i}"] for i in range(count)], "at": "2026-01-01",
-        "session": "s", "status": "ok", **more,
-    }  # fmt: skip
+        "kind": "design",
+        "key": "d",
+        "question": "q",
+        "models": [A, B],
+        "task": "trec",
+        "metric": "accuracy",
+        "metrics": ["accuracy"],
+        "higher_is_better": True,
+        "split": "s",
+        "one_test_set": False,
+        "recipes": [dict(RECIPE), dict(RECIPE)],
+        "seeds": list(range(count)),
+        "margin": None,
+        "match": "none",
+        "paired": True,
+        "runs": [[f"{A}-{i}", f"{B}-{i}"] for i in range(count)],
+        "at": "2026-01-01",
+        "session": "s",
+        "status": "ok",
+        **more,
+    }
 
 
 def compared(first: list[float], second: list[float], **more: Any) -> Comparison:
@@ -93,9 +117,10 @@ def test_the_sentence_names_the_interval_before_p() -> None:
     assert "equal" not in compared(LOW, NEAR).sentence
     assert "4 paired seeds of 5" in compared(HIGH, LOW[:4]).sentence
     assert "no pair of runs is finished" in compared([], LOW).sentence
-    assert "mse 0.9040 and 0.8040, difference +0.1000 [" in compared(
-        HIGH, LOW, metric="mse", higher_is_better=False
-    ).sentence  # fmt: skip
+    assert (
+        "mse 0.9040 and 0.8040, difference +0.1000 ["
+        in compared(HIGH, LOW, metric="mse", higher_is_better=False).sentence
+    )
 
 
 def test_few_seeds_are_described_and_not_tested() -> None:
@@ -186,8 +211,9 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
 
 def test_policies_that_leave_nothing_out_are_told() -> None:
     for share, told in ((0.995, True), (0.9, False)):
-        records = [run(A, i, v, selected={"heads": 1.0, "dependents": share})
-                   for i, v in enumerate(HIGH)]  # fmt: skip
+        records = [
+            run(A, i, v, selected={"heads": 1.0, "dependents": share}) for i, v in enumerate(HIGH)
+        ]
         records += [run(B, i, v) for i, v in enumerate(LOW)]
         found = compare(design(5), records)
         assert warned(f"{A} selects 99.5 % of the tokens", found) == told
@@ -283,9 +309,9 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
     now = session_of("now", design(5, at=NOW))
     assert warned("10 runs were trained, and their test metrics shown", judged("d", runs, now))
     asked = session_of(
-        "asked", {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00",
-                  "runs": [r["key"] for r in runs]},
-    )  # fmt: skip
+        "asked",
+        {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00", "runs": [r["key"] for r in runs]},
+    )
     assert judged("d", asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
     late = session_of("late", {**asked[0], "at": "2026-01-06T00:00"})
     assert warned("10 runs were trained", judged("d", runs, late, now)), "asked for afterwards"
@@ -306,10 +332,13 @@ def test_runs_that_were_there_before_the_design_are_told() -> None:
 def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
     runs = pairs(at="2026-01-05T00:00")
     plans = {
-        count: {"kind": "sweep", "key": f"s{count}",
-                "runs": [r["key"] for r in runs if r["seed"] < count]}
+        count: {
+            "kind": "sweep",
+            "key": f"s{count}",
+            "runs": [r["key"] for r in runs if r["seed"] < count],
+        }
         for count in (3, 5)
-    }  # fmt: skip
+    }
     three = session_of("3", {**plans[3], "at": "2026-01-04T00:00"})
     begun = session_of("begun", *[r for r in runs if r["seed"] < 3])
     more = [{**r, "at": "2026-01-07T00:00"} for r in runs if r["seed"] >= 3]
@@ -327,10 +356,11 @@ def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
 def test_the_newest_design_of_each_question_counts() -> None:
     newer = session_of("3", design(5, key="newer", at="2026-04-01"), *pairs())
     records = [
-        *newer, *session_of("1", design(3, key="older", at="2026-01-01")),
+        *newer,
+        *session_of("1", design(3, key="older", at="2026-01-01")),
         *session_of("2", design(2, key="other", question="r", at="2026-03-01")),
         {"kind": "time", "key": "t", "at": "2026-01-01"},
-    ]  # fmt: skip
+    ]
     assert [c.key for c in conclusions(records)] == ["other", "newer"]
     assert conclusions(pairs()) == []
     assert conclusions([design(5)]) == []  # no run was recorded: a mistake in the command

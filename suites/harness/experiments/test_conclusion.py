@@ -27,13 +27,27 @@ METRICS = {"mse": ("mse", False), "sick": ("pearson", True)}
 def pair_design(model: str, task: str, seeds: int = SEEDS, **more: Any) -> dict[str, Any]:
     metric, higher = METRICS.get(task, ("accuracy", True))
     return {
-        "kind": "design", "key": f"{model} {task}", "question": f"{model} {task}",
-        "models": [model, BASE], "task": task, "metric": metric, "metrics": [metric],
-        "higher_is_better": higher, "split": "s", "one_test_set": True,
-        "recipes": [dict(RECIPE), dict(RECIPE)], "seeds": list(range(seeds)), "folds": 0,
-        "units": "seeds", "paired": True, "margin": None, "match": "none", "status": "ok",
-        "runs": [[f"{model} {task} {i}", f"{BASE} {task} {i}"] for i in range(seeds)], **more,
-    }  # fmt: skip
+        "kind": "design",
+        "key": f"{model} {task}",
+        "question": f"{model} {task}",
+        "models": [model, BASE],
+        "task": task,
+        "metric": metric,
+        "metrics": [metric],
+        "higher_is_better": higher,
+        "split": "s",
+        "one_test_set": True,
+        "recipes": [dict(RECIPE), dict(RECIPE)],
+        "seeds": list(range(seeds)),
+        "folds": 0,
+        "units": "seeds",
+        "paired": True,
+        "margin": None,
+        "match": "none",
+        "status": "ok",
+        "runs": [[f"{model} {task} {i}", f"{BASE} {task} {i}"] for i in range(seeds)],
+        **more,
+    }
 
 
 def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
@@ -42,19 +56,35 @@ def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
     }
     made = [pair_design(model, task, **more) for task in tasks for model in models]
     return {
-        "kind": "family", "key": "f", "question": "fq", "baseline": BASE, "models": models,
-        "tasks": tasks, "correction": "holm", "designs": made, "status": "ok", "session": "s",
-        "at": "2026-01-01", **own,
-    }  # fmt: skip
+        "kind": "family",
+        "key": "f",
+        "question": "fq",
+        "baseline": BASE,
+        "models": models,
+        "tasks": tasks,
+        "correction": "holm",
+        "designs": made,
+        "status": "ok",
+        "session": "s",
+        "at": "2026-01-01",
+        **own,
+    }
 
 
 def runs(model: str, task: str, values: Any, **more: Any) -> list[dict[str, Any]]:
     metric = METRICS.get(task, ("accuracy", True))[0]
     return [
-        run(model, seed, float(v), key=f"{model} {task} {seed}", task=task,
-            test={metric: float(v)}, **more)
+        run(
+            model,
+            seed,
+            float(v),
+            key=f"{model} {task} {seed}",
+            task=task,
+            test={metric: float(v)},
+            **more,
+        )
         for seed, v in enumerate(values)
-    ]  # fmt: skip
+    ]
 
 
 def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.ndarray:
@@ -64,8 +94,9 @@ def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.
 GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.fused": 0.0}
 
 
-def judged(tasks: list[str] | None = None, gains: dict[str, float] | None = None,
-           **more: Any) -> Conclusion:  # fmt: skip
+def judged(
+    tasks: list[str] | None = None, gains: dict[str, float] | None = None, **more: Any
+) -> Conclusion:
     tasks, gains = tasks or ["trec"], gains or GAINS
     base = {task: noisy(0.8, i) for i, task in enumerate(tasks)}
     records = [family(list(gains), tasks, **more)]
@@ -110,8 +141,10 @@ def test_holm_is_over_tasks_too() -> None:
     same = [c for c in two.comparisons if c.task == "trec"]
     assert [c.difference for c in same] == [c.difference for c in one.comparisons]
     assert {c.together for c in two.comparisons} == {8}
-    assert all((a.adjusted_p or 0) >= (b.adjusted_p or 0)
-               for a, b in zip(same, one.comparisons, strict=True))  # fmt: skip
+    assert all(
+        (a.adjusted_p or 0) >= (b.adjusted_p or 0)
+        for a, b in zip(same, one.comparisons, strict=True)
+    )
     assert [c.adjusted_p for c in same] != [c.adjusted_p for c in one.comparisons]
 
 
@@ -299,8 +332,14 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     for model, more in own.items():
         for task in ("cr", "mr"):
             for (seed, fold), value in base.items():
-                made = run(model, seed, value + more, key=f"{model} {task} {seed} {fold}",
-                           task=task, fold=fold)  # fmt: skip
+                made = run(
+                    model,
+                    seed,
+                    value + more,
+                    key=f"{model} {task} {seed} {fold}",
+                    task=task,
+                    fold=fold,
+                )
                 if (model, seed, fold) == ("b.x", 1, 2):
                     made |= {"status": "diverged", "test": {}}
                 records.append(made)
@@ -369,8 +408,12 @@ def test_a_warning_of_all_is_told_once() -> None:
 
 def looked(record: dict[str, Any], session: str, at: str) -> list[dict[str, Any]]:
     """A family in a session of its own, and that its results were seen."""
-    verdict = {"kind": "verdict", "key": f"v{session}", "design": record["key"],
-               "designs": [d["key"] for d in record["designs"]]}  # fmt: skip
+    verdict = {
+        "kind": "verdict",
+        "key": f"v{session}",
+        "design": record["key"],
+        "designs": [d["key"] for d in record["designs"]],
+    }
     return [{**r, "session": session, "at": at} for r in (record, verdict)]
 
 
@@ -395,8 +438,12 @@ def test_comparisons_left_out_after_looking_are_told() -> None:
 def test_one_of_many_judged_alone_is_told() -> None:
     trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
     before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
-    alone = {**pair_design("disa.plain", "trec", seeds=5), "key": "alone", "session": "now",
-             "at": "2026-02-01"}  # fmt: skip
+    alone = {
+        **pair_design("disa.plain", "trec", seeds=5),
+        "key": "alone",
+        "session": "now",
+        "at": "2026-02-01",
+    }
     warnings = compare(alone, [*before, *trained, alone]).warnings
     assert any("one of 4 comparisons that were judged together" in w for w in warnings)
     assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)

@@ -34,8 +34,11 @@ def driver(*arguments: object) -> subprocess.Popen[str]:
     """Start a session of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "suites.support.fake_training", *map(str, arguments)],
-        env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -74,14 +77,20 @@ def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
     todo = [fake_run(tmp_path, seed, way) for seed, way in enumerate(ways)]
     records = {r["seed"]: r for r in do_locally(tmp_path / "results", todo, strict=False)}
     assert [records[seed]["status"] for seed in range(5)] == [
-        "ok", "crash", "diverged", "refused", "ok",
-    ]  # fmt: skip
+        "ok",
+        "crash",
+        "diverged",
+        "refused",
+        "ok",
+    ]
     assert "SIGSEGV" in records[1]["detail"]
     assert records[3]["detail"] == "nothing to train on; give more data"
     # A user's mistake is no result, and what crashed is tried again.
     assert Counter(r["status"] for r in written(tmp_path / "results")) == {
-        "ok": 2, "crash": 1, "diverged": 1,
-    }  # fmt: skip
+        "ok": 2,
+        "crash": 1,
+        "diverged": 1,
+    }
     assert set(finished(tmp_path / "results")) == {todo[i].key for i in (0, 2, 4)}
 
 
@@ -155,8 +164,11 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
 
     def other_crashed(_: SessionProgress) -> None:
         if not told:
-            told.append(other.append({"kind": "run", "key": first.key, "model": "m", "seed": 0,
-                                      "status": "crash"}))  # fmt: skip
+            told.append(
+                other.append(
+                    {"kind": "run", "key": first.key, "model": "m", "seed": 0, "status": "crash"}
+                )
+            )
 
     told: list[Any] = []
     writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
@@ -210,9 +222,12 @@ sys.stdin.read()
 
 def test_a_reservation_ends_with_its_process(tmp_path: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], env=environment(), text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        env=environment(),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "True\n"
     with Reservations(tmp_path) as mine:
@@ -228,9 +243,12 @@ def test_a_reservation_ends_with_its_process(tmp_path: Path) -> None:
 def test_a_reservation_given_back_can_be_taken(tmp_path: Path) -> None:
     code = HOLD.replace("sys.stdin.read()", "held.give_back('a'); sys.stdin.read()")
     holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], env=environment(), text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=environment(),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     with Reservations(tmp_path) as mine:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
@@ -317,10 +335,15 @@ def test_the_gpus_that_cuda_sees_are_used(
 def test_jobs_run_on_their_slots_gpu_never_two_in_one_slot() -> None:
     slots = gpu_slots([("0", "x"), ("1", "x")], 1)
     jobs = [
-        Job(str(i), "", "suites.support.fake_training:visible",
-            {"directory": "", "seconds": 0.2}, reports=False)
+        Job(
+            str(i),
+            "",
+            "suites.support.fake_training:visible",
+            {"directory": "", "seconds": 0.2},
+            reports=False,
+        )
         for i in range(6)
-    ]  # fmt: skip
+    ]
     with LocalExecutor(slots, preload=()) as executor:
         began = time.monotonic()
         outcomes = [outcome for _, outcome in executor.run(iter(jobs), lambda _: None)]
@@ -357,9 +380,19 @@ def durations(*times: tuple[str, str, int, float], **more: Any) -> Durations:
     recipe = fake_run(Path(), 0).recipe.as_dict()
     found = Durations(FINGERPRINT, 2)
     for model, name, workers, seconds in times:
-        record = {"kind": "run", "key": "k", "model": model, "task": name, "recipe": recipe,
-                  "vectors": "0.05", "workers": workers, "task_seconds": seconds, "status": "ok",
-                  "fingerprint": schema.digest(FINGERPRINT), **more}  # fmt: skip
+        record = {
+            "kind": "run",
+            "key": "k",
+            "model": model,
+            "task": name,
+            "recipe": recipe,
+            "vectors": "0.05",
+            "workers": workers,
+            "task_seconds": seconds,
+            "status": "ok",
+            "fingerprint": schema.digest(FINGERPRINT),
+            **more,
+        }
         found.add(record)
     return found
 
@@ -391,10 +424,15 @@ def test_as_many_at_a_time_counts_more() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"fingerprint": "another device"}, {"status": "crash"}, {"recipe": {"epochs": 1}},
-        {"vectors": "none"}, {"task_seconds": None}, {"task_seconds": "5"}, {"kind": "design"},
+        {"fingerprint": "another device"},
+        {"status": "crash"},
+        {"recipe": {"epochs": 1}},
+        {"vectors": "none"},
+        {"task_seconds": None},
+        {"task_seconds": "5"},
+        {"kind": "design"},
     ],
-)  # fmt: skip
+)
 def test_other_times_do_not_count(more: dict[str, Any]) -> None:
     assert durations((A, "trec", 2, 10.0), **more).of(fake_run(Path(), 0)) is None
 

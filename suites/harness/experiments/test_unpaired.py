@@ -27,8 +27,19 @@ from suites.harness.experiments.test_comparison import HIGH, LOW, A, B, compared
 from suites.support.command_line import here, verified_before
 
 TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
-COMPARE = ("compare", "mtsa", "multi_head", "--task", TASK, "--recipe", "epochs=2",
-           "--recipe", "width=12", "--device", "cpu")  # fmt: skip
+COMPARE = (
+    "compare",
+    "mtsa",
+    "multi_head",
+    "--task",
+    TASK,
+    "--recipe",
+    "epochs=2",
+    "--recipe",
+    "width=12",
+    "--device",
+    "cpu",
+)
 Done = tuple[Path, "subprocess.CompletedProcess[str]", dict[str, Any]]
 
 
@@ -64,8 +75,13 @@ def test_welch_and_its_interval_are_those_of_scipy(unpaired: Done) -> None:
     assert found["sign_flip_p"] == pytest.approx(exact.pvalue)
     assert (found["test"], found["paired"]) == ("Welch", False)
     assert found["differences"] == []
-    for words in ("5 and 5 unpaired seeds", "(Welch, p = ", "p (Welch, two-sided)",
-                  "p (exact permutation, sensitivity)", "at these 5 and 5 seeds"):  # fmt: skip
+    for words in (
+        "5 and 5 unpaired seeds",
+        "(Welch, p = ",
+        "p (Welch, two-sided)",
+        "p (exact permutation, sensitivity)",
+        "at these 5 and 5 seeds",
+    ):
         assert words in done.stdout
     ours = done.stdout.replace(task(TASK).summary, "").replace("unpaired", "")
     assert "pair" not in ours
@@ -114,13 +130,23 @@ def test_the_page_says_unpaired_and_joins_no_seeds(tmp_path: Path) -> None:
     shown = " ".join(
         piece.html
         for piece in (
-            page.about(), page.verdicts(), page.seeds(), page.differences(), page.statistics(),
+            page.about(),
+            page.verdicts(),
+            page.seeds(),
+            page.differences(),
+            page.statistics(),
             page.power(),
         )
-    )  # fmt: skip
-    words = ["declared unpaired: two independent groups", "5 and 5 unpaired seeds (Welch, p",
-             "Every run of", "difference of the means, unpaired", "p (Welch, two-sided)",
-             "p (exact permutation, sensitivity)", "plan --unpaired"]  # fmt: skip
+    )
+    words = [
+        "declared unpaired: two independent groups",
+        "5 and 5 unpaired seeds (Welch, p",
+        "Every run of",
+        "difference of the means, unpaired",
+        "p (Welch, two-sided)",
+        "p (exact permutation, sensitivity)",
+        "plan --unpaired",
+    ]
     places = [shown.index(word) for word in words]
     assert places == sorted(places)
     assert "did better than" not in shown
@@ -161,10 +187,12 @@ def test_runs_without_a_partner_count_too() -> None:
 
 def test_equality_is_unpaired_too() -> None:
     found = compared(HIGH, [v + 0.001 for v in HIGH], paired=False, margin=0.05)
-    far = stats.ttest_ind(HIGH, [v + 0.001 - 0.05 for v in HIGH], equal_var=False,
-                          alternative="greater")  # fmt: skip
-    near = stats.ttest_ind(HIGH, [v + 0.001 + 0.05 for v in HIGH], equal_var=False,
-                           alternative="less")  # fmt: skip
+    far = stats.ttest_ind(
+        HIGH, [v + 0.001 - 0.05 for v in HIGH], equal_var=False, alternative="greater"
+    )
+    near = stats.ttest_ind(
+        HIGH, [v + 0.001 + 0.05 for v in HIGH], equal_var=False, alternative="less"
+    )
     assert found.equivalence_p == pytest.approx(max(far.pvalue, near.pvalue), rel=1e-9)
     assert found.verdict == "practically equal"
 

@@ -301,9 +301,14 @@ def test_verdicts(
 ) -> None:
     some = compare_means(A[:5], B[:5], paired=True)
     made = replace(
-        some, low=low, high=high, difference=(low + high) / 2, count_first=count, p=0.9,
+        some,
+        low=low,
+        high=high,
+        difference=(low + high) / 2,
+        count_first=count,
+        p=0.9,
         count_second=count,
-    )  # fmt: skip
+    )
     assert accuracy_verdict(made, higher, equal) == expected
     assert isinstance(made, MeanDifference)
 
@@ -411,7 +416,7 @@ def test_two_proportions_by_hand() -> None:
         (lambda: power_of(math.nan, 1, 5), "finite effect"),
         (lambda: pairs_needed(0, 1), "expected positive numbers"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_told_in_one_line(call: object, says: str) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match=says) as told:
@@ -464,8 +469,9 @@ def test_ten_digits_of_welch(case: int) -> None:
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), **TEN)
     t, p, freedom = CompareMeans.from_data(first, second).ttest_ind(usevar="unequal")
     assert found.p == pytest.approx(p, **TEN)
-    summaries = [Summary(float(np.mean(v)), float(np.std(v, ddof=1)), len(v))
-                 for v in (first, second)]  # fmt: skip
+    summaries = [
+        Summary(float(np.mean(v)), float(np.std(v, ddof=1)), len(v)) for v in (first, second)
+    ]
     printed = welch(*summaries)
     assert (printed.t, printed.freedom, printed.p) == pytest.approx((t, freedom, p), **TEN)
 
@@ -719,7 +725,7 @@ def test_an_adjusted_p_decides_among_several() -> None:
         (lambda: replicates_needed(1.0, 1.0, power=0.01), "between alpha and 1"),
         (lambda: power_of(1.0, 1.0, 5, alpha=0.0), "between 0 and 1"),
     ],
-)  # fmt: skip
+)
 def test_more_mistakes_are_told_in_one_line(call: object, says: str) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match=says) as told:

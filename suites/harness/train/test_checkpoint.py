@@ -27,9 +27,15 @@ from suites.support.command_line import environment
 from suites.support.made_up_data import write_data_directory
 
 SMALL: dict[str, Any] = {
-    "width": 12, "heads": 2, "hidden": 10, "epochs": 3, "batch": 60, "rate": 5e-3,
-    "policy_steps": 5, "policy_epochs": 2,
-}  # fmt: skip
+    "width": 12,
+    "heads": 2,
+    "hidden": 10,
+    "epochs": 3,
+    "batch": 60,
+    "rate": 5e-3,
+    "policy_steps": 5,
+    "policy_epochs": 2,
+}
 STEPS = 4
 """Of an epoch: 216 examples in batches of 60."""
 
@@ -55,9 +61,15 @@ def train(
 ) -> dict[str, Any]:
     chosen = replace(task("trec").recipe, **{**SMALL, **recipe})
     return train_run(
-        model, "trec", chosen.as_dict(), 3, directory=str(data), vectors=task("trec").vectors,
-        checkpoint=None if checkpoint is None else str(checkpoint), checkpoint_seconds=seconds,
-    )  # fmt: skip
+        model,
+        "trec",
+        chosen.as_dict(),
+        3,
+        directory=str(data),
+        vectors=task("trec").vectors,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        checkpoint_seconds=seconds,
+    )
 
 
 def numbers(record: dict[str, Any]) -> dict[str, Any]:
@@ -296,9 +308,13 @@ with LocalExecutor([{}]) as executor:
 
 def _session(data: Path, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", SESSION, str(data), str(folder)], env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", SESSION, str(data), str(folder)],
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def _runs(folder: Path) -> list[dict[str, Any]]:

@@ -28,8 +28,13 @@ from reference_impls.encoders import PairClassifier
 from suites.support.made_up_data import write_data_directory
 
 SMALL: dict[str, Any] = {
-    "width": 12, "heads": 2, "hidden": 10, "epochs": 2, "batch": 40, "rate": 5e-3,
-}  # fmt: skip
+    "width": 12,
+    "heads": 2,
+    "hidden": 10,
+    "epochs": 2,
+    "batch": 40,
+    "rate": 5e-3,
+}
 MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
 
 
@@ -187,8 +192,9 @@ def test_the_papers_recipes_have_their_numbers(name: str) -> None:
     assert recipe.epochs * math.ceil(examples / batch) == pytest.approx(steps, rel=0.06)
     by_test = name in ("trec", "cr", "mpqa", "subj")
     assert recipe.choose == ("best-on-test" if by_test else "dev")
-    assert (recipe.activation, recipe.highway) == (("elu", True) if name == "snli" else
-                                                   ("relu", False))  # fmt: skip
+    assert (recipe.activation, recipe.highway) == (
+        ("elu", True) if name == "snli" else ("relu", False)
+    )
 
 
 def test_what_the_released_programs_have_instead() -> None:
@@ -198,9 +204,11 @@ def test_what_the_released_programs_have_instead() -> None:
         for r in [named(name, "released")]
     }
     assert found == {
-        "trec": (0.5, 1.0, 5e-5), "cr": pytest.approx((0.475, 0.81, 1e-4)),
-        "mpqa": pytest.approx((0.55, 1.0, 1e-4)), "subj": pytest.approx((0.55, 0.81, 1e-4)),
-    }  # fmt: skip
+        "trec": (0.5, 1.0, 5e-5),
+        "cr": pytest.approx((0.475, 0.81, 1e-4)),
+        "mpqa": pytest.approx((0.55, 1.0, 1e-4)),
+        "subj": pytest.approx((0.55, 0.81, 1e-4)),
+    }
     steps = named("trec", "released").epochs * math.ceil(4907 / 32)
     assert steps == pytest.approx(99_000, rel=0.01)
 
@@ -213,14 +221,26 @@ def test_no_recipe_of_a_paper_claims_a_budget_of_ours() -> None:
 
 # Mechanism: heads, width and highway layer on SNLI (MTSA section 4; Table 1's printed parameters).
 ROWS = {
-    "mtsa": (2, 600, True), "mtsa_released": (2, 600, True), "none": (2, 600, True),
-    "resan": (2, 600, True), "hrchy_cnn_released": (2, 300, True), "hrchy_cnn": (2, 300, True),
-    "multi_head": (8, 600, False), "multi_head_released": (8, 600, False),
-    "multi_head_relu": (8, 600, False), "disa": (2, 600, False), "disan": (2, 600, False),
-    "bi_lstm": (2, 600, False), "bi_gru": (2, 600, False), "bi_gru_released": (2, 600, False),
-    "multi_cnn": (2, 600, False), "kim_cnn": (2, 600, False), "kim_cnn_released": (2, 600, False),
-    "biblosa": (2, 600, False), "biblosa_released": (2, 600, False),
-}  # fmt: skip
+    "mtsa": (2, 600, True),
+    "mtsa_released": (2, 600, True),
+    "none": (2, 600, True),
+    "resan": (2, 600, True),
+    "hrchy_cnn_released": (2, 300, True),
+    "hrchy_cnn": (2, 300, True),
+    "multi_head": (8, 600, False),
+    "multi_head_released": (8, 600, False),
+    "multi_head_relu": (8, 600, False),
+    "disa": (2, 600, False),
+    "disan": (2, 600, False),
+    "bi_lstm": (2, 600, False),
+    "bi_gru": (2, 600, False),
+    "bi_gru_released": (2, 600, False),
+    "multi_cnn": (2, 600, False),
+    "kim_cnn": (2, 600, False),
+    "kim_cnn_released": (2, 600, False),
+    "biblosa": (2, 600, False),
+    "biblosa_released": (2, 600, False),
+}
 
 
 @pytest.mark.parametrize("mechanism", ROWS)
@@ -272,9 +292,15 @@ def test_the_rows_are_of_mechanisms_that_there_are(name: str) -> None:
 )
 @pytest.mark.parametrize("mechanism", ["resa", "resan", "resan_no_fusion"])
 def test_a_policy_is_trained_as_resans(
-    mechanism: str, name: str, which: str, examples: int, steps: tuple[int, int, int],
-    penalty: float, decay: float, share: str,
-) -> None:  # fmt: skip
+    mechanism: str,
+    name: str,
+    which: str,
+    examples: int,
+    steps: tuple[int, int, int],
+    penalty: float,
+    decay: float,
+    share: str,
+) -> None:
     recipe = named(name, which, mechanism)
     base, alone, both = steps
     a_pass = math.ceil(examples / recipe.batch)
@@ -455,8 +481,17 @@ def test_tuning_budgets_are_equal(data: Path) -> None:
         assert task(name).tuned == task("trec").tuned, name
     assert task("sick_entailment").tuned == task("sick_relatedness").tuned
     # Equal: nine each on TREC, thirteen on SICK; nothing is said to be tuned that was not.
-    published = {"none", "multi_head", "mtsa", "mtsa_released", "disa", "bi_lstm", "multi_cnn",
-                 "msmsa", "resa"}  # fmt: skip
+    published = {
+        "none",
+        "multi_head",
+        "mtsa",
+        "mtsa_released",
+        "disa",
+        "bi_lstm",
+        "multi_cnn",
+        "msmsa",
+        "resa",
+    }
     for name, count in (("trec", 9), ("sick_relatedness", 13)):
         assert task(name).tuned == dict.fromkeys(published, count)
     assert task("mirrored_summation").tuned == {}

@@ -31,9 +31,20 @@ from suites.support.made_up_data import write_data_directory
 
 LENGTH, NOISE, KEYS = 6, 12, 3
 RECIPE = Recipe(
-    width=12, heads=1, hidden=10, dropout=0.1, rate=5e-3, weight_decay=1e-4, clip=1.0, batch=25,
-    epochs=3, patience=3, policy_steps=20, policy_epochs=2, policy_rate=5e-3,
-)  # fmt: skip
+    width=12,
+    heads=1,
+    hidden=10,
+    dropout=0.1,
+    rate=5e-3,
+    weight_decay=1e-4,
+    clip=1.0,
+    batch=25,
+    epochs=3,
+    patience=3,
+    policy_steps=20,
+    policy_epochs=2,
+    policy_rate=5e-3,
+)
 
 
 def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
@@ -117,8 +128,10 @@ def test_a_run_goes_through_its_stages(monkeypatch: pytest.MonkeyPatch, model: s
     monkeypatch.setattr(StagedTrainer, "_judged", watching)
     record, module = train(monkeypatch, model)
     assert moved == [
-        *[("base", True, False)] * 3, ("policy", False, True), *[("both", True, True)] * 2,
-    ]  # fmt: skip
+        *[("base", True, False)] * 3,
+        ("policy", False, True),
+        *[("both", True, True)] * 2,
+    ]
     rows = record["epochs"]
     assert [row["stage"] for row in rows] == [stage for stage, _, _ in moved]
     assert [row["epoch"] for row in rows] == list(range(1, 7))
@@ -180,9 +193,15 @@ def test_the_policy_goes_on_from_the_best_base_model(monkeypatch: pytest.MonkeyP
 
 def test_the_policy_finds_the_word_that_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     record, module = train(
-        monkeypatch, "resan_no_fusion", epochs=8, policy_steps=400, policy_epochs=4,
-        policy_penalty=0.5, policy_rate=1e-2, patience=8,
-    )  # fmt: skip
+        monkeypatch,
+        "resan_no_fusion",
+        epochs=8,
+        policy_steps=400,
+        policy_epochs=4,
+        policy_penalty=0.5,
+        policy_rate=1e-2,
+        patience=8,
+    )
     fusion: Any = fusion_with_policy(module)
     ids = torch.tensor(load(None, "", 0, 0).test.inputs[0])
     embedding: Any = module.get_submodule("embedding")
@@ -201,9 +220,13 @@ def test_a_pair_is_one_example(tmp_path: Path) -> None:
     small: dict[str, Any] = {"width": 12, "hidden": 10, "epochs": 1, "batch": 40, "policy_steps": 3}
     recipe = replace(task("sick_relatedness").recipe, **small, policy_epochs=1)
     record = train_run(
-        "resa", "sick_relatedness", recipe.as_dict(), 0, directory=str(folder),
+        "resa",
+        "sick_relatedness",
+        recipe.as_dict(),
+        0,
+        directory=str(folder),
         vectors="sick_840B_300d",
-    )  # fmt: skip
+    )
     assert [row["stage"] for row in record["epochs"]] == ["base", "policy", "both"]
     assert set(record["test_sampled"]) == {"pearson", "spearman", "mse"}
 
@@ -216,11 +239,12 @@ def decisions() -> list[Any]:
     log = torch.tensor([-1.0, -2.0], requires_grad=True)
     return [
         SimpleNamespace(
-            log_probability=log * k, head_share=torch.tensor([0.5, 1.0]) / k,
+            log_probability=log * k,
+            head_share=torch.tensor([0.5, 1.0]) / k,
             dependent_share=torch.tensor([0.2, 0.8]) / k,
         )
         for k in (1, 2)
-    ]  # fmt: skip
+    ]
 
 
 def test_the_reward_by_hand() -> None:
@@ -251,8 +275,9 @@ def test_losses_are_those_whose_mean_is_trained_on() -> None:
         torch.testing.assert_close(each.mean(), loss(record, RECIPE, output, targets))
     assert math.isclose(
         float(losses(TINY, RECIPE, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
-        -float(output[1].log_softmax(-1)[3]), rel_tol=1e-6,
-    )  # fmt: skip
+        -float(output[1].log_softmax(-1)[3]),
+        rel_tol=1e-6,
+    )
 
 
 def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() -> None:
@@ -268,10 +293,14 @@ def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() ->
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"policy_epochs": 0}, {"policy_steps": -1}, {"policy_rate": 0.0},
-        {"policy_penalty": -0.1}, {"policy_weight_decay": -1.0}, {"policy_share": "mean"},
+        {"policy_epochs": 0},
+        {"policy_steps": -1},
+        {"policy_rate": 0.0},
+        {"policy_penalty": -0.1},
+        {"policy_weight_decay": -1.0},
+        {"policy_share": "mean"},
     ],
-)  # fmt: skip
+)
 def test_wrong_recipes_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         replace(RECIPE, **wrong)

@@ -85,12 +85,17 @@ def _load(name: str, folder: Path, seed: int = 0, fold: int | None = None) -> Da
 @pytest.mark.parametrize(
     ("name", "sizes", "inputs", "outputs"),
     [
-        ("trec", (216, 24, 60), 1, 6), ("sst5", (60, 20, 30), 1, 5),
-        ("cr", (49, 5, 6), 1, 2), ("mpqa", (49, 5, 6), 1, 2), ("subj", (49, 5, 6), 1, 2),
-        ("mr", (49, 5, 6), 1, 2), ("sick_relatedness", (120, 40, 60), 2, 5),
-        ("sick_entailment", (120, 40, 60), 2, 3), ("snli", (30, 30, 30), 2, 3),
+        ("trec", (216, 24, 60), 1, 6),
+        ("sst5", (60, 20, 30), 1, 5),
+        ("cr", (49, 5, 6), 1, 2),
+        ("mpqa", (49, 5, 6), 1, 2),
+        ("subj", (49, 5, 6), 1, 2),
+        ("mr", (49, 5, 6), 1, 2),
+        ("sick_relatedness", (120, 40, 60), 2, 5),
+        ("sick_entailment", (120, 40, 60), 2, 3),
+        ("snli", (30, 30, 30), 2, 3),
     ],
-)  # fmt: skip
+)
 def test_a_task_loads(
     folder: Path, name: str, sizes: tuple[int, ...], inputs: int, outputs: int
 ) -> None:
@@ -279,9 +284,23 @@ def test_another_tasks_code_is_not_a_runs(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_train_takes_a_fold(folder: Path, tmp_path: Path) -> None:
     command = (
-        "train", "none", "--task", "cr", "--data", str(folder), "--vectors", "none",
-        "--recipe", "width=12", "--recipe", "hidden=10", "--recipe", "epochs=1", "--device", "cpu",
-    )  # fmt: skip
+        "train",
+        "none",
+        "--task",
+        "cr",
+        "--data",
+        str(folder),
+        "--vectors",
+        "none",
+        "--recipe",
+        "width=12",
+        "--recipe",
+        "hidden=10",
+        "--recipe",
+        "epochs=1",
+        "--device",
+        "cpu",
+    )
     done = attnbench(*command, "--fold", "3", "--json", "run.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((tmp_path / "run.json").read_text())
@@ -301,9 +320,10 @@ def test_options_are_part_of_a_tasks_name() -> None:
     ten = task("mirrored_summation[k=10]")
     assert ten.options == {**plain.options, "k": 10}
     assert ten.name == "mirrored_summation[k=10]" == task(ten.name).name
-    assert task("mirrored_summation[width=8,k=10]").name == task(
-        "mirrored_summation[k=10,width=8]"
-    ).name  # fmt: skip
+    assert (
+        task("mirrored_summation[width=8,k=10]").name
+        == task("mirrored_summation[k=10,width=8]").name
+    )
     assert task("mirrored_summation[k=6]") == plain == task("mirrored_summation[]")
     runs = {
         make_run(Model("mtsa.algorithm1"), each, each.recipe, 0, _around()).key
@@ -480,8 +500,10 @@ def test_corpora_are_those_of_the_real_read_me() -> None:
     row = re.compile(
         r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M
     )
-    told = {m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
-            for m in row.finditer(text)}  # fmt: skip
+    told = {
+        m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
+        for m in row.finditer(text)
+    }
     known = {
         file.name: (file.rows, file.bytes, list(file.columns), file.sha256)
         for corpus in corpora().values()

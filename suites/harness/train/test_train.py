@@ -302,9 +302,13 @@ def test_parameters_are_those_of_the_formulas(data: Path, width: int) -> None:
         words = record["parameters_with_words"] - record["parameters"]
         assert words % 20 == 0
         counted = count_parameters(
-            model, "trec", replace(task("trec").recipe, **SMALL).as_dict(),
-            directory=str(data), vectors=task("trec").vectors, widths=[width],
-        )  # fmt: skip
+            model,
+            "trec",
+            replace(task("trec").recipe, **SMALL).as_dict(),
+            directory=str(data),
+            vectors=task("trec").vectors,
+            widths=[width],
+        )
         assert counted == [record["parameters"]]
 
 

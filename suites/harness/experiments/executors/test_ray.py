@@ -34,14 +34,24 @@ else:
     ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
 QUICK = (
-    "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
-    "--recipe", "epochs=2", "--device", "cpu",
-)  # fmt: skip
+    "--recipe",
+    "width=12",
+    "--recipe",
+    "heads=2",
+    "--recipe",
+    "hidden=10",
+    "--recipe",
+    "epochs=2",
+    "--device",
+    "cpu",
+)
 # A dead node is noticed in seconds; in production Ray waits longer.
 SYSTEM = {
-    "health_check_initial_delay_ms": 0, "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3,
-}  # fmt: skip
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +120,11 @@ def test_a_node_that_dies_in_the_middle(
     assert lost, "no node was killed"
     assert [r["status"] for r in records] == ["ok"] * 10
     assert Counter(r["key"] for r in records) == {run.key: 1 for run in todo}
-    text = [line for path in (tmp_path / "results").glob("*.jsonl")
-            for line in path.read_text().splitlines()]  # fmt: skip
+    text = [
+        line
+        for path in (tmp_path / "results").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     written = [r for r in map(json.loads, text) if r["kind"] == "run"]
     assert Counter(r["key"] for r in written) == {run.key: 1 for run in todo}
     assert set(finished(tmp_path / "results")) == {run.key for run in todo}
@@ -144,16 +157,34 @@ def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_pat
     """The command itself, with real runs: killed under it is a node that trains."""
     toy = "mirrored_summation[length=6,width=6,k=2,train=4000,test=200]"
     sweep = (
-        "sweep", "--models", "mtsa,none", "--tasks", toy, "--seeds", "5", "--recipe", "width=12",
-        "--recipe", "heads=2", "--recipe", "epochs=6", "--recipe", "patience=6", "--device", "cpu",
-    )  # fmt: skip
+        "sweep",
+        "--models",
+        "mtsa,none",
+        "--tasks",
+        toy,
+        "--seeds",
+        "5",
+        "--recipe",
+        "width=12",
+        "--recipe",
+        "heads=2",
+        "--recipe",
+        "epochs=6",
+        "--recipe",
+        "patience=6",
+        "--device",
+        "cpu",
+    )
     ray_ = ("--executor", "ray", "--address", cluster.address)
     folder = tmp_path / "results"
     process = subprocess.Popen(
-        [sys.executable, "-m", "harness", *sweep, *ray_], cwd=tmp_path, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "harness", *sweep, *ray_],
+        cwd=tmp_path,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    )
 
     def runs() -> list[dict[str, Any]]:
         return [r for r in journal.read(folder).records if r["kind"] == "run"]
@@ -262,9 +293,17 @@ def test_too_much_for_any_node_is_told(cluster: Any, fingerprint: dict[str, Any]
 def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> None:
     data = write_data_directory(tmp_path / "data")
     sweep = (
-        "sweep", "--models", "mtsa,multi_head", "--tasks", "trec", "--seeds", "2", *QUICK,
-        "--data", str(data),
-    )  # fmt: skip
+        "sweep",
+        "--models",
+        "mtsa,multi_head",
+        "--tasks",
+        "trec",
+        "--seeds",
+        "2",
+        *QUICK,
+        "--data",
+        str(data),
+    )
     done = attnbench(*sweep, "--executor", "ray", "--address", cluster.address, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 runs are ok" in done.stdout
@@ -286,11 +325,28 @@ def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> 
 
 def test_no_cluster_is_told_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "harness", "sweep", "--models", "mtsa", "--tasks",
-         "mirrored_summation", "--executor", "ray", "--address", "127.0.0.1:1", "--device", "cpu"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "harness",
+            "sweep",
+            "--models",
+            "mtsa",
+            "--tasks",
+            "mirrored_summation",
+            "--executor",
+            "ray",
+            "--address",
+            "127.0.0.1:1",
+            "--device",
+            "cpu",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "--address 127.0.0.1:1: no Ray cluster" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.experiments.design import data_digest, is_known
-from harness.train.data.corpora import unlike
+from harness.train.data.corpora import data_digest, is_known, unlike
 from harness.train.data.corpus import Vocabulary, corpus, tokens_raw, tokens_whitespace
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.vectors import (
@@ -269,8 +268,11 @@ def test_glove_text_is_read(tmp_path: Path) -> None:
         np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [1.5, -0.2, 0]], np.float32),
     )
     assert (vectors.name, vectors.width, vectors.cased, vectors.centred) == (
-        "made.up", 3, True, False,
-    )  # fmt: skip
+        "made.up",
+        3,
+        True,
+        False,
+    )
 
 
 def test_word2vec_header_gzip_and_ends_of_lines_change_nothing_but_the_digest(
@@ -585,8 +587,13 @@ def test_real_trec() -> None:
     train, test = tables
     assert (len(train), len(test)) == (5452, 500)
     assert Counter(row["coarse"] for row in train) == {
-        "ABBR": 86, "DESC": 1162, "ENTY": 1250, "HUM": 1223, "LOC": 835, "NUM": 896,
-    }  # fmt: skip
+        "ABBR": 86,
+        "DESC": 1162,
+        "ENTY": 1250,
+        "HUM": 1223,
+        "LOC": 835,
+        "NUM": 896,
+    }
     assert {row["coarse"] for row in test} == CLASSES
     assert len({(row["coarse"], row["fine"]) for row in train}) == 50
     sentences = _questions(REAL, "train", "test")
@@ -602,8 +609,10 @@ def test_real_sick() -> None:
     labels = [read_table(REAL / "sick" / f"{split}.tsv.gz", ["label"]) for split in splits]
     assert [len(table) for table in labels] == [4500, 500, 4927]
     assert Counter(row["label"] for row in labels[0]) == {
-        "neutral": 2536, "entailment": 1299, "contradiction": 665,
-    }  # fmt: skip
+        "neutral": 2536,
+        "entailment": 1299,
+        "contradiction": 665,
+    }
     sentences = _pairs(REAL, *splits)
     words = Counter(token for sentence in sentences for token in sentence)
     assert (words.total(), len(words)) == (192193, 2409)
@@ -635,9 +644,10 @@ def test_real_vectors() -> None:
     np.testing.assert_allclose(quantised.matrix.mean(axis=0), 0, atol=1e-5)
     the, comma = (quantised.matrix[quantised.rows[word]] for word in ("the", ","))
     np.testing.assert_allclose(
-        (the - comma)[:2], [(7 * 5.736062 - 4.866347) / 127, (-7 * 5.736062 - 8 * 4.866347) / 127],
+        (the - comma)[:2],
+        [(7 * 5.736062 - 4.866347) / 127, (-7 * 5.736062 - 8 * 4.866347) / 127],
         rtol=1e-4,
-    )  # fmt: skip
+    )
     plain = read_vectors("sick_840B_300d", REAL)
     assert plain.matrix.shape == (2402, 300)
     assert (plain.cased, plain.centred) == (True, False)

@@ -60,8 +60,10 @@ def _hub_mr(folder: Path) -> dict[str, HubSplit]:
         texts[row["label"]].append(row["text"].encode("cp1252").decode("latin-1").strip())
     splits = {}
     for name, (begin, end) in {
-        "train": (0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1),
-    }.items():  # fmt: skip
+        "train": (0, 0.8),
+        "validation": (0.8, 0.9),
+        "test": (0.9, 1),
+    }.items():
         rows = []
         for number in (1, 0):
             some = texts[str(number)]

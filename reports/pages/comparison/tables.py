@@ -1,0 +1,82 @@
+"""Numbers of a comparison's page, as its CSV files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.experiments.comparison import Comparison
+from harness.experiments.costs import TrainingCost
+
+
+def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
+    """What training each model took."""
+    return [
+        {
+            "model": model,
+            "parameters": k.parameters,
+            "parameters_with_words": k.parameters_with_words,
+            "training_seconds": k.seconds,
+            "epoch_seconds": k.seconds_per_epoch,
+            "epochs": k.epochs,
+            "chosen_epoch": k.chosen_epoch,
+            "peak_memory_bytes": k.peak_bytes,
+        }
+        for model, k in costs.items()
+    ]
+
+
+def run_numbers(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Every run of a task once, those that failed too."""
+    metric = comparisons[0].metric
+    return [
+        {
+            "model": r.get("model"),
+            "seed": r.get("seed"),
+            "fold": r.get("fold"),
+            "status": r.get("status"),
+            "detail": r.get("detail"),
+            f"test_{metric}": (r.get("test") or {}).get(metric),
+            "chosen_epoch": r.get("chosen_epoch"),
+            "epochs": len(r.get("epochs") or ()),
+            "training_seconds": r.get("seconds"),
+            "key": r.get("key"),
+        }
+        for r in {run["key"]: run for c in comparisons for run in c.runs}.values()
+    ]
+
+
+def numbers(c: Comparison) -> dict[str, Any]:
+    """All of a comparison, for the CSV."""
+    found: dict[str, Any] = {
+        "task": c.task,
+        "metric": c.metric,
+        "first": c.first,
+        "second": c.second,
+        "verdict": c.verdict,
+        "margin": c.margin,
+        "equivalence_p": c.equivalence_p,
+        "together": c.together,
+        "p_holm": c.adjusted_p,
+        "equivalence_p_holm": c.adjusted_equivalence_p,
+    }
+    if c.difference is None:
+        return found
+    difference = asdict(c.difference)
+    del difference["differences"]
+    return found | difference | {"detectable_together": c.difference.detectable_among(c.together)}
+
+
+def run_cells(c: Comparison, row: Mapping[str, Any]) -> list[str]:
+    """One of `run_numbers` as a row of texts."""
+    value, seconds = row[f"test_{c.metric}"], row["training_seconds"]
+    fold = "" if row["fold"] is None else f" fold {row['fold']}"
+    return [
+        f"{row['model']} seed {row['seed']}{fold}",
+        f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"]),
+        c.unit.value(value) if isinstance(value, int | float) else "",
+        str(row["chosen_epoch"] or ""),
+        str(row["epochs"]),
+        f"{seconds:.1f} s" if isinstance(seconds, int | float) else "",
+    ]
