@@ -10,10 +10,13 @@ import numpy as np
 
 BASELINE = "multi_head.sdpa"
 RESULT: Mapping[str, Any] = {
-    "test": {"accuracy": 0.5}, "seconds": 3.0, "chosen_epoch": 1, "parameters": 10,
+    "test": {"accuracy": 0.5},
+    "seconds": 3.0,
+    "chosen_epoch": 1,
+    "parameters": 10,
     "parameters_with_words": 20,
     "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.5}, "seconds": 1.0}],
-}  # fmt: skip
+}
 """What every run that is ok has."""
 _SERIAL = itertools.count()
 
@@ -26,15 +29,27 @@ def case(name: str, length: int, phase: str = "training", batch: int = 64, heads
 
 def _record(kind: str, case_id: str, block: int, **more: Any) -> dict[str, Any]:
     return {
-        "kind": kind, "key": f"{kind}{next(_SERIAL)}", "case": case_id, "block": block,
-        "interpreter": f"i{block}", "status": "ok", "code": "c", "fingerprint": "f", **more,
-    }  # fmt: skip
+        "kind": kind,
+        "key": f"{kind}{next(_SERIAL)}",
+        "case": case_id,
+        "block": block,
+        "interpreter": f"i{block}",
+        "status": "ok",
+        "code": "c",
+        "fingerprint": "f",
+        **more,
+    }
 
 
 def timed(
-    seconds: Mapping[str, float], *, blocks: int = 7, noise: float = 0.002, verified: bool = True,
-    control: bool = True, seed: int = 0,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    seconds: Mapping[str, float],
+    *,
+    blocks: int = 7,
+    noise: float = 0.002,
+    verified: bool = True,
+    control: bool = True,
+    seed: int = 0,
+) -> Iterator[dict[str, Any]]:
     """Times of cases by id, each block with a drift of its own, and margins.
 
     Every baseline among them is there a second time, as its control.
@@ -57,31 +72,53 @@ def peaks(by_case: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
     """Memory readings in MiB, one per block."""
     for case_id, sizes in by_case.items():
         for block, size in enumerate(sizes):
-            yield _record("memory", case_id, block, peak_bytes=size * 2**20,
-                          transient_bytes=size * 2**20)  # fmt: skip
+            yield _record(
+                "memory", case_id, block, peak_bytes=size * 2**20, transient_bytes=size * 2**20
+            )
 
 
 def trained(
-    model: str, values: Sequence[float], *, task: str = "trec", metric: str = "accuracy",
-    epoch_seconds: float = 1.0, selected: tuple[float, float] | None = None, width: int = 300,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    model: str,
+    values: Sequence[float],
+    *,
+    task: str = "trec",
+    metric: str = "accuracy",
+    epoch_seconds: float = 1.0,
+    selected: tuple[float, float] | None = None,
+    width: int = 300,
+) -> Iterator[dict[str, Any]]:
     """Runs of a model, one per seed, with these test metrics; selected: heads, dependents."""
     for seed, value in enumerate(values):
         yield {
-            "kind": "run", "key": f"run{next(_SERIAL)}", "model": model, "task": task,
-            "seed": seed, "status": "ok", "vectors": "v", "test": {metric: value},
+            "kind": "run",
+            "key": f"run{next(_SERIAL)}",
+            "model": model,
+            "task": task,
+            "seed": seed,
+            "status": "ok",
+            "vectors": "v",
+            "test": {metric: value},
             "recipe": {"width": width, "choose": "dev", "tuning_trials": 3},
-            "epochs": [{"epoch": 1, "seconds": epoch_seconds}], "chosen_epoch": 1,
-            "seconds": epoch_seconds, "parameters": 10, "parameters_with_words": 20,
+            "epochs": [{"epoch": 1, "seconds": epoch_seconds}],
+            "chosen_epoch": 1,
+            "seconds": epoch_seconds,
+            "parameters": 10,
+            "parameters_with_words": 20,
             "peak_bytes": 1.0,
-            **({"selected": {"heads": selected[0], "dependents": selected[1]}}
-               if selected else {}),
-        }  # fmt: skip
+            **({"selected": {"heads": selected[0], "dependents": selected[1]}} if selected else {}),
+        }
 
 
 def exact(check: str, verdict: str = "ok", **more: Any) -> dict[str, Any]:
     """What ``attnbench verify`` writes of an exact check."""
     return {
-        "kind": "exact", "key": f"exact{next(_SERIAL)}", "check": check, "case": check,
-        "verdict": verdict, "status": "ok", "code": "c", "detail": f"{check} is {verdict}", **more,
-    }  # fmt: skip
+        "kind": "exact",
+        "key": f"exact{next(_SERIAL)}",
+        "check": check,
+        "case": check,
+        "verdict": verdict,
+        "status": "ok",
+        "code": "c",
+        "detail": f"{check} is {verdict}",
+        **more,
+    }

@@ -35,8 +35,9 @@ def draw_interval(
     axes: Axes, y: float, low: float, middle: float, high: float, ink: str, label: str
 ) -> None:
     """A horizontal interval with its middle; `label` names them in the figure's data."""
-    axes.plot([low, high], [y, y], color=ink, linewidth=2, solid_capstyle="butt",
-              label=label + INTERVAL)  # fmt: skip
+    axes.plot(
+        [low, high], [y, y], color=ink, linewidth=2, solid_capstyle="butt", label=label + INTERVAL
+    )
     axes.plot([middle], [y], "o", color=ink, markersize=6, label=label)
 
 
@@ -57,14 +58,24 @@ def forest(contrasts: Sequence[Contrast], title: str, under: str) -> Figure:
         )
         for x, text in ((1.06, p_text(c.test.p)), (1.28, p_text(c.adjusted_p))):
             axes.annotate(
-                text, (x, y), xycoords=axes.get_yaxis_transform(), fontsize=8.5, va="center",
-                color=ink if c.adjusted_p < ALPHA else "0.3", annotation_clip=False,
-            )  # fmt: skip
+                text,
+                (x, y),
+                xycoords=axes.get_yaxis_transform(),
+                fontsize=8.5,
+                va="center",
+                color=ink if c.adjusted_p < ALPHA else "0.3",
+                annotation_clip=False,
+            )
     for x, text in ((1.06, "p"), (1.28, "p (Holm)")):
         axes.annotate(
-            text, (x, -0.7), xycoords=axes.get_yaxis_transform(), fontsize=8, color=SOFT,
-            va="center", annotation_clip=False,
-        )  # fmt: skip
+            text,
+            (x, -0.7),
+            xycoords=axes.get_yaxis_transform(),
+            fontsize=8,
+            color=SOFT,
+            va="center",
+            annotation_clip=False,
+        )
     labels = [f"{c.data}: MTSA − {c.other}" for c in contrasts]
     axes.set_yticks(range(len(contrasts)), labels, fontsize=8.5)
     axes.set_xlabel("MTSA minus the other (points of accuracy)", fontsize=8.5)
@@ -79,14 +90,22 @@ def implied(readings: Sequence[ImpliedInterval]) -> Figure:
         ink = colour("mtsa") if r.low > 0 else NOT_SHOWN
         draw_interval(axes, y, r.low, r.difference, r.high, ink, f"{r.setup}: {r.reading}")
         axes.annotate(
-            f"[{r.low:+.2f}, {r.high:+.2f}]", (1.03, y), xycoords=axes.get_yaxis_transform(),
-            fontsize=8, va="center", color=ink if r.low > 0 else "0.3", annotation_clip=False,
-        )  # fmt: skip
+            f"[{r.low:+.2f}, {r.high:+.2f}]",
+            (1.03, y),
+            xycoords=axes.get_yaxis_transform(),
+            fontsize=8,
+            va="center",
+            color=ink if r.low > 0 else "0.3",
+            annotation_clip=False,
+        )
     labels = [f"{r.setup}: {r.reading}" for r in readings]
     axes.set_yticks(range(len(readings)), labels, fontsize=8)
     axes.set_xlabel("MTSA minus multi-head (BLEU)", fontsize=8.5)
-    titled(axes, "Table 6: what the printed p-values imply",
-           "95 % t-intervals from difference, two-sided p and runs")  # fmt: skip
+    titled(
+        axes,
+        "Table 6: what the printed p-values imply",
+        "95 % t-intervals from difference, two-sided p and runs",
+    )
     return figure
 
 
@@ -101,10 +120,14 @@ def deviations(folds: Sequence[FoldDeviation], implausible: Sequence[FoldDeviati
     for f in folds:
         y = models.index(f.model) + 0.2 * (data.index(f.data) - 1)
         axes.plot(
-            [f.printed / f.expected], [y], shapes[f.data], color=shades[f.data], markersize=6,
+            [f.printed / f.expected],
+            [y],
+            shapes[f.data],
+            color=shades[f.data],
+            markersize=6,
             markerfacecolor=shades[f.data] if f in implausible else "white",
             label=f"{f.data}: {f.model}",
-        )  # fmt: skip
+        )
         if f in implausible or f.model == models[0]:
             text = (
                 f"{f.data}: printed {f.printed:.1f}, counting {f.expected:.1f}"
@@ -112,16 +135,31 @@ def deviations(folds: Sequence[FoldDeviation], implausible: Sequence[FoldDeviati
                 else f.data
             )
             axes.annotate(
-                text, (f.printed / f.expected, y), xytext=(8, 0), textcoords="offset points",
-                fontsize=8, va="center", color=shades[f.data], annotation_clip=False,
-            )  # fmt: skip
+                text,
+                (f.printed / f.expected, y),
+                xytext=(8, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+                color=shades[f.data],
+                annotation_clip=False,
+            )
     axes.set_yticks(range(len(models)), models, fontsize=8.5)
     axes.set_xlim(0, None)
     axes.annotate(
-        "counting alone", (1, -0.7), xytext=(-5, 0), textcoords="offset points", fontsize=8,
-        color=SOFT, ha="right", va="center",
-    )  # fmt: skip
+        "counting alone",
+        (1, -0.7),
+        xytext=(-5, 0),
+        textcoords="offset points",
+        fontsize=8,
+        color=SOFT,
+        ha="right",
+        va="center",
+    )
     axes.set_xlabel("printed deviation / deviation from counting alone", fontsize=8.5)
-    titled(axes, "Table 5: deviations over ten folds",
-           "filled: too small to be chance (chi squared, Holm over all, p < .05)")  # fmt: skip
+    titled(
+        axes,
+        "Table 5: deviations over ten folds",
+        "filled: too small to be chance (chi squared, Holm over all, p < .05)",
+    )
     return figure

@@ -34,23 +34,28 @@ class Others:
     def accuracies(self) -> Shown:
         """Single accuracies, averages over data sets, relatedness."""
         return together(
-            self.shares(), heading("Multi-Scale Transformer: sixteen data sets", 2),
-            self.data_sets(), heading("ReSAN: relatedness on SICK", 2), self.relatedness(),
-        )  # fmt: skip
+            self.shares(),
+            heading("Multi-Scale Transformer: sixteen data sets", 2),
+            self.data_sets(),
+            heading("ReSAN: relatedness on SICK", 2),
+            self.relatedness(),
+        )
 
     def shares(self) -> Shown:
         """Accuracies on one test set as shares of its examples: what two proportions allow."""
         found = self._by("proportions")
         figure = figures.intervals(
-            found, "Accuracies as shares of the test examples",
+            found,
+            "Accuracies as shares of the test examples",
             "95 % intervals, as if on two test sets; grey: undecided",
             "difference (points of accuracy)",
-        )  # fmt: skip
+        )
         caption = f"Differences of single printed accuracies: {_counted(found)}."
         return together(
-            self._says(found), self.place.figure("shares", figure, caption),
+            self._says(found),
+            self.place.figure("shares", figure, caption),
             self._table("shares", found),
-        )  # fmt: skip
+        )
 
     def data_sets(self) -> Shown:
         """The Multi-Scale paper's Table 3: sixteen data sets, paired; and its averages."""
@@ -61,34 +66,46 @@ class Others:
             "some lose."
         )
         return together(
-            says([v.reason for v in found]), self.place.figure("data-sets", figure, caption),
+            says([v.reason for v in found]),
+            self.place.figure("data-sets", figure, caption),
             self._table("data-sets", found),
-        )  # fmt: skip
+        )
 
     def relatedness(self) -> Shown:
         """ReSAN's Table 3: SICK, over five runs, and over test pairs."""
-        found = [
-            v for v in self._by("welch", "correlations") if v.claim.paper == "resan"
-        ]  # fmt: skip
+        found = [v for v in self._by("welch", "correlations") if v.claim.paper == "resan"]
         return together(says([v.reason for v in found]), self._table("relatedness", found))
 
     def costs(self) -> Shown:
         """Ratios of printed times, memories and parameters, with what rounding allows."""
         found = self._by("ratio")
         figure = figures.intervals(
-            found, "Ratios of printed costs", "bars: what rounding of the printed numbers allows",
-            "first over second", ratios=True,
-        )  # fmt: skip
+            found,
+            "Ratios of printed costs",
+            "bars: what rounding of the printed numbers allows",
+            "first over second",
+            ratios=True,
+        )
         caption = f"Claims on cost, by the papers' own numbers: {_counted(found)}."
         return together(
-            self._says(found), self.place.figure("costs", figure, caption),
+            self._says(found),
+            self.place.figure("costs", figure, caption),
             self._table("costs", found),
-        )  # fmt: skip
+        )
 
     def counting(self) -> Shown:
         """What is settled by counting: parameters, operations, paths, runs, numbers taken over."""
-        shown = ("proportions", "paired", "wins_everywhere", "average", "ratio", "welch",
-                 "correlations", "implied", "deviation")  # fmt: skip
+        shown = (
+            "proportions",
+            "paired",
+            "wins_everywhere",
+            "average",
+            "ratio",
+            "welch",
+            "correlations",
+            "implied",
+            "deviation",
+        )
         found = [v for v in self.audits if v.claim.query not in shown]
         return together(says([v.reason for v in found]), self._table("counting", found))
 
@@ -101,12 +118,18 @@ class Others:
         rows = [[v.claim.statement, v.measured, v.verdict, v.reason] for v in found]
         frame = pd.DataFrame(
             {
-                "claim": v.id, "statement": v.claim.statement, "place": v.claim.place,
-                "value": v.value, "low": v.low, "high": v.high, "verdict": v.verdict,
-                "reason": v.reason, "arithmetic": "; ".join(v.steps),
+                "claim": v.id,
+                "statement": v.claim.statement,
+                "place": v.claim.place,
+                "value": v.value,
+                "low": v.low,
+                "high": v.high,
+                "verdict": v.verdict,
+                "reason": v.reason,
+                "arithmetic": "; ".join(v.steps),
             }
             for v in found
-        )  # fmt: skip
+        )
         columns = ["claim", "value", "verdict", "why"]
         return self.place.table(name, frame, columns, rows, (0, 2, 3))
 
@@ -122,16 +145,23 @@ def _over_data_sets() -> Figure:
     """Differences of the Multi-Scale Transformer to two others, data set by data set."""
     table = load("multi_scale")["table3"]
     names = [r["name"] for r in table["rows"] if r["name"] != table["average"]]
-    columns = {name: {c: number(at(table, name, c)).value for c in table["columns"]}
-               for name in names}  # fmt: skip
+    columns = {
+        name: {c: number(at(table, name, c)).value for c in table["columns"]} for name in names
+    }
     ours, *others = "MS-Trans", "Transformer", "SLSTM"
     names.sort(key=lambda name: columns[name][ours] - columns[name][others[1]])
     figure, axes = audit_figures.row_axes(len(names), 0.2, 0.95)
     for other, marker, ink in zip(others, ("o", "D"), ("#0072B2", "#D55E00"), strict=True):
         apart = [columns[name][ours] - columns[name][other] for name in names]
-        axes.plot(apart, range(len(names)), marker, color=ink, markersize=6,
-                  markerfacecolor=ink if other == others[0] else "white",
-                  label=f"minus {other} (mean {math.fsum(apart) / len(apart):+.2f})")  # fmt: skip
+        axes.plot(
+            apart,
+            range(len(names)),
+            marker,
+            color=ink,
+            markersize=6,
+            markerfacecolor=ink if other == others[0] else "white",
+            label=f"minus {other} (mean {math.fsum(apart) / len(apart):+.2f})",
+        )
     axes.set_yticks(range(len(names)), names, fontsize=8.5)
     axes.set_xlabel("Multi-Scale Transformer minus the other (points)", fontsize=8.5)
     axes.legend(fontsize=8, frameon=False, loc="upper right")

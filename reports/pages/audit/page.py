@@ -86,9 +86,11 @@ class Audit:
     def pictures(self) -> Shown:
         """Both families: the runner-up, and multi-head attention."""
         return together(
-            heading("Against the runner-up", 2), self.best(),
-            heading("Against multi-head attention", 2), self.baseline(),
-        )  # fmt: skip
+            heading("Against the runner-up", 2),
+            self.best(),
+            heading("Against multi-head attention", 2),
+            self.baseline(),
+        )
 
     def best(self) -> Shown:
         """MTSA against the runner-up."""
@@ -109,9 +111,10 @@ class Audit:
                 f"correction for looking at {len(found)} data sets (p = {p_text(c.adjusted_p)})."
             )
         figure = figures.forest(
-            found, "Table 5: MTSA and the runner-up",
+            found,
+            "Table 5: MTSA and the runner-up",
             "printed means, 95 % Welch intervals; grey: not shown after Holm",
-        )  # fmt: skip
+        )
         return together(
             says([sentence], main=True),
             self.place.figure("runner-up", figure, self._caption(found, "the runner-up")),
@@ -133,9 +136,10 @@ class Audit:
                 f"after the correction it does not hold (p = {p_text(c.adjusted_p)})."
             )
         figure = figures.forest(
-            found, "Table 5: MTSA and multi-head attention",
+            found,
+            "Table 5: MTSA and multi-head attention",
             "printed means, 95 % Welch intervals; grey: not shown after Holm",
-        )  # fmt: skip
+        )
         return together(
             says([sentence], main=True),
             self.place.figure("multi-head", figure, self._caption(found, "multi-head attention")),
@@ -152,21 +156,30 @@ class Audit:
             [
                 f"{c.data}: MTSA − {c.other}",
                 f"{c.test.difference:+.1f} [{c.test.low:+.2f}, {c.test.high:+.2f}]",
-                p_text(c.test.p), p_text(c.adjusted_p),
+                p_text(c.test.p),
+                p_text(c.adjusted_p),
                 f"{p_text(c.lowest_p)} to {p_text(c.highest_p)}",
             ]
             for _, c in families
-        ]  # fmt: skip
+        ]
         frame = pd.DataFrame(
             {
-                "family": family, "data": c.data, "other": c.other, "replicates": c.first.count,
-                "difference_points": c.test.difference, "low_points": c.test.low,
-                "high_points": c.test.high, "t": c.test.t, "degrees_of_freedom": c.test.freedom,
-                "p": c.test.p, "p_holm": c.adjusted_p, "p_lowest_by_rounding": c.lowest_p,
+                "family": family,
+                "data": c.data,
+                "other": c.other,
+                "replicates": c.first.count,
+                "difference_points": c.test.difference,
+                "low_points": c.test.low,
+                "high_points": c.test.high,
+                "t": c.test.t,
+                "degrees_of_freedom": c.test.freedom,
+                "p": c.test.p,
+                "p_holm": c.adjusted_p,
+                "p_lowest_by_rounding": c.lowest_p,
                 "p_highest_by_rounding": c.highest_p,
             }
             for family, c in families
-        )  # fmt: skip
+        )
         return self.place.table("contrasts", frame, columns, shown)
 
     def deviations(self) -> Shown:
@@ -184,9 +197,13 @@ class Audit:
             "Ten disjoint folds of a corpus differ at least by the chance of counting right "
             "answers: sqrt(a (1 − a) / examples in a fold). "
             f"Of {len(found)} printed deviations over folds, "
-            + (f"too small for that is {_listed(parts)}; it may be over something else, "
-               "or a misprint." if parts else "none is too small for that.")
-        )  # fmt: skip
+            + (
+                f"too small for that is {_listed(parts)}; it may be over something else, "
+                "or a misprint."
+                if parts
+                else "none is too small for that."
+            )
+        )
         return together(
             says([sentence]),
             self.place.figure(
@@ -199,9 +216,11 @@ class Audit:
         """Table 6, and what follows from it."""
         why = "A t-test's p-value, the difference and the number of runs fix the interval."
         return together(
-            self.translation_table(), heading("What its p-values imply", 2), remark(why),
+            self.translation_table(),
+            heading("What its p-values imply", 2),
+            remark(why),
             self.translation_intervals(),
-        )  # fmt: skip
+        )
 
     def translation_table(self) -> Shown:
         """Table 6 as printed, and where it contradicts its caption."""
@@ -215,10 +234,16 @@ class Audit:
         ]
         setups = self.translation["setups"]
         rows = [
-            [s["name"], f"{s['multi_head']:.2f}", f"{s['mtsa']:.2f}", f"{s['p']:.3f}",
-             str(s["runs_in_table"]), str(s["runs_in_caption"])]
+            [
+                s["name"],
+                f"{s['multi_head']:.2f}",
+                f"{s['mtsa']:.2f}",
+                f"{s['p']:.3f}",
+                str(s["runs_in_table"]),
+                str(s["runs_in_caption"]),
+            ]
             for s in setups
-        ]  # fmt: skip
+        ]
         names = ["setup", "multi_head_bleu", "mtsa_bleu", "p", "runs_in_table", "runs_in_caption"]
         frame = pd.DataFrame(rows, columns=names)
         odd = [
@@ -252,11 +277,17 @@ class Audit:
                 )
         frame = pd.DataFrame(
             {
-                "setup": r.setup, "reading": r.reading, "runs": r.runs, "paired": r.paired,
-                "difference_bleu": r.difference, "p": r.p, "low_bleu": r.low, "high_bleu": r.high,
+                "setup": r.setup,
+                "reading": r.reading,
+                "runs": r.runs,
+                "paired": r.paired,
+                "difference_bleu": r.difference,
+                "p": r.p,
+                "low_bleu": r.low,
+                "high_bleu": r.high,
             }
             for r in found
-        )  # fmt: skip
+        )
         rows = [
             [f"{r.setup}: {r.reading}", f"{r.difference:+.2f}", f"[{r.low:+.2f}, {r.high:+.2f}]"]
             for r in found
@@ -278,12 +309,14 @@ class Audit:
         counts = self.translation["parameters_millions"]
         printed = counts["MTSA"] - counts["Multi-head"]
         one, two = (added_parameters(self.translation, layers) for layers in (1, 2))
-        return says([
-            f"Table 6 prints {counts['Multi-head']}M and {counts['MTSA']}M parameters: "
-            f"{printed:.2f}M more. One layer per head with its bias adds 6 x 8 x (64² + 64) = "
-            f"{one:.2f}M, which is what is printed; the two layers of equation 9 would "
-            f"add {two:.2f}M.",
-        ])  # fmt: skip
+        return says(
+            [
+                f"Table 6 prints {counts['Multi-head']}M and {counts['MTSA']}M parameters: "
+                f"{printed:.2f}M more. One layer per head with its bias adds 6 x 8 x (64² + 64) = "
+                f"{one:.2f}M, which is what is printed; the two layers of equation 9 would "
+                f"add {two:.2f}M.",
+            ]
+        )
 
     def _caption(self, found: Sequence[Contrast], other: str) -> str:
         clear = [c.data for c in found if c.excludes_zero]
@@ -295,18 +328,28 @@ class Audit:
     def _fold_table(self, found: Sequence[FoldDeviation], adjusted: Sequence[float]) -> Shown:
         columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
         rows = [
-            [f"{f.data}: {f.model}", f"{f.accuracy:.1f}", f"{f.printed:.1f}", f"{f.expected:.2f}",
-             p_text(f.p), p_text(p)]
+            [
+                f"{f.data}: {f.model}",
+                f"{f.accuracy:.1f}",
+                f"{f.printed:.1f}",
+                f"{f.expected:.2f}",
+                p_text(f.p),
+                p_text(p),
+            ]
             for f, p in zip(found, adjusted, strict=True)
-        ]  # fmt: skip
+        ]
         frame = pd.DataFrame(
             {
-                "data": f.data, "model": f.model, "accuracy_percent": f.accuracy,
-                "printed_deviation_points": f.printed, "counting_deviation_points": f.expected,
-                "p": f.p, "p_holm": p,
+                "data": f.data,
+                "model": f.model,
+                "accuracy_percent": f.accuracy,
+                "printed_deviation_points": f.printed,
+                "counting_deviation_points": f.expected,
+                "p": f.p,
+                "p_holm": p,
             }
             for f, p in zip(found, adjusted, strict=True)
-        )  # fmt: skip
+        )
         return self.place.table("deviations", frame, columns, rows)
 
 

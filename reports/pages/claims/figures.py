@@ -14,9 +14,11 @@ from reports.core.style import SOFT
 from reports.pages.audit.figures import draw_interval, row_axes
 
 INKS: dict[Answer, str] = {
-    "reproduced": "#009E73", "not reproduced": "#D55E00", "undecided": "#7F7F7F",
+    "reproduced": "#009E73",
+    "not reproduced": "#D55E00",
+    "undecided": "#7F7F7F",
     "not testable here": "#BBBBBB",
-}  # fmt: skip
+}
 """Green, vermilion and greys of Okabe and Ito; the words stand beside them."""
 LONGEST = 66
 """Characters of a label."""
@@ -56,13 +58,24 @@ def intervals(
         draw_interval(axes, y, low, v.value, high, ink, v.id)
         if math.isfinite(v.published_value) and v.claim.kind != "audit":
             axes.plot(
-                [v.published_value], [y], "D", markersize=6, markerfacecolor="none",
-                markeredgecolor="black", markeredgewidth=1.1, label=f"{v.id}: published",
-            )  # fmt: skip
+                [v.published_value],
+                [y],
+                "D",
+                markersize=6,
+                markerfacecolor="none",
+                markeredgecolor="black",
+                markeredgewidth=1.1,
+                label=f"{v.id}: published",
+            )
         axes.annotate(
-            v.verdict, (1.01, y), xycoords=axes.get_yaxis_transform(), fontsize=8,
-            va="center", color=ink, annotation_clip=False,
-        )  # fmt: skip
+            v.verdict,
+            (1.01, y),
+            xycoords=axes.get_yaxis_transform(),
+            fontsize=8,
+            va="center",
+            color=ink,
+            annotation_clip=False,
+        )
     axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)
     if ratios:
         axes.set_xscale("log")

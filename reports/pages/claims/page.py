@@ -102,15 +102,20 @@ class Ledger:
             mine = [
                 v
                 for v in self.verdicts
-                if v.device == device.key and v.claim.query in RATIOS
-                and math.isfinite(v.value) and math.isfinite(v.published_value)
-            ]  # fmt: skip
+                if v.device == device.key
+                and v.claim.query in RATIOS
+                and math.isfinite(v.value)
+                and math.isfinite(v.published_value)
+            ]
             if mine:
                 right = sum(v.verdict == "reproduced" for v in mine)
                 figure = figures.intervals(
-                    mine, "Cost ratios: found and published", f"{device.title}; diamond: published",
-                    "first over second", ratios=True,
-                )  # fmt: skip
+                    mine,
+                    "Cost ratios: found and published",
+                    f"{device.title}; diamond: published",
+                    "first over second",
+                    ratios=True,
+                )
                 caption = (
                     f"{right} of {len(mine)} published cost ratios are reproduced on "
                     f"{device.title}: the interval, noise floor included, lies within the "

@@ -45,9 +45,15 @@ def by_setting(found: Iterable[tuple[float, Trained]], metric: str) -> dict[str,
 
 
 def against_setting(
-    lines: Mapping[str, Points], xlabel: str, ylabel: str, title: str, under: str, *,
-    log: bool, level: float | None,
-) -> Figure:  # fmt: skip
+    lines: Mapping[str, Points],
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    under: str,
+    *,
+    log: bool,
+    level: float | None,
+) -> Figure:
     """Means with intervals over a setting, every replicate beside them.
 
     Parameters
@@ -69,13 +75,27 @@ def against_setting(
         y = np.array([p.mean for _, p in points])
         for k, point in points:
             if 1 < len(point.values) <= 10:
-                axes.plot([k] * len(point.values), point.values, "_", color=style.colour, alpha=0.4,
-                          label=f"{name}: every replicate")  # fmt: skip
+                axes.plot(
+                    [k] * len(point.values),
+                    point.values,
+                    "_",
+                    color=style.colour,
+                    alpha=0.4,
+                    label=f"{name}: every replicate",
+                )
         known = np.nan_to_num(np.array([[p.mean - p.low, p.high - p.mean] for _, p in points]).T)
         axes.errorbar(
-            x, y, yerr=np.maximum(known, 0), color=style.colour, marker=style.marker, markersize=6,
-            linestyle=LINES[number % len(LINES)], capsize=2.5, linewidth=1.4, label=name,
-        )  # fmt: skip
+            x,
+            y,
+            yerr=np.maximum(known, 0),
+            color=style.colour,
+            marker=style.marker,
+            markersize=6,
+            linestyle=LINES[number % len(LINES)],
+            capsize=2.5,
+            linewidth=1.4,
+            label=name,
+        )
         ends.append((float(x[-1]), float(y[-1]), name, text_colour(style.colour)))
     if level is not None:
         axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
@@ -104,21 +124,29 @@ def heads(
         names, layers = counted(alpha)
         grid = np.array(layers)
         axes.imshow(
-            grid, cmap="Greys", vmin=0, vmax=2 * MOST_HEADS, aspect="auto", origin="lower",
+            grid,
+            cmap="Greys",
+            vmin=0,
+            vmax=2 * MOST_HEADS,
+            aspect="auto",
+            origin="lower",
             label=f"alpha {alpha:g}",
-        )  # fmt: skip
+        )
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
-                axes.annotate(str(count), (x, y), ha="center", va="center", fontsize=9,
-                              color=CELL_INK)  # fmt: skip
+                axes.annotate(
+                    str(count), (x, y), ha="center", va="center", fontsize=9, color=CELL_INK
+                )
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
-        axes.set_yticks(range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))],
-                        fontsize=7.5)  # fmt: skip
+        axes.set_yticks(
+            range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))], fontsize=7.5
+        )
         axes.tick_params(length=0)
         axes.set_title(f"alpha = {alpha:g}", fontsize=8.5, loc="left")
         axes.set_xlabel("scale (tokens)", fontsize=7.5)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    figure.text(0.012, 0.985, "How many heads have which scale", fontsize=10.5,
-                fontweight="bold", va="top")  # fmt: skip
+    figure.text(
+        0.012, 0.985, "How many heads have which scale", fontsize=10.5, fontweight="bold", va="top"
+    )
     return figure

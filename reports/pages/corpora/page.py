@@ -142,10 +142,14 @@ class Corpora:
         others = sum(task.others for task in self.tasks)
         left = f" {others} runs by other recipes are not shown beside these." if others else ""
         return together(
-            says([f"{self.source.says} Trained {self.device.dates_of(*KINDS)} on "
-                  f"{self.device.title}.{left}"]),
+            says(
+                [
+                    f"{self.source.says} Trained {self.device.dates_of(*KINDS)} on "
+                    f"{self.device.title}.{left}"
+                ]
+            ),
             warns(self._lost()),
-        )  # fmt: skip
+        )
 
     def table(self) -> Shown:
         """Means and deviations, as in MTSA's Table 5."""
@@ -194,13 +198,19 @@ class Corpora:
                     continue
                 name = f"{self._head(task)}: {one.model}"
                 rows.append([name, printed.place, printed.text, one.text, one.counted])
-                flat.append({
-                    "task": task.name, "model": one.model, "paper": printed.place,
-                    "printed_mean": printed.summary.mean, "printed_sd": printed.summary.sd,
-                    "printed_replicates": printed.summary.count,
-                    "measured_mean": one.unit.scale * one.mean,
-                    "measured_sd": one.unit.scale * one.sd, "measured_replicates": len(one.values),
-                })  # fmt: skip
+                flat.append(
+                    {
+                        "task": task.name,
+                        "model": one.model,
+                        "paper": printed.place,
+                        "printed_mean": printed.summary.mean,
+                        "printed_sd": printed.summary.sd,
+                        "printed_replicates": printed.summary.count,
+                        "measured_mean": one.unit.scale * one.mean,
+                        "measured_sd": one.unit.scale * one.sd,
+                        "measured_replicates": len(one.values),
+                    }
+                )
         if not rows:
             return remark("Nothing that MTSA's Table 5 or ReSAN's Table 3 prints was trained here.")
         columns = ["", "paper", "printed", "measured here", "over"]
@@ -232,16 +242,20 @@ class Corpora:
     def mirrored(self) -> Shown:
         """Error over K, relative to the target's variance."""
         found = [(k_of(t.name), t) for t in self.tasks if t.name.startswith(MIRRORED)]
-        lines = figures.by_setting([
-            (k, m) for k, task in found if k is not None for m in task.models
-        ], "relative_mse")  # fmt: skip
+        lines = figures.by_setting(
+            [(k, m) for k, task in found if k is not None for m in task.models], "relative_mse"
+        )
         if not any(len(points) > 1 for points in lines.values()):
             return remark(MISSING["mirrored"])
         figure = figures.against_setting(
-            lines, "K: how many terms are summed", "mean squared error / variance of the target",
-            "Mirrored summation", "1 is a constant predictor; bars: 95 % t-intervals over seeds",
-            log=True, level=1.0,
-        )  # fmt: skip
+            lines,
+            "K: how many terms are summed",
+            "mean squared error / variance of the target",
+            "Mirrored summation",
+            "1 is a constant predictor; bars: 95 % t-intervals over seeds",
+            log=True,
+            level=1.0,
+        )
         best = {name: min(points, key=lambda p: p[1].mean)[1] for name, points in lines.items()}
         said = ", ".join(f"{name} {p.mean:.3g}" for name, p in best.items())
         caption = f"Test error over the variance of the target, at its best K: {said}."
@@ -259,14 +273,15 @@ class Corpora:
                 flat.append({"alpha": alpha, "layer": number, **by_scale})
         pieces = [
             self.place.figure(
-                "heads", figures.heads(ALPHAS, heads_by_scale),
+                "heads",
+                figures.heads(ALPHAS, heads_by_scale),
                 "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
                 "positive alphas give lower layers the small scales, negative ones the large.",
             ),
             self.place.table("heads", pd.DataFrame(flat), columns, rows, ()),
             self._by_alpha(),
             self._single_scales(),
-        ]  # fmt: skip
+        ]
         return together(*pieces)
 
     def _by_alpha(self) -> Shown:
@@ -279,9 +294,14 @@ class Corpora:
             )
             if any(len(points) > 1 for points in lines.values()):
                 figure = figures.against_setting(
-                    lines, "alpha", f"test {own.unit.named(own.metric)}", f"{task.name}: alpha",
-                    "bars: 95 % t-intervals over seeds", log=False, level=None,
-                )  # fmt: skip
+                    lines,
+                    "alpha",
+                    f"test {own.unit.named(own.metric)}",
+                    f"{task.name}: alpha",
+                    "bars: 95 % t-intervals over seeds",
+                    log=False,
+                    level=None,
+                )
                 heads = own.runs[0].get("recipe", {}).get("heads", "?")
                 caption = (
                     f"{task.name}: {own.metric} by alpha, {heads} heads, with 95 % "
@@ -327,14 +347,21 @@ class Corpora:
     def _numbers(self) -> pd.DataFrame:
         return pd.DataFrame(
             {
-                "task": m.task, "model": m.model, "metric": m.metric, "mean": m.mean, "sd": m.sd,
-                "low": mean_interval(m.values)[1], "high": mean_interval(m.values)[2],
-                "replicates": len(m.values), "over": m.counted, "failed": len(m.failed),
+                "task": m.task,
+                "model": m.model,
+                "metric": m.metric,
+                "mean": m.mean,
+                "sd": m.sd,
+                "low": mean_interval(m.values)[1],
+                "high": mean_interval(m.values)[2],
+                "replicates": len(m.values),
+                "over": m.counted,
+                "failed": len(m.failed),
                 "keys": " ".join(str(r["key"]) for r in m.runs),
             }
             for task in self.corpora
             for m in task.models
-        )  # fmt: skip
+        )
 
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
@@ -354,11 +381,12 @@ class Corpora:
         band = "; band: the declared margin" if margin is not None else ""
         better = "right" if found[0].model.higher_is_better else "left"
         figure = forest(
-            lines, f"{task}: difference to {other}",
+            lines,
+            f"{task}: difference to {other}",
             f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm{band}",
             f"{found[0].model.metric} minus that of {other} ({of})",
             None if margin is None else unit.scale * margin,
-        )  # fmt: skip
+        )
         said = "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in decided)
         apart = sum(not d.low <= 0 <= d.high for d in (one.difference for one in found))
         none = (
@@ -371,21 +399,34 @@ class Corpora:
     def _table(self, name: str, found: Sequence[Against]) -> Shown:
         columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]
         rows = [
-            [f"{one.model.task}: {one.model.model} − {one.other.model}", one.text,
-             f"{one.difference.p:.2g}", f"{one.adjusted_p:.2g}", one.counted, one.verdict]
+            [
+                f"{one.model.task}: {one.model.model} − {one.other.model}",
+                one.text,
+                f"{one.difference.p:.2g}",
+                f"{one.adjusted_p:.2g}",
+                one.counted,
+                one.verdict,
+            ]
             for one in found
-        ]  # fmt: skip
+        ]
         frame = pd.DataFrame(
             {
-                "task": one.model.task, "metric": one.model.metric, "model": one.model.model,
-                "other": one.other.model, "difference": one.difference.difference,
-                "low": one.difference.low, "high": one.difference.high, "p": one.difference.p,
-                "p_holm": one.adjusted_p, "hedges_g": one.difference.hedges_g,
+                "task": one.model.task,
+                "metric": one.model.metric,
+                "model": one.model.model,
+                "other": one.other.model,
+                "difference": one.difference.difference,
+                "low": one.difference.low,
+                "high": one.difference.high,
+                "p": one.difference.p,
+                "p_holm": one.adjusted_p,
+                "hedges_g": one.difference.hedges_g,
                 "minimum_detectable_effect": one.difference.detectable_among(len(found)),
-                "replicates": one.difference.count_first, "verdict": one.verdict,
+                "replicates": one.difference.count_first,
+                "verdict": one.verdict,
             }
             for one in found
-        )  # fmt: skip
+        )
         return together(
             self.place.table(name, frame, columns, rows, (0, 4, 5)),
             remark(
@@ -419,6 +460,11 @@ def line_of(one: Against) -> Line:
     """A comparison as a row of a forest plot, in the metric's unit."""
     d, scale = one.difference, one.model.unit.scale
     return Line(
-        one.model.model, one.model.mechanism, scale * d.difference, scale * d.low, scale * d.high,
-        one.verdict in ("better", "worse"), tuple(scale * v for v in one.singles),
-    )  # fmt: skip
+        one.model.model,
+        one.model.mechanism,
+        scale * d.difference,
+        scale * d.low,
+        scale * d.high,
+        one.verdict in ("better", "worse"),
+        tuple(scale * v for v in one.singles),
+    )

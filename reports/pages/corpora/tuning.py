@@ -204,17 +204,27 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
     if run.get("status") == "ok":
         epochs = run.get("epochs")
         chosen = [
-            e for e in (epochs if isinstance(epochs, list) else [])
+            e
+            for e in (epochs if isinstance(epochs, list) else [])
             if isinstance(e, dict) and e.get("epoch") == run.get("chosen_epoch")
-        ]  # fmt: skip
+        ]
         metrics = chosen[0].get("dev") if chosen else None
         value = metrics.get(of.metrics[0]) if isinstance(metrics, dict) else None
         if not isinstance(value, int | float) or not math.isfinite(value):
             return f"run {run.get('key')} has no {of.metrics[0]} of the dev split"
         dev = float(value)
     where = tuple(str(run.get(key) or "") for key in ("vectors", "data", "fingerprint"))
-    return Trial(name, mechanism_of(model), recipe, of.recipe, int(run["seed"]), where, dev,
-                 str(run.get("status")), str(run.get("at")))  # fmt: skip
+    return Trial(
+        name,
+        mechanism_of(model),
+        recipe,
+        of.recipe,
+        int(run["seed"]),
+        where,
+        dev,
+        str(run.get("status")),
+        str(run.get("at")),
+    )
 
 
 def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[Tried, list[str]]:
@@ -235,10 +245,14 @@ def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[T
     others: list[Trial] = []
     for t, is_mine in zip(trials, against(common), strict=True):
         (mine if is_mine else others).append(replace(t, common=common))
-    left = [
-        f"{of.name}: {len(others)} trials were made against another common recipe than the "
-        f"other {len(mine)}; left out: give them a journal of their own"
-    ] if others else []  # fmt: skip
+    left = (
+        [
+            f"{of.name}: {len(others)} trials were made against another common recipe than the "
+            f"other {len(mine)}; left out: give them a journal of their own"
+        ]
+        if others
+        else []
+    )
     return Tried(of.name, of.metrics[0], where, tuple(mine), common), left
 
 
@@ -286,10 +300,8 @@ def judged(one: Tried) -> list[Judged]:
     """
     common = one.scores(COMMON)
     pairs = {
-        recipe: _pairs(one.scores(recipe), common)
-        for recipe in one.recipes
-        if recipe != COMMON
-    }  # fmt: skip
+        recipe: _pairs(one.scores(recipe), common) for recipe in one.recipes if recipe != COMMON
+    }
     pairs = {recipe: both for recipe, both in pairs.items() if len(both) > 1}
     differences = {
         recipe: compare_means(
@@ -372,8 +384,10 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
     points = unit.of_differences.strip()
     columns = [
         f"{one.task}: less the {one.common}{f', {points}' if points else ''}",
-        "mean [95 %]", "p (Holm), verdict", *one.mechanisms,
-    ]  # fmt: skip
+        "mean [95 %]",
+        "p (Holm), verdict",
+        *one.mechanisms,
+    ]
     common = one.scores(COMMON)
     row = [
         unit.number(statistics.fmean(common[m].values())) if m in common else ""
@@ -387,9 +401,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
         )
         counted = len(j.singles) >= LEAST_REPLICATES
         verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
-        singles = [
-            unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms
-        ]  # fmt: skip
+        singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
         rows.append([j.recipe, mean, verdict, *singles])
     return columns, rows
 
@@ -399,9 +411,13 @@ def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
     scale = one.unit.scale
     return [
         Line(
-            j.recipe, "", scale * j.difference.difference, scale * j.difference.low,
-            scale * j.difference.high, j.verdict in (BETTER, "worse"),
+            j.recipe,
+            "",
+            scale * j.difference.difference,
+            scale * j.difference.low,
+            scale * j.difference.high,
+            j.verdict in (BETTER, "worse"),
             tuple(scale * d for d in j.singles.values()),
         )
         for j in found
-    ]  # fmt: skip
+    ]

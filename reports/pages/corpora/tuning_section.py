@@ -41,20 +41,25 @@ def _task(one: Tried, place: Output) -> Shown:
     if verdicts:
         points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
         figure = forest(
-            lines(one, verdicts), f"{one.task}: recipes less the {base} one",
+            lines(one, verdicts),
+            f"{one.task}: recipes less the {base} one",
             "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
-            f"{one.metric} on the dev split, less the {one.common}'s"
-            f"{points and f' ({points})'}",
-        )  # fmt: skip
+            f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
+        )
         pieces.append(place.figure(name, figure, said))
     else:
         pieces.append(says([said]))
     columns, rows = cells(one, verdicts)
     scores = pd.DataFrame(
         {
-            "task": t.task, "metric": one.metric, "recipe": t.recipe, "mechanism": t.mechanism,
-            "seed": t.seed, "status": t.status, "dev": t.dev,
+            "task": t.task,
+            "metric": one.metric,
+            "recipe": t.recipe,
+            "mechanism": t.mechanism,
+            "seed": t.seed,
+            "status": t.status,
+            "dev": t.dev,
         }
         for t in one.trials
-    )  # fmt: skip
+    )
     return together(*pieces, place.table(name, scores, columns, rows))

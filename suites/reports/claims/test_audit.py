@@ -34,15 +34,27 @@ def test_every_audit_is_settled_and_shows_its_arithmetic() -> None:
 
 P_VALUES = {
     # Read in the reason; of single tests, to two digits.
-    "mtsa-7-token2token": 0.31, "mtsa-7-masks": 0.045, "mtsa-8-best-cr": 0.90,
-    "mtsa-8-best-mpqa": 0.76, "mtsa-8-best-sst5": 0.52, "mtsa-8-best-trec": 0.017,
-    "mtsa-8-multi-head-cr": 0.029, "mtsa-8-multi-head-mpqa": 0.12, "mtsa-8-multi-head-subj": 0.13,
-    "mtsa-8-multi-head-trec": 4.4e-5, "mtsa-8-multi-head-sst5": 8e-5, "mtsa-12-transfer": 0.54,
-    "multi-scale-18-single-scale": 0.002, "multi-scale-18-alpha-1": 0.42,
-    "multi-scale-18-negative-half": 0.70, "multi-scale-19-mtl-transformer": 4e-6,
-    "multi-scale-19-mtl-slstm": 0.14, "resan-22-disan": 0.16, "resan-23-disan-pearson": 0.017,
+    "mtsa-7-token2token": 0.31,
+    "mtsa-7-masks": 0.045,
+    "mtsa-8-best-cr": 0.90,
+    "mtsa-8-best-mpqa": 0.76,
+    "mtsa-8-best-sst5": 0.52,
+    "mtsa-8-best-trec": 0.017,
+    "mtsa-8-multi-head-cr": 0.029,
+    "mtsa-8-multi-head-mpqa": 0.12,
+    "mtsa-8-multi-head-subj": 0.13,
+    "mtsa-8-multi-head-trec": 4.4e-5,
+    "mtsa-8-multi-head-sst5": 8e-5,
+    "mtsa-12-transfer": 0.54,
+    "multi-scale-18-single-scale": 0.002,
+    "multi-scale-18-alpha-1": 0.42,
+    "multi-scale-18-negative-half": 0.70,
+    "multi-scale-19-mtl-transformer": 4e-6,
+    "multi-scale-19-mtl-slstm": 0.14,
+    "resan-22-disan": 0.16,
+    "resan-23-disan-pearson": 0.017,
     "resan-23-tree-mse": 0.025,
-}  # fmt: skip
+}
 
 
 def first_p(text: str) -> float:
@@ -59,36 +71,85 @@ def test_p_values_are_those_found_before(name: str) -> None:
 
 ANSWERED = {
     "reproduced": [
-        "mtsa-3-rnn-epoch-lstm", "mtsa-4-time-hrchy-cnn", "mtsa-6-fewer-distance",
-        "mtsa-6-less-time-resan", "mtsa-6-similar-hrchy-cnn", "mtsa-7-source2token", "mtsa-7-all",
-        "mtsa-8-multi-head-trec", "mtsa-8-multi-head-sst5", "mtsa-9-setup-1", "mtsa-9-runs-2",
-        "mtsa-9-one-layer", "mtsa-10-layers", "mtsa-10-elementwise", "multi-scale-18-single-scale",
-        "multi-scale-19-average-ms", "multi-scale-19-average-transformer",
-        "multi-scale-19-mtl-transformer", "multi-scale-19-mtl-transformer-all",
-        "multi-scale-19-snli", "disan-21-fewer-lstm", "disan-21-faster-lstm", "disan-21-snli-s2t",
-        "resan-22-soft", "resan-23-disan-mse", "resan-23-disan-pearson", "resan-25-fewer-gated",
+        "mtsa-3-rnn-epoch-lstm",
+        "mtsa-4-time-hrchy-cnn",
+        "mtsa-6-fewer-distance",
+        "mtsa-6-less-time-resan",
+        "mtsa-6-similar-hrchy-cnn",
+        "mtsa-7-source2token",
+        "mtsa-7-all",
+        "mtsa-8-multi-head-trec",
+        "mtsa-8-multi-head-sst5",
+        "mtsa-9-setup-1",
+        "mtsa-9-runs-2",
+        "mtsa-9-one-layer",
+        "mtsa-10-layers",
+        "mtsa-10-elementwise",
+        "multi-scale-18-single-scale",
+        "multi-scale-19-average-ms",
+        "multi-scale-19-average-transformer",
+        "multi-scale-19-mtl-transformer",
+        "multi-scale-19-mtl-transformer-all",
+        "multi-scale-19-snli",
+        "disan-21-fewer-lstm",
+        "disan-21-faster-lstm",
+        "disan-21-snli-s2t",
+        "resan-22-soft",
+        "resan-23-disan-mse",
+        "resan-23-disan-pearson",
+        "resan-25-fewer-gated",
         "resan-25-inference-disan",
     ],
     "not reproduced": [
-        "mtsa-4-memory-multi-cnn", "mtsa-4-memory-hrchy-cnn", "mtsa-4-time-multi-cnn",
-        "mtsa-6-fewer-resan", "mtsa-6-similar-multi-cnn", "mtsa-6-like-for-like",
-        "mtsa-8-deviation-cnns-cr", "mtsa-9-setup-2", "mtsa-9-runs-1", "mtsa-9-two-layers",
-        "mtsa-10-products", "mtsa-13-accuracies", "multi-scale-16-path",
-        "multi-scale-19-average-bilstm", "multi-scale-19-average-slstm",
-        "multi-scale-19-mtl-slstm-all", "disan-21-fewer-multi-head", "disan-21-faster-multi-head",
-        "resan-25-time-multi-head", "resan-25-time-disan",
-        "resan-25-fewer-intra", "resan-25-fewer-multi-head", "resan-25-fewer-disan",
+        "mtsa-4-memory-multi-cnn",
+        "mtsa-4-memory-hrchy-cnn",
+        "mtsa-4-time-multi-cnn",
+        "mtsa-6-fewer-resan",
+        "mtsa-6-similar-multi-cnn",
+        "mtsa-6-like-for-like",
+        "mtsa-8-deviation-cnns-cr",
+        "mtsa-9-setup-2",
+        "mtsa-9-runs-1",
+        "mtsa-9-two-layers",
+        "mtsa-10-products",
+        "mtsa-13-accuracies",
+        "multi-scale-16-path",
+        "multi-scale-19-average-bilstm",
+        "multi-scale-19-average-slstm",
+        "multi-scale-19-mtl-slstm-all",
+        "disan-21-fewer-multi-head",
+        "disan-21-faster-multi-head",
+        "resan-25-time-multi-head",
+        "resan-25-time-disan",
+        "resan-25-fewer-intra",
+        "resan-25-fewer-multi-head",
+        "resan-25-fewer-disan",
         "resan-25-inference-multi-head",
     ],
     "undecided": [
-        "mtsa-7-masks", "mtsa-7-token2token", "mtsa-8-best-cr", "mtsa-8-best-mpqa",
-        "mtsa-8-best-trec", "mtsa-8-best-sst5", "mtsa-8-multi-head-cr", "mtsa-12-transfer",
-        "mtsa-12-srl-wsj", "multi-scale-18-alpha-1", "multi-scale-19-mtl-slstm",
-        "multi-scale-19-sst", "disan-21-snli-directions", "disan-21-sst-directions",
-        "resan-22-disan", "resan-22-best", "resan-22-hard", "resan-23-pairs-disan",
-        "resan-22-share", "resan-23-tree-mse", "resan-25-memory",
+        "mtsa-7-masks",
+        "mtsa-7-token2token",
+        "mtsa-8-best-cr",
+        "mtsa-8-best-mpqa",
+        "mtsa-8-best-trec",
+        "mtsa-8-best-sst5",
+        "mtsa-8-multi-head-cr",
+        "mtsa-12-transfer",
+        "mtsa-12-srl-wsj",
+        "multi-scale-18-alpha-1",
+        "multi-scale-19-mtl-slstm",
+        "multi-scale-19-sst",
+        "disan-21-snli-directions",
+        "disan-21-sst-directions",
+        "resan-22-disan",
+        "resan-22-best",
+        "resan-22-hard",
+        "resan-23-pairs-disan",
+        "resan-22-share",
+        "resan-23-tree-mse",
+        "resan-25-memory",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +193,10 @@ def test_paired_differences_are_scipys() -> None:
 
 
 def test_two_printed_averages_are_not_those_of_their_columns() -> None:
-    found = {name: verdict(f"multi-scale-19-average-{name}").value
-             for name in ("ms", "transformer", "bilstm", "slstm")}  # fmt: skip
+    found = {
+        name: verdict(f"multi-scale-19-average-{name}").value
+        for name in ("ms", "transformer", "bilstm", "slstm")
+    }
     assert found["ms"] == pytest.approx(86.34, abs=0.005)
     assert found["transformer"] == pytest.approx(82.78, abs=0.005)
     assert found["bilstm"] == pytest.approx(84.245, abs=1e-9)
@@ -162,23 +225,35 @@ def test_the_layers_add_up_to_the_released_counts() -> None:
         parts = fusion, layers["pooling"][width], layers["hidden"][width], layers["logits"]
         totals[row] = sum(parts) + (layers["highway"] if row in ("MTSA", "Hrchy-CNN") else 0)
     assert totals == {
-        "MTSA": 2_885_403, "Multi-head": 1_982_403, "Bi-LSTM": 2_884_803, "DiSA": 2_345_403,
+        "MTSA": 2_885_403,
+        "Multi-head": 1_982_403,
+        "Bi-LSTM": 2_884_803,
+        "DiSA": 2_345_403,
         "Hrchy-CNN": 3_424_203,
-    }  # fmt: skip
+    }
     steps = " ".join(verdict("mtsa-6-like-for-like").steps)
     assert "2,704,803, with a highway layer 2,885,403; printed 2.9m: with" in steps
 
 
 def made_up(query: str, tables: dict[str, Any], **parameters: Any) -> Any:
-    claim = Claim("x", 1, "p", "place", "line", "Statement.", "audit", query=query,
-                  parameters=parameters)  # fmt: skip
+    claim = Claim(
+        "x", 1, "p", "place", "line", "Statement.", "audit", query=query, parameters=parameters
+    )
     return AUDITS[query](claim, {"p": tables})
 
 
 def one_table(**cells: str) -> dict[str, Any]:
     rows = [{"name": name, "cells": [text]} for name, text in cells.items()]
-    return {"t": {"place": "t", "columns": ["c"], "rows": rows, "replicates": {"c": 5},
-                  "examples": 1000, "average": "average"}}  # fmt: skip
+    return {
+        "t": {
+            "place": "t",
+            "columns": ["c"],
+            "rows": rows,
+            "replicates": {"c": 5},
+            "examples": 1000,
+            "average": "average",
+        }
+    }
 
 
 def test_a_difference_against_the_claim_is_not_reproduced() -> None:
@@ -217,8 +292,9 @@ def test_an_average_within_rounding_is_right() -> None:
 
 
 def test_printed_numbers_of_a_ratio_are_named() -> None:
-    found = made_up("ratio", one_table(a="3.0s", b="2.0s"), table="t", column="c",
-                    first="a", second="b")  # fmt: skip
+    found = made_up(
+        "ratio", one_table(a="3.0s", b="2.0s"), table="t", column="c", first="a", second="b"
+    )
     assert found.value == 1.5
     assert "3.0s / 2.0s = 1.5" in found.steps[0]
     assert number("3.0s").half == pytest.approx(0.05)

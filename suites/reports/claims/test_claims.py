@@ -22,8 +22,15 @@ from suites.support.made_up_records import case, exact, timed
 CLAIMS = load_claims()
 TABLES = load_all()
 KNOWN_PAGES = {
-    "scaling", "tradeoff", "comparison", "corpora", "attention", "trust", "audit", "claims",
-}  # fmt: skip
+    "scaling",
+    "tradeoff",
+    "comparison",
+    "corpora",
+    "attention",
+    "trust",
+    "audit",
+    "claims",
+}
 
 
 def test_every_published_item_has_its_claims() -> None:
@@ -107,9 +114,11 @@ def test_published_numbers_come_from_the_tables() -> None:
     ],
 )
 def test_three_way(
-    tolerance: dict[str, Any], inside: tuple[float, float], outside: tuple[float, float],
+    tolerance: dict[str, Any],
+    inside: tuple[float, float],
+    outside: tuple[float, float],
     across: tuple[float, float],
-) -> None:  # fmt: skip
+) -> None:
     wanted = region(tolerance, 2.0)
     assert wanted.judge(*inside) == "reproduced"
     assert wanted.judge(*outside) == "not reproduced"
@@ -201,17 +210,50 @@ SOME = [
     Claim("one", 1, "mtsa", "p", "l", "One.", "exact", query="exact", parameters={"check": "a"}),
     Claim("two", 2, "mtsa", "p", "l", "Two.", "exact", query="exact", parameters={"check": "b"}),
     Claim("three", 3, "mtsa", "p", "l", "Three.", "not testable", why="No data."),
-    Claim("four", 4, "mtsa", "p", "l", "Four.", "measured", query="time_ratio",
-          parameters={"first": "mtsa.algorithm1@8", "second": "multi_head.sdpa@8", "batch": 64,
-                      "length": 64, "width_in": 300, "phase": "training"},
-          tolerance={"at_most": 1.5}),
-    Claim("five", 5, "mtsa", "p", "l", "Five.", "measured", query="accuracy_difference",
-          parameters={"first": "mtsa", "second": "disa", "task": "trec"},
-          tolerance={"positive": True}),
-    Claim("six", 6, "mtsa", "p", "l", "Six.", "audit", query="ratio",
-          parameters={"table": "table1", "column": "memory", "first": "MTSA", "second": "DiSA"},
-          tolerance={"at_most": 0.5}),
-]  # fmt: skip
+    Claim(
+        "four",
+        4,
+        "mtsa",
+        "p",
+        "l",
+        "Four.",
+        "measured",
+        query="time_ratio",
+        parameters={
+            "first": "mtsa.algorithm1@8",
+            "second": "multi_head.sdpa@8",
+            "batch": 64,
+            "length": 64,
+            "width_in": 300,
+            "phase": "training",
+        },
+        tolerance={"at_most": 1.5},
+    ),
+    Claim(
+        "five",
+        5,
+        "mtsa",
+        "p",
+        "l",
+        "Five.",
+        "measured",
+        query="accuracy_difference",
+        parameters={"first": "mtsa", "second": "disa", "task": "trec"},
+        tolerance={"positive": True},
+    ),
+    Claim(
+        "six",
+        6,
+        "mtsa",
+        "p",
+        "l",
+        "Six.",
+        "audit",
+        query="ratio",
+        parameters={"table": "table1", "column": "memory", "first": "MTSA", "second": "DiSA"},
+        tolerance={"at_most": 0.5},
+    ),
+]
 
 
 def test_the_score_line_counts_every_claim_once() -> None:
@@ -226,9 +268,13 @@ def test_the_score_line_counts_every_claim_once() -> None:
     assert found.failed == ("two",)
     assert found.total == 6
     assert [v.verdict for v in verdicts] == [
-        "reproduced", "not reproduced", "not testable here", "reproduced", "not testable here",
         "reproduced",
-    ]  # fmt: skip
+        "not reproduced",
+        "not testable here",
+        "reproduced",
+        "not testable here",
+        "reproduced",
+    ]
 
 
 def test_a_check_of_ours_is_told_and_not_counted() -> None:

@@ -20,14 +20,27 @@ SIZE: dict[str, Any] = {"batch": 64, "length": 64, "width_in": 300, "phase": "tr
 
 
 def judged(
-    query: str, records: Iterable[Mapping[str, Any]], tolerance: Mapping[str, Any],
-    published: float | None = None, kind: Any = "measured", **parameters: Any,
-) -> Verdict:  # fmt: skip
+    query: str,
+    records: Iterable[Mapping[str, Any]],
+    tolerance: Mapping[str, Any],
+    published: float | None = None,
+    kind: Any = "measured",
+    **parameters: Any,
+) -> Verdict:
     """The one verdict on a made-up claim."""
     claim = Claim(
-        "x", 1, "mtsa", "place", "line", "Statement.", kind, query=query, parameters=parameters,
-        published={} if published is None else {"value": published}, tolerance=tolerance,
-    )  # fmt: skip
+        "x",
+        1,
+        "mtsa",
+        "place",
+        "line",
+        "Statement.",
+        kind,
+        query=query,
+        parameters=parameters,
+        published={} if published is None else {"value": published},
+        tolerance=tolerance,
+    )
     (found,) = ledger({"d": list(records)}, claims=[claim])
     assert found.device == "d"
     return found
@@ -79,9 +92,10 @@ def test_nothing_smaller_than_the_noise_floor_is_claimed() -> None:
 def test_without_control_margin_or_a_second_block_nothing_is_decided() -> None:
     good = {"factor": 1.5}
     for more, word in (
-        ({"control": False}, "A/A control"), ({"verified": False}, "not verified"),
+        ({"control": False}, "A/A control"),
+        ({"verified": False}, "not verified"),
         ({"blocks": 1}, "no interval"),
-    ):  # fmt: skip
+    ):
         v = judged("time_ratio", times(1.1, **more), good, 1.1, **TIME)
         assert v.verdict == "undecided", more
         assert word in v.reason
@@ -101,9 +115,15 @@ def test_the_preferred_name_is_taken_where_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"length": 128}, {"batch": 2}, {"phase": "forward"}, {"first": f"{OURS}@8"},
-              {"first": "disa.broadcast"}]
-)  # fmt: skip
+    "wrong",
+    [
+        {"length": 128},
+        {"batch": 2},
+        {"phase": "forward"},
+        {"first": f"{OURS}@8"},
+        {"first": "disa.broadcast"},
+    ],
+)
 def test_what_was_not_measured_is_not_testable_and_says_how(wrong: dict[str, Any]) -> None:
     v = judged("time_ratio", times(1.1), {"factor": 1.5}, 1.1, **{**TIME, **wrong})
     assert v.verdict == "not testable here"
@@ -295,14 +315,18 @@ def test_seconds_per_epoch() -> None:
 
 def test_of_a_run_in_stages_the_epochs_count_in_which_it_samples() -> None:
     where: dict[str, Any] = {
-        "first": ["resan"], "second": ["resan[policy=iterative]"], "task": "trec",
-    }  # fmt: skip
+        "first": ["resan"],
+        "second": ["resan[policy=iterative]"],
+        "task": "trec",
+    }
     records = []
     for name, seconds in (("resan.gathered", 2.0), ("resan.gathered[policy=iterative]", 10.0)):
         for r in trained(name, SEEDS):
             base = [{"epoch": i, "seconds": 1.0, "stage": "base"} for i in range(1, 9)]
-            rest = [{"epoch": 9, "seconds": 77.0, "stage": "policy"},
-                    {"epoch": 10, "seconds": seconds, "stage": "both"}]  # fmt: skip
+            rest = [
+                {"epoch": 9, "seconds": 77.0, "stage": "policy"},
+                {"epoch": 10, "seconds": seconds, "stage": "both"},
+            ]
             records.append({**r, "epochs": [*base, *rest]})
     assert judged("epoch_ratio", records, {"factor": 1.5}, 0.21, **where).value == (
         pytest.approx(0.2)
@@ -373,12 +397,25 @@ def test_a_part_of_an_exact_check() -> None:
 
 
 def test_devices_are_never_mixed() -> None:
-    claim = Claim("x", 1, "mtsa", "place", "line", "S.", "measured", query="time_ratio",
-                  parameters=TIME, published={"value": 1.1}, tolerance={"factor": 1.5})  # fmt: skip
+    claim = Claim(
+        "x",
+        1,
+        "mtsa",
+        "place",
+        "line",
+        "S.",
+        "measured",
+        query="time_ratio",
+        parameters=TIME,
+        published={"value": 1.1},
+        tolerance={"factor": 1.5},
+    )
     found = ledger({"fast": times(1.1), "slow": times(9.0), "none": []}, claims=[claim])
     assert [(v.device, v.verdict) for v in found] == [
-        ("fast", "reproduced"), ("slow", "not reproduced"), ("none", "not testable here"),
-    ]  # fmt: skip
+        ("fast", "reproduced"),
+        ("slow", "not reproduced"),
+        ("none", "not testable here"),
+    ]
     assert not set(found[0].keys) & set(found[1].keys)
 
 
@@ -386,27 +423,47 @@ def test_an_ablation_is_compared_with_the_form_it_is_of() -> None:
     level = {"mtsa_released.fused": 0.2, "mtsa.fused": 0.1, "mtsa.fused[masks=none]": 0.0}
     records = [r for m, more in level.items() for r in trained(m, [v + more for v in SEEDS])]
     v = judged(
-        "accuracy_difference", records, {"positive": True}, task="trec",
-        first=["mtsa_released", "mtsa"], second=["mtsa_released[masks=none]", "mtsa[masks=none]"],
-    )  # fmt: skip
+        "accuracy_difference",
+        records,
+        {"positive": True},
+        task="trec",
+        first=["mtsa_released", "mtsa"],
+        second=["mtsa_released[masks=none]", "mtsa[masks=none]"],
+    )
     assert v.value == pytest.approx(10), "in points; 20 would be masks and another program"
-    cost = {case("mtsa_released.fused", 64): 9.0, case("mtsa.fused", 64): 2.0,
-            case("mtsa.fused[masks=none]", 64): 1.0, case(BASE, 64): 1.0}  # fmt: skip
+    cost = {
+        case("mtsa_released.fused", 64): 9.0,
+        case("mtsa.fused", 64): 2.0,
+        case("mtsa.fused[masks=none]", 64): 1.0,
+        case(BASE, 64): 1.0,
+    }
     v = judged(
-        "time_ratio", timed(cost), {"at_most": 3.0}, **SIZE,
-        first=["mtsa_released", "mtsa"], second=["mtsa[masks=none]"],
-    )  # fmt: skip
+        "time_ratio",
+        timed(cost),
+        {"at_most": 3.0},
+        **SIZE,
+        first=["mtsa_released", "mtsa"],
+        second=["mtsa[masks=none]"],
+    )
     assert v.value == pytest.approx(2.0, rel=0.01)
 
 
 def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> dict[str, Any]:
     spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
     return {
-        "kind": "attention", "status": "ok", "key": f"{model} {at}", "case": f"{model} trec seed 0",
-        "model": model, "task": "trec", "seed": 0, "at": at, "code": "c", "fingerprint": "d",
+        "kind": "attention",
+        "status": "ok",
+        "key": f"{model} {at}",
+        "case": f"{model} trec seed 0",
+        "model": model,
+        "task": "trec",
+        "seed": 0,
+        "at": at,
+        "code": "c",
+        "fingerprint": "d",
         "contrast": {"source2token_scores": spread},
         "stop_words": {"selected_neither": spread},
-    }  # fmt: skip
+    }
 
 
 CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
@@ -415,10 +472,12 @@ CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
 @pytest.mark.parametrize(
     ("mean", "sentences", "answer"),
     [
-        (0.1, 100, "reproduced"), (-0.1, 100, "not reproduced"), (0.01, 100, "undecided"),
+        (0.1, 100, "reproduced"),
+        (-0.1, 100, "not reproduced"),
+        (0.01, 100, "undecided"),
         (0.1, 1, "undecided"),
     ],
-)  # fmt: skip
+)
 def test_scores_of_content_words_are_over_sentences(
     mean: float, sentences: int, answer: str
 ) -> None:
@@ -457,10 +516,18 @@ def test_the_newest_look_counts_and_none_says_how() -> None:
 
 def claimed(task: str, family: int = 0, **tolerance: Any) -> Claim:
     return Claim(
-        f"{task}-{family}", 1, "mtsa", "place", "line", "Statement.", "measured",
-        query="accuracy_difference", parameters={**ACCURACY, "task": task},
-        tolerance=tolerance or {"positive": True}, family=family,
-    )  # fmt: skip
+        f"{task}-{family}",
+        1,
+        "mtsa",
+        "place",
+        "line",
+        "Statement.",
+        "measured",
+        query="accuracy_difference",
+        parameters={**ACCURACY, "task": task},
+        tolerance=tolerance or {"positive": True},
+        family=family,
+    )
 
 
 BARELY = 0.0025

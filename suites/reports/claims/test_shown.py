@@ -39,8 +39,10 @@ def write(folder: Path, records: list[dict[str, Any]], model: str = "Fast") -> P
 
 def some(equality: str = "ok") -> list[dict[str, Any]]:
     """A bench with the published ratios, one comparison, and an exact check."""
-    parts = {name: {"verdict": equality, "value": 1e-15, "detail": f"d {EVIL}"}
-             for name in ("output", "gradients")}  # fmt: skip
+    parts = {
+        name: {"verdict": equality, "value": 1e-15, "detail": f"d {EVIL}"}
+        for name in ("output", "gradients")
+    }
     return [
         *timed({OURS: 1.0, BASE: 1.0}),
         *peaks({OURS: [120.0], BASE: [100.0]}),
@@ -111,9 +113,15 @@ def test_a_measured_claim_that_fails_is_no_error(
 def test_a_journal_of_verify_alone_is_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "journal", [exact("heads per scale", parts={
-        f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)
-    })])  # fmt: skip
+    write(
+        tmp_path / "journal",
+        [
+            exact(
+                "heads per scale",
+                parts={f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)},
+            )
+        ],
+    )
     _, _, told_json = told(tmp_path, capsys)
     assert not told_json["published"]
     verdicts = {c["id"]: c["verdict"] for c in told_json["claims"]}
@@ -203,9 +211,14 @@ def test_the_records_behind_the_claims_are_one_link_away(page: tuple[Ledger, Pat
 def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
     report, _ = page
     pieces = (
-        report.about(), report.score(), report.how(), report.counts(), report.ratios(),
-        report.papers(), report.arithmetic(),
-    )  # fmt: skip
+        report.about(),
+        report.score(),
+        report.how(),
+        report.counts(),
+        report.ratios(),
+        report.papers(),
+        report.arithmetic(),
+    )
     body = "".join(piece.html for piece in pieces)
     assert "&lt;script&gt;" in body
     assert "<script" not in body
@@ -252,8 +265,7 @@ def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
 
 def test_the_audit_page_covers_all_papers(tmp_path: Path) -> None:
     others = Others(Output(tmp_path, "audit"))
-    shown = [others.accuracies(), others.costs(),
-             others.counting()]  # fmt: skip
+    shown = [others.accuracies(), others.costs(), others.counting()]
     plain = "\n".join(piece.plain for piece in shown)
     assert "84.245; printed is 84.01" in plain
     assert "mean +0.72 points over 16 data sets" in plain

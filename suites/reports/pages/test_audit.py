@@ -39,9 +39,12 @@ def test_the_numbers_are_those_of_the_printed_lines() -> None:
 def test_contrasts_are_welch_with_holm() -> None:
     best = runners_up(FIVE, "MTSA")
     assert best == {
-        "CR": "Bi-BloSA", "MPQA": "Bi-BloSA", "SUBJ": "Bi-LSTM", "TREC": "Bi-BloSA",
+        "CR": "Bi-BloSA",
+        "MPQA": "Bi-BloSA",
+        "SUBJ": "Bi-LSTM",
+        "TREC": "Bi-BloSA",
         "SST-5": "DiSA",
-    }  # fmt: skip
+    }
     family = {data: best[data] for data in FIVE["claimed"]}
     found = {c.data: c for c in contrasts(FIVE, "MTSA", family)}
     for c in found.values():
@@ -71,8 +74,11 @@ def test_rounding_reaches_both_sides_of_five_per_cent_on_trec() -> None:
 def test_implied_intervals_are_turned_back_into_the_printed_p() -> None:
     found = {(r.setup, r.runs, r.paired): r for r in implied(SIX)}
     assert {(runs, paired) for setup, runs, paired in found if setup == "Setup 1"} == {
-        (5, True), (5, False), (6, True), (6, False),
-    }  # fmt: skip
+        (5, True),
+        (5, False),
+        (6, True),
+        (6, False),
+    }
     for (_, runs, paired), r in found.items():
         freedom = runs - 1 if paired else 2 * runs - 2
         error = (r.high - r.difference) / stats.t.ppf(0.975, freedom)
@@ -104,10 +110,13 @@ def test_the_words_are_fair(tmp_path: Path) -> None:
     said = " ".join(
         piece.plain
         for piece in (
-            audit.assumptions(), audit.pictures(), audit.deviations(),
-            audit.translations(), audit.parameters(),
+            audit.assumptions(),
+            audit.pictures(),
+            audit.deviations(),
+            audit.translations(),
+            audit.parameters(),
         )
-    )  # fmt: skip
+    )
     assert "not shown by the printed numbers on CR, MPQA and SST-5" in said
     assert "On TREC it excludes zero (p = .017), but not after Holm" in said
     assert "a gain on TREC and SST-5" in said

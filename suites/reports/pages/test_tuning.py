@@ -33,14 +33,26 @@ def run(
     """A run whose dev metric at the chosen epoch, the second of three, is `dev`."""
     metric = task(name).metrics[0]
     return {
-        "kind": "run", "status": "ok", "key": f"{mechanism} {seed} {recipe}", "task": name,
-        "seed": seed, "model": f"{mechanism}.fused", "case": mechanism, "fingerprint": "f",
+        "kind": "run",
+        "status": "ok",
+        "key": f"{mechanism} {seed} {recipe}",
+        "task": name,
+        "seed": seed,
+        "model": f"{mechanism}.fused",
+        "case": mechanism,
+        "fingerprint": "f",
         "recipe": {**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
-        "seconds": 3.0, "parameters": 10, "parameters_with_words": 20, "epochs": [
+        "seconds": 3.0,
+        "parameters": 10,
+        "parameters_with_words": 20,
+        "epochs": [
             {"epoch": e, "seconds": 1.0, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)
         ],
-        "chosen_epoch": 2, "test": {metric: 0.123}, "at": "2026-01-02", "code": "c",
-    }  # fmt: skip
+        "chosen_epoch": 2,
+        "test": {metric: 0.123},
+        "at": "2026-01-02",
+        "code": "c",
+    }
 
 
 def runs(changed: Mapping[str, float], seed: int = 100, **recipe: Any) -> list[dict[str, Any]]:
@@ -82,8 +94,9 @@ def test_only_seeds_that_both_recipes_have_are_paired() -> None:
     one = the_only([*runs({}), *runs({}, seed=101), *runs(UP, rate=2e-3)])
     [up] = tuning.judged(one)
     assert up.singles == pytest.approx(UP)
-    more = the_only([*runs({}), *runs(dict.fromkeys(MECHANISMS, 0.5), seed=101),
-                     *runs(UP, rate=2e-3)])  # fmt: skip
+    more = the_only(
+        [*runs({}), *runs(dict.fromkeys(MECHANISMS, 0.5), seed=101), *runs(UP, rate=2e-3)]
+    )
     assert tuning.judged(more)[0].singles == pytest.approx(UP)
     assert "(seed 100, 101)" in tuning.sentence(one, [up])
 
@@ -141,8 +154,10 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
-    lost = [{**r, "status": "diverged"} if r["model"] == "disa.fused" else r
-            for r in runs(UP, rate=2e-3)]  # fmt: skip
+    lost = [
+        {**r, "status": "diverged"} if r["model"] == "disa.fused" else r
+        for r in runs(UP, rate=2e-3)
+    ]
     one = the_only([*runs({}), *lost, run("mtsa", 0.9, dropout=0.4)])
     assert one.budgets == {**dict.fromkeys(MECHANISMS, 2), "mtsa": 3}
     said = tuning.sentence(one, tuning.judged(one))
