@@ -45,8 +45,15 @@ class Problem:
     def arguments(self) -> Arguments:
         """In the order of `attend`."""
         return (
-            self.q, self.k, self.v, self.s, self.geometry, self.mask, self.scale_t, self.dropout
-        )  # fmt: skip
+            self.q,
+            self.k,
+            self.v,
+            self.s,
+            self.geometry,
+            self.mask,
+            self.scale_t,
+            self.dropout,
+        )
 
     def to(self, dtype: torch.dtype) -> Problem:
         """The same in another dtype; every tensor is a new leaf of the same layout."""
@@ -67,10 +74,19 @@ def token_first(heads: int, batch: int, length: int, width: int) -> Tensor:
 
 
 def problem(
-    heads: int, batch: int, length: int, d_i: int = 5, d_v: int = 7, columns: int | None = 7,
-    geometry: Geometry | None = None, lengths: tuple[int, ...] | None = None,
-    scale_t: str = "log_sigmoid", dropout: float = 0.0, seed: int = 0, scale: float = 1.0,
-) -> Problem:  # fmt: skip
+    heads: int,
+    batch: int,
+    length: int,
+    d_i: int = 5,
+    d_v: int = 7,
+    columns: int | None = 7,
+    geometry: Geometry | None = None,
+    lengths: tuple[int, ...] | None = None,
+    scale_t: str = "log_sigmoid",
+    dropout: float = 0.0,
+    seed: int = 0,
+    scale: float = 1.0,
+) -> Problem:
     """Random inputs; ``lengths`` are the real tokens, None is no mask."""
     torch.manual_seed(seed)
     q, k = (token_first(heads, batch, length, d_i) for _ in range(2))

@@ -9,17 +9,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harness.errors import UsageError
+from harness.json_file import check_json, write_json
 from harness.measure.setup import device_fingerprint
 from suites.programs.calibration import table
 from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
 from suites.programs.calibration.run import missing, run
-from suites.programs.calibration.score import Score, score
+from suites.programs.calibration.score import score
 from suites.programs.calibration.store import load
+from suites.programs.command import application, bar, console, finish, say
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = application()
 
 
 def _conditions(text: str) -> list[str]:
@@ -34,38 +35,23 @@ def _measure(out: Console, plan: Plan, conditions: list[str], folder: Path) -> i
     fingerprint = device_fingerprint("cpu")
     todo = missing(plan, conditions, folder, fingerprint)
     all_of_it = plan.blocks * plan.repeats * len(conditions)
-    out.print(
-        f"{all_of_it} passages, {all_of_it - len(todo)} of them already there; journal {folder}",
-        markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    there = all_of_it - len(todo)
+    say(out, f"{all_of_it} passages, {there} of them already there; journal {folder}")
     failures: list[Mapping[str, Any]] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=out, transient=True, disable=not out.is_terminal
-    ) as bar:
-        task = bar.add_task("calibrating", total=len(todo))
+    with bar(out) as progress:
+        task = progress.add_task("calibrating", total=len(todo))
 
         def on_passage(record: Mapping[str, Any]) -> None:
-            bar.update(task, advance=1, description=f"{record['condition']} {record['block'] + 1}")
+            words = f"{record['condition']} {record['block'] + 1}"
+            progress.update(task, advance=1, description=words)
             if record["status"] != "ok":
                 failures.append(record)
 
         if todo:
             run(plan, todo, folder, fingerprint, on_passage)
     for record in failures[:5]:
-        out.print(f"not measured: {record['detail']}", markup=False, style="red", soft_wrap=True)
+        say(out, f"not measured: {record['detail']}", style="red")
     return len(failures)
-
-
-def _write_json(path: str | None, result: Score) -> None:
-    if path is None:
-        return
-    import json
-
-    try:
-        Path(path).write_text(json.dumps(table.as_json(result), indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"can't write --json {path}: {error.strerror}") from None
 
 
 @app.command()
@@ -85,10 +71,10 @@ def main(
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
-    # The table of docs/results alone may go to standard output.
-    out = Console(stderr=markdown)
-    out = out if out.is_terminal else Console(width=160, stderr=markdown)
-    try:
+    out = console(160, table_alone=markdown)
+
+    def command() -> int:
+        check_json(json_file)
         plan_id, failed = "", 0
         if not given:
             plan = short() if quick else standard(comparisons, blocks)
@@ -98,16 +84,14 @@ def main(
         for warning in warnings:
             print(f"calibrate: {warning}", file=sys.stderr)
         result = score(plan, records)
-        _write_json(json_file, result)
+        write_json(json_file, table.as_json(result))
         if markdown:
             print(table.markdown(result))
         else:
             table.print_score(out, result, quick)
-        code = int(bool(failed) or not (result.reached or quick))
-    except UsageError as error:
-        print(f"calibrate: {error}", file=sys.stderr)
-        code = 2
-    raise typer.Exit(code)
+        return int(bool(failed) or not (result.reached or quick))
+
+    finish("calibrate", command)
 
 
 if __name__ == "__main__":

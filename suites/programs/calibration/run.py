@@ -50,12 +50,14 @@ def passages(plan: Plan, condition: str, fingerprint: Mapping[str, Any]) -> list
     code = harness_hash("measure") + schema.digest(Path(__file__).with_name("arms.py").read_text())
     return [
         Passage(
-            condition, repeat, block,
+            condition,
+            repeat,
+            block,
             schema.key(KIND, f"{plan.id}-{condition}-{repeat}", block, code, fingerprint),
         )
         for block in range(plan.blocks)
         for repeat in range(plan.repeats)
-    ]  # fmt: skip
+    ]
 
 
 def missing(
@@ -178,9 +180,13 @@ class _Timer:
 
     def __call__(self, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:
         arguments = {
-            "work": problem.work, "sizes": list(problem.sizes), "calls": arm.calls,
-            "base_calls": BASE_CALLS, "rounds": self.plan.rounds, "seconds": self.plan.seconds,
-        }  # fmt: skip
+            "work": problem.work,
+            "sizes": list(problem.sizes),
+            "calls": arm.calls,
+            "base_calls": BASE_CALLS,
+            "rounds": self.plan.rounds,
+            "seconds": self.plan.seconds,
+        }
         mallopt = devices.TIME_ALLOCATOR if sys.platform == "linux" else None
         outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS), mallopt)
         if outcome.status != "ok":

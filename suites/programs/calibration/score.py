@@ -172,9 +172,12 @@ def score(plan: Plan, records: Sequence[Mapping[str, Any]]) -> Score:
 def _noise(condition: str, floors: list[float], records: list[Mapping[str, Any]]) -> Noise:
     good = [r for r in records if r["status"] == "ok"]
     sides = [
-        arm[side] for r in good for by in r["arms"].values() for arm in by.values()
+        arm[side]
+        for r in good
+        for by in r["arms"].values()
+        for arm in by.values()
         for side in ("mine", "base")
-    ]  # fmt: skip
+    ]
     waited = sum(sum(side["waited_us"].values()) * side["inner"] for side in sides)
     ran = sum(sum(side["us"]) * side["inner"] for side in sides)
     loads = [r[when]["load"][0] for r in records for when in ("before", "after") if r[when]["load"]]

@@ -35,9 +35,10 @@ def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], l
     if plan_id not in plans:
         raise UsageError(f"{folder} holds no record of this calibration")
     records = [
-        r for r in found.records
+        r
+        for r in found.records
         if r["kind"] == KIND and r["plan_id"] == plan_id and r["status"] == "ok"
-    ]  # fmt: skip
+    ]
     if len({(r["condition"], r["repeat"], r["block"]) for r in records}) < len(records):
         raise UsageError(
             f"{folder} holds this calibration twice (of other code or another machine); give a "

@@ -47,8 +47,10 @@ def test_the_conditions_that_were_asked_for_are_there() -> None:
     for correlation in (0, 0.7):
         for n in (3, 5, 10):
             name = f"n = {n}, correlation {correlation:g}"
-            rates = [BY_NAME[f"false positives, paired t, {name}"],
-                     BY_NAME[f"coverage of the interval, paired, {name}"]]  # fmt: skip
+            rates = [
+                BY_NAME[f"false positives, paired t, {name}"],
+                BY_NAME[f"coverage of the interval, paired, {name}"],
+            ]
             assert [(c.expected, c.goal) for c in rates] == [(0.05, "equal"), (0.95, "equal")]
             assert (f"false verdicts, paired, {name}" in BY_NAME) == (n > 3)
     assert len(BY_NAME) == len(conditions()), "each needs a name of its own"
@@ -58,12 +60,18 @@ def test_the_conditions_that_were_asked_for_are_there() -> None:
 @pytest.mark.parametrize(
     ("goal", "rate", "met"),
     [
-        ("equal", 0.05, True), ("equal", 0.053, False), ("equal", 0.047, False),
-        ("at most", 0.01, True), ("at most", 0.053, False),
-        ("at least", 0.5, True), ("at least", 0.047, False),
-        ("near", 0.058, True), ("near", 0.063, False), ("near", 0.037, False),
+        ("equal", 0.05, True),
+        ("equal", 0.053, False),
+        ("equal", 0.047, False),
+        ("at most", 0.01, True),
+        ("at most", 0.053, False),
+        ("at least", 0.5, True),
+        ("at least", 0.047, False),
+        ("near", 0.058, True),
+        ("near", 0.063, False),
+        ("near", 0.037, False),
     ],
-)  # fmt: skip
+)
 def test_goals_reach_as_far_as_chance_does(goal: declared.Goal, rate: float, met: bool) -> None:
     condition = Condition("", "paired_statistic", {}, 0.05, goal)
     assert condition.met(round(rate * 100_000), 100_000) is met
@@ -90,10 +98,12 @@ def normal_instead_of_t(first: list[float], second: list[float], **more: Any) ->
 
 @pytest.mark.parametrize(
     "says",
-    ["false positives, paired t, n = 5, correlation 0.7",
-     "coverage of the interval, paired, n = 10, correlation 0",
-     "false verdicts, paired, n = 10, correlation 0.7"],
-)  # fmt: skip
+    [
+        "false positives, paired t, n = 5, correlation 0.7",
+        "coverage of the interval, paired, n = 10, correlation 0",
+        "false verdicts, paired, n = 10, correlation 0.7",
+    ],
+)
 def test_a_normal_instead_of_a_t_distribution_is_seen(
     says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

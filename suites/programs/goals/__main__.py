@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.cli.output import duration
 from harness.errors import UsageError
@@ -18,6 +17,7 @@ from harness.measure.setup import device_fingerprint
 from harness.options import read
 from harness.options.groups import Journal
 from harness.registry import Registry
+from suites.programs.command import application, bar, console, finish, say
 from suites.programs.goals import table
 from suites.programs.goals.goal import DEVICES, FILE, Goals, instead, load
 from suites.programs.goals.judge import MISSED, RESULTS, Result
@@ -25,7 +25,7 @@ from suites.programs.goals.measure import accuracies, accuracies_missing, run, r
 from suites.programs.goals.plan import Planned, planned, profile_of, registry, sessions
 from suites.programs.goals.store import Held, held_by, judge_all, read_folder
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = application()
 
 
 def _folder(text: str) -> Path:
@@ -33,17 +33,18 @@ def _folder(text: str) -> Path:
     return read(Journal, {"journal": text}).journal
 
 
-def _say(out: Console, text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 class _Work:
     """The goals of one device that is here: what is to be measured, and what is already."""
 
     def __init__(
-        self, fingerprint: dict[str, Any], goals: Goals, plans: Sequence[Planned],
-        known: Registry, folder: Path, blocks: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        fingerprint: dict[str, Any],
+        goals: Goals,
+        plans: Sequence[Planned],
+        known: Registry,
+        folder: Path,
+        blocks: int | None,
+    ) -> None:
         self.fingerprint = fingerprint
         self.profile = profile_of(goals.measuring, fingerprint["device"], blocks)
         self.sessions = sessions(plans, self.profile, known, folder, self.fingerprint)
@@ -71,14 +72,11 @@ class _Work:
 
     def measure(self, out: Console) -> None:
         """Do what is missing, with a bar."""
-        columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn())
-        with Progress(
-            *columns, TimeElapsedColumn(), console=out, transient=True, disable=not out.is_terminal
-        ) as bar:
-            task = bar.add_task("goals", total=self.missing())
+        with bar(out, remaining=False) as progress:
+            task = progress.add_task("goals", total=self.missing())
 
             def on_step(words: str) -> None:
-                bar.update(task, advance=1, description=words)
+                progress.update(task, advance=1, description=words)
 
             errors = accuracies_missing(self.accuracies, self.folder)
             limit = self.profile.limit_seconds
@@ -87,7 +85,7 @@ class _Work:
             for done, session in enumerate(todo, 1):
                 run(session, on_step)
                 if not out.is_terminal:
-                    _say(out, f"{done} of {len(todo)} sizes done")
+                    say(out, f"{done} of {len(todo)} sizes done")
 
     def held(self) -> Held:
         """What is there now."""
@@ -107,28 +105,28 @@ def _devices(asked: str, plans: Sequence[Planned], out: Console) -> list[dict[st
         except UsageError as reason:
             if asked == device:
                 raise
-            _say(out, f"goals of {device} are not measured: {reason}")
+            say(out, f"goals of {device} are not measured: {reason}")
     return found
 
 
 def _dry(out: Console, plans: Sequence[Planned], works: Sequence[_Work]) -> None:
     for plan in plans:
-        _say(out, f"{plan.goal.id}: {plan.goal.what}; {table.bound_text(plan.goal) or 'shown'}")
+        say(out, f"{plan.goal.id}: {plan.goal.what}; {table.bound_text(plan.goal) or 'shown'}")
         for case in plan.cases:
-            _say(out, f"  {case.id}")
+            say(out, f"  {case.id}")
         if plan.missing:
-            _say(out, f"  missing: {plan.missing}")
+            say(out, f"  missing: {plan.missing}")
     for work in works:
-        _say(out, work.plan_line())
+        say(out, work.plan_line())
 
 
 def _measured(out: Console, works: Sequence[_Work], folder: Path) -> dict[str, Held]:
     for work in works:
-        _say(out, work.plan_line())
+        say(out, work.plan_line())
         try:
             work.measure(out)
         except KeyboardInterrupt:
-            _say(out, f"stopped; what is finished is in {folder}: the same command goes on")
+            say(out, f"stopped; what is finished is in {folder}: the same command goes on")
             raise
     return {str(work.fingerprint["device"]): work.held() for work in works}
 
@@ -148,9 +146,7 @@ def command(values: dict[str, Any]) -> int:
         For an option that can't be.
     """
     check_json(values["json_file"])
-    # The table of docs/results alone may go to standard output.
-    out = Console(stderr=values["markdown"])
-    out = out if out.is_terminal else Console(width=200, stderr=values["markdown"])
+    out = console(200, table_alone=values["markdown"])
     goals, known = load(Path(values["goals"])), registry()
     chosen = instead(goals.chosen(values["only"]), values["instead"])
     plans = planned(chosen, goals.measuring, known)
@@ -202,18 +198,20 @@ def main(
 
     Killed and started again it goes on where it was. Exit code 1: something could not be measured.
     """
-    try:
-        code = command(
-            {
-                "only": only or [], "blocks": blocks, "journal": journal, "given": given,
-                "device": device, "instead": instead_of or [], "goals": goals, "strict": strict,
-                "dry_run": dry_run, "markdown": markdown, "json_file": json_file,
-            }
-        )  # fmt: skip
-    except UsageError as error:
-        print(f"goals: {error}", file=sys.stderr)
-        code = 2
-    raise typer.Exit(code)
+    values = {
+        "only": only or [],
+        "blocks": blocks,
+        "journal": journal,
+        "given": given,
+        "device": device,
+        "instead": instead_of or [],
+        "goals": goals,
+        "strict": strict,
+        "dry_run": dry_run,
+        "markdown": markdown,
+        "json_file": json_file,
+    }
+    finish("goals", lambda: command(values))
 
 
 if __name__ == "__main__":

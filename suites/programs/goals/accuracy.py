@@ -64,6 +64,8 @@ def errors(
         by_scale.append([scale, max(found)])
     least = worst(everything)
     return {
-        "by_scale": by_scale, "gradient_error": max(gradients), "margin": least.margin,
+        "by_scale": by_scale,
+        "gradient_error": max(gradients),
+        "margin": least.margin,
         "what": least.what,
-    }  # fmt: skip
+    }

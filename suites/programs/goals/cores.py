@@ -49,9 +49,15 @@ class CoreLayer(TensorizedLayer):
     """
 
     def __init__(
-        self, d_in: int, d_out: int, *, heads: int, masks: Sequence[str] | None = None,
-        scale_t: str = "log_sigmoid", **unknown: Any,
-    ) -> None:  # fmt: skip
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        heads: int,
+        masks: Sequence[str] | None = None,
+        scale_t: str = "log_sigmoid",
+        **unknown: Any,
+    ) -> None:
         super().__init__()
         refuse_unknown("core_mtsa", unknown, ("heads", "masks", "scale_t"))
         _parts(d_in, d_out, 4)

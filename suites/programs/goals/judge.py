@@ -135,9 +135,15 @@ def judge(plan: Planned, readings: Readings | None) -> Result:
             return Result(plan.goal, status, f"{case.id}: {detail}" if detail else case.id)
     last = plan.measured[-1]
     found = Result(
-        plan.goal, SHOWN, "", (), readings.seconds(last), readings.share(last),
-        readings.peak(last), readings.margin(last),
-    )  # fmt: skip
+        plan.goal,
+        SHOWN,
+        "",
+        (),
+        readings.seconds(last),
+        readings.share(last),
+        readings.peak(last),
+        readings.margin(last),
+    )
     if plan.goal.kind == "fits":
         return replace(found, verdict=MET)
     if plan.goal.kind == "growth":
@@ -206,10 +212,14 @@ def _beside(goal: Goal, mine: Case, base: Case, readings: Readings) -> Against |
     if goal.kind == "speed-up":
         value = Interval(1 / value.ratio, 1 / value.high, 1 / value.low, value.count)
     return Against(
-        base.name, value, floor, said(goal, value, floor),
-        readings.operations(mine) / readings.operations(base), readings.share(base),
+        base.name,
+        value,
+        floor,
+        said(goal, value, floor),
+        readings.operations(mine) / readings.operations(base),
+        readings.share(base),
         readings.peak(mine) / readings.peak(base),
-    )  # fmt: skip
+    )
 
 
 def _impossible(found: Result, against: Sequence[Against]) -> str:
@@ -254,9 +264,12 @@ def judge_accuracy(goal: Goal, missing: str, record: Mapping[str, Any] | None) -
     if not finite:
         detail = f"not finite at scores times {scale:g}, or a gradient is not"
     return Result(
-        goal, says, detail, (Against("", value, 1.0, says),),
+        goal,
+        says,
+        detail,
+        (Against("", value, 1.0, says),),
         margin=margin if isinstance(margin, float) else math.nan,
-    )  # fmt: skip
+    )
 
 
 def _errors(record: Mapping[str, Any]) -> list[tuple[float, float]]:

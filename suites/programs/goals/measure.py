@@ -69,32 +69,46 @@ def run(session: Session, on_step: OnStep) -> None:
 
 
 def run_accuracies(
-    todo: Sequence[Accuracy], known: Registry, folder: Path, fingerprint: Mapping[str, Any],
-    limit_seconds: float, on_step: OnStep,
-) -> None:  # fmt: skip
+    todo: Sequence[Accuracy],
+    known: Registry,
+    folder: Path,
+    fingerprint: Mapping[str, Any],
+    limit_seconds: float,
+    on_step: OnStep,
+) -> None:
     """Look at errors, each implementation in a child of its own, and write a record of each."""
     if not todo:
         return
     head = {
-        "environment": devices.environment(), "purpose": PURPOSE, "fingerprint": dict(fingerprint)
-    }  # fmt: skip
+        "environment": devices.environment(),
+        "purpose": PURPOSE,
+        "fingerprint": dict(fingerprint),
+    }
     writer = journal.Writer(folder, head)
     try:
         with Interpreter("fork" if fingerprint["device"] == "cpu" else "persistent") as interpreter:
             for one in todo:
                 goal = one.goal
                 arguments = {
-                    "name": goal.measured, "dtype": goal.dtype, "device": goal.device,
-                    "scales": list(goal.score_scales), "given": list(known.extra),
-                }  # fmt: skip
+                    "name": goal.measured,
+                    "dtype": goal.dtype,
+                    "device": goal.device,
+                    "scales": list(goal.score_scales),
+                    "given": list(known.extra),
+                }
                 outcome = interpreter.run(CALL, arguments, Limits(seconds=limit_seconds))
                 value = outcome.value if isinstance(outcome.value, dict) else {}
                 record = {
-                    "kind": KIND, "key": one.key, "case": one.case, "code": one.code,
+                    "kind": KIND,
+                    "key": one.key,
+                    "case": one.case,
+                    "code": one.code,
                     "fingerprint": schema.digest(dict(fingerprint)),
                     "status": "unsupported" if outcome.error == USAGE else outcome.status,
-                    "detail": outcome.detail, "task_seconds": outcome.seconds, **value,
-                }  # fmt: skip
+                    "detail": outcome.detail,
+                    "task_seconds": outcome.seconds,
+                    **value,
+                }
                 writer.append(record)
                 on_step(one.case)
     finally:

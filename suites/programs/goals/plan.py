@@ -83,9 +83,7 @@ def case_of(
     if mechanism.keeps_width:
         d_out = d_in
     heads = goal.heads if mechanism.takes_heads else 0
-    problem = Problem(
-        goal.batch, length, d_in, d_out, heads, goal.dtype, goal.phase, goal.device
-    )  # fmt: skip
+    problem = Problem(goal.batch, length, d_in, d_out, heads, goal.dtype, goal.phase, goal.device)
     case = Case(mechanism.name, implementation.name, problem, tuple(settings), options)
     case.run_settings()
     if parse(case.id) != case:
@@ -126,19 +124,29 @@ def profile_of(measuring: Measuring, device: str, blocks: int | None) -> Profile
     if blocks is not None and blocks < 1:
         raise UsageError(f"--blocks: given {blocks}; expected at least 1")
     return Profile(
-        name="goals", summary="", baseline="", subject="",
+        name="goals",
+        summary="",
+        baseline="",
+        subject="",
         reference={"batch": 0, "length": 0, "heads": 0},
-        blocks=blocks or measuring.blocks[device], memory_blocks=measuring.memory_blocks,
-        min_rounds=measuring.min_rounds, seconds=measuring.seconds,
-        setting=measuring.setting[device], budget_seconds=None,
-        limit_seconds=measuring.limit_seconds, groups=(),
-    )  # fmt: skip
+        blocks=blocks or measuring.blocks[device],
+        memory_blocks=measuring.memory_blocks,
+        min_rounds=measuring.min_rounds,
+        seconds=measuring.seconds,
+        setting=measuring.setting[device],
+        budget_seconds=None,
+        limit_seconds=measuring.limit_seconds,
+        groups=(),
+    )
 
 
 def sessions(
-    plans: Sequence[Planned], profile: Profile, known: Registry, folder: Path,
+    plans: Sequence[Planned],
+    profile: Profile,
+    known: Registry,
+    folder: Path,
     fingerprint: Mapping[str, Any],
-) -> list[Session]:  # fmt: skip
+) -> list[Session]:
     """One session for every size and dtype: what is compared then stands side by side in time.
 
     Only goals of the fingerprint's device are in them.

@@ -49,11 +49,15 @@ MECHANISMS = (
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 10-12",
         implementations=(
             Implementation(
-                "plain", f"{_CORES}PlainCore", "the N x N x d scores, step by step",
+                "plain",
+                f"{_CORES}PlainCore",
+                "the N x N x d scores, step by step",
                 mask_optional=True,
             ),
             Implementation(
-                "algorithm1", f"{_CORES}Algorithm1Core", "stabilised Algorithm 1",
+                "algorithm1",
+                f"{_CORES}Algorithm1Core",
+                "stabilised Algorithm 1",
                 mask_optional=True,
             ),
             _fused("fused", "the fused kernel that suits best", ("cpu", "cuda"), "auto"),
@@ -78,19 +82,26 @@ MECHANISMS = (
         source="Vaswani et al. (NIPS 2017), eq. 1",
         implementations=(
             Implementation(
-                "plain", f"{_CORES}PlainDotCore", "the N x N scores, step by step",
+                "plain",
+                f"{_CORES}PlainDotCore",
+                "the N x N scores, step by step",
                 mask_optional=True,
             ),
             Implementation(
-                "matmul", f"{_CORES}ProductsCore", "matrix products and torch's softmax",
+                "matmul",
+                f"{_CORES}ProductsCore",
+                "matrix products and torch's softmax",
                 mask_optional=True,
             ),
             Implementation(
                 "sdpa", f"{_CORES}SdpaCore", "torch's fused attention", mask_optional=True
             ),
             Implementation(
-                "sdpa_flash", f"{_CORES}SdpaCore", "torch's fused attention, flash backend",
-                {"backend": "flash"}, mask_optional=True,
+                "sdpa_flash",
+                f"{_CORES}SdpaCore",
+                "torch's fused attention, flash backend",
+                {"backend": "flash"},
+                mask_optional=True,
             ),
         ),
         folder="suites.programs.goals",
@@ -103,4 +114,4 @@ MECHANISMS = (
         operations=_dot_operations,
         formula_options=("causal",),
     ),
-)  # fmt: skip
+)

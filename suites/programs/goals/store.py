@@ -48,9 +48,11 @@ class Held:
 
 
 def held_by(
-    made: Sequence[Session], wanted: Sequence[Accuracy], folder: Path,
+    made: Sequence[Session],
+    wanted: Sequence[Accuracy],
+    folder: Path,
     fingerprint: Mapping[str, Any],
-) -> Held:  # fmt: skip
+) -> Held:
     """What the journal holds of this plan, by today's code on this machine."""
     finished = journal.read(folder).finished()
     errors = {a.case: finished[a.key] for a in wanted if a.key in finished}

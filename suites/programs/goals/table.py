@@ -15,6 +15,7 @@ from rich.table import Table
 from harness.cli.display import times_text
 from harness.json_file import plain
 from reports.core.words import bytes_text, known
+from suites.programs.command import markdown_table
 from suites.programs.goals.goal import Goal
 from suites.programs.goals.judge import (
     MET,
@@ -29,9 +30,19 @@ from suites.programs.goals.judge import (
 from suites.programs.goals.store import Held
 
 HEADS = (
-    "goal", "what", "measured : against", "bound", "found", "verdict", "off", "ops", "of peak",
-    "memory", "margin", "prototype",
-)  # fmt: skip
+    "goal",
+    "what",
+    "measured : against",
+    "bound",
+    "found",
+    "verdict",
+    "off",
+    "ops",
+    "of peak",
+    "memory",
+    "margin",
+    "prototype",
+)
 _COLOURS = {MET: "green", MISSED: "red", UNDECIDED: "yellow", SHOWN: "cyan"}
 
 
@@ -164,9 +175,11 @@ def print_results(out: Console, results: Sequence[Result], held: Mapping[str, He
     for head in HEADS:
         right = head in ("bound", "found", "off", "ops", "of peak", "memory", "margin", "prototype")
         table.add_column(
-            head, justify="right" if right else "left", overflow="fold",
+            head,
+            justify="right" if right else "left",
+            overflow="fold",
             no_wrap=head in ("bound", "found", "verdict"),
-        )  # fmt: skip
+        )
     for line in rows(results):
         cells = [escape(cell) for cell in line]
         verdict = HEADS.index("verdict")
@@ -179,17 +192,14 @@ def print_results(out: Console, results: Sequence[Result], held: Mapping[str, He
 
 def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
     """The table of docs/results, with what is said below it."""
-    lines = [list(HEADS), ["---"] * len(HEADS), *rows(results)]
-    table = "\n".join("| " + " | ".join(line).replace("\n", " ") + " |" for line in lines)
+    table = markdown_table(HEADS, rows(results))
     below = [LEGEND, *(f"- {line}" for line in remarks(results)), *sentences(results, held)]
     return table + "\n\n" + "\n".join(below)
 
 
 def as_json(results: Sequence[Result], held: Mapping[str, Held]) -> dict[str, Any]:
     """Everything, for machines; what is no number is null."""
-    goals = [
-        {**asdict(r), "distance": r.distance, "bounded_by": bounded_by(r)} for r in results
-    ]  # fmt: skip
+    goals = [{**asdict(r), "distance": r.distance, "bounded_by": bounded_by(r)} for r in results]
     devices = {
         device: {"fingerprint": dict(one.fingerprint), "blocks": one.blocks}
         for device, one in held.items()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harness.errors import UsageError
+from suites.programs.command import application, bar, console, finish, say
 from suites.programs.mutation import equivalents
 from suites.programs.mutation.draw import Mutant, in_order, sample
 from suites.programs.mutation.equivalents import Equivalent
@@ -21,24 +20,16 @@ from suites.programs.mutation.store import Kept, Store
 from suites.programs.mutation.tests import test_files
 from suites.programs.mutation.units import Unit, select, units
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-def _bar(out: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=out, transient=True, disable=not out.is_terminal,
-    )  # fmt: skip
+app = application()
 
 
 def _measured(out: Console, chosen: Sequence[Unit], workers: int) -> list[Any]:
     """Run all checks on the code as it is; tell of those that fail."""
-    with _bar(out) as bar:
-        task = bar.add_task("without mutation", total=len(chosen) + len(test_files()))
-        ran, failed = baseline(chosen, workers, lambda: bar.advance(task), kept=Kept())
+    with bar(out) as progress:
+        task = progress.add_task("without mutation", total=len(chosen) + len(test_files()))
+        ran, failed = baseline(chosen, workers, lambda: progress.advance(task), kept=Kept())
     for line in failed:
-        text = f"left out, it fails without any mutation: {line}"
-        out.print(text, style="yellow", markup=False, soft_wrap=True)
+        say(out, f"left out, it fails without any mutation: {line}", style="yellow")
     return ran
 
 
@@ -55,22 +46,27 @@ def _only(
     print_mutant(out, mutant, rows[0])
     known = equivalents.declared(mutant, entries)
     if known is not None:
-        out.print(f"  declared equivalent: {known.reason}", markup=False, soft_wrap=True)
+        say(out, f"  declared equivalent: {known.reason}")
     survived = rows[0]["verdict"] == "survived"
     # One declared equivalent must survive, any other must not.
     return int(survived == (known is None))
 
 
 def _score(
-    out: Console, chosen: Sequence[Unit], count: int, seed: int, workers: int, limit_s: float,
+    out: Console,
+    chosen: Sequence[Unit],
+    count: int,
+    seed: int,
+    workers: int,
+    limit_s: float,
     entries: list[Equivalent],
-) -> int:  # fmt: skip
+) -> int:
     """Run what is missing of the samples, print table and survivors."""
     equivalents.refuse_stale(entries, chosen)
     store = Store()
     drawn: dict[str, list[Mutant]] = {}
-    with _bar(out) as bar:
-        for unit in bar.track(chosen, description="drawing"):
+    with bar(out) as progress:
+        for unit in progress.track(chosen, description="drawing"):
             drawn[unit.name] = sample(unit, count, seed)
     tried = {
         name: [m for m in mutants if equivalents.declared(m, entries) is None]
@@ -83,12 +79,12 @@ def _score(
         touched = [unit for unit in chosen if unit.name in missing]
         ran = _measured(out, touched, workers)
         control(touched, ran, workers, limit_s)
-        with _bar(out) as bar:
-            task = bar.add_task("mutants", total=len(todo))
+        with bar(out) as progress:
+            task = progress.add_task("mutants", total=len(todo))
 
             def on_row(row: Any) -> None:
                 found[row["id"]] = row
-                bar.advance(task)
+                progress.advance(task)
 
             run(todo, ran, store, workers, limit_s, on_row)
     scores = [
@@ -119,23 +115,20 @@ def main(
     limit_s: Annotated[float, typer.Option(help="seconds beyond what the checks need")] = 20.0,
 ) -> None:
     """Put small faults into the mechanisms, and count those that the checks notice."""
-    out = Console()
-    out = out if out.is_terminal else Console(width=160)
-    try:
+    out = console(160)
+
+    def command() -> int:
         for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
             if value <= 0:
                 raise UsageError(f"{name}: given {value}; expected a number above 0")
         entries = equivalents.read()
         equivalents.refuse_unknown_packages(entries, units())
         if only:
-            code = _only(out, only, seed, workers, limit_s, entries)
-        else:
-            chosen = select(packages or [])
-            code = _score(out, chosen, sample, seed, workers, limit_s, entries)
-    except UsageError as error:
-        print(f"mutants: {error}", file=sys.stderr)
-        code = 2
-    raise typer.Exit(code)
+            return _only(out, only, seed, workers, limit_s, entries)
+        chosen = select(packages or [])
+        return _score(out, chosen, sample, seed, workers, limit_s, entries)
+
+    finish("mutants", command)
 
 
 if __name__ == "__main__":

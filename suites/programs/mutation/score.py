@@ -69,9 +69,15 @@ def print_table(out: Console, scores: Sequence[Score]) -> None:
     for s in [*scores, total] if len(scores) > 1 else scores:
         colour = "green" if s.enough else "bold red"
         table.add_row(
-            s.unit, str(s.sampled), str(s.equivalent), str(s.killed), str(s.verdicts["survived"]),
-            f"[{colour}]{s.share:.0%}[/]", "", *(str(s.verdicts[v]) for v in KILLED[1:]),
-        )  # fmt: skip
+            s.unit,
+            str(s.sampled),
+            str(s.equivalent),
+            str(s.killed),
+            str(s.verdicts["survived"]),
+            f"[{colour}]{s.share:.0%}[/]",
+            "",
+            *(str(s.verdicts[v]) for v in KILLED[1:]),
+        )
     out.print(table)
 
 

@@ -57,8 +57,13 @@ def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -
     run(mutants, ran, results, 1, 1.0, lambda row: rows.update({row["id"]: row}))
     found = [rows[m.id] for m in mutants]
     assert [row["verdict"] for row in found] == [
-        "killed", "survived", "timeout", "incompetent", "killed", "survived",
-    ]  # fmt: skip
+        "killed",
+        "survived",
+        "timeout",
+        "incompetent",
+        "killed",
+        "survived",
+    ]
     assert "budget" in found[0]["detail"] or "at most" in found[0]["detail"]
     assert "no_such_module" in found[3]["detail"]
     assert found[5]["detail"] == "no check runs it"  # without any test files
@@ -125,8 +130,11 @@ def test_the_program_scores_resumes_and_names_survivors(
 
     monkeypatch.setattr(program, "run", fail)
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, []) == 1
-    declared = [equivalents.Equivalent(SMALL, "modules.py", *mutants[1].change[:1],
-                                       mutants[1].change[1:], "shape")]  # fmt: skip
+    declared = [
+        equivalents.Equivalent(
+            SMALL, "modules.py", *mutants[1].change[:1], mutants[1].change[1:], "shape"
+        )
+    ]
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
 
 
@@ -155,8 +163,14 @@ def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "equivalent.toml"
 
     def entry(**changes: str) -> list[equivalents.Equivalent]:
-        given = {"package": SMALL, "file": mutant.site.path.name, "line": gone, "becomes": come,
-                 "reason": "for the test", **changes}  # fmt: skip
+        given = {
+            "package": SMALL,
+            "file": mutant.site.path.name,
+            "line": gone,
+            "becomes": come,
+            "reason": "for the test",
+            **changes,
+        }
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items())
         file.write_text("[[equivalent]]\n" + text)
         return equivalents.read(file)

@@ -20,19 +20,18 @@ from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.kernels.native import attend, call, native_backward, native_forward
 from reference_impls.masks import parse, parse_all
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.dropout import Kept
-from reference_impls.mtsa.layer import tensor_softmax
 from reference_impls.mtsa.optimized import algorithm1, least_denominator
+from suites.support.kernel_inputs import Problem
+from suites.support.kernel_inputs import dense as by_definition
+from suites.support.nightly import nightly_but
 from suites.support.parameters import has_compiler
 
 torch.set_num_threads(1)
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 
-MIXED = (
-    "none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
-    "window:3", "distance:0.75",
-)  # fmt: skip
+_NAMES = "none diagonal forward backward forward_inclusive backward_inclusive"
+MIXED = (*_NAMES.split(), "window:3", "distance:0.75")
 SHORT = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
@@ -96,23 +95,9 @@ def strided(t: Tensor) -> Tensor:
     return view
 
 
-def dense(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, geometry: Geometry, mask: Tensor | None,
-    scale_t: str, kept: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+def dense(*arguments: Any) -> Tensor:
     """Eq. 10-12 with the tensor of scores, in the dtype of q."""
-    n = q.shape[2]
-    offset = torch.arange(n)[:, None] - torch.arange(n)  # i - j
-    lo, hi = geometry.lo[..., None, None], geometry.hi[..., None, None]
-    pairs = (lo <= offset) & (offset <= hi)  # [H, B or 1, N, N]
-    pairs = pairs & ~(geometry.without_self[:, None, None, None] & (offset == 0))
-    if mask is not None:
-        pairs = pairs & mask[:, None, :]
-    bias = -geometry.slope.to(q.dtype)[:, None, None, None] * offset.abs()
-    dropped = None if kept is None else Kept(kept, torch.ones_like(v), 1.0)
-    s = v.new_zeros((*v.shape[:3], 1)) if s is None else s
-    a = tensor_softmax(q @ k.mT, s, v, pairs, bias, scale_t, dropped)
-    return a if mask is None else a.masked_fill(~mask[..., None], 0)
+    return by_definition(Problem(*arguments))
 
 
 def with_gradients(function: Attend, leaves: Leaves, cotangent: Tensor, *rest: Any) -> Leaves:
@@ -136,23 +121,27 @@ def native(*arguments: Any) -> Tensor:
     return a
 
 
-def assert_within_budget(case: Case, dtype: torch.dtype, got: Leaves | None = None) -> None:
+def assert_within_budget(case: Case, dtype: torch.dtype) -> None:
     """Twice the error of the tensor of scores in the same dtype, and the rounding floor."""
     leaves, geometry, mask, cotangent = drawn(case, dtype)
     keep = None if case.keep == 1 else PairDropout(12345, case.keep)
-    shape = (len(case.masks), case.batch, case.n)
-    kept = None if keep is None else keep.pairs(*shape, torch.device("cpu"))
-    rest = (geometry, mask, case.scale_t)
+    compare(leaves, cotangent, geometry, mask, case.scale_t, keep)
+
+
+def compare(leaves: Leaves, cotangent: Tensor, *rest: Any) -> None:
+    """`assert_within_budget` for what was drawn; rest is geometry, mask, scale_t and dropout."""
+    dtype = cotangent.dtype
     exact = {name: t.double() for name, t in leaves.items()}
-    wanted = with_gradients(dense, exact, cotangent.double(), *rest, kept)
-    plain = with_gradients(dense, leaves, cotangent, *rest, kept)
-    if got is None:
-        got = with_gradients(native, leaves, cotangent, *rest, keep)
+    wanted = with_gradients(dense, exact, cotangent.double(), *rest)
+    plain = with_gradients(dense, leaves, cotangent, *rest)
+    got = with_gradients(native, leaves, cotangent, *rest)
     assert got.keys() == wanted.keys()
     for name in wanted:
         assert got[name].dtype == dtype
         numbers = [t[name].double().numpy() for t in (got, plain, wanted)]
-        allowed = budget(deviation(numbers[1], numbers[2]), SHORT[dtype], gradient=name != "a")
+        # In float64 the yardstick would be the truth itself.
+        yardstick = None if dtype == torch.float64 else deviation(numbers[1], numbers[2])
+        allowed = budget(yardstick, SHORT[dtype], gradient=name != "a")
         assert deviation(numbers[0], numbers[2]) <= allowed, name
 
 
@@ -183,18 +172,38 @@ FEATURES = [
 ]
 
 
+TELLING = [
+    Case(65, scale_t="identity"),
+    Case(70, padding="holes"),
+    Case(70, source="one", padding="holes", d_v=17),
+    Case(70, source="none", d_v=16, scale_t="identity"),
+    Case(70, keep=0.8),
+]
+"""What every run tries in other dtypes than float32; the nightly session tries all."""
+
+
 @pytest.mark.parametrize("case", LENGTHS + FEATURES, ids=lambda case: case.id)
 def test_float32(case: Case) -> None:
     assert_within_budget(case, torch.float32)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=SHORT.get)
-@pytest.mark.parametrize("case", LENGTHS[4:10] + FEATURES[1:], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case",
+    nightly_but(LENGTHS[4:10] + FEATURES[1:], TELLING.__contains__),
+    ids=lambda case: case.id,
+)
 def test_other_dtypes(case: Case, dtype: torch.dtype) -> None:
     assert_within_budget(case, dtype)
 
 
-@pytest.mark.parametrize("tile", [(16, 16), (32, 16), (48, 48), (64, 32), (128, 64), (16, 64)])
+@pytest.mark.parametrize(
+    "tile",
+    nightly_but(
+        [(16, 16), (32, 16), (48, 48), (64, 32), (128, 64), (16, 64)],
+        {(16, 16), (48, 48), (128, 64)}.__contains__,
+    ),
+)
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
 def test_every_size_of_tile(
     tile: tuple[int, int], scale_t: str, monkeypatch: pytest.MonkeyPatch
@@ -236,15 +245,7 @@ def test_ranges_of_every_sample() -> None:
     leaves, geometry, mask, cotangent = drawn(case, torch.float32)
     reach = torch.tensor([[3, 40, 0, 89], [1, 2, 3, 4], [89, 0, 17, 20]], dtype=torch.int32)
     geometry = replace(geometry, lo=-reach, hi=reach + 2)
-    rest = (geometry, mask, case.scale_t)
-    got = with_gradients(native, leaves, cotangent, *rest)
-    exact = {name: t.double() for name, t in leaves.items()}
-    wanted = with_gradients(dense, exact, cotangent.double(), *rest)
-    plain = with_gradients(dense, leaves, cotangent, *rest)
-    for name in wanted:
-        numbers = [t[name].double().numpy() for t in (got, plain, wanted)]
-        allowed = budget(deviation(numbers[1], numbers[2]), "f32", gradient=name != "a")
-        assert deviation(numbers[0], numbers[2]) <= allowed, name
+    compare(leaves, cotangent, geometry, mask, case.scale_t)
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
@@ -268,8 +269,8 @@ def test_flagged_queries_and_nothing_else_are_lost(scale_t: str, times: float) -
     a, flagged = attend(*inputs(own), geometry, mask, scale_t)
     exact = {name: t.double().requires_grad_() for name, t in leaves.items()}
     wanted = dense(*inputs(exact), geometry, mask, scale_t)
-    assert deviation(a[~flagged].detach().double().numpy(),
-                     wanted[~flagged].detach().numpy()) <= 2e-5  # fmt: skip
+    got, right = (t[~flagged].detach().double().numpy() for t in (a, wanted))
+    assert deviation(got, right) <= 2e-5
     assert not a[flagged].any()
     if times == 1:
         assert not flagged.any()
@@ -309,17 +310,7 @@ def test_gradients_at_scores_of_a_thousand(scale_t: str) -> None:
     for dtype in (torch.float64, torch.float32):
         leaves, geometry, mask, cotangent = drawn(case, dtype)
         leaves["q"] = 500 * leaves["q"]
-        exact = {name: t.double() for name, t in leaves.items()}
-        rest = (geometry, mask, scale_t)
-        got = with_gradients(native, leaves, cotangent, *rest)
-        wanted = with_gradients(dense, exact, cotangent.double(), *rest)
-        plain = with_gradients(dense, leaves, cotangent, *rest)
-        for name in wanted:
-            numbers = [t[name].double().numpy() for t in (got, plain, wanted)]
-            # In float64 the yardstick would be the truth itself.
-            yardstick = None if dtype == torch.float64 else deviation(numbers[1], numbers[2])
-            allowed = budget(yardstick, SHORT[dtype], gradient=name != "a")
-            assert deviation(numbers[0], numbers[2]) <= allowed, name
+        compare(leaves, cotangent, geometry, mask, scale_t)
 
 
 ONE_KEY = [
@@ -329,7 +320,11 @@ ONE_KEY = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=SHORT.get)
+@pytest.mark.parametrize(
+    "dtype",
+    nightly_but([torch.float64, torch.float32, torch.bfloat16], torch.float32.__eq__),
+    ids=SHORT.get,
+)
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
 @pytest.mark.parametrize("keep", [1.0, 0.5])
 @pytest.mark.parametrize("source", ["features", "one", "none"])
@@ -343,13 +338,10 @@ def test_all_that_flows_back_from_a_query_with_one_key_goes_to_its_value(
         some = some & mask
     assert some.any()
     cotangent = cotangent.masked_fill(~some[..., None], 0)
-    pairs = PairDropout(5, keep) if keep < 1 else None
-    shape = (len(case.masks), case.batch, case.n)
-    kept = None if pairs is None else pairs.pairs(*shape, torch.device("cpu"))
-    rest = (geometry, mask, scale_t)
-    got = with_gradients(native, leaves, cotangent, *rest, pairs)
+    rest = (geometry, mask, scale_t, PairDropout(5, keep) if keep < 1 else None)
+    got = with_gradients(native, leaves, cotangent, *rest)
     exact = {name: t.double() for name, t in leaves.items()}
-    wanted = with_gradients(dense, exact, cotangent.double(), *rest, kept)
+    wanted = with_gradients(dense, exact, cotangent.double(), *rest)
     for name in got.keys() - {"a", "dv"}:
         assert not got[name].any(), name
     assert wanted["dv"].any()
@@ -529,9 +521,11 @@ def test_memory_is_linear(scale_t: str) -> None:
     def peak(n: int) -> int:
         done = subprocess.run(
             [sys.executable, "-c", MEMORY, str(n), scale_t],
-            capture_output=True, text=True, check=True,
+            capture_output=True,
+            text=True,
+            check=True,
             env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"},
-        )  # fmt: skip
+        )
         return int(done.stdout)
 
     n, tensor = 8192, 8192 * 2 * 32 * 4

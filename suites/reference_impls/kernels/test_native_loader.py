@@ -297,6 +297,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_compiler
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_it_builds_without_ninja(tmp_path: Path) -> None:
     cxx = loader.compiler()
     library = loader._build_directly(cxx, loader.flags(cxx), tmp_path)

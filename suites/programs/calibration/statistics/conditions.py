@@ -155,10 +155,13 @@ def _power() -> list[Condition]:
         out += [
             Condition(f"coverage, estimated deviation, {count} pairs", "sd_coverage", sizes, 0.95),
             Condition(
-                f"coverage, estimated correlation, {count} pairs", "correlation_coverage", sizes,
-                0.95, "near",
+                f"coverage, estimated correlation, {count} pairs",
+                "correlation_coverage",
+                sizes,
+                0.95,
+                "near",
             ),
-        ]  # fmt: skip
+        ]
     return out
 
 
@@ -166,26 +169,42 @@ def _several() -> list[Condition]:
     equal = {"count": 10, "correlation": 0.7}
     return [
         Condition(
-            "called equal, true difference = margin (3 deviations)", "equal_within",
-            {**equal, "margin": 3.0}, ALPHA,
+            "called equal, true difference = margin (3 deviations)",
+            "equal_within",
+            {**equal, "margin": 3.0},
+            ALPHA,
         ),
         Condition(
-            "called equal, true difference = margin (0.5 deviations)", "equal_within",
-            {**equal, "margin": 0.5}, ALPHA, "at most",
+            "called equal, true difference = margin (0.5 deviations)",
+            "equal_within",
+            {**equal, "margin": 0.5},
+            ALPHA,
+            "at most",
         ),
         Condition(
-            "any false verdict among 7 equal models, Holm, n = 5", "family",
-            {"count": 5, "models": 7, "different": 0, "effect": 0.0}, ALPHA, "at most", 0.2,
+            "any false verdict among 7 equal models, Holm, n = 5",
+            "family",
+            {"count": 5, "models": 7, "different": 0, "effect": 0.0},
+            ALPHA,
+            "at most",
+            0.2,
         ),
         Condition(
-            "any false verdict among 4 equal of 7 models, Holm, n = 5", "family",
-            {"count": 5, "models": 7, "different": 3, "effect": 9.0}, ALPHA, "at most", 0.2,
+            "any false verdict among 4 equal of 7 models, Holm, n = 5",
+            "family",
+            {"count": 5, "models": 7, "different": 3, "effect": 9.0},
+            ALPHA,
+            "at most",
+            0.2,
         ),
         Condition(
-            "false positives, Friedman, 5 models, 6 tasks", "any_model",
-            {"models": 5, "tasks": 6}, ALPHA, "at most",
+            "false positives, Friedman, 5 models, 6 tasks",
+            "any_model",
+            {"models": 5, "tasks": 6},
+            ALPHA,
+            "at most",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _folds() -> list[Condition]:
@@ -195,36 +214,59 @@ def _folds() -> list[Condition]:
     repeated = {"folds": 10, "seeds": 5}
     return [
         Condition(
-            "false positives, 10 folds, corrected resampled t", "normal_folds",
-            {**ten, "seeds": 1, **right}, ALPHA,
+            "false positives, 10 folds, corrected resampled t",
+            "normal_folds",
+            {**ten, "seeds": 1, **right},
+            ALPHA,
         ),
         Condition(
-            "false positives, 10 folds taken for seeds (wrong)", "normal_folds",
-            {**ten, "seeds": 1, **wrong}, 0.10, "at least",
+            "false positives, 10 folds taken for seeds (wrong)",
+            "normal_folds",
+            {**ten, "seeds": 1, **wrong},
+            0.10,
+            "at least",
         ),
         Condition(
-            "false positives, 10 folds x 5 seeds, corrected resampled t", "normal_folds",
-            {**repeated, "noise": 1.0, **right}, ALPHA, "at most", 0.5,
+            "false positives, 10 folds x 5 seeds, corrected resampled t",
+            "normal_folds",
+            {**repeated, "noise": 1.0, **right},
+            ALPHA,
+            "at most",
+            0.5,
         ),
         Condition(
             "false positives, 10 folds x 5 seeds, every run taken for a seed (wrong)",
             "normal_folds",
-            {**repeated, "noise": 1.0, **wrong}, 0.20, "at least", 0.5,
+            {**repeated, "noise": 1.0, **wrong},
+            0.20,
+            "at least",
+            0.5,
         ),
         Condition(
-            "false positives, two equal learners, 10 folds", "learner_folds",
-            {"folds": 10, "seeds": 1, "examples": 200, **right}, ALPHA, "at most", 0.2,
+            "false positives, two equal learners, 10 folds",
+            "learner_folds",
+            {"folds": 10, "seeds": 1, "examples": 200, **right},
+            ALPHA,
+            "at most",
+            0.2,
         ),
         Condition(
-            "false positives, two equal learners, 10 folds x 5 seeds", "learner_folds",
-            {**repeated, "examples": 200, **right}, ALPHA, "at most", 0.2,
+            "false positives, two equal learners, 10 folds x 5 seeds",
+            "learner_folds",
+            {**repeated, "examples": 200, **right},
+            ALPHA,
+            "at most",
+            0.2,
         ),
         Condition(
             "false positives, two equal learners, every run taken for a seed (wrong)",
             "learner_folds",
-            {**repeated, "examples": 200, **wrong}, 0.10, "at least", 0.2,
+            {**repeated, "examples": 200, **wrong},
+            0.10,
+            "at least",
+            0.2,
         ),
-    ]  # fmt: skip
+    ]
 
 
 @cache

@@ -86,11 +86,14 @@ def unpaired(
     """Welch's p below alpha; the second side has `other` values, of `ratio` times the deviation."""
     return sum(
         compare_means(
-            rng.normal(effect, 1, count).tolist(), rng.normal(0, ratio, other).tolist(),
-            paired=False, exact=False,
-        ).p < ALPHA
+            rng.normal(effect, 1, count).tolist(),
+            rng.normal(0, ratio, other).tolist(),
+            paired=False,
+            exact=False,
+        ).p
+        < ALPHA
         for _ in range(draws)
-    )  # fmt: skip
+    )
 
 
 def unpaired_coverage(rng: Generator, draws: int, count: int, ratio: float, other: int) -> int:
@@ -254,8 +257,20 @@ def correlation_coverage(rng: Generator, draws: int, count: int, correlation: fl
 EXPERIMENTS: dict[str, Callable[..., int]] = {
     f.__name__: f
     for f in (
-        paired_statistic, paired_verdict, paired_coverage, paired_power, unpaired,
-        unpaired_coverage, sign_flips, accuracies, equal_within, family, any_model, normal_folds,
-        learner_folds, sd_coverage, correlation_coverage,
+        paired_statistic,
+        paired_verdict,
+        paired_coverage,
+        paired_power,
+        unpaired,
+        unpaired_coverage,
+        sign_flips,
+        accuracies,
+        equal_within,
+        family,
+        any_model,
+        normal_folds,
+        learner_folds,
+        sd_coverage,
+        correlation_coverage,
     )
-}  # fmt: skip
+}

@@ -8,6 +8,7 @@ from typing import Any
 
 from suites.programs.calibration.statistics.conditions import Condition
 from suites.programs.calibration.statistics.run import Chunk
+from suites.programs.command import markdown_table
 
 HEADS = ("what is counted", "rate", "must be", "draws", "")
 GOALS = {"equal": "", "at most": "at most ", "at least": "at least ", "near": "about "}
@@ -38,9 +39,12 @@ class Row:
         accepted = ends.get(c.goal, f"{low:.2%} to {high:.2%}")
         said = "met" if self.met else "not met" if self.draws == self.wanted else "not finished"
         return [
-            c.says, f"{self.count / self.draws:.2%}",
-            f"{GOALS[c.goal]}{c.expected:.2%} ({accepted})", f"{self.draws:,}", said,
-        ]  # fmt: skip
+            c.says,
+            f"{self.count / self.draws:.2%}",
+            f"{GOALS[c.goal]}{c.expected:.2%} ({accepted})",
+            f"{self.draws:,}",
+            said,
+        ]
 
 
 def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> list[Row]:
@@ -62,19 +66,23 @@ def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> 
 
 def markdown(rows: Iterable[Row]) -> str:
     """The table of docs/results."""
-    lines = [list(HEADS), ["---"] * len(HEADS), *(row.cells for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(HEADS, [row.cells for row in rows])
 
 
 def as_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Everything, for machines."""
     return [
         {
-            "says": row.condition.says, "experiment": row.condition.experiment,
-            "sizes": dict(row.condition.sizes), "goal": row.condition.goal,
-            "expected": row.condition.expected, "count": row.count, "draws": row.draws,
-            "wanted": row.wanted, "accepted": row.condition.interval(max(1, row.draws)),
+            "says": row.condition.says,
+            "experiment": row.condition.experiment,
+            "sizes": dict(row.condition.sizes),
+            "goal": row.condition.goal,
+            "expected": row.condition.expected,
+            "count": row.count,
+            "draws": row.draws,
+            "wanted": row.wanted,
+            "accepted": row.condition.interval(max(1, row.draws)),
             "met": row.met,
         }
         for row in rows
-    ]  # fmt: skip
+    ]

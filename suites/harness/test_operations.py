@@ -1,0 +1,136 @@
+"""Operations by formulas, and options in a case's name: read the same by bench and by verify."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from harness.case import parse, split_name
+from harness.measure.ceilings import work_of
+from harness.errors import UsageError
+from harness.plan import make_plan
+from harness.registry import Registry, builtins
+from harness.verify.check import check
+from harness.verify.run import fitting
+from reference_impls.mechanism import BadOption
+from suites.bench.display import ratio_table
+from suites.harness.measure import test_roofline as roofline
+from suites.harness.measure.test_roofline import operations, torchs_count
+from suites.programs.goals import plan
+
+GOALS = plan.registry()
+
+
+def test_a_name_may_carry_options() -> None:
+    assert split_name("mtsa.plain") == ("mtsa.plain", ())
+    assert split_name("a.b[x=1,y=1;2]") == ("a.b", (("x", "1"), ("y", "1;2")))
+    for text in ("a.b[x=1", "a.b[x]", "a.b[x=1]c"):
+        with pytest.raises(UsageError):
+            split_name(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transformer.plain[layers=3,ff_dim=5]-B2-N9-D12x16-H4",
+        "transformer.plain[layers=1]-B2-N9-D12x16-H4",
+    ],
+)
+def test_formulas_read_options(name: str) -> None:
+    case = f"{name}-f32-forward-cpu+1-thread"
+    assert operations(case) == torchs_count(case)
+
+
+def test_formulas_read_scales_and_layers() -> None:
+    wide, narrow = (
+        operations(f"msmsa.windowed[scales={scales}]-B2-N64-D16-H4-f32-forward-cpu")
+        for scales in ("64;64;64;64", "1;1;1;1")
+    )
+    # positionwise heads: values and W^o alone
+    assert narrow == 2 * 64 * (2 * 16 * 16 + 2 * 16 * 16)
+    assert wide == 2 * 64 * (2 * 16 * 48 + 2 * 16 * 16 + 4 * 64 * 16)
+    size = "-B2-N32-D12x16-H4-f32-forward-cpu"
+    name = "multi_scale_transformer.windowed"
+    assert operations(f"{name}[layers=2]{size}") == operations(name + size)
+    assert operations(f"{name}[layers=3]{size}") > operations(name + size)
+    full = operations(f"{name}[layers=3,candidates=n/1;,width_reading=radius]{size}")
+    # 33 tokens with [CLS], 8 features: the input layer, and in each of three layers all pairs
+    assert full == 2 * 2 * (32 * 12 * 8 + 3 * 33 * (4 * 8 * 8 + 2 * 33 * 8))
+    assert math.isnan(operations(f"{name}[readout=sum]-B2-N32-D12x8-H4-f32-forward-cpu"))
+
+
+def test_all_cases_of_the_models_have_operations_and_one_baseline() -> None:
+    made = make_plan("models", "cpu", Registry())
+    counts = {
+        case.id: work_of(builtins()[case.mechanism], case).operations
+        for case in made.cases
+        if case.problem.phase == "forward" and case.problem.length == 201
+    }
+    assert not any(map(math.isnan, counts.values()))
+    base, full, windows = (
+        next(v for k, v in counts.items() if part in k)
+        for part in ("transformer.sdpa", "width_reading", "windowed[layers=3]")
+    )
+    assert base > full > windows
+
+
+def test_options_given_to_verify_make_the_configuration_that_is_checked() -> None:
+    row = check("multi_scale_transformer.windowed", "f32", "cpu", options={"layers": "3"})
+    assert row["verdict"] == "ok"
+    full = {"layers": "3", "candidates": "n/1;", "width_reading": "radius"}
+    assert check("multi_scale_transformer.windowed", "f32", "cpu", options=full)["verdict"] == "ok"
+
+
+def test_an_option_with_an_entry_per_head_is_verified_with_that_many_heads() -> None:
+    six = fitting("msmsa.windowed", (("scales", "1;1;3;3;n/16;n/8"),), 6, Registry())
+    assert check("msmsa.windowed", "f32", "cpu", options=dict(six))["verdict"] == "ok"
+    with pytest.raises(BadOption, match="6 scales given for 4 heads"):
+        check("msmsa.windowed", "f32", "cpu", options=dict(six[:1]))
+    alone = (("width_reading", "radius"),)
+    assert fitting("msmsa.windowed", alone, 6, Registry()) == alone
+    own = (*six[:1], ("heads", "6"))
+    assert fitting("msmsa.windowed", own, 8, Registry()) == own
+    widths = (("kernel_sizes", "3;5"),)
+    assert fitting("multi_cnn.conv", widths, 6, Registry()) == widths
+
+
+def test_an_implementation_may_do_less_than_its_mechanism() -> None:
+    mtsa = builtins()["mtsa"]
+    case = parse("mtsa.algorithm1-B2-N16-D300x600-H8-f32-forward-cpu")
+    less = replace(mtsa.implementation("algorithm1"), operations=lambda s: 7.0)
+    assert work_of(replace(mtsa, implementations=(less,)), case).operations == 7.0
+    assert work_of(mtsa, case).operations > 1e6
+
+
+def test_fused_layers_do_not_count_what_the_masks_close() -> None:
+    size = "-B2-N64-D300x600-H8-f32-training-cpu"
+    whole, fused = (operations(f"mtsa.{name}{size}") for name in ("algorithm1", "fused"))
+    pairs = work_of(
+        GOALS.mechanisms["core_mtsa"],
+        parse("core_mtsa.plain-B2-N64-D2400x600-H8-f32-forward-cpu"),
+    ).operations
+    assert whole - fused == pytest.approx(3 * (2 * 6 * 64 * 64 * 600 - pairs))
+    released = [operations(f"mtsa_released.{name}{size}") for name in ("algorithm1", "fused")]
+    assert released[0] - released[1] == whole - fused
+
+
+def test_the_ratio_table_shows_operations_where_there_is_room() -> None:
+    records = [
+        *roofline.timed(roofline.BASE, 0.1),
+        *roofline.timed(roofline.MINE, 0.2),
+    ]
+    rows = roofline.rows_of(records)
+    mine = rows[roofline.MINE]
+    ratio = operations(roofline.MINE) / operations(roofline.BASE)
+    assert mine.operations_ratio == pytest.approx(ratio)
+    assert rows[roofline.BASE].operations_ratio == 1
+    for width in (96, 140):
+        out = Console(width=width, file=io.StringIO())
+        out.print(ratio_table(list(rows.values()), "title", width))
+        assert isinstance(out.file, io.StringIO)
+        line = next(x for x in out.file.getvalue().splitlines() if "mtsa" in x)
+        assert f"{ratio:.2f}x" in line.split()
