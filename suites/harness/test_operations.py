@@ -11,13 +11,13 @@ from rich.console import Console
 
 from harness.case import parse, split_name
 from harness.measure.ceilings import work_of
+from harness.cli.display import ratio_table
 from harness.errors import UsageError
 from harness.plan import make_plan
 from harness.registry import Registry, builtins
 from harness.verify.check import check
 from harness.verify.run import fitting
 from reference_impls.mechanism import BadOption
-from suites.bench.display import ratio_table
 from suites.harness.measure import test_roofline as roofline
 from suites.harness.measure.test_roofline import operations, torchs_count
 from suites.programs.goals import plan

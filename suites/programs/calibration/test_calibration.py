@@ -26,7 +26,8 @@ from suites.programs.calibration import arms, plan, run, score, store
 from suites.programs.calibration import table as printed
 from suites.programs.calibration.__main__ import app
 from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
-from suites.support.command_line import ROOT
+from suites.support.command_line import ROOT, between_marks
+from suites.support.nightly import nightly_but
 
 FINGERPRINT = {"device": "made up"}
 PROBLEMS = tuple(Problem("product", (size,)) for size in range(10))
@@ -111,7 +112,7 @@ def predicted(noise: float, blocks: int, ratio: float, draws: int = 4000) -> tup
     return float(slower.mean()), float(faster.mean())
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.05, 0.09])
+@pytest.mark.parametrize("noise", nightly_but([0.02, 0.05, 0.09], (0.05).__eq__))
 def test_scores_are_what_the_statistics_predict(
     tmp_path: Path, no_interpreter: None, noise: float
 ) -> None:
@@ -312,6 +313,7 @@ def test_a_core_is_kept_busy_only_as_long_as_it_must() -> None:
         os.kill(pid, 0)
 
 
+@pytest.mark.nightly
 def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
     what = Plan(1, 2, 3, 0.01, plan.PROBLEMS[:1])
     todo = run.missing(what, ["idle"], tmp_path, FINGERPRINT)

@@ -23,10 +23,13 @@ from suites.programs.calibration.statistics.__main__ import app
 from suites.programs.calibration.statistics.conditions import Condition, conditions
 from suites.programs.calibration.statistics.run import Chunk, chunks, count, done, run
 from suites.programs.calibration.statistics.score import Row, markdown, score
-from suites.support.command_line import ROOT
+from suites.support.command_line import ROOT, between_marks
+from suites.support.nightly import nightly_but
 
 DRAWS = 2000
 BY_NAME = {c.says: c for c in conditions()}
+FIRST_OF_A_KIND = {c.experiment: c.says for c in reversed(conditions())}.values()
+"""What every run draws: one condition of each experiment; the nightly session draws all."""
 
 PROGRAM = "suites.programs.calibration.statistics"
 
@@ -35,7 +38,7 @@ def draws_of(condition: Condition) -> int:
     return round(DRAWS * min(1.0, 2 * condition.weight))
 
 
-@pytest.mark.parametrize("says", BY_NAME)
+@pytest.mark.parametrize("says", nightly_but(BY_NAME, FIRST_OF_A_KIND.__contains__))
 def test_what_must_come_out_does(says: str) -> None:
     condition = BY_NAME[says]
     draws = draws_of(condition)

@@ -444,7 +444,7 @@ def test_the_tables_hold_the_whole_row() -> None:
     assert (cells["verdict"], cells["off"]) == ("missed", "+8 %")
     assert cells["ops"] == "1.13x"
     assert "%" in cells["of peak"]
-    assert cells["memory"] == "3 MiB 1.50x"
+    assert cells["memory"] == "3.00 MiB 1.50x"
     assert (cells["margin"], cells["prototype"]) == ("10x", "1.24x")
     text = table.markdown([found], held)
     assert text.splitlines()[2].count("|") == len(table.HEADS) + 1
