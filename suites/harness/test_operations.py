@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from harness.case import parse, split_name
-from harness.measure.ceilings import work_of
 from harness.cli.display import ratio_table
 from harness.errors import UsageError
+from harness.measure.ceilings import work_of
 from harness.plan import make_plan
 from harness.registry import Registry, builtins
 from harness.verify.check import check
