@@ -26,7 +26,7 @@ from suites.programs.calibration import arms, plan, run, score, store
 from suites.programs.calibration import table as printed
 from suites.programs.calibration.__main__ import app
 from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
-from suites.support.command_line import ROOT, between_marks
+from suites.support.command_line import ROOT
 from suites.support.nightly import nightly_but
 
 FINGERPRINT = {"device": "made up"}

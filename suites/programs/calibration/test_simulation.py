@@ -23,7 +23,7 @@ from suites.programs.calibration.statistics.__main__ import app
 from suites.programs.calibration.statistics.conditions import Condition, conditions
 from suites.programs.calibration.statistics.run import Chunk, chunks, count, done, run
 from suites.programs.calibration.statistics.score import Row, markdown, score
-from suites.support.command_line import ROOT, between_marks
+from suites.support.command_line import ROOT
 from suites.support.nightly import nightly_but
 
 DRAWS = 2000
