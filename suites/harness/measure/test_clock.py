@@ -30,8 +30,6 @@ from harness.measure.warm_up import warm_up
 from harness.stats import block_time
 from suites.support.clocked import case
 
-pytestmark = pytest.mark.alone
-
 MIB = 2**20
 TIME = "harness.measure.clock:time_case"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sched_setaffinity")
@@ -140,6 +138,7 @@ def test_a_warm_call_that_lost_its_core_does_not_shorten_the_samples() -> None:
     assert calls == 3
 
 
+@pytest.mark.alone
 def test_a_very_long_call_is_warm_after_the_first_and_one_that_only_waited_is_not() -> None:
     calls = 0
 
@@ -244,6 +243,7 @@ def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
 
 
 @pytest.mark.parametrize(("phase", "first"), [("forward", False), ("training", True)])
+@pytest.mark.alone
 def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> None:
     mine, base = (f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread" for n in
                   ("mtsa.algorithm1", "multi_head.sdpa"))  # fmt: skip
@@ -267,6 +267,7 @@ def test_a_companion_that_cannot_be_made_is_told_and_the_case_timed_alone() -> N
     assert "no_such" in outcome.value["beside_detail"]
 
 
+@pytest.mark.alone
 def test_two_others_on_our_core_are_not_our_time() -> None:
     outcome = isolate.run("suites.harness.measure.test_clock:crowded", {"seconds": 0.5})
     assert outcome.status == "ok", outcome.detail
@@ -276,6 +277,7 @@ def test_two_others_on_our_core_are_not_our_time() -> None:
     assert outcome.value["sleep_kept"] >= 0.0099
 
 
+@pytest.mark.alone
 def test_a_case_is_compared_by_the_blocks_time_of_its_samples() -> None:
     case = "multi_head.sdpa-B1-N4-D16x16-H2-f32-forward-cpu+1-thread"
     outcome = isolate.run("harness.measure.clock:time_case", {"case": case, "seconds": 0.02})
@@ -287,6 +289,7 @@ def test_a_case_is_compared_by_the_blocks_time_of_its_samples() -> None:
     assert value["waited_seconds"] >= 0
 
 
+@pytest.mark.alone
 def test_a_sleep_is_timed_as_long_as_it_is() -> None:
     samples, _ = cpu_samples(lambda: time.sleep(0.02), rounds=5, seconds=0.0)
     assert min(samples) >= 0.02
@@ -311,6 +314,7 @@ def _shortest(work: Callable[[], None]) -> float:
     return min(cpu_samples(work, rounds=20, seconds=0.0, once=1.0)[0])
 
 
+@pytest.mark.alone
 def test_it_agrees_with_torchs_own_timer() -> None:
     from torch.utils.benchmark import Timer
 
@@ -324,6 +328,7 @@ def test_it_agrees_with_torchs_own_timer() -> None:
     assert min(ours) == pytest.approx(min(theirs), rel=0.3)
 
 
+@pytest.mark.alone
 def test_twice_the_calls_take_twice_the_time() -> None:
     one, two = _products(20), _products(40)
     once, twice = [], []
