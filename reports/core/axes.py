@@ -57,7 +57,7 @@ def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
     """
     if not ends:
         return
-    axes.figure.canvas.draw()
+    axes.autoscale_view()  # a figure without a canvas never draws: its limits would be old ones
     scale = 72 / axes.figure.dpi
     for x in dict.fromkeys(end[0] for end in ends):
         column = sorted(

@@ -642,6 +642,8 @@ def test_a_line_for_every_seed(tmp_path: Path) -> None:
         assert [100 * second, 100 * first] in [pytest.approx(e) for e in ends]
     texts = [t.get_text() for t in axes.texts]
     assert [f"seed {seed}" in texts for seed in range(6)] == [True] * 6
+    offsets = [t.get_position()[1] for t in axes.texts if t.get_text().startswith("seed")]
+    assert max(map(abs, offsets)) < 200, "beside their lines, not off the page"
     (axes,) = comparison_figures.differences(one).axes
     assert one.difference is not None
     bar = [100 * one.difference.low, 100 * one.difference.high]
