@@ -28,7 +28,7 @@ from suites.support.nightly import nightly_but
 
 DRAWS = 2000
 BY_NAME = {c.says: c for c in conditions()}
-FIRST_OF_A_KIND = {c.experiment: c.says for c in reversed(conditions())}.values()
+FIRST_OF_A_KIND = set({c.experiment: c.says for c in reversed(conditions())}.values())
 """What every run draws: one condition of each experiment; the nightly session draws all."""
 
 PROGRAM = "suites.programs.calibration.statistics"
