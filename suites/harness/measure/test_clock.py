@@ -188,7 +188,6 @@ def crowded(seconds: float) -> dict[str, float]:
     }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits")
 def _on_a_machine_of_two_speeds(clock: FakeClock, seconds: float) -> Callable[[], None]:
     """Work that takes 1.4 times as long in every other 35 ms."""
 
@@ -267,6 +266,7 @@ def test_a_companion_that_cannot_be_made_is_told_and_the_case_timed_alone() -> N
     assert "no_such" in outcome.value["beside_detail"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits")
 @pytest.mark.alone
 def test_two_others_on_our_core_are_not_our_time() -> None:
     outcome = isolate.run("suites.harness.measure.test_clock:crowded", {"seconds": 0.5})
