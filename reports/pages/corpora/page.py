@@ -13,7 +13,6 @@ from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, opened, remark, says, together, warns
 from reports.core.parameters import opens
-from reports.core.printed_values import printed_accuracy
 from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
@@ -23,11 +22,10 @@ from reports.core.trained import (
     Trained,
     against,
     judged,
-    mean_interval,
     tasks_by_recipe,
 )
 from reports.core.words import file_name
-from reports.pages.corpora import figures
+from reports.pages.corpora import figures, tables
 from reports.pages.corpora.scales import (
     ALPHAS,
     USUAL,
@@ -165,9 +163,9 @@ class Corpora:
                 text = one.text if one else ""
                 cells.append(Best(text) if one and one is best.get(task.name) else text)
             rows.append(cells)
-        columns = ["model", *(self._head(task) for task in self.corpora)]
+        columns = ["model", *(tables.head(task) for task in self.corpora)]
         return together(
-            self.place.table("table", self._numbers(), columns, rows),
+            self.place.table("table", tables.numbers(self.corpora), columns, rows),
             remark(
                 "Mean over seeds or folds, standard deviation in parentheses. Bold: the highest "
                 "mean, where its difference to the runner-up is significant (paired, Holm over the "
@@ -190,37 +188,16 @@ class Corpora:
 
     def beside(self) -> Shown:
         """Printed accuracies beside measured ones; never mixed."""
-        rows, flat = [], []
-        for task in self.corpora:
-            for one in task.models:
-                printed = printed_accuracy(task.name, one.metric, one.mechanism)
-                if one.variant or printed is None:
-                    continue
-                name = f"{self._head(task)}: {one.model}"
-                rows.append([name, printed.place, printed.text, one.text, one.counted])
-                flat.append(
-                    {
-                        "task": task.name,
-                        "model": one.model,
-                        "paper": printed.place,
-                        "printed_mean": printed.summary.mean,
-                        "printed_sd": printed.summary.sd,
-                        "printed_replicates": printed.summary.count,
-                        "measured_mean": one.unit.scale * one.mean,
-                        "measured_sd": one.unit.scale * one.sd,
-                        "measured_replicates": len(one.values),
-                    }
-                )
+        frame, columns, rows = tables.printed_beside(self.corpora)
         if not rows:
             return remark("Nothing that MTSA's Table 5 or ReSAN's Table 3 prints was trained here.")
-        columns = ["", "paper", "printed", "measured here", "over"]
         return together(
             remark(
                 "The papers use 300-d GloVe vectors, Adadelta and, for TREC, the best epoch on the "
                 "test set; here vectors, optimiser and choice are those of the recipe, so levels "
                 "differ. What can be compared is the order, and the differences."
             ),
-            self.place.table("printed", pd.DataFrame(flat), columns, rows, (0, 1, 4)),
+            self.place.table("printed", frame, columns, rows, (0, 1, 4)),
         )
 
     def tried(self) -> Shown:
@@ -339,30 +316,6 @@ class Corpora:
             if p < ALPHA
         }
 
-    def _head(self, task: Task) -> str:
-        own = task.models[0]
-        better = "" if own.higher_is_better else ", lower is better"
-        return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
-
-    def _numbers(self) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "task": m.task,
-                "model": m.model,
-                "metric": m.metric,
-                "mean": m.mean,
-                "sd": m.sd,
-                "low": mean_interval(m.values)[1],
-                "high": mean_interval(m.values)[2],
-                "replicates": len(m.values),
-                "over": m.counted,
-                "failed": len(m.failed),
-                "keys": " ".join(str(r["key"]) for r in m.runs),
-            }
-            for task in self.corpora
-            for m in task.models
-        )
-
     def _judged_by_task(self, name: str, rows: Sequence[Against]) -> Shown:
         """A forest plot per task, then the numbers."""
         pieces = []
@@ -397,36 +350,7 @@ class Corpora:
         return self.place.figure(name, figure, caption)
 
     def _table(self, name: str, found: Sequence[Against]) -> Shown:
-        columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]
-        rows = [
-            [
-                f"{one.model.task}: {one.model.model} − {one.other.model}",
-                one.text,
-                f"{one.difference.p:.2g}",
-                f"{one.adjusted_p:.2g}",
-                one.counted,
-                one.verdict,
-            ]
-            for one in found
-        ]
-        frame = pd.DataFrame(
-            {
-                "task": one.model.task,
-                "metric": one.model.metric,
-                "model": one.model.model,
-                "other": one.other.model,
-                "difference": one.difference.difference,
-                "low": one.difference.low,
-                "high": one.difference.high,
-                "p": one.difference.p,
-                "p_holm": one.adjusted_p,
-                "hedges_g": one.difference.hedges_g,
-                "minimum_detectable_effect": one.difference.detectable_among(len(found)),
-                "replicates": one.difference.count_first,
-                "verdict": one.verdict,
-            }
-            for one in found
-        )
+        frame, columns, rows = tables.differences(found)
         return together(
             self.place.table(name, frame, columns, rows, (0, 4, 5)),
             remark(

@@ -25,7 +25,6 @@ from harness.stats import (
 )
 from harness.train.recipe import Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
-from reports.core.forest import Line
 from reports.core.style import mechanism_of
 
 FOLDER = "tuning"
@@ -376,48 +375,3 @@ def _each(counts: Mapping[str, int]) -> str:
         f"{said[count]} ({', '.join(m for m, of in counts.items() if of == count)})"
         for count in sorted(said)
     )
-
-
-def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: what the common recipe gave, then every other's difference to it."""
-    unit = one.unit
-    points = unit.of_differences.strip()
-    columns = [
-        f"{one.task}: less the {one.common}{f', {points}' if points else ''}",
-        "mean [95 %]",
-        "p (Holm), verdict",
-        *one.mechanisms,
-    ]
-    common = one.scores(COMMON)
-    row = [
-        unit.number(statistics.fmean(common[m].values())) if m in common else ""
-        for m in one.mechanisms
-    ]
-    rows = [[f"{one.common}: {unit.named(one.metric)}", "", "", *row]]
-    for j in found:
-        d = j.difference
-        mean = (
-            f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
-        )
-        counted = len(j.singles) >= LEAST_REPLICATES
-        verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
-        singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
-        rows.append([j.recipe, mean, verdict, *singles])
-    return columns, rows
-
-
-def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
-    """Rows of a forest plot: the mean over the mechanisms, and each of them."""
-    scale = one.unit.scale
-    return [
-        Line(
-            j.recipe,
-            "",
-            scale * j.difference.difference,
-            scale * j.difference.low,
-            scale * j.difference.high,
-            j.verdict in (BETTER, "worse"),
-            tuple(scale * d for d in j.singles.values()),
-        )
-        for j in found
-    ]

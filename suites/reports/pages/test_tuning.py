@@ -150,7 +150,9 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     assert [j.verdict for j in found] == ["worse"]
     said = tuning.sentence(one, found)
     assert said.endswith("better than the former common recipe (dropout=0.3) over the mechanisms.")
-    assert tuning.cells(one, found)[1][0][0].startswith("former common recipe (dropout=0.3): ")
+    assert tuning_section.cells(one, found)[1][0][0].startswith(
+        "former common recipe (dropout=0.3): "
+    )
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
@@ -176,7 +178,7 @@ def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_t
     said = tuning.sentence(one, [noise, up])
     assert "Not run with mtsa: rate=0.002." in said
     assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
-    _, rows = tuning.cells(one, [noise, up])
+    _, rows = tuning_section.cells(one, [noise, up])
     assert rows[2][0] == "rate=0.002"
     assert rows[2][3 + one.mechanisms.index("mtsa")] == ""
 
@@ -198,7 +200,7 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     one = the_only([*both[0], *both[1]])
     said = tuning.sentence(one, tuning.judged(one))
     assert said.endswith("Too little to judge a recipe by.")
-    _, rows = tuning.cells(one, tuning.judged(one))
+    _, rows = tuning_section.cells(one, tuning.judged(one))
     assert [row[2] for row in rows[1:]] == (["descriptive only"] if count else [])
 
 
@@ -223,7 +225,7 @@ def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> 
 
 def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     one = the_only([*runs({}), *runs(UP, rate=2e-3)])
-    columns, rows = tuning.cells(one, tuning.judged(one))
+    columns, rows = tuning_section.cells(one, tuning.judged(one))
     assert columns[:3] == [
         "trec: less the common recipe, points",
         "mean [95 %]",
@@ -235,7 +237,7 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     assert rows[1][1].startswith("+1.00 [+0.8")
     assert rows[1][2].endswith(", better")
     assert rows[1][3] == "+1.00"
-    [line] = tuning.lines(one, tuning.judged(one))
+    [line] = tuning_section.lines(one, tuning.judged(one))
     assert line.value == pytest.approx(1.0)
     assert line.low < line.value < line.high
     assert sorted(line.singles) == pytest.approx(sorted(100 * d for d in UP.values()))

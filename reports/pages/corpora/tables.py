@@ -1,0 +1,99 @@
+"""Tables of ``corpora.ipynb``: the numbers that are saved, and the texts that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from reports.core.printed_values import printed_accuracy
+from reports.core.trained import Against, Task, mean_interval
+
+
+def head(task: Task) -> str:
+    """``trec (%)``: a task with the unit of its metric."""
+    own = task.models[0]
+    better = "" if own.higher_is_better else ", lower is better"
+    return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
+
+
+def numbers(tasks: Iterable[Task]) -> pd.DataFrame:
+    """Every model's test metric on every task."""
+    return pd.DataFrame(
+        {
+            "task": m.task,
+            "model": m.model,
+            "metric": m.metric,
+            "mean": m.mean,
+            "sd": m.sd,
+            "low": mean_interval(m.values)[1],
+            "high": mean_interval(m.values)[2],
+            "replicates": len(m.values),
+            "over": m.counted,
+            "failed": len(m.failed),
+            "keys": " ".join(str(r["key"]) for r in m.runs),
+        }
+        for task in tasks
+        for m in task.models
+    )
+
+
+def printed_beside(tasks: Iterable[Task]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """Accuracies as papers print them and as measured: numbers, headings and texts."""
+    rows, flat = [], []
+    for task in tasks:
+        for one in task.models:
+            printed = printed_accuracy(task.name, one.metric, one.mechanism)
+            if one.variant or printed is None:
+                continue
+            name = f"{head(task)}: {one.model}"
+            rows.append([name, printed.place, printed.text, one.text, one.counted])
+            flat.append(
+                {
+                    "task": task.name,
+                    "model": one.model,
+                    "paper": printed.place,
+                    "printed_mean": printed.summary.mean,
+                    "printed_sd": printed.summary.sd,
+                    "printed_replicates": printed.summary.count,
+                    "measured_mean": one.unit.scale * one.mean,
+                    "measured_sd": one.unit.scale * one.sd,
+                    "measured_replicates": len(one.values),
+                }
+            )
+    return pd.DataFrame(flat), ["", "paper", "printed", "measured here", "over"], rows
+
+
+def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """Comparisons that are judged together: numbers, headings and texts."""
+    columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]
+    rows = [
+        [
+            f"{one.model.task}: {one.model.model} − {one.other.model}",
+            one.text,
+            f"{one.difference.p:.2g}",
+            f"{one.adjusted_p:.2g}",
+            one.counted,
+            one.verdict,
+        ]
+        for one in found
+    ]
+    frame = pd.DataFrame(
+        {
+            "task": one.model.task,
+            "metric": one.model.metric,
+            "model": one.model.model,
+            "other": one.other.model,
+            "difference": one.difference.difference,
+            "low": one.difference.low,
+            "high": one.difference.high,
+            "p": one.difference.p,
+            "p_holm": one.adjusted_p,
+            "hedges_g": one.difference.hedges_g,
+            "minimum_detectable_effect": one.difference.detectable_among(len(found)),
+            "replicates": one.difference.count_first,
+            "verdict": one.verdict,
+        }
+        for one in found
+    )
+    return frame, columns, rows
