@@ -1,4 +1,4 @@
-"""``attnbench list``: mechanisms, settings, profiles, tasks; or the README's table."""
+"""``attnbench list``: mechanisms, settings, profiles, tasks; or the table of docs/verify.md."""
 
 from __future__ import annotations
 

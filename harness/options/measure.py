@@ -24,7 +24,7 @@ from harness.options.groups import (
 class ListOptions(Given, Output):
     """List mechanisms, their implementations and where they come from."""
 
-    markdown: bool = switch("Print the README's table of mechanisms.", "--markdown")
+    markdown: bool = switch("Print the table of mechanisms of docs/verify.md.", "--markdown")
 
 
 @dataclass(frozen=True, kw_only=True)

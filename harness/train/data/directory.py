@@ -15,7 +15,7 @@ from harness.errors import UsageError
 VARIABLE = "ATTNBENCH_DATA"
 """Environment variable that names the data directory where ``--data`` is not given."""
 
-LAYOUT = "DIR/trec/train.tsv.gz (columns coarse fine text) and so on; README, section 'Data'"
+LAYOUT = "DIR/trec/train.tsv.gz (columns coarse fine text) and so on; see docs/data.md"
 
 
 def data_directory(given: str | None) -> Path:

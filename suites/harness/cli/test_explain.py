@@ -1,4 +1,4 @@
-"""``attnbench explain`` and the README's table of mechanisms."""
+"""``attnbench explain`` and the table of mechanisms in docs/verify.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.cli.list_ import BEGIN, END, markdown
 from harness.registry import builtins
 from suites.support.command_line import attnbench, between_marks
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
 
 
 @pytest.mark.parametrize("name", builtins())
@@ -51,8 +51,8 @@ def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) 
 
 
 def test_the_readmes_table_is_the_generated_one() -> None:
-    assert between_marks(README.read_text(encoding="utf-8"), BEGIN, END) == markdown(), (
-        "run: attnbench list --markdown, and put it into the README"
+    assert between_marks(PAGE.read_text(encoding="utf-8"), BEGIN, END) == markdown(), (
+        "run: attnbench list --markdown, and put it into docs/verify.md"
     )
 
 

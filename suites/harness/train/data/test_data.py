@@ -105,7 +105,7 @@ def test_without_a_folder_we_say_how_to_give_one(
     with pytest.raises(UsageError) as caught:
         data_directory(None)
     message = _message(caught)
-    for part in ("--data DIR", VARIABLE, "trec/train.tsv.gz", "coarse fine text", "README"):
+    for part in ("--data DIR", VARIABLE, "trec/train.tsv.gz", "coarse fine text", "docs/data.md"):
         assert part in message
 
 
