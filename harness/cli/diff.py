@@ -16,7 +16,7 @@ from harness.cli.display import COLOURS
 from harness.cli.output import console, duration, say, write_json
 from harness.diff import journals, revisions, rows
 from harness.diff.rows import DiffRow
-from harness.diff.session import Session, make_session
+from harness.diff.session import RevisionSession, make_session
 from harness.errors import UsageError
 from harness.options import DiffOptions, Narrowed, selection_of
 from harness.profile import load_profile
@@ -73,7 +73,7 @@ def _revisions(options: DiffOptions, one_is_a_folder: bool) -> int:
     return _conclude(out, found, title, [says], options.json_file, extra, time_text)
 
 
-def _plan_line(session: Session, journal: Path) -> str:
+def _plan_line(session: RevisionSession, journal: Path) -> str:
     f = session.fingerprints["head"]
     blocks = session.profile.blocks
     apart = [n for n in f if f[n] != session.fingerprints["base"].get(n)]

@@ -10,7 +10,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings
 from harness.measure.setup import device_fingerprint
-from harness.options import Trained
+from harness.options import Training
 from harness.registry import Registry
 from harness.train.data import hub
 from harness.train.data.corpora import data_digest, unlike
@@ -23,7 +23,7 @@ from harness.train.task import Task
 def surroundings(
     task: Task,
     registry: Registry,
-    options: Trained,
+    options: Training,
     fingerprint: Mapping[str, Any] | None = None,
 ) -> Surroundings:
     """Device, data and vectors of a command.

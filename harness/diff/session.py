@@ -28,7 +28,7 @@ SIDES = ("base", "control", "head")
 
 
 @dataclass
-class Session:
+class RevisionSession:
     """What is measured of two revisions, and what came of it.
 
     Attributes
@@ -178,7 +178,7 @@ class Session:
 
 def make_session(
     base: Revision, head: Revision, profile_name: str, device: str, selection: Selection
-) -> Session:
+) -> RevisionSession:
     """Ask both revisions what they have, and on what they run.
 
     Raises
@@ -208,7 +208,7 @@ def make_session(
         if name in plans["base"]["missing"]:
             raise UsageError(f"{says} (neither revision has it)")
     before, after = plans["base"]["cases"], plans["head"]["cases"]
-    return Session(
+    return RevisionSession(
         base,
         head,
         profile,

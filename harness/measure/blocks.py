@@ -12,7 +12,15 @@ from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import call
 from harness.measure import device as devices
 from harness.measure.session import Session
-from harness.measure.task import NUMBERS, Predictor, Step, Task, is_final, is_settled, unusable
+from harness.measure.task import (
+    NUMBERS,
+    Measurement,
+    Predictor,
+    Step,
+    is_final,
+    is_settled,
+    unusable,
+)
 from harness.records import journal
 from harness.registry import Registry, builtins
 
@@ -20,7 +28,7 @@ LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
 
 
-def preload(tasks: Sequence[Task], registry: Registry) -> tuple[str, ...]:
+def preload(tasks: Sequence[Measurement], registry: Registry) -> tuple[str, ...]:
     """Modules that the tasks' children would each import; a user's own code is left to them."""
     found = list(call.PRELOAD)
     names = {f"{t.case.mechanism}.{t.case.implementation}" for t in tasks
@@ -55,19 +63,19 @@ class Runner:
         self.on_progress = on_progress
         self._predictor = predictor
         self._started = time.monotonic()
-        self._pending: list[Task] = []
+        self._pending: list[Measurement] = []
         self._observed: set[str] = set()
         self._blocks = 0
         self._done = 0
 
     def run(
-        self, todo: Sequence[list[Task]], unpaired: Collection[int], failed: set[str]
+        self, todo: Sequence[list[Measurement]], unpaired: Collection[int], failed: set[str]
     ) -> int | None:
         """Run all blocks; `failed` grows by the cases that fail.
 
         Parameters
         ----------
-        todo : sequence of list of Task
+        todo : sequence of list of Measurement
             By block.
         unpaired : collection of int
             Blocks that hold cases whose baseline was not reached before a kill; they are run even
@@ -90,7 +98,7 @@ class Runner:
             self._run_block(block, tasks, failed)
         return None
 
-    def _run_block(self, block: int, tasks: list[Task], failed: set[str]) -> None:
+    def _run_block(self, block: int, tasks: list[Measurement], failed: set[str]) -> None:
         begun = time.monotonic()
         before = devices.machine_state()
         session = self.session
@@ -119,7 +127,9 @@ class Runner:
             }
         )
 
-    def _run_tasks(self, tasks: list[Task], interpreter: Interpreter, failed: set[str]) -> float:
+    def _run_tasks(
+        self, tasks: list[Measurement], interpreter: Interpreter, failed: set[str]
+    ) -> float:
         """Run the tasks of a block in their order; returns what they took."""
         spent = 0.0
         for position, task in enumerate(tasks):
@@ -136,7 +146,7 @@ class Runner:
             self.on_progress(self._progress(task, failed), record)
         return spent
 
-    def _left(self, failed: set[str]) -> list[Task]:
+    def _left(self, failed: set[str]) -> list[Measurement]:
         return [t for t in self._pending if not is_settled(t, failed)]
 
     def _left_seconds(self, block: int, failed: set[str]) -> float | None:
@@ -144,7 +154,7 @@ class Runner:
         left = self._left(failed)
         return self._predictor.predict(left, len({t.block for t in left} - {block}))
 
-    def _progress(self, task: Task, failed: set[str]) -> Step:
+    def _progress(self, task: Measurement, failed: set[str]) -> Step:
         left = self._left(failed)
         return Step(
             done=self._done,
@@ -164,7 +174,7 @@ class Runner:
             budget is not None and time.monotonic() - self.session.begun + (seconds or 0) > budget
         )
 
-    def _interpreter(self, tasks: Sequence[Task]) -> Interpreter:
+    def _interpreter(self, tasks: Sequence[Measurement]) -> Interpreter:
         loaded = preload(tasks, self.session.registry)
         device = self.session.fingerprint["device"]
         try:
@@ -178,7 +188,7 @@ class Runner:
                 f"{error}; what is finished is kept: the same command goes on from there"
             ) from None
 
-    def _execute(self, interpreter: Interpreter, task: Task) -> Outcome:
+    def _execute(self, interpreter: Interpreter, task: Measurement) -> Outcome:
         session = self.session
         arguments: dict[str, Any] = {"case": task.case.id, "given": list(session.registry.extra)}
         if task.kind in ("time", "anchor"):
@@ -203,7 +213,7 @@ class Runner:
         return call.ask(interpreter, name, arguments, limits, allocator, session.fingerprint)
 
     def _record(
-        self, task: Task, outcome: Outcome, interpreter: Interpreter, position: int
+        self, task: Measurement, outcome: Outcome, interpreter: Interpreter, position: int
     ) -> dict[str, Any]:
         record: dict[str, Any] = {
             "kind": task.kind,

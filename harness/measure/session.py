@@ -11,7 +11,7 @@ from typing import Any
 from harness.case import Case, problem_of
 from harness.measure.ceilings import GAUGE, gauges, with_shares
 from harness.measure.cost import SessionCost, session_cost
-from harness.measure.task import Predictor, Task, failed_cases, is_settled
+from harness.measure.task import Measurement, Predictor, failed_cases, is_settled
 from harness.profile import Profile
 from harness.records import journal, schema, table
 from harness.records.drift import Drift, machine_drift
@@ -83,12 +83,14 @@ class Session:
             self._codes[name] = code_hash(self.registry.mechanism(case.mechanism), package)
         return self._codes[name]
 
-    def task(self, kind: str, case: Case, block: int) -> Task:
+    def task(self, kind: str, case: Case, block: int) -> Measurement:
         """The task with its key."""
         code = self._code(case, self.margin_package if kind == "margin" else "measure")
         rule = f"{self.profile.min_rounds}-{self.profile.seconds}" if kind == "time" else ""
         key = schema.key(kind, case.id, block, code + rule, self.fingerprint)
-        return Task(kind, case, block, key, code, self._beside(case) if kind == "time" else None)
+        return Measurement(
+            kind, case, block, key, code, self._beside(case) if kind == "time" else None
+        )
 
     def _beside(self, case: Case) -> str | None:
         """The case that one is timed in turn with: on the CPU, where a child has one case.
@@ -98,15 +100,15 @@ class Session:
         others = [c.id for c in self._partners().get(case, ()) if c.id != case.id]
         return others[0] if others and self.fingerprint["device"] != "cuda" else None
 
-    def _needs_company(self, task: Task) -> bool:
+    def _needs_company(self, task: Measurement) -> bool:
         """Whether one of its ratios is formed from times in one interpreter."""
         others = (c.id for c in self._partners().get(task.case, ()))
         return task.beside is None or any(other != task.beside for other in others)
 
-    def _anchor(self, case: Case, block: int, interpreter: str) -> Task:
+    def _anchor(self, case: Case, block: int, interpreter: str) -> Measurement:
         """A case measured again, so that case and baseline stand in one interpreter."""
         task = self.task("time", case, block)
-        return Task("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
+        return Measurement("anchor", case, block, schema.digest([task.key, interpreter]), task.code)
 
     def _partners(self) -> dict[Case, list[Case]]:
         """What each case is divided by: the baseline of its problem, or as `pairs` says."""
@@ -127,7 +129,9 @@ class Session:
         self._found_partners = found
         return found
 
-    def anchors(self, tasks: Sequence[Task], block: int, interpreter: str) -> list[Task]:
+    def anchors(
+        self, tasks: Sequence[Measurement], block: int, interpreter: str
+    ) -> list[Measurement]:
         """What must be measured again beside the tasks of a block that was interrupted.
 
         Ratios are formed inside an interpreter: without the baseline of each case that is left to
@@ -170,7 +174,7 @@ class Session:
             )
         ]
 
-    def todo(self) -> tuple[list[list[Task]], list[int], set[str]]:
+    def todo(self) -> tuple[list[list[Measurement]], list[int], set[str]]:
         """Unfinished tasks by block, blocks with cases to measure again, cases that failed."""
         records = self.records()
         finished = {r["key"]: r for r in records if self._settles(r)}
@@ -192,7 +196,7 @@ class Session:
         ]
         return todo, alone, failed
 
-    def tasks(self) -> list[list[Task]]:
+    def tasks(self) -> list[list[Measurement]]:
         """All tasks, block by block.
 
         Margins are checked in the first block (the answer does not change), memory in the first

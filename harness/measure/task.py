@@ -27,7 +27,7 @@ _NEEDED_OF_TIMES = ("median",)
 
 
 @dataclass(frozen=True)
-class Task:
+class Measurement:
     """One measurement to do: what, of which case, in which block."""
 
     kind: str
@@ -89,7 +89,7 @@ def failed_cases(records: Iterable[Mapping[str, Any]]) -> set[str]:
     return {r["case"] for r in records if is_final(r)}
 
 
-def is_settled(task: Task, failed: set[str]) -> bool:
+def is_settled(task: Measurement, failed: set[str]) -> bool:
     """Whether nothing more is to be measured of a task's case."""
     return task.case.id in failed
 
@@ -137,12 +137,12 @@ class Predictor:
             if r.get("seconds") is not None and r["interpreter"] in ours:
                 self.ended(float(r["seconds"]), sums[r["interpreter"]])
 
-    def predict(self, left: Sequence[Task], blocks: int) -> float | None:
+    def predict(self, left: Sequence[Measurement], blocks: int) -> float | None:
         """Seconds for what is left.
 
         Parameters
         ----------
-        left : sequence of Task
+        left : sequence of Measurement
         blocks : int
             Blocks among them that are still to be begun.
 

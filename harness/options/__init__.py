@@ -6,7 +6,7 @@ imports torch.
 """
 
 from harness.options.declare import options_for_pytest, read
-from harness.options.groups import Measuring, Narrowed, Selection, Trained, selection_of
+from harness.options.groups import Measuring, Narrowed, Selection, Training, selection_of
 from harness.options.measure import (
     BenchOptions,
     ClaimsOptions,
@@ -44,7 +44,7 @@ __all__ = [
     "Selection",
     "SweepOptions",
     "TrainOptions",
-    "Trained",
+    "Training",
     "VerifyOptions",
     "options_for_pytest",
     "read",

@@ -19,14 +19,14 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class JsonOutput:
     """Where a result goes beside the terminal."""
 
     json_file: str | None = option("Also write the result as JSON.", r.JSON, "--json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journal:
+class JournalFolder:
     """Where records are."""
 
     journal: Path = option(
@@ -35,7 +35,7 @@ class Journal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where(Journal):
+class Where(JournalFolder):
     """Where it runs, and where that is recorded."""
 
     device: str = option(
@@ -116,7 +116,7 @@ class Measuring(Where, Given, Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained(Where, Given):
+class Training(Where, Given):
     """What every command that trains is told of data and recipe."""
 
     data: str | None = option(

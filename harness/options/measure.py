@@ -11,24 +11,24 @@ from harness.options.declare import TEXT, argument, option, switch
 from harness.options.groups import (
     Factory,
     Given,
-    Journal,
+    JournalFolder,
+    JsonOutput,
     Measuring,
     Narrowed,
-    Output,
     Sizes,
     Where,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOptions(Given, Output):
+class ListOptions(Given, JsonOutput):
     """List mechanisms, their implementations and where they come from."""
 
     markdown: bool = switch("Print the table of mechanisms of docs/verify.md.", "--markdown")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(Given, Output):
+class ExplainOptions(Given, JsonOutput):
     """Equations, source and configurations; where papers and code differ; what is odd."""
 
     names: tuple[str, ...] = argument(
@@ -37,7 +37,7 @@ class ExplainOptions(Given, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(Where, Given, Factory, Output):
+class VerifyOptions(Where, Given, Factory, JsonOutput):
     """Check implementations against independent float64 oracles, or golden vectors.
 
     Values and gradients of input and weights, over dtypes, masks, padding and edge cases. The
@@ -71,7 +71,7 @@ class VerifyOptions(Where, Given, Factory, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions(Measuring, Output):
+class BenchOptions(Measuring, JsonOutput):
     """Verify, then measure time and peak memory, and compare with the baseline.
 
     Killed and started again it goes on where it was. What follows '--' goes to pytest, for
@@ -83,7 +83,7 @@ class BenchOptions(Measuring, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierOptions(Where, Given, Factory, Sizes, Output):
+class FrontierOptions(Where, Given, Factory, Sizes, JsonOutput):
     """Find the longest sequence each mechanism can train on within memory and time.
 
     By bisection, each probe in a process of its own that may run out of memory without harm.
@@ -115,7 +115,7 @@ class FrontierOptions(Where, Given, Factory, Sizes, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffOptions(Where, Narrowed, Output):
+class DiffOptions(Where, Narrowed, JsonOutput):
     """Measure two git revisions now, side by side: which cases became slower or faster?
 
     Only the revisions' mechanisms differ; clock and plan are those of this attnbench, and the
@@ -141,7 +141,7 @@ class DiffOptions(Where, Narrowed, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Journal, Output):
+class ReportOptions(JournalFolder, JsonOutput):
     """Execute the notebooks on what was measured and write one folder to open in a browser.
 
     Its first page says whether to use the mechanism at your size. With an empty journal the
@@ -165,7 +165,7 @@ class ReportOptions(Journal, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimsOptions(Journal, Output):
+class ClaimsOptions(JournalFolder, JsonOutput):
     """Every published claim with its verdict: reproduced, not reproduced, undecided, not testable.
 
     From the journal's records, and for audits from the papers' printed numbers alone; without a
@@ -175,7 +175,7 @@ class ClaimsOptions(Journal, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(Output):
+class DataOptions(JsonOutput):
     """Which corpora, and where their files are."""
 
     names: tuple[str, ...] = argument("All of them without any.", TEXT, "[CORPUS]...", kind="many")

@@ -8,14 +8,14 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.options import readers as r
 from harness.options.declare import TEXT, argument, option, switch
-from harness.options.groups import Given, Output, Trained
+from harness.options.groups import Given, JsonOutput, Training
 from harness.options.readers import Amount
 
 DEFAULT_TASK = "mirrored_summation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(Trained, Output):
+class TrainOptions(Training, JsonOutput):
     """Train one model with one seed and test it once, at the epoch that was best on dev.
 
     The same model, task, recipe and seed give the same record, which is kept and not trained again.
@@ -58,7 +58,7 @@ class TrainOptions(Trained, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Trained, Output):
+class CompareOptions(Training, JsonOutput):
     """Train models, paired by seed, and say better, worse, practically equal or undecided.
 
     Two, or many against a baseline ([bold]--all multi_head[/], or [bold]compare mtsa disa bi_lstm
@@ -120,7 +120,7 @@ class CompareOptions(Trained, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(Given, Output):
+class PlanOptions(Given, JsonOutput):
     """Say how many seeds a comparison needs, before it is made.
 
     By the exact power of the t-test. The deviation is yours, or is estimated from a journal:
@@ -200,7 +200,7 @@ class PlanOptions(Given, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(Trained, Output):
+class SweepOptions(Training, JsonOutput):
     """Train many models on many tasks with many seeds (or folds): all runs that are missing.
 
     Task by task, and for each seed all models, so that a sweep that is stopped has pairs. Killed

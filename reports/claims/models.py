@@ -23,7 +23,7 @@ from reports.claims.device import (
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
-from reports.core.trained import Against, Trained, against, recipe_of, t_interval
+from reports.core.trained import Against, ModelRuns, against, recipe_of, t_interval
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
@@ -103,7 +103,7 @@ def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
 def _difference(pairs: PairedRuns, task: str, metric: str) -> Against | None:
     """The one model against the other over these pairs; None where nothing can be said."""
     first, second = (
-        Trained(model, task, metric, tuple(pair[side] for pair in pairs.runs.values()))
+        ModelRuns(model, task, metric, tuple(pair[side] for pair in pairs.runs.values()))
         for side, model in enumerate((pairs.first, pairs.second))
     )
     return against(first, second)

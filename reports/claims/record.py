@@ -123,16 +123,16 @@ def _named(value: Any, names: Mapping[str, Any], path: Path) -> Any:
     return names[value[1:]]
 
 
-def _claim(values: Mapping[str, Any], path: Path, family: int) -> Claim:
-    label = values.get("id", values.get("statement", "a claim"))
-    if wrong := sorted(set(values) - _FIELDS):
+def _claim(entry: Mapping[str, Any], path: Path, family: int) -> Claim:
+    label = entry.get("id", entry.get("statement", "a claim"))
+    if wrong := sorted(set(entry) - _FIELDS):
         raise UsageError(f"{path.name}: {label} has unknown {', '.join(wrong)}")
-    if lacking := [name for name in _NEEDED if not values.get(name)]:
+    if lacking := [name for name in _NEEDED if not entry.get(name)]:
         raise UsageError(f"{path.name}: {label} lacks {', '.join(lacking)}")
-    if values["kind"] not in KINDS:
-        raise UsageError(f"{path.name}: {label} is {values['kind']!r}; use {', '.join(KINDS)}")
-    needed = "why" if values["kind"] == "not testable" else "query"
-    if not values.get(needed):
-        raise UsageError(f"{path.name}: {label} is {values['kind']} and needs a {needed}")
-    full = f"{values['paper'].replace('_', '-')}-{values['item']}-{values['id']}"
-    return Claim(**{**values, "id": full, "family": family})
+    if entry["kind"] not in KINDS:
+        raise UsageError(f"{path.name}: {label} is {entry['kind']!r}; use {', '.join(KINDS)}")
+    needed = "why" if entry["kind"] == "not testable" else "query"
+    if not entry.get(needed):
+        raise UsageError(f"{path.name}: {label} is {entry['kind']} and needs a {needed}")
+    full = f"{entry['paper'].replace('_', '-')}-{entry['item']}-{entry['id']}"
+    return Claim(**{**entry, "id": full, "family": family})

@@ -15,7 +15,7 @@ from harness.records.ratios import Row, summarise
 from harness.registry import builtins
 from harness.stats import Interval, ratio_interval
 from reports.core.source import DeviceRecords
-from reports.core.sweeps import Sweep, problem_order, sweeps
+from reports.core.sweeps import LengthSweep, problem_order, sweeps
 
 TIMED = ("time", "anchor")
 
@@ -64,7 +64,7 @@ class Costs:
         return sorted(shared, key=problem_order)
 
     @cached_property
-    def sweeps(self) -> list[Sweep]:
+    def sweeps(self) -> list[LengthSweep]:
         """Sweeps over length, the longest first."""
         return sweeps(self.rows)
 

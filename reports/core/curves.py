@@ -17,7 +17,7 @@ from harness.records.ratios import Row
 from harness.stats import Interval, ratio_interval
 from reports.core.axes import End, label_ends, length_axis, ratio_axis, value_axis
 from reports.core.style import LINES, Look, look, text_colour
-from reports.core.sweeps import Sweep, length_of, sweeps
+from reports.core.sweeps import LengthSweep, length_of, sweeps
 
 Lines = Mapping[str, Sequence[Row]]
 FAILED = ("oom", "timeout", "crash", "wrong")
@@ -346,7 +346,7 @@ def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
     return figure
 
 
-def _longest(rows: Sequence[Row], phase: str) -> tuple[Sweep | None, dict[str, list[Row]]]:
+def _longest(rows: Sequence[Row], phase: str) -> tuple[LengthSweep | None, dict[str, list[Row]]]:
     """The sweep of a pass with most lengths (one is enough here)."""
     found = sweeps([r for r in rows if r.columns["phase"] == phase], least=1)
     return (found[0], found[0].lines(phase)) if found else (None, {})

@@ -24,7 +24,7 @@ def label_of(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class LengthSweep:
     """All rows of one batch, width, dtype and setting, both passes.
 
     Attributes
@@ -86,7 +86,7 @@ def _beside(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:
+def sweeps(rows: Sequence[Row], least: int = 2) -> list[LengthSweep]:
     """Groups that differ in length only, those with most lengths first.
 
     Parameters
@@ -99,7 +99,7 @@ def sweeps(rows: Sequence[Row], least: int = 2) -> list[Sweep]:
         c: Mapping[str, object] = r.columns
         key = (int(str(c["batch"])), int(str(c["d_in"])), str(c["dtype"]), str(c["settings"]))
         groups.setdefault(key, []).append(r)
-    found = [Sweep(*key, tuple(_beside(group))) for key, group in groups.items()]
+    found = [LengthSweep(*key, tuple(_beside(group))) for key, group in groups.items()]
     found = [s for s in found if len(s.lengths) >= least]
     return sorted(found, key=lambda s: (-len(s.lengths), -len(s.rows)))
 

@@ -21,7 +21,7 @@ from reports.core.style import mechanism_of
 
 
 @dataclass(frozen=True)
-class Trained:
+class ModelRuns:
     """All finished runs of one model on one task by one recipe, on one device.
 
     Attributes
@@ -133,19 +133,19 @@ def t_interval(mean: float, sd: float, count: int) -> tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskRuns:
     """The models trained on one task by one recipe; those by other recipes are only counted.
 
     Attributes
     ----------
     name : str
-    models : tuple of Trained
+    models : tuple of ModelRuns
     others : int
         Runs by other recipes, which are not shown beside these.
     """
 
     name: str
-    models: tuple[Trained, ...]
+    models: tuple[ModelRuns, ...]
     others: int
 
     @property
@@ -153,7 +153,7 @@ class Task:
         """That a policy selects everything; a line for each model that does."""
         return selecting_everything((m.model, m.runs) for m in self.models)
 
-    def find(self, model: str) -> Trained | None:
+    def find(self, model: str) -> ModelRuns | None:
         """The model of that name; of a mechanism's name, in its own configuration."""
         for one in self.models:
             if one.model == model or (one.mechanism == model and not one.variant):
@@ -167,12 +167,12 @@ def recipe_of(run: Mapping[str, Any]) -> str:
     return digest([recipe, run.get("vectors"), *filter(None, [run.get("data")])])
 
 
-def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[Task]:
+def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[TaskRuns]:
     """All tasks that models were trained on, each by the recipe that comes first of its own."""
     return [recipes[0] for recipes in tasks_by_recipe(records)]
 
 
-def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
+def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[TaskRuns]]:
     """The same by every recipe: for each task, the one that most mechanisms have first.
 
     One with a single model comes after all others; of equals the task's common recipe is first,
@@ -186,7 +186,7 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     for name, recipes in sorted(by_task.items()):
         runs = sum(len(some) for some in recipes.values())
         each = [
-            (Task(name, tuple(_models(name, some)), runs - len(some)), len(some))
+            (TaskRuns(name, tuple(_models(name, some)), runs - len(some)), len(some))
             for some in recipes.values()
         ]
         ranked = sorted(each, key=lambda t: (*_rank(t[0]), t[1]), reverse=True)
@@ -195,14 +195,14 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[Task]]:
     return found
 
 
-def _rank(one: Task) -> tuple[bool, int, bool, int]:
+def _rank(one: TaskRuns) -> tuple[bool, int, bool, int]:
     """Whether models can be compared, mechanisms, whether it is the common recipe, models."""
     mechanisms = {m.mechanism for m in one.models}
     usual = any(by_common_recipe(m.runs[0]) for m in one.models[:1])
     return len(one.models) > 1, len(mechanisms), usual, len(one.models)
 
 
-def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:
+def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
     newest: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
     failed: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
     for r in sorted(runs, key=lambda r: str(r.get("at"))):
@@ -213,7 +213,7 @@ def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[Trained]:
         first = next(iter(good_runs.values()))
         metric = next(iter(first["test"]))
         lost = [r for key, r in failed.get(model, {}).items() if key not in good_runs]
-        found.append(Trained(model, task, metric, tuple(good_runs.values()), tuple(lost)))
+        found.append(ModelRuns(model, task, metric, tuple(good_runs.values()), tuple(lost)))
     return sorted(found, key=lambda t: t.model)
 
 
@@ -223,7 +223,7 @@ class Against:
 
     Attributes
     ----------
-    model, other : Trained
+    model, other : ModelRuns
     values : Values
     difference : MeanDifference
     adjusted_p : float
@@ -231,8 +231,8 @@ class Against:
     verdict : str
     """
 
-    model: Trained
-    other: Trained
+    model: ModelRuns
+    other: ModelRuns
     values: Values
     difference: MeanDifference
     adjusted_p: float = math.nan
@@ -260,7 +260,7 @@ class Against:
         return counted(self.values.units, len(self.values.rows), seeds)
 
 
-def against(model: Trained, other: Trained) -> Against | None:
+def against(model: ModelRuns, other: ModelRuns) -> Against | None:
     """Compare two models on the replicates that both have; None if they share none."""
     mine, theirs = model.replicates, other.replicates
     common = sorted(set(mine) & set(theirs), key=lambda r: (r.seed, r.fold or 0))

@@ -147,7 +147,8 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     if timed:
         figures |= speed.figures(timed[0], sizes[0][1] if sizes else None)
     values = values_of(source, sizes)
-    values["figures"] = {name: caption for name, (_, caption) in figures.items()}
+    captions = {name: caption for name, (_, caption) in figures.items()}
+    values |= {"figures": captions}
     stale: dict[Path, str] = {}
     for name, (figure, _) in figures.items():
         digest = hashlib.sha256(csv_of(figure).encode()).hexdigest()[:16]

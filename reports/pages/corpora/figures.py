@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled, value_axis
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
-from reports.core.trained import Trained, mean_interval
+from reports.core.trained import ModelRuns, mean_interval
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ CELL_INK = "#1a1a1a"
 Points = list[tuple[float, Point]]
 
 
-def by_setting(found: Iterable[tuple[float, Trained]], metric: str) -> dict[str, Points]:
+def by_setting(found: Iterable[tuple[float, ModelRuns]], metric: str) -> dict[str, Points]:
     """Points by line: all variants of an implementation are one, sorted by their setting."""
     lines: dict[str, Points] = {}
     for setting, model in found:

@@ -18,8 +18,8 @@ from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (
     Against,
-    Task,
-    Trained,
+    ModelRuns,
+    TaskRuns,
     against,
     judged,
     tasks_by_recipe,
@@ -83,22 +83,22 @@ class Corpora:
         self.source, self.device, self.place = source, device, place
 
     @cached_property
-    def recipes(self) -> list[list[Task]]:
+    def recipes(self) -> list[list[TaskRuns]]:
         """Everything that was trained: of each task the recipe that most mechanisms have first."""
         return tasks_by_recipe(self.device.records) if self.device else []
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[TaskRuns]:
         """By the recipe that most mechanisms have; of equals the common one."""
         return [recipes[0] for recipes in self.recipes]
 
     @cached_property
-    def corpora(self) -> list[Task]:
+    def corpora(self) -> list[TaskRuns]:
         """Without the made-up task, which has a section of its own."""
         return [task for task in self.tasks if not task.name.startswith(MIRRORED)]
 
     @cached_property
-    def scaled(self) -> list[Task]:
+    def scaled(self) -> list[TaskRuns]:
         """By corpus the recipe that most Multi-Scale Transformers with scales of their own have.
 
         Table 6 has a recipe of its own: five heads, as many as it has scales.
@@ -300,7 +300,7 @@ class Corpora:
             return remark(MISSING["single"])
         return self._judged_by_task("single", judged(found))
 
-    def _best(self) -> dict[str, Trained]:
+    def _best(self) -> dict[str, ModelRuns]:
         """By task the best model, where it is shown to be better than the runner-up."""
         found: dict[str, Against] = {}
         for task in self.corpora:

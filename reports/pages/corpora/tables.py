@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from reports.core.printed_values import printed_accuracy
-from reports.core.trained import Against, Task, mean_interval
+from reports.core.trained import Against, TaskRuns, mean_interval
 
 
-def head(task: Task) -> str:
+def head(task: TaskRuns) -> str:
     """``trec (%)``: a task with the unit of its metric."""
     own = task.models[0]
     better = "" if own.higher_is_better else ", lower is better"
     return f"{task.name} ({own.unit.of_values.strip() or own.metric}{better})"
 
 
-def numbers(tasks: Iterable[Task]) -> pd.DataFrame:
+def numbers(tasks: Iterable[TaskRuns]) -> pd.DataFrame:
     """Every model's test metric on every task."""
     return pd.DataFrame(
         {
@@ -38,7 +38,7 @@ def numbers(tasks: Iterable[Task]) -> pd.DataFrame:
     )
 
 
-def printed_beside(tasks: Iterable[Task]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+def printed_beside(tasks: Iterable[TaskRuns]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
     """Accuracies as papers print them and as measured: numbers, headings and texts."""
     rows, flat = [], []
     for task in tasks:

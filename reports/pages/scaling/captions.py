@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from harness.records.ratios import Row
-from reports.core.sweeps import Sweep, label_of, length_of
+from reports.core.sweeps import LengthSweep, label_of, length_of
 from reports.core.words import bytes_text, time_text
 from reports.pages.scaling.figures import PASSES
 from reports.pages.scaling.growth import Grown
 from reports.pages.scaling.tables import Fit
 
 
-def time_caption(sweep: Sweep, phase: str, base: str) -> str:
+def time_caption(sweep: LengthSweep, phase: str, base: str) -> str:
     """Subject, baseline and the least at the longest common length; then what failed."""
 
     def unproven(rows: Sequence[Row]) -> str:
@@ -26,7 +26,7 @@ def time_caption(sweep: Sweep, phase: str, base: str) -> str:
     )
 
 
-def memory_caption(sweep: Sweep, phase: str) -> str:
+def memory_caption(sweep: LengthSweep, phase: str) -> str:
     """The same of peak memory."""
     return _extremes(
         sweep,
@@ -40,7 +40,7 @@ def memory_caption(sweep: Sweep, phase: str) -> str:
 
 
 def _extremes(
-    sweep: Sweep,
+    sweep: LengthSweep,
     phase: str,
     value: Callable[[Row], float],
     text: Callable[[float], str],
@@ -66,7 +66,7 @@ def _extremes(
     )
 
 
-def ratio_caption(sweep: Sweep, phase: str, base: str) -> str:
+def ratio_caption(sweep: LengthSweep, phase: str, base: str) -> str:
     """Ratios at the longest length of each line, and what the band is."""
     ends = [
         (label, last)
@@ -81,7 +81,7 @@ def ratio_caption(sweep: Sweep, phase: str, base: str) -> str:
     return f"Time over that of {base}, {PASSES[phase]}: {'; '.join(parts)}.{band if known else ''}"
 
 
-def memory_ratio_caption(sweep: Sweep, phase: str, base: str) -> str:
+def memory_ratio_caption(sweep: LengthSweep, phase: str, base: str) -> str:
     """Ratios of peak memory at the longest length of each line."""
     parts = []
     for label, line in sweep.lines(phase).items():

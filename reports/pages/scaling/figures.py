@@ -19,7 +19,7 @@ from reports.core.curves import (
 from reports.core.forest import Line, draw_rows
 from reports.core.slopes import Slope
 from reports.core.style import colour, mechanism_of, text_colour
-from reports.core.sweeps import Sweep
+from reports.core.sweeps import LengthSweep
 
 PASSES = {"forward": "forward pass", "training": "training step"}
 
@@ -31,7 +31,7 @@ def _panel() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def time(sweep: Sweep, phase: str, where: str) -> Figure:
+def time(sweep: LengthSweep, phase: str, where: str) -> Figure:
     """Time of one call against length."""
     figure, axes = _panel()
     lines = sweep.lines(phase)
@@ -41,7 +41,7 @@ def time(sweep: Sweep, phase: str, where: str) -> Figure:
     return figure
 
 
-def memory(sweep: Sweep, phase: str, where: str) -> Figure:
+def memory(sweep: LengthSweep, phase: str, where: str) -> Figure:
     """Peak memory of one call against length."""
     figure, axes = _panel()
     lines = sweep.lines(phase)
@@ -51,7 +51,7 @@ def memory(sweep: Sweep, phase: str, where: str) -> Figure:
     return figure
 
 
-def ratio(sweep: Sweep, phase: str, baseline: str, where: str) -> Figure:
+def ratio(sweep: LengthSweep, phase: str, baseline: str, where: str) -> Figure:
     """Time ratio to the baseline with intervals, above the noise floor."""
     figure, axes = _panel()
     lines = {
@@ -67,7 +67,7 @@ def ratio(sweep: Sweep, phase: str, baseline: str, where: str) -> Figure:
     return figure
 
 
-def memory_ratio(sweep: Sweep, phase: str, baseline: str, where: str) -> Figure:
+def memory_ratio(sweep: LengthSweep, phase: str, baseline: str, where: str) -> Figure:
     """Peak memory over the baseline's."""
     figure, axes = _panel()
     lines = {

@@ -18,7 +18,7 @@ from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
 from reports.core.sentences import closing
 from reports.core.slopes import by_block, fit_slope, longest
-from reports.core.sweeps import Sweep, label_of
+from reports.core.sweeps import LengthSweep, label_of
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
 from reports.pages.scaling import captions as words
 from reports.pages.scaling import figures, growth, growth_figures, tables
@@ -52,7 +52,7 @@ class Scaling(DevicePage):
         return self.measured.rows if self.measured else []
 
     @property
-    def sweeps(self) -> list[Sweep]:
+    def sweeps(self) -> list[LengthSweep]:
         """Sweeps over length, the longest first."""
         return self.measured.sweeps if self.measured else []
 
@@ -328,8 +328,8 @@ class Scaling(DevicePage):
     def _both(
         self,
         name: str,
-        draw: Callable[[Sweep, str, str], Any],
-        caption: Callable[[Sweep, str], str],
+        draw: Callable[[LengthSweep, str, str], Any],
+        caption: Callable[[LengthSweep, str], str],
     ) -> Shown:
         if not self.sweeps:
             return self._no_sweep()
@@ -347,7 +347,7 @@ class Scaling(DevicePage):
             grid=True,
         )
 
-    def _ratio(self, sweep: Sweep, phase: str) -> Shown:
+    def _ratio(self, sweep: LengthSweep, phase: str) -> Shown:
         name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
         figure = figures.ratio(sweep, phase, self._base, self._where)
         return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base))

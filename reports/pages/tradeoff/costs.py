@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
-from reports.core.trained import Trained, mean_interval, per_unit
+from reports.core.trained import ModelRuns, mean_interval, per_unit
 from reports.pages.tradeoff.pareto import MeanInterval
 
 
@@ -17,7 +17,7 @@ class TrainingCosts:
 
     Attributes
     ----------
-    model : Trained
+    model : ModelRuns
     metric : MeanInterval
         In the metric's unit.
     seconds : MeanInterval
@@ -30,7 +30,7 @@ class TrainingCosts:
         Runs at a time, in those that are shown: they slow each other.
     """
 
-    model: Trained
+    model: ModelRuns
     metric: MeanInterval
     seconds: MeanInterval
     peak_bytes: MeanInterval
@@ -38,7 +38,7 @@ class TrainingCosts:
     workers: tuple[int, ...]
 
 
-def costs_of(model: Trained) -> TrainingCosts:
+def costs_of(model: ModelRuns) -> TrainingCosts:
     """TrainingCosts of a model from its run records."""
 
     def estimate(value: Any, scale: float = 1.0) -> MeanInterval:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from reports.core.page import DevicePage, Shown, heading, remark, says, together
-from reports.core.trained import Task, trained_tasks
+from reports.core.trained import TaskRuns, trained_tasks
 from reports.core.words import bytes_text, file_name, time_text
 from reports.pages.tradeoff import figures
 from reports.pages.tradeoff.costs import TrainingCosts, costs_of
@@ -33,7 +33,7 @@ class Tradeoff(DevicePage):
     verb = "Trained"
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[TaskRuns]:
         """Tasks with two models or more."""
         found = trained_tasks(self.device.records) if self.device else []
         return [task for task in found if len(task.models) > 1]
@@ -129,7 +129,7 @@ class Tradeoff(DevicePage):
             ),
         )
 
-    def _sentence(self, task: Task, stand: Mapping[str, Standing]) -> str:
+    def _sentence(self, task: TaskRuns, stand: Mapping[str, Standing]) -> str:
         on = [name for name, where in stand.items() if where == "on the front"]
         behind = [name for name, where in stand.items() if where == "behind"]
         rest = [name for name, where in stand.items() if where == "open"]
@@ -143,7 +143,7 @@ class Tradeoff(DevicePage):
             text += f"; beaten in the means, not beyond chance: {', '.join(rest)}"
         return text + "."
 
-    def _caption(self, task: Task) -> str:
+    def _caption(self, task: TaskRuns) -> str:
         metric = task.models[0].metric
         better = "upper" if task.models[0].higher_is_better else "lower"
         return (

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.json_file import check_json, write_json
 from harness.measure.setup import device_fingerprint
 from harness.options import read
-from harness.options.groups import Journal
+from harness.options.groups import JournalFolder
 from harness.registry import Registry
 from suites.programs.command import application, bar, console, finish, say
 from suites.programs.goals import table
@@ -30,7 +30,7 @@ app = application()
 
 def _folder(text: str) -> Path:
     """A journal's folder."""
-    return read(Journal, {"journal": text}).journal
+    return read(JournalFolder, {"journal": text}).journal
 
 
 class _Work:
