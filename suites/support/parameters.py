@@ -1,11 +1,17 @@
-"""What the verify suite is parametrised by."""
+"""What tests are parametrised by: implementations, dtypes, and the few points of a matrix."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
 
 from harness.registry import builtins
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Unsupported
 
+T = TypeVar("T")
 DTYPES = ("f64", "f32", "bf16")
 
 
@@ -26,3 +32,11 @@ def has_compiler() -> bool:
     except Unsupported:
         return False
     return True
+
+
+def nightly_but(values: Iterable[T], telling: Callable[[T], bool]) -> list[Any]:
+    """Parameters, of which those that are not telling have the marker ``nightly``."""
+    return [
+        value if telling(value) else pytest.param(value, marks=pytest.mark.nightly)
+        for value in values
+    ]

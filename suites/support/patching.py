@@ -63,11 +63,16 @@ class Patch:
         return text.replace(self.old, self.new)
 
 
-PATCHES = tuple(
-    Patch(**fault)
-    for fault in tomllib.loads(Path(__file__).with_name("patches.toml").read_text("utf-8"))["patch"]
+SUITES = Path(__file__).parents[1]
+LISTS = (
+    SUITES / "support" / "patches.toml",
+    *sorted((SUITES / "reference_impls").glob("*/faults.toml")),
 )
-"""Together with the classes in `mutants` there are at least three for every package."""
+"""Files of named faults: one for most packages, and those beside the tests of a mechanism."""
+PATCHES = tuple(
+    Patch(**fault) for file in LISTS for fault in tomllib.loads(file.read_text("utf-8"))["patch"]
+)
+"""Together with the classes in `mutants` there are at least three for every package named there."""
 
 OPERATORS = (
     "reference_impls.kernels.native",

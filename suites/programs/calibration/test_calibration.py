@@ -27,7 +27,7 @@ from suites.programs.calibration import table as printed
 from suites.programs.calibration.__main__ import app
 from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
 from suites.support.command_line import ROOT
-from suites.support.nightly import nightly_but
+from suites.support.parameters import nightly_but
 
 FINGERPRINT = {"device": "made up"}
 PROBLEMS = tuple(Problem("product", (size,)) for size in range(10))

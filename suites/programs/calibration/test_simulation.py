@@ -24,7 +24,7 @@ from suites.programs.calibration.statistics.conditions import Condition, conditi
 from suites.programs.calibration.statistics.run import Chunk, chunks, count, done, run
 from suites.programs.calibration.statistics.score import Row, markdown, score
 from suites.support.command_line import ROOT
-from suites.support.nightly import nightly_but
+from suites.support.parameters import nightly_but
 
 DRAWS = 2000
 BY_NAME = {c.says: c for c in conditions()}

@@ -18,7 +18,7 @@ from suites.programs.mutation.trace import traced
 from suites.programs.mutation.units import REPOSITORY
 
 SUITES = Path(__file__).parents[2]
-LEFT_OUT = ("test_golden", "test_implementations", "test_mutants", "test_oracles")
+LEFT_OUT = ("test_golden", "test_implementations", "test_mutants", "test_oracle")
 """Beginnings of files' names. The steps do the first two, one check at a time; the third has
 mutants of its own; the last ones look at the oracles alone."""
 

@@ -23,8 +23,7 @@ from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.optimized import algorithm1, least_denominator
 from suites.support.kernel_inputs import Problem
 from suites.support.kernel_inputs import dense as by_definition
-from suites.support.nightly import nightly_but
-from suites.support.parameters import has_compiler
+from suites.support.parameters import has_compiler, nightly_but
 
 torch.set_num_threads(1)
 

@@ -26,7 +26,7 @@ from suites.support.kernel_inputs import (
     problem,
     random_geometry,
 )
-from suites.support.nightly import nightly_but
+from suites.support.parameters import nightly_but
 
 torch.set_num_threads(1)
 

@@ -38,7 +38,7 @@ from suites.support.attending import (
     got,
     masks_of,
 )
-from suites.support.nightly import nightly_but
+from suites.support.parameters import nightly_but
 
 torch.set_num_threads(1)
 

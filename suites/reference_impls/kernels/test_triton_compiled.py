@@ -19,7 +19,7 @@ from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import SHARED_BYTES, TILES, Tile, candidates, choose
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import Problem, masks_of
-from suites.support.nightly import nightly_but
+from suites.support.parameters import nightly_but
 
 TRITON = pytest.importorskip("triton", reason="the CPU build of torch is without triton")
 SPILLED_BYTES = 256

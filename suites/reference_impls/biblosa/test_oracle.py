@@ -1,15 +1,13 @@
-"""Bi-BloSA: its oracle by hand, and the rule of its blocks."""
+"""Bi-BloSA: its oracle by hand."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from reference_impls.biblosa.naive import rule
-from reference_impls.biblosa.rule import block_length, most_blocks
 from suites.support.oracles import D_H, Config, N, close, naive_of
 
 disa = naive_of("disa")
@@ -125,14 +123,3 @@ def test_padded_positions_of_released_blocks_do_not_depend_on_their_neighbours()
     assert out.shape == (6, 2 * D_H)
     np.testing.assert_array_equal(out[4], out[5])  # h = f(b), a = 0, G of the same block
     assert np.abs(out[4:]).max() > 1e-3
-
-
-@pytest.mark.parametrize("extra", range(5))
-def test_no_sequence_has_more_blocks_than_the_most(extra: int) -> None:
-    most = 0
-    for n in range(1, 1001):
-        r = next(r for r in range(1, n + 2) if r**3 >= 2 * n) + extra
-        most = max(most, math.ceil(n / r))
-        assert block_length(n, extra) == r
-        assert most_blocks(n, extra) == most
-        assert extra or (block_length(n), most_blocks(n)) == (r, most)

@@ -43,9 +43,16 @@ of_tokens = pytest.mark.parametrize(
 )
 
 
+FLATTER = {"five_layers": 0.3}
+"""Variants whose weights are drawn smaller by a factor: products of so many layers bend so much
+that a difference over a step short enough for them is nothing but rounding."""
+
+
 @each_oracle
 def test_gradients_are_those_of_the_forward_pass(oracle: Variant) -> None:
-    assert_gradients_of(oracle, *oracle.draw())
+    x, weights, rng = oracle.draw()
+    factor = FLATTER.get(oracle.variant, 1.0)
+    assert_gradients_of(oracle, x, {name: factor * w for name, w in weights.items()}, rng)
 
 
 @of_tokens
