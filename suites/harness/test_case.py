@@ -117,9 +117,11 @@ def _problem(case: Case) -> tuple[object, ...]:
 
 def test_selection_narrows_and_keeps_the_baseline() -> None:
     plan = make_plan(
-        "quick", "cpu", Registry(),
+        "quick",
+        "cpu",
+        Registry(),
         Selection(only=("mtsa.algorithm1@2",), lengths=(8,), batch=2, dtypes=("f64",), blocks=3),
-    )  # fmt: skip
+    )
     assert plan.profile.blocks == 3
     assert {c.name for c in plan.cases} == {"mtsa.algorithm1", "multi_head.sdpa"}
     mine = [c for c in plan.cases if c.name == "mtsa.algorithm1"]
@@ -149,10 +151,13 @@ def test_a_selection_may_have_options() -> None:
     plan = make_plan("quick", "cpu", Registry(), Selection(only=names, lengths=(8,), batch=2))
     found = {(c.name, c.problem.heads) for c in plan.cases if not c.is_control}
     assert found == {
-        ("multi_head.sdpa", 8), ("resa.plain[policy=iterative]", 0), ("resa.gathered", 0),
-        ("resa.masked[policy=iterative]", 0), ("resa.gathered[policy=iterative]", 0),
+        ("multi_head.sdpa", 8),
+        ("resa.plain[policy=iterative]", 0),
+        ("resa.gathered", 0),
+        ("resa.masked[policy=iterative]", 0),
+        ("resa.gathered[policy=iterative]", 0),
         ("mtsa.fused[scale_t=identity]", 2),
-    }  # fmt: skip
+    }
     with pytest.raises(UsageError, match=r"expected e.g. mtsa.plain\[scale_t=identity\]"):
         make_plan("quick", "cpu", Registry(), Selection(only=("resa[policy",)))
 

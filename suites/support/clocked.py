@@ -139,8 +139,14 @@ def time_compiled(
     with mock.patch("harness.measure.run.compiled", compiled):
         other = case(beside, "+compiled") if beside else None
         given = [HERE + one for one in dict.fromkeys((name, beside)) if one]
-        return time_case(case(name, "+compiled"), given, rounds=5, seconds=0.0, beside=other,
-                         beside_first=beside_first)  # fmt: skip
+        return time_case(
+            case(name, "+compiled"),
+            given,
+            rounds=5,
+            seconds=0.0,
+            beside=other,
+            beside_first=beside_first,
+        )
 
 
 def time_compiled_once_more() -> dict[str, Any]:

@@ -20,9 +20,17 @@ from harness.verify.run import jobs, verify, workers_for
 ROOT = Path(__file__).resolve().parents[2]
 
 SMALL = (
-    "--only", "multi_cnn.conv", "--lengths", "4", "--batch", "2", "--width", "24",
-    "--device", "cpu",
-)  # fmt: skip
+    "--only",
+    "multi_cnn.conv",
+    "--lengths",
+    "4",
+    "--batch",
+    "2",
+    "--width",
+    "24",
+    "--device",
+    "cpu",
+)
 """A selection that takes seconds: the baseline, its control and one more, two passes."""
 
 
@@ -40,8 +48,12 @@ def attnbench(
     """Run ``python -m harness`` with arguments, and more environment variables."""
     return subprocess.run(
         [sys.executable, "-m", "harness", *arguments],
-        cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=timeout,
-    )  # fmt: skip
+        cwd=cwd,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -84,8 +96,12 @@ def pytest_bench(
     """Run plain ``pytest suites/bench`` with arguments."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", str(ROOT / "suites" / "bench"), *arguments],
-        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout,
-    )  # fmt: skip
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 def between_marks(readme: str, begin: str, end: str) -> str:

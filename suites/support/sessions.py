@@ -41,9 +41,13 @@ def made_up(folder: Path, count: int = 2, lengths: int = 1, **profile: Any) -> S
         base = case("multi_head.sdpa", length, heads=8)
         cases += [base, base.control(), case("multi_cnn.conv", length)]
     chosen = replace(
-        load_profile("quick", "cpu"), blocks=count, memory_blocks=1, limit_seconds=30,
-        budget_seconds=None, **profile,
-    )  # fmt: skip
+        load_profile("quick", "cpu"),
+        blocks=count,
+        memory_blocks=1,
+        limit_seconds=30,
+        budget_seconds=None,
+        **profile,
+    )
     return Session(cases, chosen, Registry(), folder, FINGERPRINT, margin_call=f"{HERE}margin_case")
 
 
@@ -69,9 +73,13 @@ class Launcher:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "suites.support.sessions"], cwd=ROOT, env=environment(),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "suites.support.sessions"],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         return self
 
     def __exit__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,17 @@ from reference_impls.mechanism import BadOption
 from suites.support.command_line import attnbench
 from suites.support.made_up_data import write_data_directory
 
-TEXTS = ("none", "diagonal", "forward", "backward", "forward_inclusive", "backward_inclusive",
-         "window:0", "window:2", "distance:0.5")  # fmt: skip
+TEXTS = (
+    "none",
+    "diagonal",
+    "forward",
+    "backward",
+    "forward_inclusive",
+    "backward_inclusive",
+    "window:0",
+    "window:2",
+    "distance:0.5",
+)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -156,16 +166,22 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
     monkeypatch.setattr(child.Trainer, "train", trained)
     recipe = replace(task("trec").recipe, epochs=1, width=24, heads=2).as_dict()
     with pytest.raises(UsageError, match="offers no scores to look at"):
-        child.look("kim_cnn", "trec", recipe, 0, ["What is the fog ?"],
-                   directory=str(data), vectors="none")  # fmt: skip
+        child.look(
+            "kim_cnn", "trec", recipe, 0, ["What is the fog ?"], directory=str(data), vectors="none"
+        )
 
 
 @pytest.mark.slow
 def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
     arguments = (
-        "train", "mtsa", "--task", "trec", "--look", "--sentence", "What is the fog ?",
-        "--journal", "j", "--data", str(data), *QUICK,
-    )  # fmt: skip
+        *shlex.split("train mtsa --task trec --look --sentence"),
+        "What is the fog ?",
+        "--journal",
+        "j",
+        "--data",
+        str(data),
+        *QUICK,
+    )
     done = attnbench(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "rows sum to one within" in done.stdout
@@ -194,11 +210,18 @@ def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
 @pytest.mark.slow
 def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> None:
     done = attnbench(
-        "train", "resa", "--task", "trec", "--look", "--sentence", "What is the fog ?",
-        "--journal", "j", "--data", str(data), "--recipe", "epochs=1", "--recipe", "width=24",
-        "--recipe", "policy_steps=2", "--recipe", "policy_epochs=1", "--device", "cpu",
+        *shlex.split("train resa --task trec --look --sentence"),
+        "What is the fog ?",
+        "--journal",
+        "j",
+        "--data",
+        str(data),
+        *shlex.split(
+            "--recipe epochs=1 --recipe width=24 --recipe policy_steps=2 --recipe "
+            "policy_epochs=1 --device cpu"
+        ),
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "attention"]
     numbers = record["sentences"][0]["numbers"]

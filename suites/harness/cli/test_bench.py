@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -154,13 +155,25 @@ def test_more_blocks_add_only_what_is_missing(measured: tuple) -> None:
 @pytest.mark.parametrize("records_before_the_kill", [1, 9])
 def test_killed_and_started_again(tmp_path: Path, records_before_the_kill: int) -> None:
     command = [
-        sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "2", "--journal", "kept",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "harness",
+        "bench",
+        *SMALL,
+        "--blocks",
+        "2",
+        "--journal",
+        "kept",
+    ]
     folder = tmp_path / "kept"
     driver = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and driver.poll() is None:
         if folder.exists() and len(_tasks(folder)) >= records_before_the_kill:
@@ -246,15 +259,27 @@ def test_on_a_cpu_every_case_is_timed_in_turn_with_its_baseline(measured: tuple)
 
 def test_two_sessions_at_once(tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "1", "--journal", "shared",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "harness",
+        "bench",
+        *SMALL,
+        "--blocks",
+        "1",
+        "--journal",
+        "shared",
+    ]
     both = [
         subprocess.Popen(
-            command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            command,
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     outputs = [driver.communicate(timeout=300)[0] for driver in both]
     assert [driver.returncode for driver in both] == [0, 0], outputs
     read = journal.read(tmp_path / "shared")
@@ -267,9 +292,15 @@ def test_replayed_samples_are_the_measured_ones(measured: tuple, tmp_path: Path)
     folder, _ = measured
     out = tmp_path / "benchmark.json"
     done = pytest_bench(
-        *SMALL, "--blocks", "3", "--journal", str(folder / "results"), "--benchmark-json",
-        str(out), cwd=tmp_path,
-    )  # fmt: skip
+        *SMALL,
+        "--blocks",
+        "3",
+        "--journal",
+        str(folder / "results"),
+        "--benchmark-json",
+        str(out),
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(out.read_text())
     measured_samples: dict[str, list[float]] = {}
@@ -344,9 +375,13 @@ def test_a_newer_journal_is_refused_before_anything_is_written(tmp_path: Path) -
 def test_ctrl_c_leaves_a_readable_journal_and_says_how_to_go_on(tmp_path: Path) -> None:
     driver = subprocess.Popen(
         [sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "50"],
-        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     folder = tmp_path / "results"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (folder.exists() and len(_tasks(folder)) > 3):
@@ -372,10 +407,12 @@ class TestOwnMechanism:
 
     def test_it_is_verified_and_measured(self, package: Path) -> None:
         done = attnbench(
-            "bench", "--with", "own_attention.layers:Mean", "--option", "scale=0.5", "--lengths",
-            "4", "--batch", "2", "--width", "24", "--blocks", "2", "--device", "cpu", "--json",
-            "out.json", cwd=package,
-        )  # fmt: skip
+            *shlex.split(
+                "bench --with own_attention.layers:Mean --option scale=0.5 --lengths 4 "
+                "--batch 2 --width 24 --blocks 2 --device cpu --json out.json"
+            ),
+            cwd=package,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         told = json.loads((package / "out.json").read_text())
         mine = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
@@ -413,8 +450,11 @@ class TestOwnMechanism:
         )
         listed = subprocess.run(
             [sys.executable, "-m", "harness", "verify", "mean_context", "--dtypes", "f64"],
-            cwd=package, capture_output=True, text=True, timeout=120,
+            cwd=package,
+            capture_output=True,
+            text=True,
+            timeout=120,
             env={**environment(), "PYTHONPATH": f"{environment()['PYTHONPATH']}:{package}"},
-        )  # fmt: skip
+        )
         assert listed.returncode == 0, listed.stdout + listed.stderr
         assert "mean_context.module" in listed.stdout

@@ -30,10 +30,16 @@ def test_explain_prints_equations_configurations_and_differences(tmp_path: Path)
     done = attnbench("explain", "mtsa", "mtsa_released", "--json", "out.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for text in (
-        "NAACL 2019", "eq. 10-11", "Where papers and released code differ", "Known to be odd",
-        "log_sigmoid_both", "scale_s='log_sigmoid'", "mtsa.fused (default)",
-        "weights 991,200", "accelerate=False",
-    ):  # fmt: skip
+        "NAACL 2019",
+        "eq. 10-11",
+        "Where papers and released code differ",
+        "Known to be odd",
+        "log_sigmoid_both",
+        "scale_s='log_sigmoid'",
+        "mtsa.fused (default)",
+        "weights 991,200",
+        "accelerate=False",
+    ):
         assert text in done.stdout, text
     # Two forms of one package share one page.
     assert done.stdout.count("Known to be odd") == 1

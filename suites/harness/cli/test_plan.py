@@ -81,13 +81,24 @@ def write_runs(folder: Path, first: list[float], second: list[float], **more: An
     writer = journal.Writer(folder, {"fingerprint": {}})
     for model, values in ((A, first), (B, second)):
         for seed, value in enumerate(values):
-            writer.append({
-                "kind": "run", "key": f"{model}{seed}{more}", "model": model, "seed": seed,
-                "task": "trec", "status": "ok", "vectors": "v",
-                **RESULT, "test": {"accuracy": value},
-                "recipe": {"rate": 0.1, "tuning_trials": len(model)}, "fingerprint": "f",
-                "code": model, "fold": None, **more,
-            })  # fmt: skip
+            writer.append(
+                {
+                    "kind": "run",
+                    "key": f"{model}{seed}{more}",
+                    "model": model,
+                    "seed": seed,
+                    "task": "trec",
+                    "status": "ok",
+                    "vectors": "v",
+                    **RESULT,
+                    "test": {"accuracy": value},
+                    "recipe": {"rate": 0.1, "tuning_trials": len(model)},
+                    "fingerprint": "f",
+                    "code": model,
+                    "fold": None,
+                    **more,
+                }
+            )
     writer.close()
 
 
@@ -184,14 +195,19 @@ def test_failed_runs_tell_no_spread(tmp_path: Path) -> None:
         (("--effect", "0.5"), "give --sd, or --from DIR"),
         (("--effect", "1e-9", "--sd", "1"), "more than 10,000,000 are needed"),
         (("--from", ".", *FROM), "0 seeds were trained with both"),
-        (("--from", ".", "--models", "mtsa", "mult", "--task", "trec", "--effect", "1%"),
-         "unknown mechanism 'mult'"),
+        (
+            ("--from", ".", "--models", "mtsa", "mult", "--task", "trec", "--effect", "1%"),
+            "unknown mechanism 'mult'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_users_mistake_is_told_in_one_line(
-    arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli(["plan", *arguments]) == 2
     told = capsys.readouterr().err

@@ -15,9 +15,17 @@ from suites.support.fake_training import fake_run
 from suites.support.made_up_records import RESULT
 
 RESUMED: dict[str, Any] = {
-    "kind": "run", "key": "k", "case": "mtsa trec seed 0", "model": "mtsa", "seed": 0,
-    "status": "ok", **RESULT, "task_seconds": 40.0, "seconds": 3640.0, "resumed": 1,
-}  # fmt: skip
+    "kind": "run",
+    "key": "k",
+    "case": "mtsa trec seed 0",
+    "model": "mtsa",
+    "seed": 0,
+    "status": "ok",
+    **RESULT,
+    "task_seconds": 40.0,
+    "seconds": 3640.0,
+    "resumed": 1,
+}
 
 
 def _said(record: dict[str, Any]) -> str:

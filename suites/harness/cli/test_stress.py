@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,9 @@ def test_half_precision_breaks_where_single_does_not() -> None:
 
 @pytest.mark.slow
 def test_the_sweep_is_recorded_and_not_done_again(tmp_path: Path) -> None:
-    arguments = ("verify", "multi_cnn", "--stress", "--dtypes", "f32", "--journal", "j",
-                 "--device", "cpu")  # fmt: skip
+    arguments = tuple(
+        shlex.split("verify multi_cnn --stress --dtypes f32 --journal j --device cpu")
+    )
     done = attnbench(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "multi_cnn.conv" in done.stdout

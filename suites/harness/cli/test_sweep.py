@@ -34,10 +34,11 @@ from harness.train.task import Task, task
 from suites.support.command_line import ROOT, attnbench, environment, verified_before
 from suites.support.made_up_data import write_data_directory
 
-QUICK = (
-    "--recipe", "width=12", "--recipe", "heads=2", "--recipe", "hidden=10",
-    "--recipe", "epochs=2", "--device", "cpu",
-)  # fmt: skip
+QUICK = tuple(
+    shlex.split(
+        "--recipe width=12 --recipe heads=2 --recipe hidden=10 --recipe epochs=2 --device cpu"
+    )
+)
 FINGERPRINT = {"device": "cpu", "model": "made up"}
 A, B = "mtsa.fused", "multi_head.sdpa"
 
@@ -88,10 +89,15 @@ def test_how_a_recipe_was_found_makes_no_other_run_and_no_other_question() -> No
 
 def test_task_by_task_and_for_each_seed_all_models() -> None:
     assert order(declared(TWO)) == [
-        ("trec", A, 4), ("trec", B, 4), ("trec", A, 7), ("trec", B, 7),
-        ("sick_relatedness", A, 4), ("sick_relatedness", B, 4),
-        ("sick_relatedness", A, 7), ("sick_relatedness", B, 7),
-    ]  # fmt: skip
+        ("trec", A, 4),
+        ("trec", B, 4),
+        ("trec", A, 7),
+        ("trec", B, 7),
+        ("sick_relatedness", A, 4),
+        ("sick_relatedness", B, 4),
+        ("sick_relatedness", A, 7),
+        ("sick_relatedness", B, 7),
+    ]
 
 
 def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
@@ -99,8 +105,10 @@ def test_parts_follow_each_other_and_no_run_is_there_twice() -> None:
     both = declared(TWO, more)
     assert order(both) == [
         *order(declared(TWO)),
-        ("trec", "disa.chunked", 7), ("trec", "disa.chunked", 8), ("trec", A, 8),
-    ]  # fmt: skip
+        ("trec", "disa.chunked", 7),
+        ("trec", "disa.chunked", 8),
+        ("trec", A, 8),
+    ]
     keys = [entry.run.key for entry in both.entries]
     assert len(set(keys)) == len(keys)
 
@@ -150,9 +158,12 @@ SWEPT = SweepOptions(models=("mtsa",), tasks=("trec",))
 
 def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
     part = Part(
-        ("mtsa[scale_t=identity]", "multi_head"), ("trec", "mirrored_summation"), (3,),
-        recipe=("epochs=2", "mtsa:rate=0.1", "multi_head.sdpa:rate=0.2"), vectors="none",
-    )  # fmt: skip
+        ("mtsa[scale_t=identity]", "multi_head"),
+        ("trec", "mirrored_summation"),
+        (3,),
+        recipe=("epochs=2", "mtsa:rate=0.1", "multi_head.sdpa:rate=0.2"),
+        vectors="none",
+    )
     first, second, third, _ = declared(part).entries
     chosen = replace(SWEPT, data="a b", device="cpu", journal=Path("j"))
     assert command(first, chosen, again=False) == (
@@ -205,9 +216,13 @@ def test_a_file_of_parts(tmp_path: Path) -> None:
     assert given == ["own:Mean"]
     assert parts == [
         Part(("mtsa", "multi_head"), ("trec",), (0, 1), recipe=("epochs=10",)),
-        Part(("none",), ("mirrored_summation",), (3, 7),
-             recipe=("epochs=10", "rate=0.1", "choose=best-on-test")),
-    ]  # fmt: skip
+        Part(
+            ("none",),
+            ("mirrored_summation",),
+            (3, 7),
+            recipe=("epochs=10", "rate=0.1", "choose=best-on-test"),
+        ),
+    ]
 
 
 def test_a_file_of_one_part(tmp_path: Path) -> None:
@@ -378,9 +393,12 @@ def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:
     folder, _ = swept
     before = sorted((folder / "results").glob("*"))
     dry = attnbench(
-        *SWEEP, "--data", str(data), "--seeds", "7", "--dry-run", "--json", "dry.json", "--jobs",
-        "2", cwd=folder,
-    )  # fmt: skip
+        *SWEEP,
+        "--data",
+        str(data),
+        *shlex.split("--seeds 7 --dry-run --json dry.json --jobs 2"),
+        cwd=folder,
+    )
     assert dry.returncode == 0, dry.stdout + dry.stderr
     found = json.loads((folder / "dry.json").read_text())
     assert [row["there"] for row in found["runs"]] == ([True] * 10 + [False] * 4) * 2
@@ -396,9 +414,13 @@ def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:
 def test_a_dry_run_says_what_it_does_not_know(swept: tuple, data: Path) -> None:
     folder, _ = swept
     dry = attnbench(
-        "sweep", "--models", "mtsa,none", "--tasks", "trec", *QUICK, "--data", str(data),
-        "--seeds", "6", "--dry-run", "--json", "dry.json", cwd=folder,
-    )  # fmt: skip
+        *shlex.split("sweep --models mtsa,none --tasks trec"),
+        *QUICK,
+        "--data",
+        str(data),
+        *shlex.split("--seeds 6 --dry-run --json dry.json"),
+        cwd=folder,
+    )
     assert dry.returncode == 0, dry.stdout + dry.stderr
     found = json.loads((folder / "dry.json").read_text())
     assert found["predicted_seconds"] is None
@@ -445,9 +467,13 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
     )
     arguments = ("sweep", "plan.toml", "--data", str(data), "--device", "cpu", "--jobs", "2")
     driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", *arguments], cwd=tmp_path, env=environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "harness", *arguments],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 280
     while not (tmp_path / "results").exists() or len(records(tmp_path)) < 3:
         assert time.monotonic() < deadline, "no three runs ended"
@@ -469,10 +495,14 @@ def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
 def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     done = attnbench(
-        "sweep", "--models", "mtsa,multi_head", "--tasks", "trec", "--seeds", "2", *QUICK,
-        "--recipe", "mtsa:rate=1e30", "--recipe", "mtsa:clip=0", "--data", str(data),
-        "--json", "out.json", cwd=tmp_path,
-    )  # fmt: skip
+        *shlex.split("sweep --models mtsa,multi_head --tasks trec --seeds 2"),
+        *QUICK,
+        *shlex.split("--recipe mtsa:rate=1e30 --recipe mtsa:clip=0 --data"),
+        str(data),
+        "--json",
+        "out.json",
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     said = done.stdout.strip().splitlines()
     assert said[-1].startswith("2 of 4 runs are ok, 2 failed")
@@ -492,9 +522,15 @@ def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) ->
 def test_a_sweep_without_data(tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     done = attnbench(
-        "sweep", "--models", "none,multi_head", "--tasks", "mirrored_summation", "--seeds", "1",
-        *QUICK, "--recipe", "epochs=1", "--recipe", "batch=1000", cwd=tmp_path, ATTNBENCH_DATA="",
-    )  # fmt: skip
+        *shlex.split("sweep --models none,multi_head --tasks mirrored_summation --seeds 1"),
+        *QUICK,
+        "--recipe",
+        "epochs=1",
+        "--recipe",
+        "batch=1000",
+        cwd=tmp_path,
+        ATTNBENCH_DATA="",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["model"] for r in records(tmp_path)} == {"none.fused", B}
 
@@ -503,9 +539,15 @@ def test_a_model_that_cannot_be_built_stops_the_sweep_before_it_begins(
     data: Path, tmp_path: Path
 ) -> None:
     done = attnbench(
-        "sweep", "--models", "multi_head,multi_cnn,bi_lstm", "--tasks", "trec", "--recipe",
-        "width=64", "--recipe", "heads=2", "--data", str(data), "--device", "cpu", cwd=tmp_path,
-    )  # fmt: skip
+        *shlex.split(
+            "sweep --models multi_head,multi_cnn,bi_lstm --tasks trec --recipe width=64 "
+            "--recipe heads=2 --data"
+        ),
+        str(data),
+        "--device",
+        "cpu",
+        cwd=tmp_path,
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "multi_cnn.conv on trec can't be built: " in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

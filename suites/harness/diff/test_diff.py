@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import shlex
 import shutil
 import signal
 import subprocess
@@ -80,8 +81,10 @@ class TestStatistics:
         }
         judged = judge(estimates, dict.fromkeys(estimates, 1.0))
         assert [judged[str(p)].verdict for p in (0.001, 0.03, 0.04)] == [
-            "slower", "same", "same",
-        ]  # fmt: skip
+            "slower",
+            "same",
+            "same",
+        ]
         assert judged["0.03"].ratio.low < 1 < judged["0.03"].ratio.high
         assert judged["0.03"].confidence == judged["0.04"].confidence == pytest.approx(0.975)
 
@@ -228,9 +231,16 @@ class TestRows:
 
 
 FINGERPRINT = {
-    "device": "cpu", "model": "some CPU", "driver": None, "cuda": None, "torch": "2.13.0",
-    "python": "3.11", "threads": 2, "variables": {}, "allocator": {"M_TOP_PAD": 1},
-}  # fmt: skip
+    "device": "cpu",
+    "model": "some CPU",
+    "driver": None,
+    "cuda": None,
+    "torch": "2.13.0",
+    "python": "3.11",
+    "threads": 2,
+    "variables": {},
+    "allocator": {"M_TOP_PAD": 1},
+}
 
 
 def write_journal(
@@ -277,9 +287,11 @@ class TestJournals:
         result = json.loads(told.read_text())
         found = {r["case"].partition("-B")[0]: r for r in result["rows"]}
         assert {name: r["verdict"] for name, r in found.items()} == {
-            "mtsa.algorithm1": "slower", "disa.broadcast": "same", "multi_cnn.conv": "new",
+            "mtsa.algorithm1": "slower",
+            "disa.broadcast": "same",
+            "multi_cnn.conv": "new",
             "bi_lstm.packed": "gone",
-        }  # fmt: skip
+        }
         mine = found["mtsa.algorithm1"]
         assert mine["ratio"]["low"] < 1.25 < mine["ratio"]["high"]
         assert (mine["base"], mine["head"]) == pytest.approx((1.2, 1.5), rel=0.02)
@@ -339,9 +351,13 @@ class TestJournals:
         ],
     )
     def test_mistakes_are_one_line(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str,
-    ) -> None:  # fmt: skip
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        arguments: tuple[str, ...],
+        says: str,
+    ) -> None:
         write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
         (tmp_path / "empty").mkdir()
         monkeypatch.chdir(tmp_path)
@@ -373,9 +389,7 @@ def _fails(self, x, weight, bias):
 PlainMultiCnn.convolve = _fails
 """
 CONV = '            Implementation(\n                "conv",'
-SMALL = (
-    "--lengths", "4", "--batch", "2", "--width", "24", "--passes", "forward", "--device", "cpu",
-)  # fmt: skip
+SMALL = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --passes forward --device cpu"))
 
 
 class Repository:
@@ -422,9 +436,12 @@ class Repository:
         (cwd / "temporary").mkdir(exist_ok=True)
         return subprocess.Popen(
             [sys.executable, "-m", "harness", "diff", *arguments],
-            cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=cwd,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment(PYTHONPATH=str(self.root), TMPDIR=str(cwd / "temporary"), **OFFLINE),
-        )  # fmt: skip
+        )
 
     def diff(self, *arguments: str, cwd: Path) -> tuple[int, str, str]:
         """Exit code, stdout and stderr; whatever came of it, nothing may stay behind."""
@@ -474,17 +491,26 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     dirty.write_text("raise RuntimeError('not committed')\n")
     try:
         code, out, err = repository.diff(
-            "base", "changed", "--only", "multi_cnn.conv", "--only", "multi_cnn.plain",
-            "--only", "multi_cnn.twin", *SMALL, "--blocks", "3", "--json", "out.json", cwd=tmp_path,
-        )  # fmt: skip
+            *shlex.split(
+                "base changed --only multi_cnn.conv --only multi_cnn.plain --only multi_cnn.twin"
+            ),
+            *SMALL,
+            "--blocks",
+            "3",
+            "--json",
+            "out.json",
+            cwd=tmp_path,
+        )
     finally:
         dirty.write_text(before)
     assert (code, err) == (1, ""), out + err
     told = json.loads((tmp_path / "out.json").read_text())
     found = {r["case"].partition("-B")[0]: r for r in told["rows"]}
     assert {name: r["verdict"] for name, r in found.items()} == {
-        "multi_cnn.conv": "slower", "multi_cnn.plain": "broken", "multi_cnn.twin": "new",
-    }  # fmt: skip
+        "multi_cnn.conv": "slower",
+        "multi_cnn.plain": "broken",
+        "multi_cnn.twin": "new",
+    }
     assert found["multi_cnn.conv"]["ratio"]["ratio"] > 3
     assert found["multi_cnn.conv"]["ratio"]["count"] == 3
     assert "broken on purpose" in found["multi_cnn.plain"]["detail"]
@@ -508,9 +534,17 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
 
 def test_a_revision_against_itself(repository: Repository, tmp_path: Path) -> None:
     code, out, err = repository.diff(
-        "base", "base", "--only", "multi_cnn.conv", *SMALL, "--blocks", "2", "--json", "out.json",
+        "base",
+        "base",
+        "--only",
+        "multi_cnn.conv",
+        *SMALL,
+        "--blocks",
+        "2",
+        "--json",
+        "out.json",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert err == ""
     (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
     # A false alarm has its few percent; a wrong pairing of the sides would be far beyond this.
@@ -544,9 +578,12 @@ def test_cases_of_one_revision_only_are_listed_and_nothing_is_measured(
     repository: Repository, tmp_path: Path
 ) -> None:
     code, out, err = repository.diff(
-        "base", "unmeasured", "--only", "multi_cnn.conv", "--only", "multi_cnn.other", *SMALL,
-        "--json", "out.json", cwd=tmp_path,
-    )  # fmt: skip
+        *shlex.split("base unmeasured --only multi_cnn.conv --only multi_cnn.other"),
+        *SMALL,
+        "--json",
+        "out.json",
+        cwd=tmp_path,
+    )
     assert (code, err) == (3, "")
     told = json.loads((tmp_path / "out.json").read_text())
     found = {r["case"].partition("-B")[0]: r["verdict"] for r in told["rows"]}

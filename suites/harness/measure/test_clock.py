@@ -244,8 +244,10 @@ def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
 @pytest.mark.parametrize(("phase", "first"), [("forward", False), ("training", True)])
 @pytest.mark.alone
 def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> None:
-    mine, base = (f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread" for n in
-                  ("mtsa.algorithm1", "multi_head.sdpa"))  # fmt: skip
+    mine, base = (
+        f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread"
+        for n in ("mtsa.algorithm1", "multi_head.sdpa")
+    )
     arguments = {"case": mine, "seconds": 0.02, "beside": base, "beside_first": first}
     value = isolate.run(TIME, arguments).value
     assert value["beside"] == base
@@ -257,8 +259,10 @@ def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> N
 
 
 def test_a_companion_that_cannot_be_made_is_told_and_the_case_timed_alone() -> None:
-    mine, base = (f"{n}-B2-N16-D24x24-H4-f32-forward-cpu+1-thread" for n in
-                  ("mtsa.algorithm1", "multi_head.no_such"))  # fmt: skip
+    mine, base = (
+        f"{n}-B2-N16-D24x24-H4-f32-forward-cpu+1-thread"
+        for n in ("mtsa.algorithm1", "multi_head.no_such")
+    )
     outcome = isolate.run(TIME, {"case": mine, "seconds": 0.02, "beside": base})
     assert outcome.status == "ok", outcome
     assert len(outcome.value["samples"]) >= 3
@@ -397,7 +401,8 @@ def test_what_is_not_a_number_is_wrong_and_has_no_time(
         ("sdpa_math", "forward", ["_scaled_dot_product_attention_math"]),
         ("sdpa_flash", "forward", ["_scaled_dot_product_flash_attention_for_cpu"]),
         (
-            "sdpa_flash", "training",
+            "sdpa_flash",
+            "training",
             [
                 "_scaled_dot_product_flash_attention_for_cpu",
                 "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -405,7 +410,7 @@ def test_what_is_not_a_number_is_wrong_and_has_no_time(
         ),
         ("matmul", "training", []),
     ],
-)  # fmt: skip
+)
 def test_the_kernel_really_used_is_recorded(
     interpreter: isolate.Interpreter, implementation: str, phase: str, kernels: list[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,13 +70,16 @@ class FakeInterpreter:
         self.clock.now += seconds + 0.125
         value = {
             "time": {
-                "samples": [0.5, 0.5], "median": 0.5, "inner": 2, "build_seconds": 0.25,
+                "samples": [0.5, 0.5],
+                "median": 0.5,
+                "inner": 2,
+                "build_seconds": 0.25,
                 "warmup_seconds": 0.5,
             },
             "memory": {"peak_bytes": 1.0, "transient_bytes": 1.0},
             "margin": {"verdict": "ok", "error": 0.1, "budget": 0.2, "margin": 2.0},
             "peaks": peaks_case("", ()),
-        }[kind]  # fmt: skip
+        }[kind]
         return Outcome("ok", value, "", seconds)
 
 
@@ -166,9 +170,16 @@ def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
 def test_compilation_and_failures_are_apart() -> None:
     block = {"kind": "block", "interpreter": "a", "seconds": 20.0}
     timed = {
-        "kind": "time", "interpreter": "a", "status": "ok", "task_seconds": 9.0, "samples": [1.0],
-        "inner": 1, "build_seconds": 1.0, "warmup_seconds": 1.0, "compile_seconds": 5.0,
-    }  # fmt: skip
+        "kind": "time",
+        "interpreter": "a",
+        "status": "ok",
+        "task_seconds": 9.0,
+        "samples": [1.0],
+        "inner": 1,
+        "build_seconds": 1.0,
+        "warmup_seconds": 1.0,
+        "compile_seconds": 5.0,
+    }
     # What a companion took is timing and warming up, too; no part of it is the harness's own.
     in_turn = {**timed, "company_seconds": 0.5, "company_setup_seconds": 0.25}
     beside = session_cost([in_turn, block])
@@ -192,10 +203,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-REAL = (
-    "--only", "mtsa.algorithm1@8", "--lengths", "64", "--batch", "64", "--passes", "training",
-    "--width", "300x600", "--device", "cpu",
-)  # fmt: skip
+REAL = tuple(
+    shlex.split(
+        "--only mtsa.algorithm1@8 --lengths 64 --batch 64 --passes training --width 300x600 "
+        "--device cpu"
+    )
+)
 
 
 @pytest.mark.alone

@@ -127,11 +127,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISBEHAVING = {
-    "Hang": "timeout", "Segfault": "crash", "Scribbler": "crash", "Exits": "crash",
-    "Unprintable": "crash", "Nan": "wrong", "LateNan": "wrong", "NanGradient": "wrong",
-    "Greedy": "oom", "Shouter": "ok", "Daemon": "ok", "Twin": "ok", "Thread": "ok",
+    "Hang": "timeout",
+    "Segfault": "crash",
+    "Scribbler": "crash",
+    "Exits": "crash",
+    "Unprintable": "crash",
+    "Nan": "wrong",
+    "LateNan": "wrong",
+    "NanGradient": "wrong",
+    "Greedy": "oom",
+    "Shouter": "ok",
+    "Daemon": "ok",
+    "Twin": "ok",
+    "Thread": "ok",
     "Behaved": "ok",
-}  # fmt: skip
+}
 
 
 @linux
@@ -148,8 +158,10 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     session.margin_call = "harness.verify.margin:check_case"
     base = case("multi_head.sdpa", phase="training", heads=8)
     session.cases = [
-        base, base.control(), *(case(f"{name}.module", phase="training") for name in MISBEHAVING)
-    ]  # fmt: skip
+        base,
+        base.control(),
+        *(case(f"{name}.module", phase="training") for name in MISBEHAVING),
+    ]
     shown = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     with Display(shown, session) as display:
         blocks.run(session, display, {})
@@ -335,8 +347,12 @@ def test_a_read_only_folder_is_refused_before_anything_is_measured(tmp_path: Pat
     folder.chmod(0o555)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "bench", *SMALL, "--journal", folder.name],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     folder.chmod(0o755)
     assert done.returncode == 2, done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.strip()]
@@ -362,14 +378,22 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
     names = ("Greedy", "Segfault", "Nan", "Behaved")
     given = [f"--with=suites.support.misbehaving:{name}" for name in names]
     done = pytest_bench(
-        *given, *(f"--only={name}" for name in names), *SMALL[2:], "--blocks=1",
-        "--passes=forward", "--benchmark-json=out.json", "-rA", cwd=tmp_path,
-    )  # fmt: skip
+        *given,
+        *(f"--only={name}" for name in names),
+        *SMALL[2:],
+        "--blocks=1",
+        "--passes=forward",
+        "--benchmark-json=out.json",
+        "-rA",
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if re.match("PASS|FAIL|ERROR|SKIP", line)]
     assert Counter(line[:4].replace("ERRO", "FAIL") for line in told) == {
-        "PASS": 3, "FAIL": 2, "SKIP": 1,
-    }  # fmt: skip
+        "PASS": 3,
+        "FAIL": 2,
+        "SKIP": 1,
+    }
     (skipped,) = (line for line in told if line.startswith("SKIP"))
     assert "oom: " in skipped
     assert "Segfault.module" in done.stdout
@@ -383,9 +407,13 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
 def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
     driver = subprocess.Popen(
         [sys.executable, "-m", "harness", "bench", "--only", "mtsa", *SMALL[2:]],
-        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert soon(lambda: bool(list(tmp_path.glob("results/*.jsonl"))), within=120)
     os.killpg(driver.pid, signal.SIGINT)
     stdout, stderr = driver.communicate(timeout=60)
@@ -403,10 +431,16 @@ def test_a_crash_never_hides_a_result(tmp_path: Path, crash_last: bool) -> None:
     told = [("oom", "too large"), ("crash", "killed")]
     for name, (status, detail) in zip("ab", told if crash_last else told[::-1], strict=True):
         writer = journal.Writer(tmp_path, {})
-        writer.append({
-            "kind": "time", "key": "k", "case": case_.id, "block": 0, "status": status,
-            "detail": detail,
-        })  # fmt: skip
+        writer.append(
+            {
+                "kind": "time",
+                "key": "k",
+                "case": case_.id,
+                "block": 0,
+                "status": status,
+                "detail": detail,
+            }
+        )
         writer.close()
         writer.path.rename(tmp_path / f"{name}.jsonl")
     (record,) = journal.read(tmp_path).records
@@ -419,10 +453,19 @@ def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_p
     writer = journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)})
     writer.close()
     samples = [0.001 * (1 + number / 100) for number in range(20)]
-    shared = {"status": "ok", "samples": samples, "median": 0.001, "interpreter": "i",
-              "code": "0123456789abcdef", "fingerprint": session.fingerprint_id, "order": 1,
-              "verdict": "ok", "peak_bytes": 1, "transient_bytes": 1,
-                  **peaks_case("", ())}  # fmt: skip
+    shared = {
+        "status": "ok",
+        "samples": samples,
+        "median": 0.001,
+        "interpreter": "i",
+        "code": "0123456789abcdef",
+        "fingerprint": session.fingerprint_id,
+        "order": 1,
+        "verdict": "ok",
+        "peak_bytes": 1,
+        "transient_bytes": 1,
+        **peaks_case("", ()),
+    }
     rest = json.dumps(shared).removeprefix("{")
     plan = [task for tasks in session.tasks() for task in tasks]
     with writer.path.open("a") as file:

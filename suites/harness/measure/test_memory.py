@@ -125,9 +125,11 @@ def test_what_was_held_before_is_not_counted(interpreter: Interpreter) -> None:
     case = "multi_head.matmul-B16-N64-D128-H4-f32-training-cpu+1-thread"
     alone = read(interpreter, case)
     outcome = interpreter.run(
-        "suites.harness.measure.test_memory:beside", {"case": case, "mib": 200}, Limits(seconds=60),
+        "suites.harness.measure.test_memory:beside",
+        {"case": case, "mib": 200},
+        Limits(seconds=60),
         devices.MEMORY_ALLOCATOR,
-    )  # fmt: skip
+    )
     assert outcome.status == "ok", outcome.detail
     row = outcome.value
     assert row["baseline_bytes"] > alone["baseline_bytes"] + 190 * MIB

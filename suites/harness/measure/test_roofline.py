@@ -39,28 +39,48 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 def peaks(block: int = 0, gauge: str = GAUGE, **more: Any) -> dict[str, Any]:
     return {
-        "kind": "peaks", "key": f"{gauge}{block}", "case": gauge, "block": block, "status": "ok",
-        "gemm_operations_per_second": 1e11, "copy_bytes_per_second": 1e10,
-        "read_bytes_per_second": 1e10, "cache_bytes": 0, "launch_seconds": 1e-6,
-        "graph_launch_seconds": None, **more,
-    }  # fmt: skip
+        "kind": "peaks",
+        "key": f"{gauge}{block}",
+        "case": gauge,
+        "block": block,
+        "status": "ok",
+        "gemm_operations_per_second": 1e11,
+        "copy_bytes_per_second": 1e10,
+        "read_bytes_per_second": 1e10,
+        "cache_bytes": 0,
+        "launch_seconds": 1e-6,
+        "graph_launch_seconds": None,
+        **more,
+    }
 
 
 def timed(case: str, seconds: float, blocks: int = 3) -> list[dict[str, Any]]:
     return [
         {
-            "kind": "time", "key": f"{case}{b}", "case": case, "block": b, "status": "ok",
-            "samples": [seconds], "median": seconds, "interpreter": f"i{b}",
+            "kind": "time",
+            "key": f"{case}{b}",
+            "case": case,
+            "block": b,
+            "status": "ok",
+            "samples": [seconds],
+            "median": seconds,
+            "interpreter": f"i{b}",
         }
         for b in range(blocks)
-    ]  # fmt: skip
+    ]
 
 
 def counted(case: str, launches: int) -> dict[str, Any]:
     return {
-        "kind": "memory", "key": f"{case}m", "case": case, "block": 0, "status": "ok",
-        "transient_bytes": 1.0, "peak_bytes": 1.0, "launches": launches,
-    }  # fmt: skip
+        "kind": "memory",
+        "key": f"{case}m",
+        "case": case,
+        "block": 0,
+        "status": "ok",
+        "transient_bytes": 1.0,
+        "peak_bytes": 1.0,
+        "launches": launches,
+    }
 
 
 def rows_of(records: list[dict[str, Any]]) -> dict[str, Row]:
@@ -90,10 +110,14 @@ def torchs_count(case: str) -> int:
 @pytest.mark.parametrize("phase", ["forward", "training"])
 @pytest.mark.parametrize(
     "name",
-    ["multi_head.matmul-B2-N16-D300x600-H8", "mtsa.algorithm1-B2-N16-D300x600-H8",
-     "mtsa.algorithm1-B2-N16-D300x600-H2", "none.fused-B2-N16-D300x600",
-     "multi_cnn.conv-B2-N16-D300x600"],
-)  # fmt: skip
+    [
+        "multi_head.matmul-B2-N16-D300x600-H8",
+        "mtsa.algorithm1-B2-N16-D300x600-H8",
+        "mtsa.algorithm1-B2-N16-D300x600-H2",
+        "none.fused-B2-N16-D300x600",
+        "multi_cnn.conv-B2-N16-D300x600",
+    ],
+)
 def test_operations_are_those_that_torch_counts_in_the_timed_pass(name: str, phase: str) -> None:
     """All of them are products, so the two counts are equal to the last operation."""
     case = f"{name}-f32-{phase}-cpu+1-thread"
@@ -131,16 +155,24 @@ def test_options_of_the_users_own_leave_the_work_unknown() -> None:
 
 def test_a_gauge_stands_for_dtype_threads_and_tf32() -> None:
     ids = [
-        MINE + "+1-thread", BASE + "+1-thread+control", MINE + "+1-thread+compiled", MINE,
-        MINE.replace("f32", "bf16"), MINE.replace("cpu", "cuda") + "+tf32",
+        MINE + "+1-thread",
+        BASE + "+1-thread+control",
+        MINE + "+1-thread+compiled",
+        MINE,
+        MINE.replace("f32", "bf16"),
+        MINE.replace("cpu", "cuda") + "+tf32",
         MINE.replace("cpu", "cuda") + "+graphed",
         MINE.replace("f32", "bf16").replace("cpu", "cuda") + "+tf32",
-    ]  # fmt: skip
+    ]
     found = gauges(parse(i) for i in ids)
     assert [g.id.removeprefix("roofline.peaks-B0-N0-D0-") for g in found] == [
-        "f32-forward-cpu+1-thread", "f32-forward-cpu", "bf16-forward-cpu", "f32-forward-cuda+tf32",
-        "f32-forward-cuda", "bf16-forward-cuda",
-    ]  # fmt: skip
+        "f32-forward-cpu+1-thread",
+        "f32-forward-cpu",
+        "bf16-forward-cpu",
+        "f32-forward-cuda+tf32",
+        "f32-forward-cuda",
+        "bf16-forward-cuda",
+    ]
     assert all(parse(g.id) == g == gauge_of(g) for g in found)
 
 
@@ -163,9 +195,10 @@ def test_shares_follow_the_measured_peaks() -> None:
     seconds = at_share(MINE, 0.4)
     for factor in (1, 2):
         measured = peaks(
-            gemm_operations_per_second=factor * 1e11, copy_bytes_per_second=factor * 1e10,
+            gemm_operations_per_second=factor * 1e11,
+            copy_bytes_per_second=factor * 1e10,
             read_bytes_per_second=1.0,
-        )  # fmt: skip
+        )
         row = rows_of([*timed(BASE, 1.0), *timed(MINE, seconds), measured])[MINE]
         assert row.compute_share == pytest.approx(0.4 / factor)
         work = work_of(builtins()["mtsa"], parse(MINE))
@@ -242,9 +275,17 @@ def test_no_sentence_rests_on_a_withheld_row() -> None:
         seconds = at_share(mine, share)
         records += [*timed(base, 2.5), *timed(base + "+control", 2.5), *timed(mine, seconds)]
         records.append(
-            {"kind": "margin", "key": mine, "case": mine, "block": 0, "status": "ok",
-             "error": 1e-7, "budget": 1e-6, "margin": 10.0}
-        )  # fmt: skip
+            {
+                "kind": "margin",
+                "key": mine,
+                "case": mine,
+                "block": 0,
+                "status": "ok",
+                "error": 1e-7,
+                "budget": 1e-6,
+                "margin": 10.0,
+            }
+        )
     rows = list(rows_of(records).values())
     size = {"batch": 64, "length": 64, "heads": 8}
     cost, crossover, *_ = closing(rows, "mtsa.algorithm1", "multi_head.sdpa", size)

@@ -134,10 +134,15 @@ def _write(session: Session, tasks: list, status: str = "ok") -> None:
     writer = journal.Writer(session.folder, {"fingerprint": FINGERPRINT})
     for task in tasks:
         record = {
-            "kind": task.kind, "key": task.key, "case": task.case.id, "block": task.block,
-            "code": task.code, "fingerprint": session.fingerprint_id, "interpreter": "i",
+            "kind": task.kind,
+            "key": task.key,
+            "case": task.case.id,
+            "block": task.block,
+            "code": task.code,
+            "fingerprint": session.fingerprint_id,
+            "interpreter": "i",
             "status": status,
-        }  # fmt: skip
+        }
         if status == "ok":
             record |= {"samples": [0.5], "median": 0.5, "peak_bytes": 8, "transient_bytes": 4}
             record |= {"error": 0.1, "budget": 0.4, "margin": 0.25}

@@ -21,9 +21,14 @@ CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
 
 def _time_record(name: str, block: int = 0) -> dict[str, object]:
     return {
-        "kind": "time", "key": name, "case": CASE, "block": block, "status": "ok",
-        "samples": [0.5, 0.25], "median": 0.375,
-    }  # fmt: skip
+        "kind": "time",
+        "key": name,
+        "case": CASE,
+        "block": block,
+        "status": "ok",
+        "samples": [0.5, 0.25],
+        "median": 0.375,
+    }
 
 
 def _written(folder: Path, *keys: str) -> Path:

@@ -29,23 +29,42 @@ def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = ""
 
 def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
     return {
-        "kind": "time", "key": f"{case}{block}", "case": case, "block": block, "status": "ok",
-        "samples": [seconds], "median": seconds, "interpreter": f"i{block}", **more,
-    }  # fmt: skip
+        "kind": "time",
+        "key": f"{case}{block}",
+        "case": case,
+        "block": block,
+        "status": "ok",
+        "samples": [seconds],
+        "median": seconds,
+        "interpreter": f"i{block}",
+        **more,
+    }
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
     return {
-        "kind": "margin", "key": f"{case}m", "case": case, "block": 0, "status": status,
-        "error": error, "budget": 1e-6, "margin": 1e-6 / error, "detail": "over budget",
-    }  # fmt: skip
+        "kind": "margin",
+        "key": f"{case}m",
+        "case": case,
+        "block": 0,
+        "status": status,
+        "error": error,
+        "budget": 1e-6,
+        "margin": 1e-6 / error,
+        "detail": "over budget",
+    }
 
 
 def peak(case: str, size: float) -> dict[str, Any]:
     return {
-        "kind": "memory", "key": f"{case}p", "case": case, "block": 0, "status": "ok",
-        "transient_bytes": size, "peak_bytes": size,
-    }  # fmt: skip
+        "kind": "memory",
+        "key": f"{case}p",
+        "case": case,
+        "block": 0,
+        "status": "ok",
+        "transient_bytes": size,
+        "peak_bytes": size,
+    }
 
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:
@@ -322,9 +341,13 @@ def test_text_from_records_is_escaped(tmp_path: Path) -> None:
     del failed["samples"], failed["median"]
     verified = [{"name": evil, "dtype": "f32", "verdict": "ok", "detail": evil}]
     page = write_page(
-        tmp_path, {"model": evil, "device": "cpu", "torch": "2"}, BASE, [evil],
-        rows_of([*records, failed]), verified,
-    )  # fmt: skip
+        tmp_path,
+        {"model": evil, "device": "cpu", "torch": "2"},
+        BASE,
+        [evil],
+        rows_of([*records, failed]),
+        verified,
+    )
     text = page.read_text()
     assert evil not in text
     assert "&lt;script&gt;" in text

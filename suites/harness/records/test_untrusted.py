@@ -67,7 +67,7 @@ BAD_LINES = {
     "margin is text": json.dumps({**GOOD, "kind": "margin", "margin": EVIL}),
     "design is bare": json.dumps({"kind": "design", "key": "d"}),
     "run is bare": json.dumps({"kind": "run", "key": "r"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
@@ -90,29 +90,71 @@ def _trained() -> list[dict[str, Any]]:
     """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
     runs = [
         {
-            "kind": "run", "key": f"{model}{seed}", "case": f"{model} {seed}", "model": model,
-            "task": "trec", "seed": seed, "fold": None, "recipe": RECIPE, "status": "ok",
-            "code": "c", "fingerprint": "f", "vectors": "v", "data": "", "workers": 2,
-            "task_seconds": 4.0, "seconds": 3.0, "parameters": 9, "parameters_with_words": 19,
-            "peak_bytes": 2**20, "memory_method": "VmHWM", "coverage": COVERED,
-            "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)}, "chosen_epoch": 1,
+            "kind": "run",
+            "key": f"{model}{seed}",
+            "case": f"{model} {seed}",
+            "model": model,
+            "task": "trec",
+            "seed": seed,
+            "fold": None,
+            "recipe": RECIPE,
+            "status": "ok",
+            "code": "c",
+            "fingerprint": "f",
+            "vectors": "v",
+            "data": "",
+            "workers": 2,
+            "task_seconds": 4.0,
+            "seconds": 3.0,
+            "parameters": 9,
+            "parameters_with_words": 19,
+            "peak_bytes": 2**20,
+            "memory_method": "VmHWM",
+            "coverage": COVERED,
+            "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)},
+            "chosen_epoch": 1,
             "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
         }
-        for seed in range(3) for model in (MINE, BASE)
-    ]  # fmt: skip
+        for seed in range(3)
+        for model in (MINE, BASE)
+    ]
     design = {
-        "kind": "design", "key": "d", "question": "q", "models": [MINE, BASE], "task": "trec",
-        "metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True, "split": "s",
-        "one_test_set": True, "recipes": [RECIPE, RECIPE], "seeds": [0, 1, 2], "folds": 0,
-        "margin": None, "match": "none", "status": "ok",
+        "kind": "design",
+        "key": "d",
+        "question": "q",
+        "models": [MINE, BASE],
+        "task": "trec",
+        "metric": "accuracy",
+        "metrics": ["accuracy"],
+        "higher_is_better": True,
+        "split": "s",
+        "one_test_set": True,
+        "recipes": [RECIPE, RECIPE],
+        "seeds": [0, 1, 2],
+        "folds": 0,
+        "margin": None,
+        "match": "none",
+        "status": "ok",
         "runs": [[f"{MINE}{seed}", f"{BASE}{seed}"] for seed in range(3)],
-    }  # fmt: skip
+    }
     family = {
-        "kind": "family", "key": "y", "question": "yq", "baseline": BASE, "models": [MINE],
-        "tasks": ["trec"], "designs": [design], "status": "ok",
-    }  # fmt: skip
-    sweep = {"kind": "sweep", "key": "s", "models": [MINE, BASE], "tasks": ["trec"],
-             "runs": [run["key"] for run in runs], "status": "ok"}  # fmt: skip
+        "kind": "family",
+        "key": "y",
+        "question": "yq",
+        "baseline": BASE,
+        "models": [MINE],
+        "tasks": ["trec"],
+        "designs": [design],
+        "status": "ok",
+    }
+    sweep = {
+        "kind": "sweep",
+        "key": "s",
+        "models": [MINE, BASE],
+        "tasks": ["trec"],
+        "runs": [run["key"] for run in runs],
+        "status": "ok",
+    }
     verdict = {"kind": "verdict", "key": "v", "design": "d", "designs": ["d"], "status": "ok"}
     return [design, family, sweep, *runs, verdict]
 
