@@ -323,21 +323,23 @@ def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
     """Time, ratio to the baseline and peak memory against length, forward and training.
 
     Bars are 95 % t-intervals over blocks; the grey band is the noise floor of the A/A control;
-    OOM and timeout are marked at the upper edge.
+    OOM and timeout are marked at the upper edge. A pass that was not measured has no row.
     """
-    figure = Figure(figsize=(14, 8.2), layout=ConstrainedLayoutEngine(hspace=0.07))
-    axes = figure.subplots(2, 3)
-    for row, phase in enumerate(("forward", "training")):
-        sweep, lines = _longest(rows, phase)
+    found = {phase: _longest(rows, phase) for phase in ("forward", "training")}
+    shown = {phase: one for phase, one in found.items() if one[0]} or found
+    size = (14, 4.1 * len(shown))
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.07))
+    axes = figure.subplots(len(shown), 3, squeeze=False)
+    for row, (phase, (sweep, lines)) in enumerate(shown.items()):
         time_axes, ratio_axes, memory_axes = axes[row]
         draw_values(time_axes, lines, seconds_to_ms)
         time_axes.set_ylabel("time per call (ms)")
         draw_ratios(ratio_axes, lines, baseline)
         draw_values(memory_axes, lines, peak_mib)
         memory_axes.set_ylabel("peak memory (MiB)")
-        size = f", {sweep.size}" if sweep else ""
+        where = f", {sweep.size}" if sweep else ""
         for a, title in zip(axes[row], ("time", "ratio", "memory"), strict=True):
-            a.set_title(f"{phase}: {title}{size}", fontsize=10, loc="left")
+            a.set_title(f"{phase}: {title}{where}", fontsize=10, loc="left")
             a.margins(x=0.05)
             left, right = a.get_xlim()
             # Room for the names at the line ends (the axis is logarithmic).

@@ -264,7 +264,7 @@ class Attended:
         if self.device is None or self.record is None:
             return says([])
         known = facts(self.device.fingerprint, self.device.sessions_of(*KINDS))
-        return table(["", ""], [[k, v] for k, v in known.items()], (0, 1))
+        return table(["what", "value"], [[k, v] for k, v in known.items()], (0, 1))
 
     def _contrast(self, kind: str, c: Mapping[str, Any]) -> str:
         low, high = interval(c["mean"], c["sd"], c["sentences"])

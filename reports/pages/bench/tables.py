@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.records.ratios import WITHHELD, Row
-from reports.core.words import known, time_text
+from reports.core.words import bytes_text, known, time_text
 
 PARTS = tuple(
     f"{part}_{column}" for part in ("value", "gradient") for column in ("error", "budget", "margin")
@@ -55,7 +55,7 @@ def cases(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "why": f": {r.detail}" if r.verdict == WITHHELD else "",
             "numbers": [
                 _number(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"),
-                _number(r.peak_bytes / 2**20, ".1f", " MiB"),
+                known(r.peak_bytes, bytes_text),
                 _number(r.memory_ratio, ".2f", "x"),
                 _number(r.error, ".1e"),
                 _number(r.margin, ".3g", "x") if r.verified else "not verified",

@@ -118,11 +118,15 @@ class Compared:
 
     def seeds(self) -> Shown:
         """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""
+        below = "Every replicate of every model is a point in the figures below."
+        found = self.conclusion
+        if found is not None and all(len(found.of_task(task)) > 1 for task in found.tasks):
+            return remark(below)  # once, not under the name of every task
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
             c = some[0]
             if len(some) > 1:
-                return remark("Every replicate of every model is a point in the figure below.")
+                return remark(below)
             if not c.values:
                 return _nothing(c)
             if not c.paired:
@@ -283,7 +287,7 @@ class Compared:
         if self.device is None or self.conclusion is None:
             return says([])
         known = facts(self.device.fingerprint, self.device.sessions_of("run"))
-        return table(["", ""], [[k, v] for k, v in known.items()], (0, 1))
+        return table(["what", "value"], [[k, v] for k, v in known.items()], (0, 1))
 
     def _by_task(self, show: Callable[[Sequence[Comparison], str], Shown]) -> Shown:
         """The same piece of every task, under its name where there are several."""

@@ -150,7 +150,7 @@ class Trusted(DevicePage):
             warns([f"{m.case} is over its error budget" for m in over]),
             self.place.figure("margins", figures.margins(self.margins), caption),
             self.place.table(
-                "margins", frame, ["case", "error", "budget", "margin", ""], rows, (0, 4)
+                "margins", frame, ["case", "error", "budget", "margin", "status"], rows, (0, 4)
             ),
             remark(f"The {more} others are in the CSV." if more > 0 else ""),
         )

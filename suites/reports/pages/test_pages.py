@@ -27,6 +27,7 @@ from reports import contents as pages
 from reports.contents import NOTEBOOKS, Asked
 from reports.core import frontiers, sizes
 from reports.core.costs import Costs
+from reports.core.curves import cost
 from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_accuracy, printed_costs
@@ -268,6 +269,17 @@ def test_a_bad_file_of_sizes_is_one_line(tmp_path: Path, text: str, said: str) -
         sizes.read(str(file))
     assert said in str(error.value)
     assert "\n" not in str(error.value).rstrip()
+
+
+def test_the_figure_of_bench_has_a_row_for_each_pass_that_was_measured(
+    device: DeviceRecords,
+) -> None:
+    rows = Costs(device).rows
+    forward = [r for r in rows if r.columns["phase"] == "forward"]
+    assert len(cost(rows, BASE, "here").axes) == 6
+    (time, *_) = axes = cost(forward, BASE, "here").axes
+    assert len(axes) == 3
+    assert time.get_title(loc="left").startswith("forward: time")
 
 
 def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
