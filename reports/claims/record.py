@@ -45,9 +45,9 @@ class Claim:
     parameters : mapping
         Of the query.
     published : mapping
-        Where the published number is printed, see `reports.claims.published`; empty without one.
+        Where the published number is printed, see `reports.claims.printed`; empty without one.
     tolerance : mapping
-        What counts as reproduced, see `reports.claims.region`.
+        What counts as reproduced, see `reports.claims.verdict`.
     page : str
         Page of the report that shows what is behind it.
     why : str

@@ -152,7 +152,7 @@ def test_more_blocks_add_only_what_is_missing(measured: tuple) -> None:
     assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("records_before_the_kill", [1, 9])
+@pytest.mark.parametrize("records_before_the_kill", [1, pytest.param(9, marks=pytest.mark.nightly)])
 def test_killed_and_started_again(tmp_path: Path, records_before_the_kill: int) -> None:
     command = [
         sys.executable,

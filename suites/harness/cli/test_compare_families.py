@@ -153,6 +153,7 @@ class Few(Registry):
         self.mechanisms = {name: self.mechanisms[name] for name in kept}
 
 
+@pytest.mark.nightly
 def test_all_against_one_leaves_out_what_cannot_be_built(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

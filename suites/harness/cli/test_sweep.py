@@ -428,6 +428,7 @@ def test_a_dry_run_says_what_it_does_not_know(swept: tuple, data: Path) -> None:
     assert "for want of a first run: none.fused on trec (6); the other 1 take about" in dry.stdout
 
 
+@pytest.mark.nightly
 def test_several_recipes_of_a_model_are_told_apart(data: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(
         'models = ["none"]\ntasks = ["trec"]\nseeds = 1\n'
@@ -460,6 +461,7 @@ def test_several_recipes_of_a_model_are_told_apart(data: Path, tmp_path: Path) -
     assert {r["case"] for r in records(tmp_path)} == {"none.fused trec seed 0"}
 
 
+@pytest.mark.nightly
 def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(
         'models = ["mtsa", "multi_head"]\ntasks = ["trec"]\nseeds = 5\n'

@@ -614,6 +614,7 @@ def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
     assert any(r["kind"] == "diff" and r["status"] == "ok" for r in read.records)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_other_constraints_get_environments_of_their_own(
     repository: Repository, tmp_path: Path
@@ -629,6 +630,7 @@ def test_other_constraints_get_environments_of_their_own(
     assert all(r["status"] == "ok" for r in mine)
 
 
+@pytest.mark.nightly
 def test_a_failed_installation_is_fatal_with_one_line(
     repository: Repository, tmp_path: Path
 ) -> None:

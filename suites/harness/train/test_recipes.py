@@ -460,6 +460,7 @@ def test_half_precision_is_for_products_alone(data: Path) -> None:
     assert losses(half) == pytest.approx(losses(full), rel=0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_compiled_step_gives_about_the_same(data: Path) -> None:
     recipe: dict[str, Any] = {"dropout": 0.0, "epochs": 1}

@@ -138,6 +138,7 @@ def test_the_program_scores_resumes_and_names_survivors(
     assert program._score(told, [units()[SMALL]], 2, 0, 1, 5.0, declared) == 0
 
 
+@pytest.mark.nightly
 def test_a_test_is_found_again_in_each_run_whatever_its_name(tmp_path: Path) -> None:
     # pytest escapes a name's backslashes anew each time that it collects in one process.
     file = tmp_path / "test_of_backslashes.py"

@@ -41,6 +41,7 @@ EVERY = {
 }
 
 
+@pytest.mark.nightly
 def test_what_was_written_is_current_and_anything_else_is_stale(clone: Path) -> None:
     assert run(clone, check=True) == EVERY
     assert not (clone / "docs").exists()
