@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from harness.build import make
 from reference_impls.mechanism import Mechanism
 from suites.support.batches import HEADS, MECHANISMS, build, widths
+from suites.support.parameters import nightly_but
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -43,7 +44,7 @@ def by_day(cases: Iterable[tuple[str, str]]) -> list[Any]:
 
 def few(values: Iterable[Any], telling: Collection[Any]) -> list[Any]:
     """Values as parameters: those that tell least beside the others are for the nightly session."""
-    return [v if v in telling else pytest.param(v, marks=pytest.mark.nightly) for v in values]
+    return nightly_but(values, lambda value: value in telling)
 
 
 def default_of(name: str) -> str:
