@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -87,6 +88,12 @@ def refuse_unknown(mechanism: str, unknown: Mapping[str, Any], known: Iterable[s
         raise BadOption(
             f"{mechanism} has no option {', '.join(map(repr, unknown))}; it has {', '.join(known)}"
         )
+
+
+def options_of(layer: type) -> tuple[str, ...]:
+    """Names of the keyword-only parameters of a layer's constructor, in their order."""
+    parameters = inspect.signature(layer).parameters.values()
+    return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
 
 
 def width_per_part(d_out: int, parts: int, what: str) -> int:

@@ -20,6 +20,7 @@ from reference_impls.checks import (
     glorot,
     masked_softmax,
     one_of,
+    options_of,
     positive_int,
     refuse_rows,
     refuse_unknown,
@@ -180,16 +181,7 @@ class MsmsaLayer(MergingModule):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        known = (
-            "heads",
-            "scales",
-            "width_reading",
-            "scaling",
-            "layer",
-            "ln_epsilon",
-            "head_dim",
-        )
-        refuse_unknown("msmsa", unknown, known)
+        refuse_unknown("msmsa", unknown, options_of(MsmsaLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

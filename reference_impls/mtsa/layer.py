@@ -21,6 +21,7 @@ from reference_impls.checks import (
     glorot,
     masked_softmax,
     one_of,
+    options_of,
     positive_int,
     refuse_unknown,
     true_or_false,
@@ -267,22 +268,7 @@ class PaperLayer(TensorizedLayer):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown(
-            "mtsa",
-            unknown,
-            (
-                "heads",
-                "masks",
-                "scale_t",
-                "scale_s",
-                "activation",
-                "key_dim",
-                "score_dim",
-                "token2token",
-                "source2token",
-                "attention_dropout",
-            ),
-        )
+        refuse_unknown("mtsa", unknown, options_of(PaperLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         d_h = width_per_part(d_out, heads, "heads")
         d_i = d_h if key_dim is None else positive_int("key_dim", key_dim)

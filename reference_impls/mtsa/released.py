@@ -13,6 +13,7 @@ from reference_impls.checks import (
     activation_by_name,
     glorot,
     one_of,
+    options_of,
     positive_int,
     refuse_unknown,
     true_or_false,
@@ -98,28 +99,7 @@ class ReleasedLayer(TensorizedLayer):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown(
-            "mtsa_released",
-            unknown,
-            (
-                "heads",
-                "head_dim",
-                "scale_t",
-                "activation",
-                "activation_on_values",
-                "scores_from_input",
-                "source2token_hidden_layer",
-                "fusion_gate",
-                "directional",
-                "include_self",
-                "accelerate",
-                "input_hidden",
-                "output_hidden",
-                "token2token",
-                "source2token",
-                "attention_dropout",
-            ),
-        )
+        refuse_unknown("mtsa_released", unknown, options_of(ReleasedLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

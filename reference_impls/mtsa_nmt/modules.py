@@ -18,6 +18,7 @@ from reference_impls.checks import (
     glorot,
     in_place,
     one_of,
+    options_of,
     positive_int,
     refuse_unknown,
     true_or_false,
@@ -84,21 +85,7 @@ class TranslationLayer(TensorizedLayer):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown(
-            "mtsa_nmt",
-            unknown,
-            (
-                "heads",
-                "scale_t",
-                "scale_s",
-                "source2token_scaled",
-                "source2token_from_keys",
-                "hidden_activation",
-                "bi_direction",
-                "output_layer",
-                "head_dim",
-            ),
-        )
+        refuse_unknown("mtsa_nmt", unknown, options_of(TranslationLayer))
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:
             head_dim = width_per_part(d_out, heads, "heads")

@@ -21,6 +21,7 @@ from reference_impls.checks import (
     core_dtype,
     glorot,
     one_of,
+    options_of,
     positive_int,
     refuse_unknown,
     weight_of,
@@ -81,9 +82,7 @@ class StackedLayer(TensorizedLayer):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown(
-            "mtsa_stack", unknown, ("heads", "layers", "scale_t", "activation", "ln_epsilon")
-        )
+        refuse_unknown("mtsa_stack", unknown, options_of(StackedLayer))
         if d_in != d_out:
             raise BadOption(f"d_out={d_out}, but mtsa_stack keeps d_in={d_in}; make them equal")
         self.d_in, self.heads = d_in, positive_int("heads", heads)

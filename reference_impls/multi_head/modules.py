@@ -20,6 +20,7 @@ from reference_impls.checks import (
     host_can_decide,
     masked_softmax,
     one_of,
+    options_of,
     positive_int,
     refuse_rows,
     refuse_unknown,
@@ -126,11 +127,7 @@ class MultiHeadLayer(MergingModule):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        refuse_unknown(
-            "multi_head",
-            unknown,
-            ("heads", "positions", "output_layer", "head_dim", "relu_projections", "causal"),
-        )
+        refuse_unknown("multi_head", unknown, options_of(MultiHeadLayer))
         self.causal = true_or_false("causal", causal)
         self.d_in, self.heads = d_in, positive_int("heads", heads)
         if head_dim is None:

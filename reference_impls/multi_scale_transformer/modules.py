@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from reference_impls.checks import (
     glorot,
     one_of,
+    options_of,
     positive_int,
     refuse_unknown,
     width_per_part,
@@ -100,21 +101,7 @@ class MultiScaleLayers(SentenceModel):
         preset: str | None = None,
         **unknown: Any,
     ) -> None:
-        known = (
-            "heads",
-            "layers",
-            "scales",
-            "candidates",
-            "alpha",
-            "readout",
-            "cls",
-            "width_reading",
-            "scaling",
-            "ln_epsilon",
-            "head_dim",
-            "preset",
-        )
-        refuse_unknown("multi_scale_transformer", unknown, known)
+        refuse_unknown("multi_scale_transformer", unknown, options_of(MultiScaleLayers))
         if preset is not None:
             given = {
                 "heads": heads,
