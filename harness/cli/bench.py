@@ -19,8 +19,7 @@ from harness.cli.output import console, duration, say, tell_skipped, write_json
 from harness.cli.verify import verified
 from harness.errors import UsageError
 from harness.measure.ceilings import impossible
-from harness.measure.session import Session
-from harness.measure.setup import make_session
+from harness.measure.session import Session, make_session
 from harness.options import BenchOptions
 from harness.records import journal
 from harness.verify.run import fitting

@@ -17,9 +17,8 @@ from harness.errors import UsageError
 from harness.isolate import Limits
 from harness.isolate import run as isolated
 from harness.measure.call import SHARE
-from harness.measure.device import available_memory, environment
+from harness.measure.device import available_memory, device_fingerprint, environment
 from harness.measure.frontier import Bounds, Result, Search, refuse_beyond
-from harness.measure.setup import device_fingerprint
 from harness.options import FrontierOptions, selection_of
 from harness.plan import frontier_cases
 from harness.registry import Registry

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from harness.cli.output import bare_table, console, say, steps, write_json
 from harness.isolate import Interpreter, Limits
-from harness.measure.device import environment
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint, environment
 from harness.options import VerifyOptions
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash

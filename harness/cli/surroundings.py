@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint
 from harness.options import Training
 from harness.registry import Registry
 from harness.train.data import hub

@@ -23,7 +23,7 @@ from harness.experiments.design import Surroundings
 from harness.experiments.executors import Executor
 from harness.experiments.session import finished
 from harness.experiments.sweep import Entry, Part, Sweep, make_sweep, read_file
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint
 from harness.options import SweepOptions
 from harness.records import journal
 from harness.registry import Registry

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from harness.cli.output import bare_table, console, say, steps, write_json
 from harness.errors import UsageError
-from harness.measure.device import environment
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint, environment
 from harness.options import VerifyOptions
 from harness.registry import Registry
 from harness.verify.run import jobs, verify, workers_for

@@ -8,8 +8,14 @@ from typing import Any
 import pandas as pd
 
 from harness.diff.rows import DiffRow, in_one_only, judged_row
-from harness.records import table
-from harness.records.ratios import Row, block_ratios, summarise
+from harness.records.ratios import (
+    Row,
+    block_ratios,
+    margin_frame,
+    memory_frame,
+    summarise,
+    time_frame,
+)
 from harness.stats.differences import between_sessions, joint_floor, judge
 
 SAYS = (
@@ -90,10 +96,8 @@ class _Side:
     """The cases of one journal, each with its ratios to the baseline."""
 
     def __init__(self, records: Sequence[Mapping[str, Any]], baseline: str, heads: int) -> None:
-        self.times = table.times(records)
-        found = summarise(
-            self.times, table.memory(records), table.margins(records), baseline, heads
-        )
+        self.times = time_frame(records)
+        found = summarise(self.times, memory_frame(records), margin_frame(records), baseline, heads)
         self.rows: dict[str, Row] = {r.case: r for r in found if r.verdict != "baseline"}
 
     def ratios(self, case: str) -> list[float]:

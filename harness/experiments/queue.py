@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.experiments.design import Run
-from harness.records.follow import Follower
+from harness.records.journal import Follower
 
 FILE = ".running"
 SETTLED = ("ok", "diverged", "unsupported")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from reference_impls.mechanism import Unsupported
 
 MARKER = "ATTNBENCH_INTERPRETER"
 """Environment variable by which what a killed server left behind is found."""
@@ -67,3 +70,35 @@ def oom_kills() -> int:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise Unsupported(f"the kernel does not report {field}")
+
+
+def reset_peak() -> int:
+    """Give freed memory back, reset the mark, and return the resident bytes now.
+
+    ``ru_maxrss`` can't be reset, so it is of no use for this.
+
+    Raises
+    ------
+    Unsupported
+        Where the kernel has no resettable high-water mark (anything but Linux).
+    """
+    if sys.platform != "linux":
+        raise Unsupported("CPU peak memory needs Linux")
+    gc.collect()
+    # Pages that were freed before must not hide what is taken from now on.
+    ctypes.CDLL(None).malloc_trim(0)
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    return before
+
+
+def peak() -> int:
+    """The highest number of resident bytes since the last `reset_peak`."""
+    return _status("VmHWM")

@@ -14,17 +14,17 @@ import torch
 
 from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
-from harness.measure.cores import ranges, refuse_other_threads
 from harness.measure.cpu_clock import (
     Pair,
     Sampled,
+    ranges,
+    refuse_other_threads,
     undisturbed,
     undisturbed_pair,
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, event_samples
-from harness.measure.operators import dispatched
-from harness.measure.run import Prepared, prepare
+from harness.measure.run import Prepared, dispatched, prepare
 from harness.measure.warm_up import Compilations, gave_up, warm_up
 from harness.stats import block_time
 

@@ -1,4 +1,11 @@
-"""Samples of synchronous work, without the time in which other processes had the core."""
+"""Samples of synchronous work, without the time in which other processes had the core.
+
+On a busy machine a wall clock says how often the scheduler took the core away, not what a call
+costs. The kernel counts, per thread, the nanoseconds in which it could have run but had no core
+(run-queue wait, second field of ``schedstat``). Taken off the wall time, what is left is the time
+the call ran or slept: a call that waits for a disk, a lock or another thread still pays for it,
+which a clock of CPU time would forgive.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,16 @@ import contextlib
 import gc
 import itertools
 import math
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from harness.build import cores_available
 from harness.isolate import Wrong
-from harness.measure import cores
 
 MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
@@ -25,6 +33,31 @@ PATIENCE = 4
 """How many times the wanted running time a case may take while others have the core."""
 TOGETHER = 1e-4
 """Seconds; readings of two clocks further apart than this say nothing of one another."""
+
+
+Waited = Callable[[], float]
+"""Seconds that this thread has waited for a core since it began."""
+
+
+def not_waiting() -> float:
+    """No waiting is known of: wall time is taken as it is."""
+    return 0.0
+
+
+def waiting_of_this_thread() -> Waited:
+    """Return a reader of this thread's waiting; `not_waiting` where the kernel counts none.
+
+    The reader belongs to the thread that asked for it, and reads in about a microsecond.
+    """
+    try:
+        descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        return not_waiting  # not Linux, or a kernel without the count
+
+    def waited() -> float:
+        return int(os.pread(descriptor, 96, 0).split()[1]) * 1e-9
+
+    return waited
 
 
 @dataclass(frozen=True)
@@ -107,7 +140,7 @@ def checked(samples: list[float]) -> list[float]:
 class _Stopwatch:
     """Takes samples, each of so many calls; what a clock can't do is refused."""
 
-    def __init__(self, clock: Callable[[], float], waited: cores.Waited) -> None:
+    def __init__(self, clock: Callable[[], float], waited: Waited) -> None:
         self._clock, self._waited = clock, waited
         self.begun = self.last = clock()
 
@@ -146,7 +179,7 @@ def sample_cpu(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
     once: float | None = None,
-    waited: cores.Waited = cores.not_waiting,
+    waited: Waited = not_waiting,
 ) -> Sampled:
     """Time a synchronous call.
 
@@ -192,7 +225,7 @@ def sample_pair(
     seconds: float,
     once: tuple[float, float],
     clock: Callable[[], float] = time.perf_counter,
-    waited: cores.Waited = cores.not_waiting,
+    waited: Waited = not_waiting,
 ) -> Pair:
     """Time two synchronous calls in turn: mine, the other, the other, mine, and so on.
 
@@ -268,8 +301,8 @@ def undisturbed_pair(
         return sample_pair(mine, other, rounds, seconds, once, waited=_waiting())
 
 
-def _waiting() -> cores.Waited:
-    return cores.waiting_of_this_thread() if torch.get_num_threads() == 1 else cores.not_waiting
+def _waiting() -> Waited:
+    return waiting_of_this_thread() if torch.get_num_threads() == 1 else not_waiting
 
 
 @contextlib.contextmanager
@@ -281,3 +314,40 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def refuse_other_threads(wanted: int, cores: Sequence[int] | None) -> None:
+    """Raise if what was set before the samples is not what stands after them.
+
+    Parameters
+    ----------
+    wanted : int
+        Threads that the case's settings ask for.
+    cores : sequence of int or None
+        From `harness.build.cores_available`, before the samples.
+
+    Raises
+    ------
+    Wrong
+    """
+    threads = torch.get_num_threads()
+    if threads != wanted:
+        raise Wrong(f"ran with {threads} threads; {wanted} were set", {"threads": threads})
+    now = cores_available()
+    if now != cores:
+        raise Wrong(f"ended on cores {ranges(now or ())}; began on {ranges(cores or ())}")
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Write sorted numbers in short.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3,8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)

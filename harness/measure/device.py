@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.isolate import Limits, run
 from harness.measure import gpu
 
 PACKAGES = (
@@ -200,6 +201,25 @@ def fingerprint(device: str) -> dict[str, Any]:
             else (TIME_ALLOCATOR if sys.platform == "linux" else {"cpu": "default"})
         ),
     }
+
+
+FINGERPRINT = "harness.measure.device:fingerprint"
+
+
+def device_fingerprint(device: str) -> dict[str, Any]:
+    """Ask a child what is there: the driver itself never touches CUDA.
+
+    Raises
+    ------
+    UsageError
+        If the device is unknown or not there.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {device!r}; use cpu, cuda or auto")
+    outcome = run(FINGERPRINT, {"device": device}, Limits(seconds=120))
+    if outcome.status != "ok":
+        raise UsageError(outcome.detail)
+    return dict(outcome.value)
 
 
 def available_memory() -> int | None:

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from harness.case import Case, parse, size_of
-from harness.isolate import Wrong, resident
+from harness.isolate import Wrong, processes
 from harness.measure import gpu
-from harness.measure.operators import count_launches
-from harness.measure.run import Prepared, prepare
+from harness.measure.run import Prepared, count_launches, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
@@ -32,9 +31,9 @@ def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
     Unsupported
         Where the kernel has no resettable high-water mark (anything but Linux).
     """
-    before = resident.reset()
+    before = processes.reset_peak()
     call()
-    return before, resident.read()
+    return before, processes.peak()
 
 
 def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str, Any]:

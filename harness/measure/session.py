@@ -11,11 +11,14 @@ from typing import Any
 from harness.case import Case, problem_of
 from harness.measure.ceilings import GAUGE, gauges, with_shares
 from harness.measure.cost import SessionCost, session_cost
+from harness.measure.device import device_fingerprint
 from harness.measure.task import Measurement, Predictor, failed_cases, is_settled
+from harness.options import Measuring
+from harness.plan import make_plan
 from harness.profile import Profile
-from harness.records import journal, schema, table
+from harness.records import journal, schema
 from harness.records.drift import Drift, machine_drift
-from harness.records.ratios import Row, summarise
+from harness.records.ratios import Row, margin_frame, memory_frame, summarise, time_frame
 from harness.registry import Registry, code_hash, harness_hash
 
 
@@ -237,9 +240,9 @@ class Session:
         """Every case against its baseline, as far as measured, in the order of the plan."""
         records = self.records()
         rows = summarise(
-            table.times(records),
-            table.memory(records),
-            table.margins(records),
+            time_frame(records),
+            memory_frame(records),
+            margin_frame(records),
             self.profile.baseline,
             self.profile.reference["heads"],
         )
@@ -276,7 +279,7 @@ class Session:
     def drift(self) -> list[Drift]:
         """Movements of the machine that the records of this plan show, largest first."""
         heads = self.profile.reference["heads"]
-        return machine_drift(table.times(self.records()), self.profile.baseline, heads)
+        return machine_drift(time_frame(self.records()), self.profile.baseline, heads)
 
     def missing(self) -> int:
         """Number of tasks that are still to be done."""
@@ -305,3 +308,17 @@ class Session:
         left = [task for tasks in todo for task in tasks]
         blocks = sum(1 for tasks, count in zip(todo, alone, strict=True) if tasks or count)
         return self.predictor().predict(left, blocks)
+
+
+def make_session(options: Measuring) -> Session:
+    """Build the session that the options describe.
+
+    Raises
+    ------
+    UsageError
+        For any value that can't be.
+    """
+    registry = Registry(options.given)
+    fingerprint = device_fingerprint(options.device)
+    plan = make_plan(options.profile or "quick", fingerprint["device"], registry, options)
+    return Session(plan.cases, plan.profile, registry, options.journal, fingerprint)

@@ -41,7 +41,7 @@ def machine_drift(times: pd.DataFrame, baseline: str, heads: int = 8) -> list[Dr
     Parameters
     ----------
     times : DataFrame
-        From `harness.records.table.times`, of one fingerprint.
+        From `harness.records.ratios.time_frame`, of one fingerprint.
     baseline : str
         ``mechanism.implementation``; its control stands in for it as well.
     heads : int

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import torch
 
 from harness.errors import UsageError
-from harness.isolate import resident
+from harness.isolate import processes
 from reference_impls.mechanism import Unsupported
 
 VERSION = 1
@@ -122,7 +122,7 @@ class Spent:
             self._before = torch.cuda.memory_allocated(device)
             return
         try:
-            self._before = resident.reset()
+            self._before = processes.reset_peak()
         except Unsupported as error:
             self._why = str(error)
 
@@ -141,7 +141,7 @@ class Spent:
         if self._cuda:
             peak, method = torch.cuda.max_memory_allocated(), "cuda caching allocator"
         else:
-            peak, method = resident.read(), "VmHWM after clear_refs"
+            peak, method = processes.peak(), "VmHWM after clear_refs"
         if self._earlier["peak_bytes"] is None:
             why = f"an earlier piece of the run could not: {self._earlier['memory_method']}"
             return {"seconds": seconds, "peak_bytes": None, "memory_method": why}

@@ -15,9 +15,7 @@ from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, Batch, batches
 from harness.verify.budget import Deviation, worst
-from harness.verify.compare import compare, computed, numpy64
-from harness.verify.kinks import DRAWS, at_a_kink
-from harness.verify.oracle import reference
+from harness.verify.compare import DRAWS, at_a_kink, compare, computed, numpy64, reference
 from harness.verify.properties import check_properties
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,3 +113,116 @@ def compare(
             what = f"{what}, {label}" if label else what
             found.append(Deviation(what, error(mine, want), allowed, gradient))
     return found
+
+
+Weights = Mapping[str, np.ndarray]
+Naive = Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
+
+
+def reference(
+    naive: Naive,
+    x: np.ndarray,
+    lengths: Sequence[int],
+    weights: Weights,
+    cotangent: np.ndarray,
+    options: Mapping[str, Any],
+    rows: Sequence[int] | None = None,
+    padding_matters: bool = False,
+) -> Computed:
+    """Evaluate values and gradients sample by sample.
+
+    Parameters
+    ----------
+    naive : callable
+        ``naive(x, weights, rows, grad_out, **options)``, see a mechanism's ``naive.py``.
+    x : ndarray [B, N, d_in] of float64
+        What stands at padding is never read.
+    lengths : sequence of int
+        Real tokens of each sample; a sample of length 0 gives zeros.
+    weights : mapping of float64 arrays
+    cotangent : ndarray, shape of the output
+        Must be zero at padding and outside `rows`.
+    options : mapping
+        The whole configuration.
+    rows : sequence of int or None
+        Query positions to evaluate; None is all.
+    padding_matters : bool
+        Whether the oracle is told the padded length N.
+
+    Returns
+    -------
+    Computed
+        The output [B, N, d_out] or [B, d_out], zero at padding and outside the selected rows; the
+        gradients of ``x`` [B, N, d_in], zero at padding, and of every weight.
+    """
+    if padding_matters:
+        options = {**options, "padded": x.shape[1]}
+    output = np.zeros(cotangent.shape)
+    grad_x = np.zeros(x.shape)
+    grad_weights = {name: np.zeros(w.shape) for name, w in weights.items()}
+    tokens = cotangent.ndim == 3
+    for b, n in enumerate(lengths):
+        if n == 0:
+            continue
+        picked = np.arange(n) if rows is None else np.array([r for r in rows if r < n], dtype=int)
+        where: Any = (b, picked) if tokens else b
+        out, gx, gw = naive(x[b, :n], weights, picked, cotangent[where], **options)
+        assert gx is not None
+        assert gw is not None
+        output[where] = out
+        grad_x[b, :n] = gx
+        for name, g in gw.items():
+            grad_weights[name] += g
+    return Computed({OUTPUT: output}, {"x": grad_x, **grad_weights})
+
+
+UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+SHAKES = 8
+DRAWS = 6
+"""How often a point is drawn anew before its error counts all the same."""
+
+
+def at_a_kink(
+    naive: Naive,
+    x: np.ndarray,
+    lengths: Sequence[int],
+    weights: Weights,
+    cotangent: np.ndarray,
+    options: Mapping[str, Any],
+    errors: Mapping[str, float],
+    dtype: str,
+    rows: Sequence[int] | None = None,
+    padding_matters: bool = False,
+) -> bool:
+    """Whether the oracle itself moves as far as every error that was found.
+
+    Parameters
+    ----------
+    naive, x, lengths, weights, cotangent, options, rows, padding_matters
+        As for `reference`.
+    errors : mapping
+        Name of a weight, or ``x``, whose gradient was over budget -> its error.
+    dtype : str
+        Sets the size of the shaking: 4 units in the last place, relative.
+    """
+    base = reference(naive, x, lengths, weights, cotangent, options, rows, padding_matters)
+    moved = dict.fromkeys(errors, 0.0)
+    for draw in range(SHAKES):
+        rng = np.random.default_rng(draw)
+
+        def shaken(a: np.ndarray, rng: np.random.Generator = rng) -> np.ndarray:
+            return np.asarray(a * (1 + 4 * UNIT[dtype] * rng.uniform(-1, 1, a.shape)))
+
+        other = reference(
+            naive,
+            shaken(x),
+            lengths,
+            {name: shaken(w) for name, w in weights.items()},
+            cotangent,
+            options,
+            rows,
+            padding_matters,
+        )
+        for name in errors:
+            moved[name] = max(moved[name], error(other.gradients[name], base.gradients[name]))
+    return all(moved[name] >= 0.5 * found for name, found in errors.items())

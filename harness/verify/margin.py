@@ -21,9 +21,16 @@ from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights, written_out
-from harness.verify.compare import OUTPUT, Computed, compare, computed, numpy64
-from harness.verify.kinks import DRAWS, at_a_kink
-from harness.verify.oracle import reference
+from harness.verify.compare import (
+    DRAWS,
+    OUTPUT,
+    Computed,
+    at_a_kink,
+    compare,
+    computed,
+    numpy64,
+    reference,
+)
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8

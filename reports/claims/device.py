@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness.profile import load_profile
-from harness.records import table
-from harness.records.ratios import PROBLEM, block_ratios
+from harness.records.ratios import PROBLEM, block_ratios, margin_frame, memory_frame, time_frame
 from harness.stats import noise_floor, ratio_interval
 from reports.claims.verdict import NOT_MEASURED, Evidence
 
@@ -111,18 +110,18 @@ class DeviceFrames:
     @cached_property
     def times(self) -> pd.DataFrame:
         """Time per case and block."""
-        return table.times(self.records)
+        return time_frame(self.records)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """Peak memory per case and block, of readings that succeeded."""
-        frame = table.memory(self.records)
+        frame = memory_frame(self.records)
         return frame[frame["status"] == "ok"]
 
     @cached_property
     def verified(self) -> frozenset[str]:
         """Cases within the error budget at their own shape."""
-        frame = table.margins(self.records)
+        frame = margin_frame(self.records)
         good = frame[(frame["status"] == "ok") & frame["margin"].notna()]
         return frozenset(good["case"])
 

@@ -9,9 +9,8 @@ import pandas as pd
 
 from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
-from harness.records import table
 from harness.records.drift import Drift, machine_drift
-from harness.records.ratios import Row, summarise
+from harness.records.ratios import Row, margin_frame, memory_frame, summarise, time_frame
 from harness.registry import builtins
 from harness.stats import Interval, ratio_interval
 from reports.core.source import DeviceRecords
@@ -41,12 +40,12 @@ class Costs:
     @cached_property
     def times(self) -> pd.DataFrame:
         """Time per case and block, controls too."""
-        return table.times(self.device.records)
+        return time_frame(self.device.records)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """Peak memory per case and block."""
-        return table.memory(self.device.records)
+        return memory_frame(self.device.records)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -56,7 +55,7 @@ class Costs:
         rows = summarise(
             self.times,
             self.memory,
-            table.margins(self.device.records),
+            margin_frame(self.device.records),
             self.baseline,
             self.profile.reference["heads"],
         )

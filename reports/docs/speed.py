@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from harness.records import table
-from harness.records.ratios import block_ratios
+from harness.records.ratios import block_ratios, margin_frame, time_frame
 from harness.stats import ratio_interval
 from reports.core import sizes
 from reports.core.costs import Costs
@@ -63,11 +62,11 @@ class RatioTable:
                 records.setdefault(device.title, []).extend(device.records)
         found = {}
         for title, own in records.items():
-            times = table.times(own)
+            times = time_frame(own)
             fits = ~times["control"].astype(bool) & times["name"].isin([self.baseline, *self.names])
             for column, value in self.where.items():
                 fits &= times[column] == value
-            margins = table.margins(own)
+            margins = margin_frame(own)
             good = margins[(margins["status"] == "ok") & (margins["margin"] >= 1)]
             if fits.any():
                 found[title] = times[fits], frozenset(good["case"])

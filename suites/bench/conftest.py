@@ -18,8 +18,7 @@ from harness.case import Case, problem_of
 from harness.cli.display import Display, wide
 from harness.errors import UsageError
 from harness.measure import blocks, device
-from harness.measure.session import Session
-from harness.measure.setup import make_session
+from harness.measure.session import Session, make_session
 from harness.options import Measuring, options_for_pytest, read
 from suites.bench.replay import Replay
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.measure import device
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint
 from harness.registry import Registry
 from harness.verify.run import jobs, verify, workers_for
 

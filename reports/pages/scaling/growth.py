@@ -70,7 +70,7 @@ def over_threads(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
     rows : sequence of Row
         Of one device; what failed or is withheld is left out.
     times : DataFrame
-        Readings of that device, of `harness.records.table.times`.
+        Readings of that device, of `harness.records.ratios.time_frame`.
     """
 
     def shared(row: Row) -> str:

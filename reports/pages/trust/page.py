@@ -8,8 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from harness.measure.ceilings import impossible
-from harness.records import table as frames
-from harness.records.ratios import PROBLEM, block_ratios
+from harness.records.ratios import PROBLEM, block_ratios, margin_frame
 from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from reports.core.costs import Costs
@@ -58,7 +57,7 @@ class Trusted(DevicePage):
         """Error and budget of every case that was checked at its own shape, the tightest first."""
         if self.device is None:
             return []
-        rows = frames.margins(self.device.records).dropna(subset=["error", "budget"])
+        rows = margin_frame(self.device.records).dropna(subset=["error", "budget"])
         found = [
             Margin(str(r["case"]), float(r["error"]), float(r["budget"]), str(r["status"]))
             for _, r in rows.iterrows()

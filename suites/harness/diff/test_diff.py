@@ -23,7 +23,8 @@ from statsmodels.stats.multitest import multipletests
 from harness.cli import run
 from harness.diff import rows
 from harness.isolate import Interpreter
-from harness.records import journal, table
+from harness.records import journal
+from harness.records.ratios import time_frame
 from harness.stats import noise_floor, ratio_interval
 from harness.stats.differences import (
     LogRatio,
@@ -529,7 +530,7 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     assert {r["revision"] for r in mine if r["side"] == "head"} == {commits["head"]}
     assert len({r["interpreter"] for r in mine}) == 9
     # bench and report must never take them for measurements of the code that is installed.
-    assert table.times(read.records).empty
+    assert time_frame(read.records).empty
 
 
 def test_a_revision_against_itself(repository: Repository, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from harness.experiments.queue import Reservations
 from harness.experiments.session import RunSession, SessionProgress, checkpoint_of, finished
 from harness.measure import gpu
 from harness.records import journal, schema
-from harness.records.follow import Follower
+from harness.records.journal import Follower
 from suites.support.command_line import environment
 from suites.support.fake_training import CALL, FINGERPRINT, begun, do_locally, ended, fake_run
 from suites.support.made_up_records import RESULT

@@ -13,17 +13,18 @@ import pytest
 import torch
 
 from harness import isolate
-from harness.measure import cores, memory
 from harness.measure import device as devices
+from harness.measure import memory
 from harness.measure.clock import time_prepared
-from harness.measure.cores import ranges
 from harness.measure.cpu_clock import (
     PATIENCE,
     SHORTEST_SAMPLE,
     TOGETHER,
     cpu_samples,
+    ranges,
     sample_cpu,
     sample_pair,
+    waiting_of_this_thread,
 )
 from harness.measure.run import prepare
 from harness.measure.warm_up import warm_up
@@ -173,14 +174,14 @@ def crowded(seconds: float) -> dict[str, float]:
     try:
         time.sleep(0.3)
         began = time.thread_time()
-        sampled = sample_cpu(work, 20, seconds, waited=cores.waiting_of_this_thread())
+        sampled = sample_cpu(work, 20, seconds, waited=waiting_of_this_thread())
         cpu = time.thread_time() - began
     finally:
         for other in others:
             other.kill()
             other.wait()
     ran, lost = sum(sampled.samples), sum(sampled.waited)
-    awake = sample_cpu(lambda: time.sleep(0.01), 3, 0.0, waited=cores.waiting_of_this_thread())
+    awake = sample_cpu(lambda: time.sleep(0.01), 3, 0.0, waited=waiting_of_this_thread())
     return {
         "lost_share": lost / (ran + lost),
         "of_cpu_time": ran * sampled.inner / cpu,

@@ -22,10 +22,9 @@ from harness.case import parse
 from harness.cli.display import ratio_table
 from harness.measure import roofline
 from harness.measure.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
-from harness.measure.operators import count_launches
-from harness.measure.run import prepare
-from harness.records import journal, table
-from harness.records.ratios import WITHHELD, Row, summarise
+from harness.measure.run import count_launches, prepare
+from harness.records import journal
+from harness.records.ratios import WITHHELD, Row, margin_frame, memory_frame, summarise, time_frame
 from harness.registry import builtins
 from reports.core.sentences import closing
 from reports.pages.bench.tables import cases
@@ -85,7 +84,7 @@ def counted(case: str, launches: int) -> dict[str, Any]:
 
 def rows_of(records: list[dict[str, Any]]) -> dict[str, Row]:
     rows = summarise(
-        table.times(records), table.memory(records), table.margins(records), "multi_head.sdpa"
+        time_frame(records), memory_frame(records), margin_frame(records), "multi_head.sdpa"
     )
     return {r.case: r for r in with_shares(rows, records, builtins())}
 

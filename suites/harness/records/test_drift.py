@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from harness.records import journal, table
+from harness.records import journal
 from harness.records.drift import machine_drift
+from harness.records.ratios import time_frame
 from harness.stats import Trend, block_trend, session_trend, shown
 from reports.core.drifts import drift_sentences
 from reports.pages.scaling import page as scaling
@@ -48,12 +49,12 @@ def session(
 
 
 def lines(records: list[dict[str, Any]]) -> list[str]:
-    return drift_sentences(machine_drift(table.times(records), BASE), rows_of(records), BASE)
+    return drift_sentences(machine_drift(time_frame(records), BASE), rows_of(records), BASE)
 
 
 def test_a_machine_that_slows_down_is_said_so_and_cancels_in_the_ratio() -> None:
     records = session(machine=1.3)
-    found = machine_drift(table.times(records), BASE)
+    found = machine_drift(time_frame(records), BASE)
     assert {(d.over, d.problem["length"]) for d in found} == {("session", 64), ("session", 256)}
     # Last third over first third is three quarters of the way.
     assert found[0].trend.change == pytest.approx(1.3**0.75, rel=0.03)
@@ -81,7 +82,7 @@ def test_a_machine_that_speeds_up_is_said_the_other_way_round() -> None:
 
 def test_slowing_down_inside_blocks_is_told_from_slowing_down_over_them() -> None:
     records = session(inside=1.3)
-    found = machine_drift(table.times(records), BASE)
+    found = machine_drift(time_frame(records), BASE)
     assert [d.over for d in found] == ["block"]
     assert found[0].trend.change == pytest.approx(1.3, rel=0.05)
     assert "inside a block: a case measured last takes 1." in lines(records)[0]

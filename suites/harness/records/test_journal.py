@@ -12,8 +12,9 @@ import pytest
 import typer
 
 from harness.errors import UsageError
-from harness.records import journal, table
+from harness.records import journal
 from harness.records.published import main, pack, places
+from harness.records.ratios import time_frame
 from harness.records.schema import SCHEMA, key
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
@@ -193,7 +194,7 @@ def test_nothing_in_a_record_is_executed(tmp_path: Path) -> None:
     evil = f"__import__('pathlib').Path({str(target)!r}).touch()"
     with path.open("a") as file:
         file.write(json.dumps({**_time_record(evil), "detail": evil, "py/object": evil}) + "\n")
-    frame = table.times(journal.read(tmp_path).records)
+    frame = time_frame(journal.read(tmp_path).records)
     assert len(frame) == 2
     assert not target.exists()
 
@@ -204,7 +205,7 @@ def test_hundred_thousand_records_load_in_three_seconds(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write("\n".join(lines) + "\n")
     start = time.process_time()  # of this process: the machine may be busy with others
-    frame = table.times(journal.read(tmp_path).records)
+    frame = time_frame(journal.read(tmp_path).records)
     assert time.process_time() - start < 3
     assert len(frame) == 100_001
 

@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.records import table
-from harness.records.ratios import Row, ratios_by_block, summarise
+from harness.records.ratios import (
+    Row,
+    margin_frame,
+    memory_frame,
+    ratios_by_block,
+    summarise,
+    time_frame,
+)
 from reports.core.curves import cost
 from reports.core.sentences import closing
 from reports.pages.bench.page import write_page
@@ -68,7 +74,7 @@ def peak(case: str, size: float) -> dict[str, Any]:
 
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:
-    return summarise(table.times(records), table.memory(records), table.margins(records), BASE)
+    return summarise(time_frame(records), memory_frame(records), margin_frame(records), BASE)
 
 
 def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str, Any]]:
@@ -111,7 +117,7 @@ def test_two_cases_that_a_third_was_timed_in_turn_with_are_compared_through_it()
         records = [record(name, block, seconds) for block in range(3)]
         for block, ratio in enumerate(ratios):
             records[block] |= {"ratio": ratio, "beside": third}
-        frames.append(table.times(records))
+        frames.append(time_frame(records))
     found = ratios_by_block(*frames)
     # In the third block neither has one, and the times are all there is.
     assert found == pytest.approx({0: 2.0, 1: 2.5, 2: 4.5})
@@ -119,7 +125,7 @@ def test_two_cases_that_a_third_was_timed_in_turn_with_are_compared_through_it()
 
 def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
     case = case_id(BASE)
-    frame = table.times([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
+    frame = time_frame([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
     assert frame["seconds"].tolist() == [2.0, 1.5]
 
 

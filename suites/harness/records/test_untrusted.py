@@ -19,8 +19,8 @@ from harness.experiments.buildable import checks
 from harness.experiments.conclusion import conclusions
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.estimate import recorded_spread
-from harness.records import journal, schema, table
-from harness.records.ratios import summarise
+from harness.records import journal, schema
+from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
 from harness.train.task import task
 from reports.core.words import file_name
 from reports.pages.bench.page import write_page
@@ -78,7 +78,7 @@ def test_a_line_that_is_no_record_is_named_and_skipped(tmp_path: Path, name: str
     (warning,) = read.warnings
     assert warning.startswith("a.jsonl:2: not a record (")
     assert len(warning) < 400
-    assert table.times(read.records)["seconds"].tolist() == [0.1]
+    assert time_frame(read.records)["seconds"].tolist() == [0.1]
 
 
 MINE, BASE = "mtsa.algorithm1", "multi_head.sdpa"
@@ -342,7 +342,7 @@ def _hostile_rows(folder: Path) -> list[Any]:
     assert read.warnings == []
     records = read.records
     return summarise(
-        table.times(records), table.memory(records), table.margins(records), "multi_head.sdpa"
+        time_frame(records), memory_frame(records), margin_frame(records), "multi_head.sdpa"
     )
 
 

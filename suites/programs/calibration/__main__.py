@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from harness.json_file import check_json, write_json
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint
 from suites.programs.calibration import table
 from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
 from suites.programs.calibration.run import missing, run

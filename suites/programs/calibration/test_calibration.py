@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from harness.errors import UsageError
 from harness.measure.cpu_clock import Pair, Sampled
-from harness.records import journal, table
-from harness.records.ratios import summarise
+from harness.records import journal
+from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record
 from suites.programs.calibration import arms, plan, run, score, store
 from suites.programs.calibration import table as printed
@@ -224,7 +224,7 @@ def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
             apart = record(case, block, float(rng.uniform(0.5, 2)))
             times.append(apart | {"ratio": found["ratio"], "beside": case_id(BASE)})
             blocks[block][arm] = found
-    rows = summarise(table.times(times), table.memory([]), table.margins([]), BASE)
+    rows = summarise(time_frame(times), memory_frame([]), margin_frame([]), BASE)
     [row] = [r for r in rows if r.case == names["same"]]
     floor = score.noise_floor(score.interval(blocks, "control"))
     assert floor == row.floor

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.cli.output import duration
 from harness.errors import UsageError
 from harness.json_file import check_json, write_json
-from harness.measure.setup import device_fingerprint
+from harness.measure.device import device_fingerprint
 from harness.options import read
 from harness.options.groups import JournalFolder
 from harness.registry import Registry

@@ -10,8 +10,7 @@ import pandas as pd
 
 from harness.case import Case
 from harness.measure.ceilings import Ceiling, ceilings, gauge_of, work_of
-from harness.records import table
-from harness.records.ratios import block_ratios
+from harness.records.ratios import block_ratios, margin_frame, memory_frame, time_frame
 from harness.stats import Interval, ratio_interval
 from reference_impls.mechanism import Mechanism
 
@@ -31,12 +30,12 @@ class Readings:
         self, records: Sequence[Mapping[str, Any]], mechanisms: Mapping[str, Mechanism]
     ) -> None:
         self._mechanisms = mechanisms
-        times = table.times(records)
+        times = time_frame(records)
         self._no_times = times.iloc[:0]
         self._times = {str(case): group for case, group in times.groupby("case", sort=False)}
-        memory = table.memory(records)
+        memory = memory_frame(records)
         self._memory = {str(case): group for case, group in memory.groupby("case", sort=False)}
-        margins = table.margins(records).to_dict("records")
+        margins = margin_frame(records).to_dict("records")
         self._margins = {str(row["case"]): row for row in margins}
         self._ceilings: dict[str, Ceiling] = ceilings(records)
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from harness.measure.operators import dispatched
+from harness.measure.run import dispatched
 from reference_impls.kernels import core, tiled, underflow
 from reference_impls.kernels.caching import constant
 from reference_impls.kernels.geometry import of_masks

@@ -494,7 +494,7 @@ def test_what_it_does_not_do_it_says() -> None:
 
 MEMORY = """
 import sys, torch
-from harness.isolate import resident
+from harness.isolate import processes
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import attend
 from reference_impls.masks import parse_all
@@ -508,9 +508,9 @@ def call():
     for leaf in leaves:
         leaf.grad = None
 call()
-before = resident.reset()
+before = processes.reset_peak()
 call()
-print(resident.read() - before)
+print(processes.peak() - before)
 """
 
 
