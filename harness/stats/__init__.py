@@ -24,7 +24,14 @@ from harness.stats.published import (
     two_proportions,
     welch,
 )
-from harness.stats.spread import PairedSpread, SpreadEstimate, paired_spread
+from harness.stats.spread import (
+    MeanInterval,
+    PairedSpread,
+    SpreadEstimate,
+    mean_interval,
+    paired_spread,
+    t_interval,
+)
 from harness.stats.timing import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -53,6 +60,7 @@ __all__ = [
     "Friedman",
     "Interval",
     "MeanDifference",
+    "MeanInterval",
     "OverTasks",
     "PairedSpread",
     "SpreadEstimate",
@@ -74,6 +82,7 @@ __all__ = [
     "holm",
     "implied_interval",
     "judged_p",
+    "mean_interval",
     "noise_floor",
     "over_tasks",
     "paired_spread",
@@ -87,6 +96,7 @@ __all__ = [
     "shown",
     "sign_flip",
     "sign_test",
+    "t_interval",
     "too_few",
     "two_proportions",
     "verdict",

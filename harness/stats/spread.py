@@ -1,15 +1,40 @@
-"""How well a deviation and a correlation are known from a few pairs."""
+"""How well a mean, a deviation and a correlation are known from a few values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.stats.accuracy import CONFIDENCE
 
 LEAST_FOR_CORRELATION = 4
 """Fisher's interval divides by the root of n - 3."""
+
+
+class MeanInterval(NamedTuple):
+    """A mean with its 95 % t-interval, whose ends are nan where it has none."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(values: Sequence[float]) -> MeanInterval:
+    """The mean of values, at least one, with its t-interval."""
+    mean = math.fsum(values) / len(values)
+    return t_interval(mean, deviation(values) if len(values) > 1 else math.nan, len(values))
+
+
+def t_interval(mean: float, sd: float, count: int) -> MeanInterval:
+    """The interval of a mean of so many values with this sample deviation."""
+    from scipy.stats import t
+
+    if count < 2:
+        return MeanInterval(mean, math.nan, math.nan)
+    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * sd / math.sqrt(count)
+    return MeanInterval(mean, mean - half, mean + half)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.warnings import selecting_everything
 from harness.experiments.wording import unit_of
-from harness.stats import compare_means, ratio_interval
+from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.device import (
     DeviceFrames,
@@ -23,7 +23,7 @@ from reports.claims.device import (
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
-from reports.core.trained import Against, ModelRuns, against, recipe_of, t_interval
+from reports.core.trained import Against, ModelRuns, against, recipe_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""

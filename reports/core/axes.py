@@ -1,13 +1,13 @@
-"""What all figures share: lengths on a logarithmic axis, names written at the line ends."""
+"""What all figures share: panels, logarithmic axes, and names beside lines and points."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -18,6 +18,88 @@ MARGINS = {"left": 0.125, "right": 0.7, "bottom": 0.12, "top": 0.86}
 """The same in all, so that they stand under each other; names are written at the right."""
 End = tuple[float, float, str, str]
 """x, y, text and colour of a label."""
+
+
+def panel(
+    size: tuple[float, float] = SIZE, margins: Mapping[str, float] = MARGINS
+) -> tuple[Figure, Axes]:
+    """A figure with one panel; names stand at the right of it."""
+    figure = Figure(figsize=size)
+    axes = figure.subplots()
+    figure.subplots_adjust(**margins)
+    return figure, axes
+
+
+def row_panel(
+    count: int,
+    left: float = 0.36,
+    right: float = 0.97,
+    *,
+    each: float = 0.31,
+    width: float = SIZE[0],
+) -> tuple[Figure, Axes]:
+    """A panel that is as high as its rows need.
+
+    Parameters
+    ----------
+    count : int
+        Of rows.
+    left, right : float
+        Where it begins and ends; names stand before it, remarks behind it.
+    each, width : float
+        Inches of a row, and of the figure.
+    """
+    height = 1.45 + each * count
+    margins = {"left": left, "right": right, "bottom": 0.55 / height, "top": 1 - 0.7 / height}
+    return panel((width, height), margins)
+
+
+def name_rows(axes: Axes, names: Sequence[str], xlabel: str, size: float = 8) -> None:
+    """Rows from the top down, with their names at the left and no axis beside these."""
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    axes.set_ylim(len(names) - 0.4, -0.7)
+    bare(axes)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(xlabel, fontsize=8.5)
+
+
+def note(
+    axes: Axes,
+    text: str,
+    at: tuple[float, float],
+    shift: tuple[float, float] = (0, 0),
+    *,
+    ink: str = SOFT,
+    size: float = 7.5,
+    align: str = "left center",
+    within: Any = "data",
+    **more: Any,
+) -> None:
+    """Write beside a place, shifted by points; it may stand outside of the axes.
+
+    Parameters
+    ----------
+    align : str
+        Which part of the text stands there, across and up: ``right center``.
+    within : str or Transform
+        Of which coordinates the place is.
+    """
+    across, up = align.split()
+    axes.annotate(
+        text,
+        at,
+        xytext=shift,
+        xycoords=within,
+        textcoords="offset points",
+        fontsize=size,
+        ha=across,
+        va=up,
+        color=ink,
+        annotation_clip=False,
+        **more,
+    )
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
@@ -50,6 +132,10 @@ def below(places: Sequence[float], top: float, apart: float) -> list[float]:
     return moved[::-1]
 
 
+ON_LINES = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4}
+"""Ground of a text that lines may run under."""
+
+
 def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
     """Write each line's name at its right end, moved apart where two would overlap.
 
@@ -68,17 +154,8 @@ def label_ends(axes: Axes, ends: Sequence[End], size: float = 8) -> None:
         top = float(axes.transAxes.transform((0, 1))[1]) * scale
         places = below(spread([points for points, *_ in column], 1.3 * size), top, 1.3 * size)
         for place, (points, y, text, ink) in zip(places, column, strict=True):
-            axes.annotate(
-                text,
-                (x, y),
-                xytext=(8, place - points),
-                textcoords="offset points",
-                color=ink,
-                fontsize=size,
-                va="center",
-                annotation_clip=False,
-                zorder=5,
-                bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4},
+            note(
+                axes, text, (x, y), (8, place - points), ink=ink, size=size, zorder=5, bbox=ON_LINES
             )
 
 
@@ -149,130 +226,17 @@ def ratio_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-@dataclass(frozen=True)
-class Box:
-    """A rectangle, in points."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def shared(self, other: Box) -> float:
-        """Area of the overlap."""
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.top, other.top) - max(self.bottom, other.bottom)
-        return max(0.0, wide) * max(0.0, high)
-
-    @property
-    def area(self) -> float:
-        """In square points."""
-        return (self.right - self.left) * (self.top - self.bottom)
-
-
-DISTANCES = (9.0, 18.0, 30.0, 44.0, 60.0)
-"""Of a label from its marker, in points; the nearest that is free is taken."""
-DIRECTIONS = tuple(
-    (math.cos(angle), math.sin(angle))
-    for angle in (
-        math.radians(d) for d in (35, 145, -35, -145, 0, 180, 90, -90, 60, 120, -60, -120)
-    )
-)
-
-
-def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: float = 7.5) -> None:
-    """Write each point's name beside it where it covers no other name, marker or bar if it can.
-
-    Names are placed one after the other, in the nearest of 60 places that covers least; one that
-    stands further away has a line to its marker.
-
-    Parameters
-    ----------
-    bars : sequence of Box
-        Error bars, in points of the figure: `span` makes them.
-    """
-    taken: list[tuple[Box, float]] = [(bar, 0.5) for bar in bars]
-    spots = [span(axes, (x, x), (y, y), 4.5) for x, y, _, _ in points]
-    taken += [(spot, 2.0) for spot in spots]
-    inside = span(axes, axes.get_xlim(), axes.get_ylim(), 0)
-    for (x, y, text, ink), spot in zip(points, spots, strict=True):
-        wide, high = float(TextPath((0, 0), text, size=size).get_extents().width), 1.15 * size
-        middle = ((spot.left + spot.right) / 2, (spot.bottom + spot.top) / 2)
-        best = None
-        for distance, (right, up) in itertools.product(DISTANCES, DIRECTIONS):
-            at = (middle[0] + distance * right, middle[1] + distance * up)
-            # Its near edge lies at the place: text to the left of a marker ends there.
-            left = at[0] - (0 if right > 0.3 else wide if right < -0.3 else wide / 2)
-            box = Box(left, at[1] - high / 2, left + wide, at[1] + high / 2)
-            covered = sum(weight * box.shared(other) for other, weight in taken)
-            outside = box.area - box.shared(inside)
-            cost = (covered + 3 * outside) / box.area + 0.002 * distance
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, box, distance)
-        assert best is not None
-        _, box, distance = best
-        taken.append((box, 3.0))
-        far = distance > DISTANCES[0]
-        axes.annotate(
-            text,
-            (x, y),
-            xytext=(box.left - middle[0], (box.bottom + box.top) / 2 - middle[1]),
-            textcoords="offset points",
-            fontsize=size,
-            va="center",
-            color=ink,
-            zorder=5,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": ink,
-                "linewidth": 0.5,
-                "shrinkA": 0,
-                "shrinkB": 4,
-                "relpos": _nearest(box, middle),
-            }
-            if far
-            else None,
-            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.3},
-        )
-
-
-def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
-    """Where on a label, as fractions of it, its line starts: nearest to the marker."""
-    across = (point[0] - box.left) / (box.right - box.left)
-    up = (point[1] - box.bottom) / (box.top - box.bottom)
-    return min(1.0, max(0.0, across)), min(1.0, max(0.0, up))
-
-
-def span(axes: Axes, x: tuple[float, float], y: tuple[float, float], around: float = 1.0) -> Box:
-    """What lies between data coordinates, as a box with some points around it."""
-    scale = 72 / axes.figure.dpi
-    (left, bottom), (right, top) = (
-        (scale * float(a), scale * float(b))
-        for a, b in (axes.transData.transform((x[i], y[i])) for i in (0, 1))
-    )
-    return Box(left - around, bottom - around, right + around, top + around)
-
-
 def titled(axes: Axes, title: str, under: str) -> None:
     """What is drawn, and under it in grey for what."""
-    axes.annotate(
+    note(
+        axes,
         title,
         (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 20),
-        textcoords="offset points",
-        fontsize=10.5,
+        (0, 20),
+        ink="black",
+        size=10.5,
+        align="left baseline",
+        within="axes fraction",
         fontweight="bold",
-        annotation_clip=False,
     )
-    axes.annotate(
-        under,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 7),
-        textcoords="offset points",
-        fontsize=8,
-        color=SOFT,
-        annotation_clip=False,
-    )
+    note(axes, under, (0, 1), (0, 7), size=8, align="left baseline", within="axes fraction")

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.core.axes import SIZE, bare, titled
+from reports.core.axes import name_rows, row_panel, titled
 from reports.core.figure_data import INTERVAL
-from reports.core.style import NOT_SHOWN, look
+from reports.core.style import NOT_SHOWN, Look, look
 
 MOST_SINGLES = 10
 """So many replicates are drawn one by one; of more only the mean."""
@@ -36,6 +36,8 @@ class Line:
         Of every replicate.
     hollow : bool
         A number from a paper, not measured here; or of the other pass.
+    style : Look, optional
+        Colour and marker, where they are not the mechanism's.
     """
 
     label: str
@@ -46,6 +48,7 @@ class Line:
     decided: bool
     singles: tuple[float, ...] = ()
     hollow: bool = False
+    style: Look | None = None
 
 
 def forest(
@@ -60,15 +63,12 @@ def forest(
 
     Around a centre of 1 the margin is a factor: these are ratios.
     """
-    height = 1.5 + 0.31 * len(lines)
-    figure = Figure(figsize=(SIZE[0], height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.36, right=0.97, bottom=0.55 / height, top=1 - 0.72 / height)
+    figure, axes = row_panel(len(lines))
     draw_rows(axes, dict(enumerate(lines)))
     if margin is not None:
         low, high = (1 / margin, margin) if centre == 1 else (centre - margin, centre + margin)
         axes.axvspan(low, high, color="0.5", alpha=0.15, linewidth=0)
-    _dress(axes, [line.label for line in lines], xlabel, centre)
+    dress(axes, [line.label for line in lines], xlabel, centre)
     titled(axes, title, under)
     return figure
 
@@ -113,8 +113,7 @@ def forests(panels: Sequence[Panel], under: str) -> Figure:
         axes.set_axis_off()
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         draw_rows(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
-        _dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel)
-        axes.set_ylim(len(names) - 0.4, -0.7)
+        dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel)
         titled(axes, panel.title, under if number == 0 else "")
     return figure
 
@@ -122,7 +121,7 @@ def forests(panels: Sequence[Panel], under: str) -> Figure:
 def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
     """Each row at its height: a strip of replicates, the interval, the mean."""
     for y, line in lines.items():
-        style = look(line.mechanism)
+        style = line.style or look(line.mechanism)
         ink = style.colour if line.decided else NOT_SHOWN
         if 1 < len(line.singles) <= MOST_SINGLES:
             seaborn.stripplot(
@@ -163,13 +162,9 @@ def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
         )
 
 
-def _dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float = 0.0) -> None:
+def dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float = 0.0) -> None:
+    """Names at the left, and a line at the centre."""
+    name_rows(axes, names, xlabel)
     axes.axvline(centre, color="0.4", linewidth=1, zorder=0)
-    axes.set_ylim(len(names) - 0.4, -0.7)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    bare(axes)
     axes.grid(visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
-    axes.set_xlabel(xlabel, fontsize=8.5)

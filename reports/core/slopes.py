@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from harness.stats import CONFIDENCE
+from harness.stats import mean_interval
 
 LONGEST_FACTOR = 4
 """The longest lengths are those within this factor of the longest one."""
@@ -72,16 +72,7 @@ def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
         return None
     x = [math.log(n) for n in lengths]
     slopes = [line_slope(x, [math.log(block[n]) for n in lengths]) for block in whole]
-    mean = math.fsum(slopes) / len(slopes)
-    low = high = math.nan
-    if len(slopes) > 1:
-        from scipy.stats import t
-
-        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in slopes) / (len(slopes) - 1))
-        half = float(t.ppf((1 + CONFIDENCE) / 2, len(slopes) - 1)) * deviation
-        half /= math.sqrt(len(slopes))
-        low, high = mean - half, mean + half
-    return Slope(mean, low, high, len(slopes), tuple(lengths))
+    return Slope(*mean_interval(slopes), len(slopes), tuple(lengths))
 
 
 def by_block(frame: pd.DataFrame, value: str, timed: bool) -> list[dict[int, float]]:

@@ -14,7 +14,7 @@ from harness.experiments.replicates import Replicate, Values, counted, units_of
 from harness.experiments.warnings import selecting_everything
 from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
-from harness.stats import CONFIDENCE, MeanDifference, accuracy_verdict, holm, judged_p
+from harness.stats import MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
 from reports.core.style import mechanism_of
@@ -114,22 +114,6 @@ def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
 def replicate_of(run: Mapping[str, Any]) -> Replicate:
     """Seed and fold of a run."""
     return Replicate(run["seed"], run.get("fold"))
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and its 95 % t-interval; nan for the ends with one value."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    return t_interval(mean, statistics.stdev(values), len(values))
-
-
-def t_interval(mean: float, sd: float, count: int) -> tuple[float, float, float]:
-    """A mean of so many, at least two, and its 95 % t-interval."""
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * sd / math.sqrt(count)
-    return mean, mean - half, mean + half
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from markupsafe import Markup
 
 from harness.records import journal
 from harness.records.ratios import Row
-from reports.core.curves import cost
 from reports.core.html import fill
 from reports.core.page import svg
 from reports.core.source import facts
+from reports.pages.bench.figures import cost
 from reports.pages.bench.tables import cases
 from reports.pages.bench.tables import verified as checked
 

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from harness.experiments.comparison import Comparison
 from harness.experiments.tables import interval
 from harness.experiments.wording import Unit
-from reports.core.axes import MARGINS, SIZE, bare, label_ends, titled
-from reports.core.figure_data import INTERVAL
-from reports.core.forest import Line
+from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
+from reports.core.axes import ON_LINES, End, bare, label_ends, note, panel, row_panel, titled
+from reports.core.forest import Line, draw_rows, dress
 from reports.core.forest import forest as plot
-from reports.core.style import SOFT, colour, mechanism_of, pair
+from reports.core.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    LINES,
+    SOFT,
+    VERMILION,
+    Look,
+    colour,
+    mechanism_of,
+    pair,
+    text_colour,
+)
 
 
 def _axis_text(comparison: Comparison) -> str:
@@ -36,9 +49,7 @@ def _winner(comparison: Comparison, first: float, second: float) -> str:
 
 def _two_models(comparison: Comparison, left: float, right: float) -> tuple[Figure, Axes]:
     """Room for a value of the second model at 0 and of the first at 1."""
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.15, right=0.85, bottom=0.12, top=0.84)
+    figure, axes = panel(margins={"left": 0.15, "right": 0.85, "bottom": 0.12, "top": 0.84})
     bare(axes)
     axes.grid(False)
     axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
@@ -51,20 +62,26 @@ def _two_models(comparison: Comparison, left: float, right: float) -> tuple[Figu
 def slope_chart(comparison: Comparison) -> Figure:
     """One line per seed from the second model's test metric to the first's."""
     figure, axes = _two_models(comparison, -0.42, 1.08)
-    scale = comparison.unit.scale
+    unit, d, by = comparison.unit, comparison.difference, comparison.replicate
+    ends: list[End] = []
     for number, first, second in comparison.values:
         ink = _winner(comparison, first, second)
-        axes.plot([0, 1], [scale * second, scale * first], "o-", color=ink, linewidth=1.3,
-                  markersize=4.5, alpha=0.85, label=f"{comparison.replicate} {number}")  # fmt: skip
-    d = comparison.difference
+        values = [unit.scale * second, unit.scale * first]
+        style: dict[str, Any] = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "alpha": 0.85}
+        axes.plot([0, 1], values, "o-", label=f"{by} {number}", **style)
+        ends.append((1.0, values[1], f"{by} {number}", ink))
     if d is not None:
-        axes.plot([0, 1], [scale * d.mean_second, scale * d.mean_first], "D-", color="black",
-                  linewidth=2.6, markersize=7, label="mean")  # fmt: skip
-    _label_seeds(axes, comparison)
+        means = [unit.scale * d.mean_second, unit.scale * d.mean_first]
+        axes.plot([0, 1], means, "D-", color="black", linewidth=2.6, markersize=7, label="mean")
+        ends.append((1.0, means[1], f"mean {unit.value(d.mean_first)}", "black"))
+        said = f"mean {unit.value(d.mean_second)}"
+        at = (0, means[0])
+        note(axes, said, at, (-9, 0), ink="black", size=8, align="right center", bbox=ON_LINES)
+    label_ends(axes, ends)
     titled(
         axes,
-        f"{comparison.task}: every {comparison.replicate}",
-        f"one line per {comparison.replicate}, coloured by the model that did better; black: means",
+        f"{comparison.task}: every {by}",
+        f"one line per {by}, coloured by the model that did better; black: means",
     )
     return figure
 
@@ -78,90 +95,48 @@ def groups(comparison: Comparison) -> Figure:
     for x, model, ink, column in sides:
         values = [unit.scale * float(row[column]) for row in comparison.values]
         there = [v for v in values if not math.isnan(v)]
-        axes.plot([x] * len(there), there, "o", color=ink, markersize=4.5, alpha=0.85,
-                  label=f"{model}: every seed")  # fmt: skip
+        style: dict[str, Any] = {"color": ink, "markersize": 4.5, "alpha": 0.85}
+        axes.plot([x] * len(there), there, "o", label=f"{model}: every seed", **style)
     for x, mean in () if d is None else ((1, d.mean_first), (0, d.mean_second)):
-        axes.plot([x + 0.1], [unit.scale * mean], "D", color="black", markersize=7, label="mean")
-        axes.annotate(
-            f"mean {unit.value(mean)}", (x + 0.1, unit.scale * mean), xytext=(9, 0),
-            textcoords="offset points", fontsize=8, ha="left", va="center", annotation_clip=False,
-        )  # fmt: skip
+        at = (x + 0.1, unit.scale * mean)
+        axes.plot([at[0]], [at[1]], "D", color="black", markersize=7, label="mean")
+        note(axes, f"mean {unit.value(mean)}", at, (9, 0), ink="black", size=8)
     titled(axes, f"{comparison.task}: every seed, unpaired", "a point per run; black: means")
     return figure
-
-
-def _label_seeds(axes: Axes, comparison: Comparison) -> None:
-    unit, d = comparison.unit, comparison.difference
-    ends = [
-        (
-            1.0,
-            unit.scale * first,
-            f"{comparison.replicate} {seed}",
-            _winner(comparison, first, second),
-        )
-        for seed, first, second in comparison.values
-    ]
-    if d is not None:
-        ends.append((1.0, unit.scale * d.mean_first, f"mean {unit.value(d.mean_first)}", "black"))
-        axes.annotate(
-            f"mean {unit.value(d.mean_second)}", (0, unit.scale * d.mean_second), xytext=(-9, 0),
-            textcoords="offset points", fontsize=8, ha="right", va="center", annotation_clip=False,
-            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.4},
-        )  # fmt: skip
-    label_ends(axes, ends)
 
 
 def differences(comparison: Comparison) -> Figure:
     """Difference of every seed, and their mean with its 95 % t-interval; unpaired the mean only."""
     unit, d = comparison.unit, comparison.difference
-    values = comparison.values if comparison.paired else ()
-    height = 1.5 + 0.24 * (len(values) + 1)
-    figure = Figure(figsize=(SIZE[0], height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.12, right=0.84, bottom=0.55 / height, top=1 - 0.75 / height)
-    for y, (number, first, second) in enumerate(values):
+    lines: dict[float, Line] = {}
+    for number, first, second in comparison.values if comparison.paired else ():
         value = unit.scale * (first - second)
-        axes.plot([0, value], [y, y], color="0.85", linewidth=1, zorder=0)
-        axes.plot([value], [y], "o", color=_winner(comparison, first, second), markersize=5.5,
-                  label=f"{comparison.replicate} {number}")  # fmt: skip
-    labels = [f"{comparison.replicate} {seed}" for seed, *_ in values]
+        style = Look(_winner(comparison, first, second), "o")
+        name = f"{comparison.replicate} {number}"
+        lines[len(lines)] = Line(name, "", value, math.nan, math.nan, True, style=style)
+    figure, axes = row_panel(len(lines) + 1, 0.12, 0.84, each=0.24)
+    axes.hlines(list(lines), 0, [one.value for one in lines.values()], color="0.85", linewidth=1)
     if d is not None:
-        below = len(values) + 0.3
-        if not math.isnan(d.low):
-            axes.plot(
-                [unit.scale * d.low, unit.scale * d.high],
-                [below, below],
-                color="black",
-                linewidth=2.4,
-                label="mean" + INTERVAL,
-            )
-        axes.plot(
-            [unit.scale * d.difference], [below], "D", color="black", markersize=7, label="mean"
-        )
-        labels.append("mean")
+        ends = (unit.scale * d.difference, unit.scale * d.low, unit.scale * d.high)
+        below = len(lines) + 0.3
+        lines[below] = Line("mean", "", *ends, decided=True, style=Look("black", "D"))
         text = unit.difference(d.difference)
         if not math.isnan(d.low):
             text += f"\n{interval(unit, d)}"
-        axes.annotate(
-            text, (1.02, below), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center",
-            annotation_clip=False,
-        )  # fmt: skip
+        side = axes.get_yaxis_transform()
+        note(axes, text, (1.02, below), ink="black", size=8, within=side)
+    draw_rows(axes, lines)
     if comparison.margin is not None:
         edge = unit.scale * comparison.margin
         axes.axvspan(-edge, edge, color="0.5", alpha=0.15, linewidth=0)
-    axes.axvline(0, color="0.4", linewidth=1, zorder=0)
-    axes.set_ylim(len(values) + 0.9, -0.6)
-    places = [*range(len(values)), *([len(values) + 0.3] if d is not None else [])]
-    axes.set_yticks(places, labels, fontsize=8)
-    bare(axes)
-    axes.grid(False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
     of = " (points)" if unit.of_differences else ""
-    axes.set_xlabel(f"{comparison.first} minus {comparison.second}{of}", fontsize=8.5)
+    by = f"by {comparison.replicate}" if comparison.paired else "(of means, unpaired)"
+    names = [one.label for one in lines.values()]
+    dress(axes, names, f"{comparison.first} minus {comparison.second}{of}")
+    axes.set_yticks(list(lines))
+    axes.set_ylim(max(lines, default=0) + 0.6, -0.7)
     band = "; grey: the declared margin" if comparison.margin is not None else ""
     better = "right" if comparison.higher_is_better else "left"
-    by = f"by {comparison.replicate}" if comparison.paired else "(of means, unpaired)"
     titled(
         axes,
         f"{comparison.task}: difference of {comparison.metric} {by}",
@@ -176,14 +151,17 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
     scale = first.unit.scale
     lines = [
         Line(
-            c.first + ("" if c.paired else " (unpaired)"), mechanism_of(c.first),
-            scale * d.difference, scale * d.low, scale * d.high,
+            c.first + ("" if c.paired else " (unpaired)"),
+            mechanism_of(c.first),
+            scale * d.difference,
+            scale * d.low,
+            scale * d.high,
             c.verdict in ("better", "worse", "practically equal"),
             tuple(scale * (a - b) for _, a, b in c.values) if c.paired else (),
         )
         for c in comparisons
         if (d := c.difference) is not None
-    ]  # fmt: skip
+    ]
     of = " (points)" if first.unit.of_differences else ""
     better = "right" if first.higher_is_better else "left"
     band = "; band: the declared margin" if first.margin is not None else ""
@@ -200,9 +178,7 @@ def learning_curves(comparisons: Sequence[Comparison]) -> Figure | None:
     """Dev metric by epoch: a mean per model; of two models every seed too, dots where chosen."""
     first, alone = comparisons[0], len(comparisons) == 1
     unit = first.unit
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(**MARGINS)
+    figure, axes = panel()
     ends = []
     for model, ink, runs in _models(comparisons):
         curves = [(curve, run.get("chosen_epoch")) for run in runs if (curve := _curve(run, first))]
@@ -264,3 +240,97 @@ def _mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
         return {}
     common = set.intersection(*(set(c) for c in curves))
     return {e: float(np.mean([c[e] for c in curves])) for e in sorted(common)}
+
+
+COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+INKS = (BLUE, VERMILION, GREEN, BLACK)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Power for one true difference.
+
+    Attributes
+    ----------
+    effect : float
+        As the metric is, not scaled.
+    name : str
+    powers : tuple of float
+        At `COUNTS` pairs.
+    needed : int
+        Fewest pairs with 80 % power.
+    """
+
+    effect: float
+    name: str
+    powers: tuple[float, ...]
+    needed: int
+
+
+def effects(comparison: Comparison, sd: float) -> list[tuple[float, str]]:
+    """The differences that curves are drawn for, with their names, small to large."""
+    unit = comparison.unit
+    found = {c * sd: f"{unit.size(c * sd)} ({c:g} sd)" for c in (0.5, 1.0, 2.0)}
+    if comparison.margin is not None:
+        found[comparison.margin] = f"{unit.size(comparison.margin)} (the margin)"
+    return sorted(found.items())
+
+
+def spread_of(comparison: Comparison) -> SpreadEstimate | None:
+    """Deviation of the paired differences; None for folds, unpaired, for fewer than two pairs.
+
+    Folds share most of their training examples, so that pairs of them are no independent draws.
+    """
+    if comparison.units != "seeds" or not comparison.paired or len(comparison.values) < 2:
+        return None
+    first = [a for _, a, _ in comparison.values]
+    second = [b for *_, b in comparison.values]
+    sd = paired_spread(first, second).sd
+    return sd if sd.value > 0 else None
+
+
+def power_curves(comparison: Comparison) -> list[Curve]:
+    """Power over the number of seeds for each of `effects`."""
+    sd = spread_of(comparison)
+    if sd is None:
+        return []
+    return [
+        Curve(
+            effect,
+            name,
+            tuple(power_of(effect, sd.value, n) for n in COUNTS),
+            replicates_needed(effect, sd.value),
+        )
+        for effect, name in effects(comparison, sd.value)
+    ]
+
+
+def power(comparison: Comparison, found: list[Curve]) -> Figure:
+    """One line per true difference; dotted: 80 %, and the seeds of this comparison."""
+    figure, axes = panel()
+    ends: list[End] = []
+    for number, curve in enumerate(found):
+        ink, stroke = INKS[number % len(INKS)], LINES[number % len(LINES)]
+        axes.plot(COUNTS, curve.powers, stroke, color=ink, linewidth=1.6, label=curve.name)
+        ends.append((float(COUNTS[-1]), curve.powers[-1], curve.name, text_colour(ink)))
+    here = len(comparison.values)
+    axes.axhline(POWER, color="0.5", linewidth=1, linestyle=":")
+    axes.axvline(here, color="0.5", linewidth=1, linestyle=":")
+    note(axes, "80 %", (2, POWER), (2, 3), align="left baseline")
+    note(axes, f"{here} seeds here", (here, 0.02), (4, 0), align="left baseline")
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.02)
+    axes.xaxis.set_major_locator(FixedLocator([2, 3, 5, 10, 20, 50, 100]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f} %"))
+    axes.set_xlabel("paired seeds")
+    axes.set_ylabel("power: how often it would be found")
+    bare(axes)
+    label_ends(axes, ends, 7.5)
+    titled(
+        axes,
+        f"{comparison.task}: what more seeds would find",
+        "two-sided paired t-test at 5 %, for true differences of this size",
+    )
+    return figure

@@ -31,7 +31,6 @@ from reports.core.page import Output, Shown, heading, opened, remark, says, tabl
 from reports.core.parameters import opens
 from reports.core.source import DeviceRecords, Source, facts
 from reports.pages.comparison import figures
-from reports.pages.comparison.power import curves, power, spread_of
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 
 KINDS = ("design", "family")
@@ -221,7 +220,7 @@ class Compared:
                     "What could have been found stands beside each verdict; attnbench plan "
                     f"--comparisons {c.together} says what more seeds would find."
                 )
-            found, spread = curves(c), spread_of(c)
+            found, spread = figures.power_curves(c), figures.spread_of(c)
             if not found or spread is None:
                 return remark(_no_power(c))
             needed = "; ".join(f"{one.name}: {one.needed} seeds" for one in found)
@@ -232,7 +231,7 @@ class Compared:
                 f"difference of {needed}. That spread is itself an estimate, and the curves are no "
                 "statement about the difference found here."
             )
-            return self.place.figure(f"{name}power", power(c, found), caption)
+            return self.place.figure(f"{name}power", figures.power(c, found), caption)
 
         return self._by_task(show)
 

@@ -9,9 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from reports.core.axes import MARGINS, SIZE, End, bare, label_ends, titled, value_axis
+from harness.stats import mean_interval
+from reports.core import curves
+from reports.core.axes import End, bare, label_ends, panel, titled, value_axis
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
-from reports.core.trained import ModelRuns, mean_interval
+from reports.core.trained import ModelRuns
 
 
 @dataclass(frozen=True)
@@ -63,16 +65,12 @@ def against_setting(
     level : float or None
         A value to compare with.
     """
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(**MARGINS)
+    figure, axes = panel()
     ends: list[End] = []
     seen: dict[str, int] = {}
     for name, points in lines.items():
         style = look(mechanism_of(name))
         number = seen[style.colour] = seen.get(style.colour, -1) + 1
-        x = np.array([k for k, _ in points])
-        y = np.array([p.mean for _, p in points])
         for k, point in points:
             if 1 < len(point.values) <= 10:
                 axes.plot(
@@ -83,20 +81,9 @@ def against_setting(
                     alpha=0.4,
                     label=f"{name}: every replicate",
                 )
-        known = np.nan_to_num(np.array([[p.mean - p.low, p.high - p.mean] for _, p in points]).T)
-        axes.errorbar(
-            x,
-            y,
-            yerr=np.maximum(known, 0),
-            color=style.colour,
-            marker=style.marker,
-            markersize=6,
-            linestyle=LINES[number % len(LINES)],
-            capsize=2.5,
-            linewidth=1.4,
-            label=name,
-        )
-        ends.append((float(x[-1]), float(y[-1]), name, text_colour(style.colour)))
+        drawn = [curves.Point(k, p.mean, p.low, p.high) for k, p in points]
+        curves.draw_lines(axes, {name: drawn}, {name: (style, LINES[number % len(LINES)])})
+        ends.append((drawn[-1].x, drawn[-1].y, name, text_colour(style.colour)))
     if level is not None:
         axes.axhline(level, color=NOT_SHOWN, linewidth=1, linestyle=":")
     if log:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from harness.stats import mean_interval
 from reports.core.printed_values import printed_accuracy
-from reports.core.trained import Against, TaskRuns, mean_interval
+from reports.core.trained import Against, TaskRuns
 
 
 def head(task: TaskRuns) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from harness.stats import Interval
-from reports.core.axes import MARGINS, SIZE, End, label_ends, length_axis, ratio_axis, titled
-from reports.core.curves import draw_intervals, looks
+from reports.core.axes import End, label_ends, length_axis, note, panel, ratio_axis, titled
+from reports.core.curves import Point, draw_lines, looks
 from reports.core.style import text_colour
 from reports.pages.scaling.figures import PASSES
 from reports.pages.scaling.growth import Grown
@@ -29,15 +28,7 @@ def over_threads(grown: Sequence[Grown], where: str) -> Figure:
     counts = sorted({g.amount for g in grown})
     ideal = [least / n for n in counts]
     axes.plot(counts, ideal, color="0.6", linewidth=1, linestyle=":", label="ideal")
-    axes.annotate(
-        "ideal",
-        (counts[-1], ideal[-1]),
-        xytext=(-3, -10),
-        textcoords="offset points",
-        fontsize=7.5,
-        color="0.5",
-        ha="right",
-    )
+    note(axes, "ideal", (counts[-1], ideal[-1]), (-3, -10), align="right baseline")
     axes.set_xlabel("CPU threads")
     axes.set_ylabel(f"time / time on {least} thread{'s' if least > 1 else ''}")
     titled(axes, f"{_pass(grown)} on more threads", f"{grown[0].problem}; {where}")
@@ -58,9 +49,7 @@ def _pass(grown: Sequence[Grown]) -> str:
 
 
 def _lines(grown: Sequence[Grown], value: Callable[[Grown], Interval]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(**MARGINS)
+    figure, axes = panel()
     lines: dict[str, list[Grown]] = {}
     for g in grown:
         lines.setdefault(g.label, []).append(g)
@@ -68,24 +57,16 @@ def _lines(grown: Sequence[Grown], value: Callable[[Grown], Interval]) -> tuple[
     ends: list[End] = []
     seen: list[Interval] = []
     for number, (label, line) in enumerate(lines.items()):
-        style, stroke = styles[label]
         # Beside each other by a few points, or intervals at the same amount hide one another.
         beside = ScaledTranslation(
             (number - (len(lines) - 1) / 2) * APART / 72, 0, figure.dpi_scale_trans
         )
-        x = np.array([g.amount for g in line], dtype=float)
         found = [value(g) for g in line]
         seen += found
-        draw_intervals(
-            axes,
-            x,
-            found,
-            style,
-            linestyle=stroke,
-            label=label,
-            transform=axes.transData + beside,
-        )
-        ends.append((x[-1], found[-1].ratio, label, text_colour(style.colour)))
+        points = [Point(g.amount, t.ratio, t.low, t.high) for g, t in zip(line, found, strict=True)]
+        draw_lines(axes, {label: points}, styles, transform=axes.transData + beside)
+        ink = text_colour(styles[label][0].colour)
+        ends.append((float(points[-1].x), points[-1].y, label, ink))
     axes.axhline(1, color="0.4", linewidth=1)
     ratio_axis(axes)
     length_axis(axes, [g.amount for g in grown])

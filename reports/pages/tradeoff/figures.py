@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from reports.core.axes import Box, bare, label_points, span, titled
+from harness.stats import MeanInterval
+from reports.core.axes import ON_LINES, End, bare, note, titled
 from reports.core.style import look, text_colour
-from reports.pages.tradeoff.pareto import MeanInterval
-
-if TYPE_CHECKING:
-    from reports.pages.tradeoff.costs import TrainingCosts
+from reports.pages.tradeoff.tables import TrainingCosts
 
 SIZE = (9.2, 4.2)
 
@@ -82,13 +82,14 @@ def _panel(
         [box for c in shown for box in _bars(axes, cost(c), c.metric, unit)],
     )
     if not shown:
-        axes.annotate(
+        where = "axes fraction"
+        note(
+            axes,
             "not measured on this platform",
             (0.5, 0.5),
-            xycoords="axes fraction",
-            ha="center",
-            fontsize=9,
-            color="0.45",
+            size=9,
+            align="center center",
+            within=where,
         )
 
 
@@ -109,3 +110,105 @@ def _reach(e: MeanInterval, unit: float) -> list[list[float]] | None:
     if math.isnan(e.low):
         return None
     return [[max(0.0, e.mean - e.low) / unit], [max(0.0, e.high - e.mean) / unit]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle, in points."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def shared(self, other: Box) -> float:
+        """Area of the overlap."""
+        wide = min(self.right, other.right) - max(self.left, other.left)
+        high = min(self.top, other.top) - max(self.bottom, other.bottom)
+        return max(0.0, wide) * max(0.0, high)
+
+    @property
+    def area(self) -> float:
+        """In square points."""
+        return (self.right - self.left) * (self.top - self.bottom)
+
+
+DISTANCES = (9.0, 18.0, 30.0, 44.0, 60.0)
+"""Of a label from its marker, in points; the nearest that is free is taken."""
+DIRECTIONS = tuple(
+    (math.cos(angle), math.sin(angle))
+    for angle in (
+        math.radians(d) for d in (35, 145, -35, -145, 0, 180, 90, -90, 60, 120, -60, -120)
+    )
+)
+
+
+def label_points(axes: Axes, points: Sequence[End], bars: Sequence[Box], size: float = 7.5) -> None:
+    """Write each point's name beside it where it covers no other name, marker or bar if it can.
+
+    Names are placed one after the other, in the nearest of 60 places that covers least; one that
+    stands further away has a line to its marker.
+
+    Parameters
+    ----------
+    bars : sequence of Box
+        Error bars, in points of the figure: `span` makes them.
+    """
+    taken: list[tuple[Box, float]] = [(bar, 0.5) for bar in bars]
+    spots = [span(axes, (x, x), (y, y), 4.5) for x, y, _, _ in points]
+    taken += [(spot, 2.0) for spot in spots]
+    inside = span(axes, axes.get_xlim(), axes.get_ylim(), 0)
+    for (x, y, text, ink), spot in zip(points, spots, strict=True):
+        wide, high = float(TextPath((0, 0), text, size=size).get_extents().width), 1.15 * size
+        middle = ((spot.left + spot.right) / 2, (spot.bottom + spot.top) / 2)
+        best = None
+        for distance, (right, up) in itertools.product(DISTANCES, DIRECTIONS):
+            at = (middle[0] + distance * right, middle[1] + distance * up)
+            # Its near edge lies at the place: text to the left of a marker ends there.
+            left = at[0] - (0 if right > 0.3 else wide if right < -0.3 else wide / 2)
+            box = Box(left, at[1] - high / 2, left + wide, at[1] + high / 2)
+            covered = sum(weight * box.shared(other) for other, weight in taken)
+            outside = box.area - box.shared(inside)
+            cost = (covered + 3 * outside) / box.area + 0.002 * distance
+            if best is None or cost < best[0] - 1e-9:
+                best = (cost, box, distance)
+        assert best is not None
+        _, box, distance = best
+        taken.append((box, 3.0))
+        line = {
+            "arrowstyle": "-",
+            "color": ink,
+            "linewidth": 0.5,
+            "shrinkA": 0,
+            "shrinkB": 4,
+            "relpos": _nearest(box, middle),
+        }
+        shift = (box.left - middle[0], (box.bottom + box.top) / 2 - middle[1])
+        note(
+            axes,
+            text,
+            (x, y),
+            shift,
+            ink=ink,
+            size=size,
+            zorder=5,
+            arrowprops=line if distance > DISTANCES[0] else None,
+            bbox=ON_LINES,
+        )
+
+
+def _nearest(box: Box, point: tuple[float, float]) -> tuple[float, float]:
+    """Where on a label, as fractions of it, its line starts: nearest to the marker."""
+    across = (point[0] - box.left) / (box.right - box.left)
+    up = (point[1] - box.bottom) / (box.top - box.bottom)
+    return min(1.0, max(0.0, across)), min(1.0, max(0.0, up))
+
+
+def span(axes: Axes, x: tuple[float, float], y: tuple[float, float], around: float = 1.0) -> Box:
+    """What lies between data coordinates, as a box with some points around it."""
+    scale = 72 / axes.figure.dpi
+    (left, bottom), (right, top) = (
+        (scale * float(a), scale * float(b))
+        for a, b in (axes.transData.transform((x[i], y[i])) for i in (0, 1))
+    )
+    return Box(left - around, bottom - around, right + around, top + around)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from harness.stats import MeanInterval
 from reports.core.page import DevicePage, Shown, heading, remark, says, together
 from reports.core.trained import TaskRuns, trained_tasks
 from reports.core.words import bytes_text, file_name, time_text
 from reports.pages.tradeoff import figures
-from reports.pages.tradeoff.costs import TrainingCosts, costs_of
-from reports.pages.tradeoff.pareto import Candidate, MeanInterval, Standing, standings
+from reports.pages.tradeoff.tables import Standing, TrainingCosts, costs_of, standings
 
 KINDS = ("run",)
 VARIANT = "variant, not ranked"
@@ -52,15 +52,7 @@ class Tradeoff(DevicePage):
 
     def standings(self, task: str) -> dict[str, Standing]:
         """Who is on the front of memory, time and metric."""
-        found = self.ranked(task)
-        sign = 1.0 if found[0].model.higher_is_better else -1.0
-
-        def turned(e: MeanInterval) -> MeanInterval:
-            return e if sign > 0 else MeanInterval(-e.mean, -e.high, -e.low)
-
-        return standings(
-            [Candidate(c.model.model, (c.seconds, c.peak_bytes), turned(c.metric)) for c in found]
-        )
+        return standings({c.model.model: c.spent for c in self.ranked(task)})
 
     def about(self) -> Shown:
         """Which records these are, if any run of them is finished."""

@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from harness.case import parse
 from harness.records.ratios import PROBLEM
 from harness.stats import Interval, noise_floor
-from reports.core.axes import SIZE, bare, titled
-from reports.core.curves import draw_lines
+from reports.core.axes import SIZE, bare, name_rows, note, panel, row_panel, titled
+from reports.core.curves import Point, draw_lines
 from reports.core.forest import Line, forest
 from reports.core.style import NOT_SHOWN, VERMILION, look
 
@@ -87,21 +87,17 @@ def drift(times: pd.DataFrame, baseline: str) -> Figure | None:
     """Time of the baseline by block, over its median; None with fewer than three blocks."""
     good = times[(times["status"] == "ok") & (times["name"] == baseline)]
     good = good[~good["control"].astype(bool)]
-    lines: list[pd.DataFrame] = []
+    lines: dict[str, list[Point]] = {}
     for values, group in good.groupby(PROBLEM, sort=False):
         seconds = group.groupby("block")["seconds"].median()
         if len(seconds) >= 3 and len(lines) < MOST_LINES:
             label = Control(dict(zip(PROBLEM, values, strict=True)), Interval(1, 1, 1, 1), ()).label
-            over = (seconds / seconds.median()).rename("y").rename_axis("x").reset_index()
-            lines.append(over.assign(series=label))
+            over = seconds / seconds.median()
+            lines[label] = [Point(float(str(block)), float(y)) for block, y in over.items()]
     if not lines:
         return None
-    figure = Figure(figsize=SIZE)
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.13, right=0.97, bottom=0.12, top=0.85)
-    one = look("multi_head")
-    frame = pd.concat(lines)
-    draw_lines(axes, frame, {str(label): (one, "-") for label in frame["series"].unique()})
+    figure, axes = panel(margins={"left": 0.13, "right": 0.97, "bottom": 0.12, "top": 0.85})
+    draw_lines(axes, lines, dict.fromkeys(lines, (look("multi_head"), "-")), bars=False)
     for line in axes.lines:
         line.set(alpha=0.65, linewidth=1, markersize=4)
     axes.axhline(1, color="0.4", linewidth=1, zorder=0)
@@ -119,10 +115,7 @@ def margins(found: Sequence[Margin]) -> Figure:
     for one in found:
         rows.setdefault(parse(one.case).name, []).append(one.error / one.budget)
     names = sorted(rows, key=lambda name: -max(rows[name]))
-    height = 1.25 + 0.24 * len(names)
-    figure = Figure(figsize=(SIZE[0] + 0.4, height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.33, right=0.97, bottom=0.5 / height, top=1 - 0.6 / height)
+    figure, axes = row_panel(len(names), 0.33, each=0.24, width=SIZE[0] + 0.4)
     for name in names:
         style = look(name.partition(".")[0])
         seaborn.stripplot(
@@ -139,24 +132,12 @@ def margins(found: Sequence[Margin]) -> Figure:
         )
         axes.collections[-1].set_label(name)
     axes.axvline(1, color=VERMILION, linewidth=1.2)
-    axes.annotate(
-        "budget",
-        (1, 1),
-        xycoords=axes.get_xaxis_transform(),
-        xytext=(-3, 3),
-        textcoords="offset points",
-        fontsize=7.5,
-        ha="right",
-        color=NOT_SHOWN,
-    )
+    top = axes.get_xaxis_transform()
+    note(axes, "budget", (1, 1), (-3, 3), ink=NOT_SHOWN, align="right baseline", within=top)
     axes.set_xscale("log")
     axes.set_xlim(right=max(1.5, axes.get_xlim()[1]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("error / budget", fontsize=8.5)
-    bare(axes)
-    axes.grid(axis="y", visible=False)
+    name_rows(axes, names, "error / budget")
     titled(axes, "Errors at the measured shapes", "one marker per case; 0.0001 stands for less")
     return figure

@@ -20,8 +20,8 @@ from harness.records.ratios import (
     summarise,
     time_frame,
 )
-from reports.core.curves import cost
 from reports.core.sentences import closing
+from reports.pages.bench.figures import cost
 from reports.pages.bench.page import write_page
 from reports.pages.scaling.tables import cells, numbers
 

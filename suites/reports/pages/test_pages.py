@@ -21,13 +21,12 @@ from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
 from harness.records import journal
 from harness.records.ratios import Row
-from harness.stats import ratio_interval
+from harness.stats import MeanInterval, ratio_interval
 from harness.train.task import task
 from reports import contents as pages
 from reports.contents import NOTEBOOKS, Asked
 from reports.core import frontiers, sizes
 from reports.core.costs import Costs
-from reports.core.curves import cost
 from reports.core.figure_data import data_of
 from reports.core.page import Output, Shown, together
 from reports.core.printed_values import printed_accuracy, printed_costs
@@ -37,7 +36,8 @@ from reports.core.sweeps import sweeps
 from reports.core.trained import against, trained_tasks
 from reports.pages.attention import page as attention
 from reports.pages.attention.figures import heat_maps, highest, per_token
-from reports.pages.comparison.power import COUNTS, curves, power
+from reports.pages.bench.figures import cost
+from reports.pages.comparison.figures import COUNTS, power, power_curves
 from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
@@ -45,7 +45,7 @@ from reports.pages.scaling.frontier_figures import frontier as draw_frontier
 from reports.pages.size import page as size
 from reports.pages.size.answers import answers, frontier_sentence
 from reports.pages.tradeoff import page as tradeoffs
-from reports.pages.tradeoff.pareto import Candidate, MeanInterval, standings
+from reports.pages.tradeoff.tables import standings
 from reports.pages.trust import page as trust
 from suites.support.report_records import (
     BASE,
@@ -591,24 +591,18 @@ def test_a_variant_stands_in_the_table_of_costs_but_hides_nothing(
 
 
 def test_beaten_is_only_said_where_no_interval_meets() -> None:
-    def one(name: str, cost: float, metric: float, half: float) -> Candidate:
-        return Candidate(
-            name,
-            (MeanInterval(cost, cost - half, cost + half),),
-            MeanInterval(metric, metric - half, metric + half),
-        )
+    def one(cost: float, metric: float, half: float) -> list[MeanInterval]:
+        return [MeanInterval(v, v - half, v + half) for v in (cost, -metric)]
 
-    apart = standings([one("good", 1, 9, 0.1), one("bad", 2, 8, 0.1)])
+    apart = standings({"good": one(1, 9, 0.1), "bad": one(2, 8, 0.1)})
     assert apart == {"good": "on the front", "bad": "behind"}
-    near = standings([one("good", 1, 9, 2), one("bad", 2, 8, 2)])
+    near = standings({"good": one(1, 9, 2), "bad": one(2, 8, 2)})
     assert near == {"good": "on the front", "bad": "open"}
-    trade = standings([one("small", 1, 5, 0.1), one("right", 2, 9, 0.1)])
+    trade = standings({"small": one(1, 5, 0.1), "right": one(2, 9, 0.1)})
     assert set(trade.values()) == {"on the front"}
-    unknown = Candidate(
-        "u", (MeanInterval(math.nan, math.nan, math.nan),), MeanInterval(9.5, 9.4, 9.6)
-    )
-    assert standings([one("good", 1, 9, 0.1), unknown])["u"] == "on the front"
-    same = standings([one("a", 1, 9, 0.1), one("b", 1, 9, 0.1)])
+    unknown = [MeanInterval(math.nan, math.nan, math.nan), MeanInterval(-9.5, -9.6, -9.4)]
+    assert standings({"good": one(1, 9, 0.1), "u": unknown})["u"] == "on the front"
+    same = standings({"a": one(1, 9, 0.1), "b": one(1, 9, 0.1)})
     assert set(same.values()) == {"on the front"}
 
 
@@ -733,7 +727,7 @@ def test_power_curves_rise_to_what_is_needed(device: DeviceRecords) -> None:
     from harness.stats import power_of
 
     ((one,),) = (c.comparisons for c in conclusions(device.records))
-    found = curves(one)
+    found = power_curves(one)
     assert [c.name for c in found if "margin" in c.name]
     for curve in found:
         assert np.all(np.diff(curve.powers) >= -1e-9)
