@@ -6,7 +6,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ from harness.stats import ratio_interval
 from reports.claims.device import DeviceFrames, alternatives, not_measured, same_form
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
-from reports.claims.verdict import Evidence
+from reports.claims.verdict import Answer, Evidence
 from reports.core.slopes import by_block, fit_slope, longest
 
 
@@ -27,27 +27,19 @@ def _where(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "dtype": parameters.get("dtype", "f32")}
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One of the two cases of a ratio: its id, and its rows in the time frame."""
-
-    case: str
-    rows: pd.DataFrame
-
-    def __str__(self) -> str:
-        row = self.rows.iloc[0]
-        heads = f" {row['heads']}h" if row["heads"] else ""
-        return f"{row['name']}{heads} (N = {row['length']}, batch {row['batch']})"
+def _name(case: pd.DataFrame) -> str:
+    row = case.iloc[0]
+    heads = f" {row['heads']}h" if row["heads"] else ""
+    return f"{row['name']}{heads} (N = {row['length']}, batch {row['batch']})"
 
 
-def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[_Side, _Side]]:
+def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[str, str]]:
     """All pairs of cases that the claim's names stand for, the preferred ones first."""
     p = claim.parameters
     firsts, seconds = (device.cases(p[side], _where(p)) for side in ("first", "second"))
-    for pair in itertools.product(firsts, seconds):
-        one, other = (_Side(case, device.by_case[case]) for case in pair)
-        mine, theirs = (str(side.rows["name"].iloc[0]) for side in (one, other))
-        if one.case != other.case and same_form(mine, theirs, p["first"]):
+    for one, other in itertools.product(firsts, seconds):
+        mine, theirs = (str(device.by_case[case]["name"].iloc[0]) for case in (one, other))
+        if one != other and same_form(mine, theirs, p["first"]):
             yield one, other
 
 
@@ -56,34 +48,30 @@ def _bench(names: Sequence[str], batch: int, lengths: Sequence[int]) -> str:
     return f"attnbench bench {only} --batch {batch} --lengths {','.join(map(str, lengths))}"
 
 
-def _failed(*sides: _Side) -> str:
-    """The status of a case that could not be measured; empty if all could."""
-    for side in sides:
-        bad = side.rows[side.rows["status"] != "ok"]
-        if len(bad):
-            return f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}"
-    return ""
-
-
 def _ratio(
     claim: Claim,
     device: DeviceFrames,
     kinds: Sequence[str],
-    found: Callable[[DeviceFrames, _Side, _Side], Evidence | None],
+    found: Callable[[DeviceFrames, str, str], Evidence | None],
 ) -> Evidence:
     """What is found of the first pair of cases that both were measured, and are verified."""
     failed = ""
-    for first, second in _pairs(claim, device):
-        if failed := _failed(first, second):
+    for pair in _pairs(claim, device):
+        rows = pd.concat([device.by_case[case] for case in pair])
+        bad = rows[rows["status"] != "ok"]
+        if len(bad):
+            failed = f"{bad['name'].iloc[0]}: {bad['status'].iloc[0]}"
             continue
-        if (one := found(device, first, second)) is None:
+        if (one := found(device, *pair)) is None:
+            failed = ""
             continue
-        keys = device.keys(first.case, second.case, kinds=kinds)
-        unverified = [s.case for s in (first, second) if s.case not in device.verified]
-        if unverified:
-            said = f"{first} over {second}: {unverified[0]} is not verified at this shape."
-            return replace(one, reason=said, keys=keys, answer="undecided")
-        return replace(one, keys=keys)
+        keys = device.keys(*pair, kinds=kinds)
+        over = " over ".join(_name(device.by_case[case]) for case in pair)
+        for case in pair:
+            if case not in device.verified:
+                said = f"{over}: {case} is not verified at this shape."
+                return replace(one, reason=said, keys=keys, answer="undecided")
+        return replace(one, reason=f"{over}: {one.reason}", keys=keys)
     if failed:
         return Evidence(reason=f"{failed}: no ratio.", answer="undecided")
     p = claim.parameters
@@ -101,23 +89,19 @@ def time_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     return _ratio(claim, device, ("time", "anchor"), _times)
 
 
-def _times(device: DeviceFrames, first: _Side, second: _Side) -> Evidence | None:
-    ratios = block_ratios(first.rows, second.rows)
+def _times(device: DeviceFrames, first: str, second: str) -> Evidence | None:
+    ratios = block_ratios(device.by_case[first], device.by_case[second])
     if not ratios:
         return None
-    interval = ratio_interval(ratios)
-    said = f"{first} over {second}: {interval}"
-    if {first.case, second.case} - device.verified:
-        return Evidence(interval.ratio, interval.low, interval.high)
-    floor = device.floor(first.rows)
-    if not interval.known or math.isinf(floor):
-        said += "; no interval, or no A/A control."
-        return Evidence(interval.ratio, reason=said, answer="undecided")
+    t = ratio_interval(ratios)
+    floor = device.floor(device.by_case[first])
+    if not t.known or math.isinf(floor):
+        reason = f"{t}; no interval, or no A/A control."
+        return Evidence(t.ratio, reason=reason, answer="undecided")
     # At least the noise floor on either side: nothing smaller is claimed.
-    low = min(interval.low, interval.ratio / floor)
-    high = max(interval.high, interval.ratio * floor)
-    said += f" over {interval.count} blocks; the noise floor is {floor:.3f}x."
-    return Evidence(interval.ratio, low, high, said)
+    low, high = min(t.low, t.ratio / floor), max(t.high, t.ratio * floor)
+    reason = f"{t} over {t.count} blocks; the noise floor is {floor:.3f}x."
+    return Evidence(t.ratio, low, high, reason)
 
 
 def memory_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -128,21 +112,19 @@ def memory_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     return _ratio(claim, device, ("memory",), _peaks)
 
 
-def _peaks(device: DeviceFrames, first: _Side, second: _Side) -> Evidence | None:
+def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
     peaks = []
-    for side in (first, second):
-        frame = device.memory[device.memory["case"] == side.case]
+    for case in (first, second):
+        frame = device.memory[device.memory["case"] == case]
         peaks.append(dict(zip(frame["block"].astype(int), frame["peak_bytes"], strict=True)))
     blocks = sorted(peaks[0].keys() & peaks[1].keys())
     if not blocks:
         return None
-    interval = ratio_interval([float(peaks[0][b]) / float(peaks[1][b]) for b in blocks])
-    value = interval.ratio
-    low, high = (interval.low, interval.high) if interval.known else (value, value)
+    t = ratio_interval([float(peaks[0][b]) / float(peaks[1][b]) for b in blocks])
+    low, high = (t.low, t.high) if t.known else (t.ratio, t.ratio)
     sizes = " and ".join(f"{p[blocks[0]] / 2**20:,.0f} MiB" for p in peaks)
     readings = f"{len(blocks)} reading{'s' * (len(blocks) > 1)}"
-    said = f"{first} over {second}: {size_text(value)}x ({sizes}; {readings})."
-    return Evidence(value, low, high, said)
+    return Evidence(t.ratio, low, high, f"{size_text(t.ratio)}x ({sizes}; {readings}).")
 
 
 def slope(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -157,7 +139,7 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
         return _no_sweep(claim)
     frame = pd.concat([device.by_case[case] for case in cases])
     sweeps = [
-        (int(group["length"].max()), group)
+        group
         for _, group in frame[frame["status"] == "ok"].groupby(
             ["name", "heads", "batch", "d_in"], sort=False
         )
@@ -166,26 +148,27 @@ def slope(claim: Claim, device: DeviceFrames) -> Evidence:
     if not sweeps:
         return _no_sweep(claim)
     # Of the preferred name that goes far enough the longest sweep; of all, where none does.
-    enough = [group["name"].iloc[0] for reached, group in sweeps if reached >= p["reach"]]
-    own = [one for one in sweeps if not enough or one[1]["name"].iloc[0] == enough[0]]
-    group = max(own, key=lambda one: one[0])[1]
+    enough = [group["name"].iloc[0] for group in sweeps if group["length"].max() >= p["reach"]]
+    own = [one for one in sweeps if not enough or one["name"].iloc[0] == enough[0]]
+    group = max(own, key=lambda one: int(one["length"].max()))
     cases = [str(c) for c in dict.fromkeys(group["case"])]
     timed = p["cost"] == "time"
     blocks = by_block(group if timed else _with_memory(group, device), "seconds", timed)
     fit = fit_slope(longest(blocks))
     if fit is None:
         return _no_sweep(claim)
-    kinds = ("time", "anchor") if p["cost"] == "time" else ("memory",)
-    what = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
+    kinds = ("time", "anchor") if timed else ("memory",)
+    said = f"{group['name'].iloc[0]}, {p['cost']}, N = {fit.lengths[0]} to {fit.lengths[-1]}: {fit}"
     low, high = (fit.slope, fit.slope) if math.isnan(fit.low) else (fit.low, fit.high)
-    keys = device.keys(*cases, kinds=kinds)
+    answer: Answer | None = "undecided"
     if fit.lengths[-1] < p["reach"]:
-        reason = f"{what}; the sweep ends before N = {p['reach']}, where the leading term shows."
-        return Evidence(fit.slope, low, high, reason, keys, answer="undecided")
-    if timed and math.isnan(fit.low):
-        reason = f"{what}; one block holds all lengths: a machine that moved would look the same."
-        return Evidence(fit.slope, low, high, reason, keys, answer="undecided")
-    return Evidence(fit.slope, low, high, f"{what}.", keys)
+        said += f"; the sweep ends before N = {p['reach']}, where the leading term shows"
+    elif timed and math.isnan(fit.low):
+        said += "; one block holds all lengths: a machine that moved would look the same"
+    else:
+        answer = None
+    keys = device.keys(*cases, kinds=kinds)
+    return Evidence(fit.slope, low, high, f"{said}.", keys, answer=answer)
 
 
 def _no_sweep(claim: Claim) -> Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -156,21 +156,18 @@ class DeviceFrames:
         return {str(case): rows for case, rows in usual.groupby("case", sort=False)}
 
     @cached_property
-    def _known(self) -> dict[str, dict[str, Any]]:
-        """The columns of every case."""
-        return {
-            case: {str(name): value for name, value in rows.iloc[0].items()}
-            for case, rows in self.by_case.items()
-        }
+    def _columns(self) -> dict[str, dict[Hashable, Any]]:
+        return {case: rows.iloc[0].to_dict() for case, rows in self.by_case.items()}
 
     def cases(self, names: str | Sequence[str], where: Mapping[str, Any]) -> list[str]:
         """Cases whose names fit and whose columns have these values, the preferred name first."""
+        known = self._columns
+        alike = {c: r for c, r in known.items() if all(r[k] == v for k, v in where.items())}
         found = [
             case
             for text in alternatives(names)
-            for case, columns in self._known.items()
-            if all(columns[column] == value for column, value in where.items())
-            and parse(text).fits(str(columns["name"]), int(columns["heads"]))
+            for case, row in alike.items()
+            if parse(text).fits(str(row["name"]), int(row["heads"]))
         ]
         return list(dict.fromkeys(found))
 

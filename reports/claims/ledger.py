@@ -12,12 +12,31 @@ from typing import Any
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, costs, models, retests
 from reports.claims.device import DeviceFrames
-from reports.claims.printed import Tables, load_all, published
+from reports.claims.printed import Asked, Tables, load_all, published
 from reports.claims.record import Claim, load_claims
 from reports.claims.verdict import ANSWERS, Answer, Evidence, Verdict, region
 from reports.core.source import SHOWN, Source, find
 
-AUDITS: Mapping[str, Callable[[Claim, Tables], Evidence]] = {**retests.AUDITS, **arithmetic.AUDITS}
+AUDITS: Mapping[str, Callable[[Asked], Evidence]] = {
+    "ratio": arithmetic.ratio,
+    "difference": arithmetic.difference,
+    "share": arithmetic.share,
+    "average": arithmetic.average,
+    "carried_over": arithmetic.carried_over,
+    "shortest_path": arithmetic.shortest_path,
+    "operations": arithmetic.operations,
+    "layers_per_head": arithmetic.layers_per_head,
+    "like_for_like": arithmetic.like_for_like,
+    "runs_agree": arithmetic.runs_agree,
+    "wins_everywhere": arithmetic.wins_everywhere,
+    "not_printed": arithmetic.not_printed,
+    "welch": retests.welch_test,
+    "proportions": retests.proportions,
+    "implied": retests.implied_by_p,
+    "paired": retests.paired,
+    "correlations": retests.correlations,
+    "deviation": retests.deviation,
+}
 """Queries of audit claims, over the transcribed tables."""
 
 QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
@@ -82,7 +101,7 @@ def ledger(
         if claim.kind == "not testable":
             by_device = {"": Evidence(reason=claim.why, answer="not testable here")}
         elif claim.kind == "audit":
-            by_device = {"": AUDITS[claim.query](claim, known)}
+            by_device = {"": AUDITS[claim.query](Asked(claim, known))}
         else:
             by_device = {key: one[claim.id] for key, one in evidence.items()}
         found += [_verdict(claim, one, known, key, page_of) for key, one in by_device.items()]
@@ -141,19 +160,14 @@ def _verdict(
         answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)
     page = claim.page or PAGES.get(claim.kind, "")
     return Verdict(
+        **vars(evidence),
         claim=claim,
         verdict=answer,
-        reason=evidence.reason,
-        value=evidence.value,
-        low=evidence.low,
-        high=evidence.high,
         published=printed.text,
         published_value=printed.value,
         wanted="" if wanted is None else wanted.says,
         device=device,
         page=page_of(page, device) if page else "",
-        keys=evidence.keys,
-        steps=evidence.steps,
     )
 
 

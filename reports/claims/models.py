@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
@@ -23,41 +23,22 @@ from reports.claims.device import (
 )
 from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
-from reports.core.trained import Against, ModelRuns, against, recipe_of
+from reports.core.trained import ModelRuns, against, recipe_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
 
-Draw = tuple[int, int | None]
-"""Seed, and fold where there are folds."""
-
-
-@dataclass(frozen=True)
-class PairedRuns:
-    """Runs of two models that differ in the model alone, by seed and fold.
-
-    Attributes
-    ----------
-    first, second : str
-        Models as recorded.
-    runs : mapping
-        Pairs of runs by draw.
-    """
-
-    first: str
-    second: str
-    runs: Mapping[Draw, tuple[Record, Record]]
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Of all runs."""
-        return tuple(str(r["key"]) for pair in self.runs.values() for r in pair)
+Draw = tuple[int, int]
+"""Seed, and fold; -1 where there are no folds."""
+PairedRuns = Mapping[Draw, tuple[Record, Record]]
+"""Runs of two models that differ in the model alone."""
 
 
 def _newest(runs: Sequence[Record]) -> dict[tuple[str, Draw], Record]:
     """By recipe and draw, the newest run of each."""
     ordered = sorted(runs, key=lambda r: str(r.get("at")))
-    return {(recipe_of(r), (int(r["seed"]), r.get("fold"))): r for r in ordered}
+    folds = (-1 if r.get("fold") is None else int(r["fold"]) for r in ordered)
+    return {(recipe_of(r), (int(r["seed"]), f)): r for r, f in zip(ordered, folds, strict=True)}
 
 
 def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
@@ -65,48 +46,36 @@ def _rank(runs: Sequence[Record]) -> tuple[int, bool, str]:
     return len(runs), by_common_recipe(runs[0]), max(str(r.get("at")) for r in runs)
 
 
-def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns | None:
+def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     """The preferred pair of models with enough draws in common, or the one with most."""
-    task, metric = claim.parameters["task"], _metric(claim)
-    runs = [r for r in device.runs if r.get("task") == task and metric in r["test"]]
-    best: PairedRuns | None = None
-    for first, second in _models(claim, runs):
+    p = claim.parameters
+    runs = [r for r in device.runs if r.get("task") == p["task"] and _metric(claim) in r["test"]]
+    recorded = [str(r["model"]) for r in runs]
+    names = (first_fitting(p[side], recorded) for side in ("first", "second"))
+    best: PairedRuns = {}
+    for first, second in itertools.product(*names):
+        if first == second or not same_form(first, second, p["first"]):
+            continue
         sides = [_newest([r for r in runs if r["model"] == m]) for m in (first, second)]
         common: dict[str, dict[Draw, tuple[Record, Record]]] = {}
         for (recipe, draw), run in sides[0].items():
             if (recipe, draw) in sides[1]:
                 common.setdefault(recipe, {})[draw] = (run, sides[1][recipe, draw])
         some = max(common.values(), key=lambda p: _rank([run for run, _ in p.values()]), default={})
-        if some and (best is None or len(some) > len(best.runs)):
-            ordered = sorted(some, key=lambda d: (d[0], -1 if d[1] is None else d[1]))
-            best = PairedRuns(first, second, {draw: some[draw] for draw in ordered})
+        if len(some) > len(best):
+            best = dict(sorted(some.items()))
         # Claims that are judged together are to be about one model.
-        if best is not None and len(best.runs) >= LEAST_SEEDS:
+        if len(best) >= LEAST_SEEDS:
             return best
     return best
 
 
+def _keys(pairs: PairedRuns) -> tuple[str, ...]:
+    return tuple(str(r["key"]) for pair in pairs.values() for r in pair)
+
+
 def _metric(claim: Claim) -> str:
     return str(claim.parameters.get("metric", "accuracy"))
-
-
-def _models(claim: Claim, runs: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    recorded = [str(r["model"]) for r in runs]
-    p = claim.parameters
-    seconds = first_fitting(p["second"], recorded)
-    for first in first_fitting(p["first"], recorded):
-        for second in seconds:
-            if first != second and same_form(first, second, p["first"]):
-                yield first, second
-
-
-def _difference(pairs: PairedRuns, task: str, metric: str) -> Against | None:
-    """The one model against the other over these pairs; None where nothing can be said."""
-    first, second = (
-        ModelRuns(model, task, metric, tuple(pair[side] for pair in pairs.runs.values()))
-        for side, model in enumerate((pairs.first, pairs.second))
-    )
-    return against(first, second)
 
 
 def _none_paired(claim: Claim, recipe: Sequence[str] = ()) -> Evidence:
@@ -128,21 +97,27 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     p = claim.parameters
     task, metric = p["task"], _metric(claim)
     pairs = pairs_of(claim, device)
-    if pairs is None:
+    if not pairs:
         return _none_paired(claim, p.get("recipe", ()))
-    found = _difference(pairs, task, metric)
+    first, second = (
+        ModelRuns(str(runs[0]["model"]), task, metric, runs)
+        for runs in zip(*pairs.values(), strict=True)
+    )
+    found = against(first, second)
     if found is None:
-        return Evidence(reason=f"no finished pair on {task}.", keys=pairs.keys, answer="undecided")
+        return Evidence(
+            reason=f"no finished pair on {task}.", keys=_keys(pairs), answer="undecided"
+        )
     d, unit = found.difference, unit_of(metric)
-    scale = unit.scale if found.model.higher_is_better else -unit.scale
+    scale = unit.scale if first.higher_is_better else -unit.scale
     low, high = sorted((scale * d.low, scale * d.high))
-    folds = any(fold is not None for _, fold in pairs.runs)
+    folds = any(fold >= 0 for _, fold in pairs)
     said = (
-        f"{pairs.first} {unit.value(d.mean_first)}, {pairs.second} {unit.value(d.mean_second)} "
+        f"{first.model} {unit.value(d.mean_first)}, {second.model} {unit.value(d.mean_second)} "
         f"on {task} ({metric}), {d.count_first} paired {'folds' if folds else 'seeds'}"
     )
     answer: Answer | None = None
-    for whole in selecting_everything((m.model, m.runs) for m in (found.model, found.other)):
+    for whole in selecting_everything((m.model, m.runs) for m in (first, second)):
         said += f"; {whole}"
         answer = "undecided"
     if d.count_first < LEAST_SEEDS:
@@ -151,7 +126,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     # An equality is not concluded from this test.
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
     said = f"{said}; p = {d.p:.2g}."
-    return Evidence(scale * d.difference, low, high, said, pairs.keys, answer=answer, p=p_value)
+    return Evidence(scale * d.difference, low, high, said, _keys(pairs), answer=answer, p=p_value)
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -160,22 +135,18 @@ def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     Parameters as of `accuracy_difference`.
     """
     pairs = pairs_of(claim, device)
-    if pairs is None:
+    if not pairs:
         return _none_paired(claim)
-    interval = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.runs.values()])
+    first, second = next(iter(pairs.values()))
+    t = ratio_interval([epoch_seconds(a) / epoch_seconds(b) for a, b in pairs.values()])
     said = (
-        f"{pairs.first} over {pairs.second}: {interval} in seconds per epoch on "
+        f"{first['model']} over {second['model']}: {t} in seconds per epoch on "
         f"{claim.parameters['task']}"
     )
-    few = interval.count < LEAST_SEEDS
-    return Evidence(
-        interval.ratio,
-        interval.low,
-        interval.high,
-        f"{said}; fewer than {LEAST_SEEDS} seeds." if few else f"{said}.",
-        pairs.keys,
-        answer="undecided" if few else None,
-    )
+    if t.count < LEAST_SEEDS:
+        few = f"{said}; fewer than {LEAST_SEEDS} seeds."
+        return Evidence(t.ratio, t.low, t.high, few, _keys(pairs), answer="undecided")
+    return Evidence(t.ratio, t.low, t.high, f"{said}.", _keys(pairs))
 
 
 def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -184,43 +155,35 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
     Parameters: ``first`` (names), ``task``.
     """
     p = claim.parameters
-    for model in first_fitting(p["first"], [str(r["model"]) for r in device.runs]):
-        runs = [
-            r
-            for r in device.runs
-            if r["model"] == model
-            and r.get("task") == p["task"]
-            and {"heads", "dependents"} <= (r.get("selected") or {}).keys()
-        ]
-        if runs:
-            by_recipe: dict[str, list[Record]] = {}
-            for (recipe, _), run in _newest(runs).items():
-                by_recipe.setdefault(recipe, []).append(run)
-            return _more_dependents(model, p["task"], max(by_recipe.values(), key=_rank))
-    name = alternatives(p["first"])[0]
-    return not_measured(
-        f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"
-    )
-
-
-def _more_dependents(model: str, task: str, runs: Sequence[Record]) -> Evidence:
+    selecting = [
+        r
+        for r in device.runs
+        if r.get("task") == p["task"]
+        and {"heads", "dependents"} <= (r.get("selected") or {}).keys()
+    ]
+    models = first_fitting(p["first"], [str(r["model"]) for r in selecting])
+    if not models:
+        name = alternatives(p["first"])[0]
+        return not_measured(
+            f"no trained {name} on {p['task']}", f"attnbench train {name} --task {p['task']}"
+        )
+    by_recipe: dict[str, list[Record]] = {}
+    for (recipe, _), run in _newest([r for r in selecting if r["model"] == models[0]]).items():
+        by_recipe.setdefault(recipe, []).append(run)
+    runs = max(by_recipe.values(), key=_rank)
     dependents, heads = (
         [100 * float(r["selected"][side]) for r in runs] for side in ("dependents", "heads")
     )
     d = compare_means(dependents, heads, paired=True)
-    said = (
-        f"{model} on {task} selects {d.mean_first:.1f} % of the tokens as dependents, "
-        f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
-    )
     few = d.count_first < LEAST_SEEDS
-    return Evidence(
-        d.difference,
-        d.low,
-        d.high,
-        f"{said}{': too few to conclude' if few else ''}.",
-        tuple(str(r["key"]) for r in runs),
-        answer="undecided" if few else None,
+    said = (
+        f"{models[0]} on {p['task']} selects {d.mean_first:.1f} % of the tokens as dependents, "
+        f"{d.mean_second:.1f} % as heads, {d.count_first} seeds"
+        f"{': too few to conclude' if few else ''}."
     )
+    keys = tuple(str(r["key"]) for r in runs)
+    answer: Answer | None = "undecided" if few else None
+    return Evidence(d.difference, d.low, d.high, said, keys, answer=answer)
 
 
 def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -230,7 +193,7 @@ def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
 
     Parameters: ``first`` (names), ``number`` (a kind of `harness.attention.reduce.importance`).
     """
-    return _of_newest(claim, device, "contrast", 1.0)
+    return _over_sentences(claim, device, "contrast", 1.0)
 
 
 def share_of_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
@@ -238,10 +201,11 @@ def share_of_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
 
     Interval and parameters as of `content_over_stop_words`.
     """
-    return _of_newest(claim, device, "stop_words", 100.0)
+    return _over_sentences(claim, device, "stop_words", 100.0)
 
 
-def _of_newest(claim: Claim, device: DeviceFrames, field: str, scale: float) -> Evidence:
+def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float) -> Evidence:
+    """What the newest look at a model of the preferred name found."""
     p = claim.parameters
     looked = [
         r
@@ -257,13 +221,9 @@ def _of_newest(claim: Claim, device: DeviceFrames, field: str, scale: float) -> 
         )
     mine = [r for r in looked if r["model"] == models[0]]
     newest = max(mine, key=lambda r: str(r.get("at")))
-    return _spread(newest, newest[field][p["number"]], scale)
-
-
-def _spread(record: Record, found: Mapping[str, Any], scale: float) -> Evidence:
+    found, key = newest[field][p["number"]], (str(newest["key"]),)
     mean, count = scale * float(found["mean"]), int(found["sentences"])
-    key = (str(record["key"]),)
-    said = f"{record['model']} on {record['task']}, seed {record['seed']}, {count} sentences"
+    said = f"{newest['model']} on {newest['task']}, seed {newest['seed']}, {count} sentences"
     if count < 2:
         return Evidence(mean, reason=f"{said}: too few to conclude.", keys=key, answer="undecided")
     _, low, high = t_interval(mean, scale * float(found["sd"]), count)
@@ -280,22 +240,12 @@ def exact(claim: Claim, device: DeviceFrames) -> Evidence:
     record = device.exact.get(p["check"])
     if record is None:
         return not_measured(f"no record of the check {p['check']!r}", COMMAND)
-    part: Mapping[str, Any] = record
-    if "part" in p:
-        parts = record.get("parts")
-        found = parts.get(p["part"]) if isinstance(parts, Mapping) else None
-        if not isinstance(found, Mapping):
-            return not_measured(f"no part {p['part']!r} of the check {p['check']!r}", COMMAND)
-        part = found
+    part: Any = (record.get("parts") or {}).get(p["part"]) if "part" in p else record
+    if part is None:
+        return not_measured(f"no part {p['part']!r} of the check {p['check']!r}", COMMAND)
     answers: dict[Any, Answer] = {"ok": "reproduced", "wrong": "not reproduced"}
-    verdict = part.get("verdict")
-    value = part.get("value")
+    verdict, value = part.get("verdict"), part.get("value")
     size = float(value) if isinstance(value, int | float) else math.nan
-    return Evidence(
-        size,
-        size,
-        size,
-        f"{part.get('detail') or record.get('detail') or verdict}",
-        (str(record["key"]),),
-        answer=answers.get(verdict, "undecided"),
-    )
+    said = f"{part.get('detail') or record.get('detail') or verdict}"
+    keys = (str(record["key"]),)
+    return Evidence(size, size, size, said, keys, answer=answers.get(verdict, "undecided"))

@@ -133,6 +133,46 @@ def column_of(table: Mapping[str, Any], column: str) -> dict[str, PrintedNumber]
     return {name: number(at(table, name, column)) for name in names}
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An audit claim beside the transcribed tables, all that its query may look at.
+
+    Attributes
+    ----------
+    claim : Claim
+    tables : mapping
+        By paper.
+    """
+
+    claim: Claim
+    tables: Tables
+
+    @property
+    def p(self) -> Mapping[str, Any]:
+        """Parameters of the claim."""
+        return self.claim.parameters
+
+    @property
+    def paper(self) -> Mapping[str, Any]:
+        """All tables of its paper."""
+        return self.tables[self.claim.paper]
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        """The one that its parameter ``table`` names."""
+        table: Mapping[str, Any] = self.paper[self.p["table"]]
+        return table
+
+    def cell(self, side: str) -> PrintedNumber:
+        """What is printed in a row and the claim's column; ``<side>_table`` if that is given."""
+        table = self.paper[self.p.get(f"{side}_table", self.p["table"])]
+        return number(at(table, self.p[side], self.p["column"]))
+
+    def column(self, side: str) -> dict[str, PrintedNumber]:
+        """A column by data set."""
+        return column_of(self.table, self.p[side])
+
+
 def published(claim: Claim, tables: Tables) -> PrintedNumber:
     """The published number of a claim.
 
@@ -158,17 +198,13 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     if kind not in ("ratio", "difference", "columns", "speed_up"):
         raise ValueError(f"{claim.id}: unknown kind of published number {kind!r}")
     table, shared, *others = where
-    cells = [
-        number(at(tables[claim.paper][table], *((shared, o) if kind == "columns" else (o, shared))))
-        for o in others
-    ]
+    places = [(shared, other) if kind == "columns" else (other, shared) for other in others]
+    first, *rest = (number(at(tables[claim.paper][table], *place)) for place in places)
     if kind == "speed_up":
-        (one,) = cells
-        slower = size_text(1 / one.value)
-        said = f"{one.text}x as fast: 1 / {one.text} = {slower} of the time"
-        return PrintedNumber(1 / one.value, 1 / one.high, 1 / one.low, said)
-    first, second = cells
-    return first.minus(second) if kind == "difference" else first.over(second)
+        slower = size_text(1 / first.value)
+        said = f"{first.text}x as fast: 1 / {first.text} = {slower} of the time"
+        return PrintedNumber(1 / first.value, 1 / first.high, 1 / first.low, said)
+    return first.minus(*rest) if kind == "difference" else first.over(*rest)
 
 
 def size_text(value: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.stats import Summary, WelchResult, holm, implied_interval, welch
+from harness.stats import ALPHA, Summary, WelchResult, holm, implied_interval, welch
 from reports.claims.printed import cell, number, summaries
 
 
@@ -131,18 +131,9 @@ def implied(table: Mapping[str, Any]) -> list[ImpliedInterval]:
             for runs, where in places.items():
                 low, high = implied_interval(difference, setup["p"], runs, paired=paired)
                 design = "paired" if paired else "unpaired"
-                found.append(
-                    ImpliedInterval(
-                        setup=setup["name"],
-                        reading=f"{runs} runs ({' and '.join(where)}), {design}",
-                        difference=difference,
-                        low=low,
-                        high=high,
-                        p=setup["p"],
-                        runs=runs,
-                        paired=paired,
-                    )
-                )
+                reading = f"{runs} runs ({' and '.join(where)}), {design}"
+                one = (setup["name"], reading, difference, low, high, setup["p"], runs, paired)
+                found.append(ImpliedInterval(*one))
     return found
 
 
@@ -158,6 +149,8 @@ class FoldDeviation:
     p : float
         Probability of a deviation at most as large as printed (plus rounding) if folds differ by
         counting alone, from chi squared.
+    adjusted_p : float
+        Holm's, over all of the table.
     """
 
     data: str
@@ -166,6 +159,12 @@ class FoldDeviation:
     printed: float
     expected: float
     p: float
+    adjusted_p: float
+
+    @property
+    def implausible(self) -> bool:
+        """Whether it is too small to be chance."""
+        return self.adjusted_p < ALPHA
 
 
 def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:
@@ -181,8 +180,9 @@ def fold_deviations(table: Mapping[str, Any]) -> list[FoldDeviation]:
             freedom = s.count - 1
             printed = s.sd + rounding_of(table, data)
             p = float(chi2.cdf(freedom * (printed / expected) ** 2, freedom))
-            found.append(FoldDeviation(data, model, s.mean, s.sd, expected, p))
-    return found
+            found.append((data, model, s.mean, s.sd, expected, p))
+    adjusted = holm([p for *_, p in found])
+    return [FoldDeviation(*one, p) for one, p in zip(found, adjusted, strict=True)]
 
 
 def added_parameters(table: Mapping[str, Any], layers_per_head: int) -> float:

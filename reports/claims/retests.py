@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.stats import ALPHA, Summary, compare_means, holm, two_proportions, welch
-from reports.claims.arithmetic import cells_of, holds
-from reports.claims.printed import Tables, at, column_of, number, summaries
+from reports.claims.arithmetic import counted, holds
+from reports.claims.printed import Asked, at, number, summaries
 from reports.claims.reanalysis import fold_deviations, implied
-from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
 
 NORMAL_95 = 1.959964
@@ -43,21 +42,22 @@ def _worse(name: str, advantage: float) -> str:
     return f"; {name} is the worse one" if advantage < 0 else ""
 
 
-def welch_test(claim: Claim, tables: Tables) -> Evidence:
+def welch_test(asked: Asked) -> Evidence:
     """Welch's test of two printed means; with ``family``, Holm over several columns decides.
 
     Parameters: ``table``, ``column``, ``first``, ``second``, ``lower_is_better``, and ``family``,
     the other model by column.
     """
-    p = claim.parameters
-    table, column = tables[claim.paper][p["table"]], p["column"]
-    known = summaries(table)
-    family: Mapping[str, str] = p.get("family") or {column: p["second"]}
+    p, column = asked.p, asked.p["column"]
+    known = summaries(asked.table)
+    family: dict[str, str] = p.get("family") or {column: p["second"]}
     tests = {c: welch(known[c][p["first"]], known[c][other]) for c, other in family.items()}
     test, first, second = tests[column], known[column][p["first"]], known[column][family[column]]
-    half = number(at(table, p["first"], column)).half
-    digits = max(1, round(-math.log10(2 * half)))
+    digits = max(1, round(-math.log10(2 * asked.cell("first").half)))
     error = math.hypot(first.sd / math.sqrt(first.count), second.sd / math.sqrt(second.count))
+    adjusted, step, said = _in_family(
+        list(tests), [t.p for t in tests.values()], list(tests).index(column)
+    )
     steps = (
         f"{_summary(first, digits)} - {_summary(second, digits)} = {test.difference:+.{digits}f}",
         f"standard error sqrt({first.sd:g}^2 / {first.count} + {second.sd:g}^2 / {second.count}) = "
@@ -65,46 +65,38 @@ def welch_test(claim: Claim, tables: Tables) -> Evidence:
         f"t = {test.difference:.{digits}f} / {error:.3g} = {test.t:.2f} on {test.freedom:.1f} "
         f"degrees of freedom (Welch), p = {p_words(test.p)}",
         f"95 % interval [{test.low:.{digits + 1}f}, {test.high:.{digits + 1}f}]",
-    )
-    adjusted, step, said = _in_family(
-        list(tests), [t.p for t in tests.values()], list(tests).index(column)
+        *filter(None, [step]),
     )
     advantage = (-1 if p.get("lower_is_better") else 1) * test.difference
-    said += _worse(p["first"], advantage)
-    return Evidence(
-        test.difference,
-        test.low,
-        test.high,
-        f"{p['first']} against {family[column]} on {column}: {said} (Welch).",
-        steps=(*steps, step) if step else steps,
-        answer=by_p(advantage, adjusted),
+    said = (
+        f"{p['first']} against {family[column]} on {column}: {said}"
+        f"{_worse(p['first'], advantage)} (Welch)."
     )
+    answer = by_p(advantage, adjusted)
+    return Evidence(test.difference, test.low, test.high, said, steps=steps, answer=answer)
 
 
 def _summary(s: Summary, digits: int) -> str:
     return f"{s.mean:.{digits}f} (sd {s.sd:g}, n = {s.count})"
 
 
-def proportions(claim: Claim, tables: Tables) -> Evidence:
+def proportions(asked: Asked) -> Evidence:
     """Two printed accuracies as shares of one test set's examples; z-test, in points.
 
     Parameters: ``table``, ``column``, ``first``, ``second``, and ``family``, the other rows of a
     family over which Holm's method decides.
     """
-    p = claim.parameters
-    table = tables[claim.paper][p["table"]]
-    count = int(table["examples"])
-    printed = cells_of(claim, tables, "first", "second")
-    others = list(dict.fromkeys([p["second"], *p.get("family", ())]))
+    p, count = asked.p, int(asked.table["examples"])
+    printed = asked.cell("first"), asked.cell("second")
     first, second = (one.value / 100 for one in printed)
-    tests = [
-        two_proportions(first, count, number(at(table, name, p["column"])).value / 100, count)
-        for name in others
-    ]
+    others = list(dict.fromkeys([p["second"], *p.get("family", ())]))
+    shares = [number(at(asked.table, name, p["column"])).value / 100 for name in others]
+    tests = [two_proportions(first, count, other, count) for other in shares]
     pooled = (first + second) / 2
     error = math.sqrt(2 * pooled * (1 - pooled) / count)
     points = 100 * (first - second)
     half = NORMAL_95 * 100 * math.sqrt((first * (1 - first) + second * (1 - second)) / count)
+    adjusted, step, said = _in_family(others, tests, 0)
     steps = (
         printed[0].minus(printed[1]).text + " points",
         f"pooled share ({first:.4f} + {second:.4f}) / 2 = {pooled:.4f}; standard error "
@@ -113,23 +105,19 @@ def proportions(claim: Claim, tables: Tables) -> Evidence:
         f"p = {p_words(tests[0])}",
         f"95 % interval [{points - half:+.2f}, {points + half:+.2f}] points; as if on two "
         "test sets: how often the two models agree is not printed",
+        *filter(None, [step]),
     )
-    adjusted, step, said = _in_family(others, tests, 0)
-    said += _worse(p["first"], points)
-    return Evidence(
-        points,
-        points - half,
-        points + half,
-        f"{p['first']} against {p['second']} on {count:,} test examples: {said} (two proportions).",
-        steps=(*steps, step) if step else steps,
-        answer=by_p(points, adjusted),
+    said = (
+        f"{p['first']} against {p['second']} on {count:,} test examples: {said}"
+        f"{_worse(p['first'], points)} (two proportions)."
     )
+    answer = by_p(points, adjusted)
+    return Evidence(points, points - half, points + half, said, steps=steps, answer=answer)
 
 
-def implied_by_p(claim: Claim, tables: Tables) -> Evidence:
+def implied_by_p(asked: Asked) -> Evidence:
     """Whether a difference called significant is, by its own printed p. Parameter: ``setup``."""
-    table = tables[claim.paper]["table6"]
-    mine = [r for r in implied(table) if r.setup == claim.parameters["setup"]]
+    mine = [r for r in implied(asked.paper["table6"]) if r.setup == asked.p["setup"]]
     one = next(r for r in mine if r.paired)
     steps = tuple(
         f"{r.reading}: {r.difference:.2f} with p = {r.p:.3f} implies a 95 % interval of "
@@ -141,42 +129,37 @@ def implied_by_p(claim: Claim, tables: Tables) -> Evidence:
     return Evidence(one.difference, one.low, one.high, said, steps=steps, answer=holds(shown))
 
 
-def paired(claim: Claim, tables: Tables) -> Evidence:
+def paired(asked: Asked) -> Evidence:
     """Two columns, paired by data set. Parameters: ``table``, ``first``, ``second``."""
-    p = claim.parameters
-    table = tables[claim.paper][p["table"]]
-    first, second = (
-        {name: one.value for name, one in column_of(table, p[side]).items()}
-        for side in ("first", "second")
-    )
-    d = compare_means(list(first.values()), list(second.values()), paired=True)
+    p, names = asked.p, list(asked.column("first"))
+    first, second = ([n.value for n in asked.column(s).values()] for s in ("first", "second"))
+    d = compare_means(first, second, paired=True)
     wins, losses = sum(v > 0 for v in d.differences), sum(v < 0 for v in d.differences)
     steps = (
-        f"differences of {len(d.differences)} data sets: "
-        + ", ".join(f"{n} {v:+.2f}" for n, v in zip(first, d.differences, strict=True)),
+        f"differences of {len(names)} data sets: "
+        + ", ".join(f"{n} {v:+.2f}" for n, v in zip(names, d.differences, strict=True)),
         f"mean {d.difference:+.3f}; paired t: p = {p_words(d.p)}, 95 % interval "
         f"[{d.low:+.2f}, {d.high:+.2f}]",
-        f"better on {wins}, equal on {len(first) - wins - losses}, worse on {losses}",
+        f"better on {wins}, equal on {len(names) - wins - losses}, worse on {losses}",
     )
     said = (
         f"{p['first']} against {p['second']}: mean {d.difference:+.2f} points over "
-        f"{len(first)} data sets, p = {p_words(d.p)} (paired t); better on {wins}, worse on "
+        f"{len(names)} data sets, p = {p_words(d.p)} (paired t); better on {wins}, worse on "
         f"{losses}."
     )
     answer = by_p(d.difference, d.p)
     return Evidence(d.difference, d.low, d.high, said, steps=steps, answer=answer)
 
 
-def correlations(claim: Claim, tables: Tables) -> Evidence:
+def correlations(asked: Asked) -> Evidence:
     """Two printed correlations on one test set, as if on two: Fisher's z.
 
     Parameters: ``table``, ``column``, ``first``, ``second``.
     """
     from scipy.stats import norm
 
-    p = claim.parameters
-    count = int(tables[claim.paper][p["table"]]["examples"])
-    a, b = (one.value for one in cells_of(claim, tables, "first", "second"))
+    p, count = asked.p, int(asked.table["examples"])
+    a, b = asked.cell("first").value, asked.cell("second").value
     apart = math.atanh(a) - math.atanh(b)
     error = math.sqrt(2 / (count - 3))
     p_value = float(2 * norm.sf(abs(apart) / error))
@@ -196,34 +179,21 @@ def correlations(claim: Claim, tables: Tables) -> Evidence:
     return Evidence(apart, apart - half, apart + half, said, steps=steps, answer=answer)
 
 
-def deviation(claim: Claim, tables: Tables) -> Evidence:
+def deviation(asked: Asked) -> Evidence:
     """Whether a deviation can be one over folds. Parameters: ``table``, ``column``, ``row``."""
-    p = claim.parameters
-    table = tables[claim.paper][p["table"]]
-    found = fold_deviations(table)
-    index = next(i for i, f in enumerate(found) if (f.data, f.model) == (p["column"], p["row"]))
-    f, adjusted = found[index], holm([f.p for f in found])[index]
+    p, table = asked.p, asked.table
+    every = fold_deviations(table)
+    f = next(one for one in every if (one.data, one.model) == (p["column"], p["row"]))
     examples = table["folds"][p["column"]] / table["replicates"][p["column"]]
     steps = (
         f"folds of {examples:g} examples at {f.accuracy:.1f} % differ at least by counting: "
         f"sqrt({f.accuracy / 100:.3f} x {1 - f.accuracy / 100:.3f} / {examples:g}) = "
         f"{f.expected:.2f} points",
         f"printed {f.printed:.1f}; so little has p = {p_words(f.p)} (chi squared), "
-        f"{p_words(adjusted)} after Holm over {len(found)} printed deviations",
+        f"{p_words(f.adjusted_p)} after Holm over {len(every)} printed deviations",
     )
     said = (
         f"{f.model} on {f.data}: printed {f.printed:.1f}, counting alone gives {f.expected:.1f} "
-        f"(p = {p_words(adjusted)} after Holm)."
+        f"(p = {p_words(f.adjusted_p)} after Holm)."
     )
-    answer: Answer = "not reproduced" if adjusted < ALPHA else "undecided"
-    return Evidence(f.printed, f.printed, f.printed, said, steps=steps, answer=answer)
-
-
-AUDITS = {
-    "welch": welch_test,
-    "proportions": proportions,
-    "implied": implied_by_p,
-    "paired": paired,
-    "correlations": correlations,
-    "deviation": deviation,
-}
+    return counted(f.printed, said, steps, "not reproduced" if f.implausible else "undecided")

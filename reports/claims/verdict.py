@@ -27,16 +27,16 @@ class Region:
     Attributes
     ----------
     least, most : float
-    strict : bool
-        Whether the ends themselves do not count: a difference must exclude zero.
     says : str
         In words.
+    strict : bool
+        Whether the ends themselves do not count: a difference must exclude zero.
     """
 
     least: float
     most: float
-    strict: bool
     says: str
+    strict: bool = False
 
     def judge(self, low: float, high: float) -> Answer:
         """Reproduced if the whole interval lies inside, not reproduced if it lies outside."""
@@ -66,7 +66,7 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
     tolerance : mapping
         One of ``factor`` (published value times or over it), ``plus_minus`` (around the published
         value), ``alike`` (a ratio within it of 1), ``margin`` (a difference within it of 0),
-        ``at_most``, ``at_least``, ``positive`` (a difference above 0), ``equal`` (this value).
+        ``at_most``, ``at_least``, ``positive`` (a difference above 0).
     published : float
         nan without one.
 
@@ -83,22 +83,20 @@ def region(tolerance: Mapping[str, Any], published: float) -> Region:
     match kind:
         case "factor":
             says = f"within {size:g}x of {published:.3g}"
-            return Region(published / size, published * size, False, says)
+            return Region(published / size, published * size, says)
         case "plus_minus":
             says = f"within {size:g} of {published:.4g}"
-            return Region(published - size, published + size, False, says)
+            return Region(published - size, published + size, says)
         case "alike":
-            return Region(1 / size, size, False, f"alike: within {size:g}x of each other")
+            return Region(1 / size, size, f"alike: within {size:g}x of each other")
         case "margin":
-            return Region(-size, size, False, f"a difference within {size:g}")
+            return Region(-size, size, f"a difference within {size:g}")
         case "at_most":
-            return Region(-math.inf, size, False, f"at most {size:g}")
+            return Region(-math.inf, size, f"at most {size:g}")
         case "at_least":
-            return Region(size, math.inf, False, f"at least {size:g}")
+            return Region(size, math.inf, f"at least {size:g}")
         case "positive":
-            return Region(0.0, math.inf, True, "above 0")
-        case "equal":
-            return Region(size, size, False, f"equal to {size:g}")
+            return Region(0.0, math.inf, "above 0", strict=True)
     raise ValueError(f"given tolerance {kind!r}; see reports.claims.verdict.region")
 
 
@@ -133,17 +131,14 @@ class Evidence:
     p: float = math.nan
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What is said of a claim, on one device or without any.
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Evidence):
+    """What is said of a claim on one device, or without any: the evidence, judged.
 
     Attributes
     ----------
     claim : Claim
     verdict : {"reproduced", "not reproduced", "undecided", "not testable here"}
-    reason : str
-    value, low, high : float
-        Measured or computed, with its interval; nan where there is none.
     published : str
         The published number in words, with the arithmetic that makes it a ratio, say.
     published_value : float
@@ -153,25 +148,15 @@ class Verdict:
         Key of the device; empty where none is needed.
     page : str
         File of the report.
-    keys : tuple of str
-        Of the records behind it.
-    steps : tuple of str
-        The arithmetic of an audit.
     """
 
     claim: Claim
     verdict: Answer
-    reason: str
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    published: str = ""
-    published_value: float = math.nan
-    wanted: str = ""
-    device: str = ""
-    page: str = ""
-    keys: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
+    published: str
+    published_value: float
+    wanted: str
+    device: str
+    page: str
 
     @property
     def id(self) -> str:

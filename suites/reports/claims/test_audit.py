@@ -10,7 +10,7 @@ from scipy import stats
 
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.ledger import AUDITS
-from reports.claims.printed import load, load_all, number
+from reports.claims.printed import Asked, load, load_all, number
 
 TABLES = load_all()
 AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
@@ -239,7 +239,7 @@ def made_up(query: str, tables: dict[str, Any], **parameters: Any) -> Any:
     claim = Claim(
         "x", 1, "p", "place", "line", "Statement.", "audit", query=query, parameters=parameters
     )
-    return AUDITS[query](claim, {"p": tables})
+    return AUDITS[query](Asked(claim, {"p": tables}))
 
 
 def one_table(**cells: str) -> dict[str, Any]:

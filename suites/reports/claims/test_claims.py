@@ -130,7 +130,7 @@ def test_a_difference_of_nothing_is_not_positive() -> None:
     wanted = region({"positive": True}, math.nan)
     assert wanted.judge(0.0, 0.0) == "not reproduced"
     assert wanted.judge(0.0, 0.1) == "undecided"
-    assert Region(1, 1, False, "").judge(1, 1) == "reproduced"
+    assert Region(1, 1, "").judge(1, 1) == "reproduced"
 
 
 def test_tolerances_that_can_not_be_are_refused() -> None:
