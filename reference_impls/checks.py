@@ -140,6 +140,44 @@ def check_input(x: Tensor, mask: Tensor | None, d_in: int) -> None:
         raise ValueError(f"mask is on {mask.device}; expected {x.device}, where x is; move it")
 
 
+class PicksRows(nn.Module):
+    """Base in front of a plain layer's that computes all positions: ``rows`` picks some."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] -> [B, R, d_out] for the positions ``rows`` [R]; None is all N."""
+        out: Tensor = super().forward(x, mask)
+        return out if rows is None else out[:, rows]
+
+
+class OneRow(nn.Module):
+    """Base in front of a plain layer's that makes sentences: ``rows`` is ignored."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None, **more: Any
+    ) -> Tensor:
+        """[B, N, d_in] -> [B, d_out], one output per sequence."""
+        out: Tensor = super().forward(x, mask, **more)
+        return out
+
+
+def lengths_of(mask: Tensor) -> Tensor:
+    """Real tokens of each sample, [B] on the CPU, where padding stands behind them.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    real = mask.cpu()
+    lengths = real.sum(1)
+    if not torch.equal(real, torch.arange(mask.shape[1]) < lengths[:, None]):
+        raise ValueError(
+            "mask has a real token behind padding; expected padding on the right only, "
+            "move it there"
+        )
+    return lengths
+
+
 def zero_at_padding(values: Tensor, mask: Tensor | None) -> Tensor:
     """Set ``values`` [B, N, ...] to zero where ``mask`` [B, N] is false, NaN and infinity too.
 

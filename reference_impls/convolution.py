@@ -1,6 +1,6 @@
-"""Convolutions over a sequence with tokens as rows: by torch's own, and by products of matrices.
+"""Convolutions over a sequence with tokens as rows: tap by tap, by torch's own, and by products.
 
-Both leave the features last, where the layers before and after want them: no axes are turned.
+All leave the features last, where the layers before and after want them: no axes are turned.
 """
 
 from __future__ import annotations
@@ -9,9 +9,58 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv1d, conv2d, pad
+
+from reference_impls.checks import glorot, positive_int, weight_of, width_per_part, zero_bias
+from reference_impls.mechanism import BadOption
+
+
+class KernelSizes(nn.Module):
+    """The weights of convolutions with several kernel sizes side by side.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Every kernel size k has F = d_out / len(kernel_sizes) filters, weights ``w<k>`` [k, d_in, F]
+        and ``b<k>`` [F].
+    kernel_sizes : sequence of int
+        All different.
+
+    Raises
+    ------
+    BadOption
+        For sizes that can't be.
+    """
+
+    def __init__(self, d_in: int, d_out: int, kernel_sizes: Sequence[int]) -> None:
+        super().__init__()
+        if isinstance(kernel_sizes, str) or not isinstance(kernel_sizes, Sequence):
+            raise BadOption(f"kernel_sizes={kernel_sizes!r}; expected a list of integers")
+        if not kernel_sizes or len(set(kernel_sizes)) != len(kernel_sizes):
+            raise BadOption(f"kernel_sizes={list(kernel_sizes)}; expected different integers")
+        self.d_in = d_in
+        self.kernel_sizes = tuple(positive_int("kernel_sizes", k) for k in kernel_sizes)
+        filters = width_per_part(d_out, len(self.kernel_sizes), "kernel sizes")
+        for k in self.kernel_sizes:
+            self.register_parameter(f"w{k}", glorot(k, d_in, filters, taps=k))
+            self.register_parameter(f"b{k}", zero_bias(filters))
+
+    def weights(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight [k, D, F] and bias [F] of each kernel size."""
+        return [(weight_of(self, f"w{k}"), weight_of(self, f"b{k}")) for k in self.kernel_sizes]
+
+
+def tap_by_tap(x: Tensor, weight: Tensor, bias: Tensor, front: int, behind: int) -> Tensor:
+    """As `convolved`, one product per tap."""
+    padded = pad(x, (0, 0, front, behind)) if front or behind else x
+    taps = weight.shape[0]
+    n = padded.shape[1] - taps + 1
+    z = padded[:, :n] @ weight[0]  # [B, n, F]
+    for t in range(1, taps):
+        z = z + padded[:, t : t + n] @ weight[t]
+    return z + bias
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, front: int, behind: int) -> Tensor:

@@ -15,54 +15,30 @@ b shifts all scores alike, so nothing depends on it: its gradient is zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-Array = np.ndarray
-
-
-def activate(z: Array, name: str) -> tuple[Array, Array]:
-    """Return sigma_a(z) and its derivative."""
-    if name == "tanh":
-        return np.tanh(z), 1 - np.tanh(z) ** 2
-    if name == "relu":
-        return np.maximum(z, 0.0), (z > 0) * 1.0
-    low = np.minimum(z, 0.0)
-    return {"elu": (np.where(z > 0, z, np.expm1(low)), np.where(z > 0, 1.0, np.exp(low)))}[name]
+from reference_impls.naive import Array, Result, Rows, Weights, activate
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     score_dim: int | None = None,
     activation: str = "tanh",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         s1_w [D, A], s1_b [A], s2_w [A, 1], s2_b [1].
-    rows
-        Not read: there are no queries.
-    grad_out : ndarray [D] or None
-        Cotangent of the output.
     score_dim
         Not read: A, d_a of the paper, is a size of the weights.
     activation : {"tanh", "relu", "elu"}
         sigma_a.
-
-    Returns
-    -------
-    tuple
-        Output [D]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with respect to
-        x [n, D] and to each weight, otherwise two times None.
     """
     s1_w, s2_w = weights["s1_w"], weights["s2_w"]
     t, t_slope = activate(x @ s1_w + weights["s1_b"], activation)  # [n, A]

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from reference_impls.checks import (
+    PicksRows,
     check_input,
     glorot,
+    lengths_of,
     one_of,
     refuse_unknown,
     weight_of,
@@ -82,7 +84,7 @@ class BiGruLayer(nn.Module):
         return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
 
 
-class PlainBiGru(BiGruLayer):
+class PlainBiGru(PicksRows, BiGruLayer):
     """`BiGruLayer` one step at a time; the state stays zero until the first real token."""
 
     def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -106,14 +108,6 @@ class PlainBiGru(BiGruLayer):
             h = new if mask is None else torch.where(mask[:, t, None], new, h)
             states[t] = h
         return torch.stack([states[t] for t in steps], dim=1)  # [B, N, h]
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, R, d_out] for the positions ``rows`` [R]; None is all N.
-
-        All positions are computed; ``rows`` picks.
-        """
-        out = super().forward(x, mask)
-        return out if rows is None else out[:, rows]
 
 
 class BatchedBiGru(BiGruLayer):
@@ -192,13 +186,7 @@ class PackedBiGru(BiGruLayer):
         weights = self._torch_weights()
         if mask is None or not len(x):  # a batch of no samples can't be packed
             return torch.gru(x, start, weights, True, 1, 0.0, self.training, True, True)[0]
-        host = mask.cpu()
-        lengths, n = host.sum(1), x.shape[1]
-        if not torch.equal(host, torch.arange(n) < lengths[:, None]):
-            raise ValueError(
-                "mask has a real token behind padding; expected padding on the right only, "
-                "move it there"
-            )
+        lengths = lengths_of(mask)
         # A packed sequence can't be empty: a sample without a real token is given one, zeros.
         packed = pack_padded_sequence(
             x, lengths.clamp(min=1), batch_first=True, enforce_sorted=False
@@ -209,4 +197,4 @@ class PackedBiGru(BiGruLayer):
         again = PackedSequence(
             found, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices
         )
-        return pad_packed_sequence(again, batch_first=True, total_length=n)[0]
+        return pad_packed_sequence(again, batch_first=True, total_length=x.shape[1])[0]

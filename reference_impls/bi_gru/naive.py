@@ -13,17 +13,13 @@ The backward direction reads the sequence from its last token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import sigmoid
-
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights, positions, side_by_side, sigmoid
 
 
 def one_direction(
-    x: Array, W: Mapping[str, Array], after: bool, g_out: Array | None
+    x: Array, W: Weights, after: bool, g_out: Array | None
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Return h [n, h], and the gradients for x and the weights if g_out [n, h] is given."""
     n, d = x.shape
@@ -69,50 +65,33 @@ def one_direction(
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     reset: str = "before",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
-    """Compute the Bi-GRU and its gradients for one sequence.
+) -> Result:
+    """Compute the Bi-GRU, forward direction first, and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         gates_w [D+h, 2h], gates_b [2h], cand_w [D+h, h], cand_b [h] and, with reset "after",
         cand_hb [h]; twice, with prefixes fw_ and bw_.
-    rows : ints [R] or None
-        Positions to return (all are computed); None is all n.
-    grad_out : ndarray [R, 2h] or None
-        Cotangent of the output.
     reset : {"before", "after"}
         Whether the reset gate acts before or after the product with the state.
-
-    Returns
-    -------
-    tuple
-        Output [R, 2h], forward direction first; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None.
     """
     n, after = len(x), {"before": False, "after": True}[reset]
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
-    outs: list[Array] = []
-    grad_x, grads = np.zeros(x.shape), {}
-    for prefix, step in (("fw_", 1), ("bw_", -1)):  # step -1: last token first
-        W = {name[3:]: w for name, w in weights.items() if name.startswith(prefix)}
-        width, start = len(W["cand_b"]), sum(h.shape[1] for h in outs)
+    rows = positions(rows, n)
+
+    def one(W: Weights, step: int, g: Array | None) -> tuple[Array, Array, dict[str, Array]]:
         g_h = None
-        if grad_out is not None:
-            g_h = np.zeros((n, width))
-            np.add.at(g_h, rows, grad_out[:, start : start + width])
+        if g is not None:
+            g_h = np.zeros((n, g.shape[1]))
+            np.add.at(g_h, rows, g)
             g_h = g_h[::step]
         h, g_x, g_w = one_direction(x[::step], W, after, g_h)
-        outs.append(h[::step][rows])
-        grad_x += g_x[::step]
-        grads.update({prefix + name: g for name, g in g_w.items()})
-    out = np.concatenate(outs, axis=1)  # [R, 2h]
-    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+        return h[::step][rows], g_x[::step], g_w
+
+    # Step -1: last token first.
+    return side_by_side(x, weights, grad_out, {"fw_": 1, "bw_": -1}, one)

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from reference_impls.checks import (
+    PicksRows,
     check_input,
+    lengths_of,
     refuse_unknown,
     weight_of,
     width_per_part,
@@ -56,20 +58,23 @@ class BiLstmLayer(nn.Module):
                     weight.zero_()
                     weight.requires_grad_(not name.startswith("bias_hh"))
 
+    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """States of both directions, [B, N, 2*h], of x zero at padding; anything finite there."""
+        raise NotImplementedError
 
-class PlainBiLstm(BiLstmLayer):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        check_input(x, mask, self.d_in)
+        return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
+
+
+class PlainBiLstm(PicksRows, BiLstmLayer):
     """`BiLstmLayer` one step at a time; the state stays zero until the first real token."""
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, R, d_out] for the positions ``rows`` [R]; None is all N.
-
-        All positions are computed; ``rows`` picks.
-        """
-        check_input(x, mask, self.d_in)
-        x = zero_at_padding(x, mask)
-        both = [self._one_way(x, mask, ""), self._one_way(x, mask, "_reverse")]
-        out = zero_at_padding(torch.cat(both, dim=-1), mask)  # [B, N, 2*h]
-        return out if rows is None else out[:, rows]
+    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The step as printed."""
+        both = [self._one_way(x, mask, suffix) for suffix in ("", "_reverse")]
+        return torch.cat(both, dim=-1)
 
     def _one_way(self, x: Tensor, mask: Tensor | None, suffix: str) -> Tensor:
         w_x = weight_of(self.lstm, f"weight_ih_l0{suffix}")  # [4*h, D]
@@ -106,37 +111,26 @@ class PackedBiLstm(BiLstmLayer):
     sequences: each direction is a pass of its own there, the second over the sequences turned over.
     """
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out].
-
-        Packing needs the lengths on the CPU, one wait for the device; without a mask there is none.
+    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Packing needs the lengths on the CPU, one wait for the device; no mask, none.
 
         Raises
         ------
         ValueError
             If padding is not on the right.
         """
-        check_input(x, mask, self.d_in)
         if mask is None or not len(x):  # a batch of no samples can't be packed
             return self.lstm(x)[0]
-        real = mask.cpu()
-        lengths = real.sum(1)  # [B]
-        n = x.shape[1]
-        if not torch.equal(real, torch.arange(n) < lengths[:, None]):
-            raise ValueError(
-                "mask has a real token behind padding; expected padding on the right only, "
-                "move it there"
-            )
-        x = zero_at_padding(x, mask)
+        lengths = lengths_of(mask)
         onednn = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
         if onednn and int(lengths.sum()) >= FILLED * mask.numel():
-            return zero_at_padding(self.turned_over(x, lengths), mask)
+            return self.turned_over(x, lengths)
         # A packed sequence can't be empty: a sample without a real token is given one, zeros.
         packed = pack_padded_sequence(
             x, lengths.clamp(min=1), batch_first=True, enforce_sorted=False
         )
-        out, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=n)
-        return zero_at_padding(out, mask)  # [B, N, 2*h]
+        n = x.shape[1]
+        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=n)[0]
 
     def turned_over(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Both directions forwards, [B, N, 2*h]; what stands behind a sequence follows it in both.

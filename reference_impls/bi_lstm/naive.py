@@ -11,13 +11,10 @@ part of the bias here. The backward direction reads the sequence from its last t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import sigmoid
+from reference_impls.naive import Array, Result, Rows, Weights, positions, sigmoid
 
-Array = np.ndarray
 NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
@@ -57,39 +54,25 @@ def one_direction(
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
-    """Compute the Bi-LSTM and its gradients for one sequence.
+) -> Result:
+    """Compute the Bi-LSTM, forward direction first, and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         lstm.weight_ih_l0 [4h, D], lstm.weight_hh_l0 [4h, h], lstm.bias_ih_l0 and lstm.bias_hh_l0
         [4h], and the same with suffix _reverse.
-    rows : ints [R] or None
-        Positions to return (all are computed); None is all n.
-    grad_out : ndarray [R, 2h] or None
-        Cotangent of the output.
-
-    Returns
-    -------
-    tuple
-        Output [R, 2h], forward direction first; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None.
     """
     n = len(x)
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, n)
     outs: list[Array] = []
     grads: dict[str, Array] = {}
     grad_x = np.zeros(x.shape)
-    for start, (suffix, step) in enumerate(
-        (("", 1), ("_reverse", -1))
-    ):  # step -1: last token first
+    # Step -1: last token first.
+    for start, (suffix, step) in enumerate((("", 1), ("_reverse", -1))):
         names = [f"lstm.{name}_l0{suffix}" for name in NAMES]
         w_ih, w_hh, b_ih, b_hh = (weights[name] for name in names)
         width = w_hh.shape[1]

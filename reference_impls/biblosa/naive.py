@@ -22,14 +22,21 @@ the padded length, and cuts all N positions: blocks without a real token enter (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from reference_impls.disa.naive import naive as disa
-from reference_impls.naive import activate
-
-Array = np.ndarray
+from reference_impls.naive import (
+    Array,
+    Result,
+    Rows,
+    Weights,
+    activate,
+    directions,
+    positions,
+    side_by_side,
+    sigmoid,
+    with_prefix,
+)
 
 
 def rule(length: int) -> int:
@@ -38,7 +45,7 @@ def rule(length: int) -> int:
 
 
 def inside(
-    h: Array, dh: Array, W: Mapping[str, Array], kind: str, c: float, g_a: Array, g_o: Array
+    h: Array, dh: Array, W: Weights, kind: str, c: float, g_a: Array, g_o: Array
 ) -> tuple[Array, ...]:
     """Return a [r, d], o [d] of a block of real tokens, and gradients for h, dh, z of (4)."""
     d, i, j = h.shape[1], np.arange(len(h))[:, None], np.arange(len(h))
@@ -63,7 +70,7 @@ def one_direction(
     x: Array,
     n: int,
     r: int,
-    W: Mapping[str, Array],
+    W: Weights,
     rows: Array,
     g_y: Array | None,
     kind: str,
@@ -77,12 +84,12 @@ def one_direction(
     a, o = np.zeros(h.shape), np.zeros((-(-len(x) // r), d))
     for b, own in enumerate(real):
         a[own], o[b] = inside(h[own], dh[own], W, kind, c, np.zeros(d), np.zeros(d))[:2]
-    blk = {name[4:]: w for name, w in W.items() if name.startswith("blk_")}
+    blk = with_prefix(W, "blk_")
     G = disa(o, blk, direction=kind, activation=f, tanh_scale=c)[0]  # (6)
     parts = np.concatenate([h[rows], a[rows], G[rows // r]], axis=1)
     cq = parts @ W["comb_w"] + W["comb_b"]  # (7)
     C, C_slope = activate(cq[:, :d], f)
-    gate = np.exp(-np.logaddexp(0.0, -cq[:, d:]))
+    gate = sigmoid(cq[:, d:])
     y = gate * C + (1 - gate) * h[rows]  # (8)
     if g_y is None:
         return y, x, {}
@@ -115,8 +122,8 @@ def one_direction(
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     block_len: int | None = None,
@@ -126,43 +133,27 @@ def naive(
     tanh_scale: float = 5.0,
     form: str = "paper",
     padded: int | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute Bi-BloSA (or one direction of it) and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64, real tokens only
     weights : mapping
         map_w [D, d], dh_w [d, 2d], s2t_w [d, d], comb_w [3d, 2d], map_b, f_b, s2t_b [d], comb_b
         [2d], and blk_* of DiSA [d, d]; all twice with direction "both", prefixes fw_ and bw_.
-    rows : ints [R] or None
-        Positions to return, in the released form also padded ones; None is all n.
-    grad_out : ndarray [R, d_out] or None, cotangent of the output
     block_len, extra, direction, activation, tanh_scale, form
         Configuration; `extra` is not added to a given `block_len`.
     padded : int or None
         Padded length N >= n, read by the released form only; None is n.
-
-    Returns
-    -------
-    tuple
-        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
-        respect to x [n, D] and to each weight, otherwise two times None.
     """
-    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, len(x))
     length = {"paper": len(x), "released": padded or len(x)}[form]
     r = rule(length) + extra if block_len is None else block_len
     xp = np.concatenate([x, np.zeros((length - len(x), x.shape[1]))])
-    both = {"fw_": "forward", "bw_": "backward"}
-    outs: list[Array] = []
-    grad_x, grads = np.zeros(x.shape), {}
-    for prefix, kind in (both if direction == "both" else {"": direction}).items():
-        W = {name[len(prefix) :]: w for name, w in weights.items() if name.startswith(prefix)}
-        d, start = len(W["map_b"]), sum(y.shape[1] for y in outs)
-        g_y = None if grad_out is None else grad_out[:, start : start + d]
-        y, g_x, g_w = one_direction(xp, len(x), r, W, rows, g_y, kind, activation, tanh_scale)
-        outs.append(y)
-        grad_x += g_x[: len(x)]
-        grads.update({prefix + name: g for name, g in g_w.items()})
-    out = np.concatenate(outs, axis=1)  # [R, d_out]
-    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+
+    def one(W: Weights, kind: str, g_y: Array | None) -> tuple[Array, Array, dict[str, Array]]:
+        how = kind, activation, tanh_scale
+        y, g_x, g_w = one_direction(xp, len(x), r, W, rows, g_y, *how)
+        return y, g_x[: len(x)], g_w
+
+    return side_by_side(x, weights, grad_out, directions(direction), one)

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from reference_impls.checks import core_dtype, refuse_rows
 from reference_impls.disa.cutting import CHUNK_BYTES, WHOLE_BYTES, Chunk, chunks
-from reference_impls.disa.modules import LARGEST_SAFE_SCALE, DisaLayer
+from reference_impls.disa.modules import LARGEST_SAFE_SCALE, DisaLayer, Pairs
 from reference_impls.masks import HeadMask, allowed, has_key
 
 
@@ -100,22 +100,13 @@ def _weights(t: Tensor, direction: HeadMask, mask: Tensor | None, at: Chunk, c: 
 class ChunkedDisa(DisaLayer):
     """`DisaLayer` in memory B * N * d_out and one chunk."""
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum, chunk by chunk."""
-        refuse_rows(rows)
-        budget = CHUNK_BYTES if h.device.type == "cpu" else WHOLE_BYTES
-        if torch.compiler.is_compiling():
-            budget = WHOLE_BYTES
+        refuse_rows(pairs.rows)
+        whole = h.device.type != "cpu" or torch.compiler.is_compiling()
+        budget = WHOLE_BYTES if whole else CHUNK_BYTES
         with torch.autocast(h.device.type, enabled=False):
             dtype, c = core_dtype(h.dtype), self.tanh_scale
             values, keys, queries = h.to(dtype), dependent.to(dtype) / c, head.to(dtype) / c
-            a = ChunkedSums.apply(values, keys, queries, direction, mask, c, budget)
+            a = ChunkedSums.apply(values, keys, queries, pairs.direction, pairs.keys, c, budget)
             return a.to(h.dtype)

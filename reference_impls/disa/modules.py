@@ -7,7 +7,10 @@ broadcasts, with two tensors over B x d x N x N and one product for the sums. `c
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,11 +29,10 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.masks import HeadMask, allowed, has_key, parse
+from reference_impls.masks import HeadMask, allowed, parse
 from reference_impls.mechanism import BadOption
 from reference_impls.merged import MergingModule
 
-DIRECTIONS = ("both", "forward", "backward", "diagonal")
 MATRICES = ("dep_w", "head_w", "fi_w", "fa_w")
 BIASES = ("map_b", "f_b", "fi_b", "fa_b", "o_b")
 
@@ -43,14 +45,107 @@ def _in_a_row(*biases: Tensor) -> Tensor:
     return torch.cat(biases)
 
 
-class DisaLayer(MergingModule):
-    """One block of directional self-attention, or an untied forward and backward one.
+@dataclass(frozen=True)
+class Pairs:
+    """Which keys a query may attend to.
+
+    Attributes
+    ----------
+    direction : HeadMask
+    keys : Tensor of bool, shape [B, N], or None
+        Those that there are; None is all.
+    rows : Tensor of int64, shape [R], or None
+        Positions of the queries; None is all N.
+    """
+
+    direction: HeadMask
+    keys: Tensor | None = None
+    rows: Tensor | None = None
+
+    def open(self, length: int, device: torch.device) -> Tensor:
+        """Whether query i may attend to key j, [B or 1, R, N]."""
+        pairs = allowed((self.direction,), length, device, self.rows)
+        return pairs if self.keys is None else pairs & self.keys[:, None]
+
+
+class DirectedBlocks(MergingModule):
+    """One block of directional attention, or an untied forward and backward one side by side.
+
+    With both directions each block has width d_out / 2, and its weights the prefix ``fw_`` or
+    ``bw_``; the forward block comes first in the output.
+    """
+
+    directions: ClassVar[tuple[str, ...]] = ("both", "forward", "backward", "diagonal")
+
+    def __init__(
+        self, d_in: int, d_out: int, *, direction: str, activation: str, tanh_scale: float
+    ) -> None:
+        super().__init__()
+        self.d_in = d_in
+        self.blocks: tuple[tuple[str, HeadMask], ...] = ()
+        if one_of("direction", direction, self.directions) == "both":
+            width = width_per_part(d_out, 2, "directions")
+            self.blocks += (("fw_", parse("forward")), ("bw_", parse("backward")))
+        else:
+            width = d_out
+            self.blocks += (("", parse(direction)),)
+        self.activation = activation_by_name(activation)
+        if not (isinstance(tanh_scale, (int, float)) and 0 < tanh_scale < math.inf):
+            raise BadOption(f"tanh_scale={tanh_scale!r}; expected a number above 0")
+        self.tanh_scale = float(tanh_scale)
+        for prefix, _ in self.blocks:
+            self.add_weights(prefix, d_in, width)
+
+    def add_weights(self, prefix: str, d_in: int, d: int) -> None:
+        """Make the weights of one block of width d."""
+        raise NotImplementedError
+
+    def weight(self, prefix: str, name: str) -> Tensor:
+        """One weight of one block."""
+        return weight_of(self, prefix + name)
+
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
+        """a_i = sum_j p_ij * h_j, p the softmax over allowed j of c tanh((dep_j + head_i) / c).
+
+        Parameters
+        ----------
+        h, dependent, head : Tensor, shape [B, N, d]
+            ``head`` holds the bias f_b.
+        pairs : Pairs
+
+        Returns
+        -------
+        Tensor, shape [B, R, d]
+            0 where a query has no allowed key.
+        """
+        raise NotImplementedError
+
+    def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Each block's h = f(x map_w + map_b): [..., D] -> [..., d]."""
+        prefixes = [prefix for prefix, _ in self.blocks]
+        weight = self.merged.of(_columns, *(self.weight(p, "map_w") for p in prefixes))
+        bias = self.merged.of(_in_a_row, *(self.weight(p, "map_b") for p in prefixes))
+        return self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)
+
+    def block(self, h: Tensor, prefix: str, pairs: Pairs) -> Tensor:
+        """DiSA in one direction with its fusion gate: [B, N, d] -> [B, R, d]."""
+        read = (self.weight(prefix, n) for n in ("dep_w", "head_w", "fi_w"))
+        weight = self.merged.of(_columns, *read)
+        dependent, head, gate = (h @ weight).chunk(3, dim=-1)  # [B, N, d]
+        a = self.attend(h, dependent, head + self.weight(prefix, "f_b"), pairs)  # [B, R, d]
+        if pairs.rows is not None:
+            h, gate = h[:, pairs.rows], gate[:, pairs.rows]
+        biases = sum(self.weight(prefix, n) for n in ("fi_b", "fa_b", "o_b"))
+        gate = torch.sigmoid(gate + a @ self.weight(prefix, "fa_w") + biases)
+        return gate * h + (1 - gate) * a
+
+
+class DisaLayer(DirectedBlocks):
+    """Directional self-attention in one direction or both, see `DirectedBlocks`.
 
     Parameters
     ----------
     d_in, d_out : int
-        With both directions each block has width d_out / 2, and its weights the prefix ``fw_`` or
-        ``bw_``; the forward block comes first in the output.
     direction : {"both", "forward", "backward", "diagonal"}
     activation : {"relu", "elu", "selu"}
         f of h = f(x map_w + map_b).
@@ -73,88 +168,32 @@ class DisaLayer(MergingModule):
         tanh_scale: float = 5.0,
         **unknown: Any,
     ) -> None:
-        super().__init__()
         refuse_unknown("disa", unknown, ("direction", "activation", "tanh_scale"))
-        self.d_in = d_in
-        self.blocks: tuple[tuple[str, HeadMask], ...] = ()
-        if one_of("direction", direction, DIRECTIONS) == "both":
-            width = width_per_part(d_out, 2, "directions")
-            self.blocks += (("fw_", parse("forward")), ("bw_", parse("backward")))
-        else:
-            width = d_out
-            self.blocks += (("", parse(direction)),)
-        self.activation = activation_by_name(activation)
-        if not (isinstance(tanh_scale, (int, float)) and 0 < tanh_scale < math.inf):
-            raise BadOption(f"tanh_scale={tanh_scale!r}; expected a number above 0")
-        self.tanh_scale = float(tanh_scale)
-        for prefix, _ in self.blocks:
-            self.register_parameter(f"{prefix}map_w", glorot(d_in, width))
-            for name in MATRICES:
-                self.register_parameter(prefix + name, glorot(width, width))
-            for name in BIASES:
-                self.register_parameter(prefix + name, zero_bias(width))
+        super().__init__(
+            d_in, d_out, direction=direction, activation=activation, tanh_scale=tanh_scale
+        )
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
-        """a_i = sum_j p_ij * h_j, p the softmax over allowed j of c tanh((dep_j + head_i) / c).
-
-        Parameters
-        ----------
-        h, dependent, head : Tensor, shape [B, N, d]
-            ``head`` holds the bias f_b.
-        direction : HeadMask
-        mask : Tensor of bool, shape [B, N], or None
-        rows : Tensor of int64, shape [R], or None
-
-        Returns
-        -------
-        Tensor, shape [B, R, d]
-            0 where a query has no allowed key.
-        """
-        raise NotImplementedError
+    def add_weights(self, prefix: str, d_in: int, d: int) -> None:
+        """The map, four matrices and five biases."""
+        self.register_parameter(f"{prefix}map_w", glorot(d_in, d))
+        for name in MATRICES:
+            self.register_parameter(prefix + name, glorot(d, d))
+        for name in BIASES:
+            self.register_parameter(prefix + name, zero_bias(d))
 
     def fuse(self, x: Tensor, mask: Tensor | None, rows: Tensor | None = None) -> Tensor:
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
         check_input(x, mask, self.d_in)
-        x = zero_at_padding(x, mask)
-        done = [
-            self._block(h, *block, mask, rows)
-            for h, block in zip(self.mapped(x), self.blocks, strict=True)
-        ]
-        out = torch.cat(done, dim=-1)  # [B, R, d_out]
+        out = self.side_by_side(zero_at_padding(x, mask), partial(Pairs, keys=mask, rows=rows))
         return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
 
-    def mapped(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Each block's h = f(x map_w + map_b): [B, N, D] -> [B, N, d]."""
-        prefixes = [prefix for prefix, _ in self.blocks]
-        weight = self.merged.of(_columns, *(self._weight(p, "map_w") for p in prefixes))
-        bias = self.merged.of(_in_a_row, *(self._weight(p, "map_b") for p in prefixes))
-        return self.activation(x @ weight + bias).chunk(len(prefixes), dim=-1)
-
-    def _block(
-        self, h: Tensor, prefix: str, direction: HeadMask, mask: Tensor | None, rows: Tensor | None
-    ) -> Tensor:
-        """One direction with its fusion gate: [B, N, d] -> [B, R, d]."""
-        read = (self._weight(prefix, n) for n in ("dep_w", "head_w", "fi_w"))
-        weight = self.merged.of(_columns, *read)
-        dependent, head, gate = (h @ weight).chunk(3, dim=-1)  # [B, N, d]
-        head = head + self._weight(prefix, "f_b")
-        a = self.attend(h, dependent, head, direction, mask, rows)  # [B, R, d]
-        if rows is not None:
-            h, gate = h[:, rows], gate[:, rows]
-        biases = sum(self._weight(prefix, n) for n in ("fi_b", "fa_b", "o_b"))
-        gate = torch.sigmoid(gate + a @ self._weight(prefix, "fa_w") + biases)
-        return gate * h + (1 - gate) * a
-
-    def _weight(self, prefix: str, name: str) -> Tensor:
-        return weight_of(self, prefix + name)
+    def side_by_side(self, x: Tensor, pairs: Callable[[HeadMask], Pairs]) -> Tensor:
+        """All blocks, the pairs of each by its direction: [B, N, D] -> [B, R, d_out]."""
+        found = [
+            self.block(h, prefix, pairs(direction))
+            for h, (prefix, direction) in zip(self.mapped(x), self.blocks, strict=True)
+        ]
+        return torch.cat(found, dim=-1)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
@@ -184,9 +223,9 @@ class DisaLayer(MergingModule):
         self.merged.clear()  # gradients may be wanted, and nothing below asks
         found = []
         for prefix, direction in self.blocks:
-            h = self.activation(x @ self._weight(prefix, "map_w") + self._weight(prefix, "map_b"))
-            key = h @ self._weight(prefix, "dep_w")
-            query = h @ self._weight(prefix, "head_w") + self._weight(prefix, "f_b")
+            h = self.activation(x @ self.weight(prefix, "map_w") + self.weight(prefix, "map_b"))
+            key = h @ self.weight(prefix, "dep_w")
+            query = h @ self.weight(prefix, "head_w") + self.weight(prefix, "f_b")
             sums = key[:, None] + query[:, :, None]  # [B, N, N, d]
             e = self.tanh_scale * torch.tanh(sums / self.tanh_scale)
             pairs = allowed((direction,), x.shape[1], x.device)[0]
@@ -198,29 +237,22 @@ class DisaLayer(MergingModule):
 class PlainDisa(DisaLayer):
     """`DisaLayer` with an explicit softmax; memory B * R * N * d_out, several times."""
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
         """MTSA eq. 6, the softmax over j, and the weighted sum."""
-        if rows is not None:
-            head = head[:, rows]  # [B, R, d]
-        c = self.tanh_scale
-        e = c * torch.tanh((dependent[:, None] + head[:, :, None]) / c)  # [B, R, N, d]
-        pairs = allowed((direction,), h.shape[1], h.device, rows)  # [1, R, N]
-        if mask is not None:
-            pairs = pairs & mask[:, None]  # [B, R, N]
-        p = masked_softmax(e, pairs[..., None], dim=2)  # [B, R, N, d]
-        return (p * h[:, None]).sum(2)
+        return plain_attend(h, dependent, head, pairs, self.tanh_scale)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """[B, N, d_in] -> [B, R, d_out] for the query positions ``rows`` [R]; None is all N."""
         return self.fuse(x, mask, rows)
+
+
+def plain_attend(h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs, c: float) -> Tensor:
+    """`DirectedBlocks.attend` step by step."""
+    if pairs.rows is not None:
+        head = head[:, pairs.rows]  # [B, R, d]
+    e = c * torch.tanh((dependent[:, None] + head[:, :, None]) / c)  # [B, R, N, d]
+    p = masked_softmax(e, pairs.open(h.shape[1], h.device)[..., None], dim=2)  # [B, R, N, d]
+    return (p * h[:, None]).sum(2)
 
 
 LARGEST_SAFE_SCALE = 20.0
@@ -230,42 +262,57 @@ Subtracting one would cost a pass, and a rounding error in every exponent.
 """
 
 
+def exponentials(sums: Tensor, c: float, closed: Tensor, keys: int) -> Tensor:
+    """exp(c tanh(sums)), 0 where a pair is closed; beyond `LARGEST_SAFE_SCALE` less a maximum.
+
+    Parameters
+    ----------
+    sums : Tensor
+        (dep_j + head_i) / c; written over.
+    c : float
+    closed : Tensor of bool, broadcastable to sums
+    keys : int
+        Axis of the keys.
+    """
+    # In place but for one: only tanh and exp keep their results for the gradient.
+    e = (sums.tanh_() * c).masked_fill_(closed, -math.inf)
+    if c > LARGEST_SAFE_SCALE:
+        highest = e.detach().amax(keys, keepdim=True)
+        e.sub_(highest.masked_fill_(highest == -math.inf, 0))  # -inf - -inf would be NaN
+    return e.exp_()
+
+
+def broadcast_attend(h: Tensor, dependent: Tensor, head: Tensor, pairs: Tensor, c: float) -> Tensor:
+    """Numerator and denominator are one product, ``exp(e) [h | 1]``, per feature.
+
+    Parameters
+    ----------
+    h, dependent : Tensor, shape [B, N, d]
+    head : Tensor, shape [B, R, d]
+    pairs : Tensor of bool, shape [B or 1, R, N]
+    c : float
+
+    Returns
+    -------
+    Tensor, shape [B, R, d]
+    """
+    with torch.autocast(h.device.type, enabled=False):
+        dtype = core_dtype(h.dtype)
+        # Contiguous, or the tensors over N x N would inherit the order of axes and be copied.
+        values, keys, queries = (t.to(dtype).mT.contiguous() for t in (h, dependent, head))
+        sums = (keys / c)[:, :, None, :] + (queries / c)[..., None]  # [B, d, R, N]
+        e = exponentials(sums, c, ~pairs[:, None], keys=-1)
+        columns = torch.stack([values, torch.ones_like(values)], dim=-1)  # [B, d, N, 2]
+        numerator, denominator = (e @ columns).unbind(-1)  # [B, d, R]
+        closed = ~pairs.any(-1)[:, None]  # [B or 1, 1, R]
+        return (numerator / denominator.masked_fill(closed, 1)).mT.to(h.dtype)
+
+
 class BroadcastDisa(DisaLayer):
     """`DisaLayer` with the unnormalised weights in one tensor; memory B * N * N * d_out, twice."""
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
-        """Numerator and denominator are one product, ``exp(e) [h | 1]``, per feature."""
-        refuse_rows(rows)
-        with torch.autocast(h.device.type, enabled=False):
-            dtype = core_dtype(h.dtype)
-            # Contiguous, or the tensors over N x N would inherit the order of axes and be copied.
-            values, keys, queries = (
-                t.to(dtype).mT.contiguous() for t in (h, dependent, head)
-            )  # [B, d, N]
-            return self._sums(values, keys, queries, direction, mask).mT.to(h.dtype)
-
-    def _sums(
-        self, h: Tensor, keys: Tensor, queries: Tensor, direction: HeadMask, mask: Tensor | None
-    ) -> Tensor:
-        n, c = h.shape[2], self.tanh_scale
-        forbidden = ~allowed((direction,), n, h.device)[:, None]  # [1, 1, N, N]
-        if mask is not None:
-            forbidden = forbidden | ~mask[:, None, None, :]  # [B, 1, N, N]
-        t = ((keys / c)[:, :, None, :] + (queries / c)[..., None]).tanh_()  # [B, d, N, N]
-        # In place from here: only tanh and exp keep their results for the gradient.
-        e = (t * c).masked_fill_(forbidden, -math.inf)
-        if c > LARGEST_SAFE_SCALE:
-            highest = e.detach().amax(-1, keepdim=True)
-            e.sub_(highest.masked_fill_(highest == -math.inf, 0))  # -inf - -inf would be NaN
-        columns = torch.stack([h, torch.ones_like(h)], dim=-1)  # [B, d, N, 2]
-        numerator, denominator = (e.exp_() @ columns).unbind(-1)  # [B, d, N]
-        closed = ~has_key((direction,), n, h.device, mask)[0, :, None]  # [B or 1, 1, N]
-        return numerator / denominator.masked_fill(closed, 1)
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
+        """See `broadcast_attend`."""
+        refuse_rows(pairs.rows)
+        open_ = pairs.open(h.shape[1], h.device)
+        return broadcast_attend(h, dependent, head, open_, self.tanh_scale)

@@ -15,17 +15,23 @@ The masks' M^fw is 0 for key < query, M^bw for key > query, M^diag for key != qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import activate
-
-Array = np.ndarray
+from reference_impls.naive import (
+    Array,
+    Result,
+    Rows,
+    Weights,
+    activate,
+    directions,
+    positions,
+    side_by_side,
+    sigmoid,
+)
 
 
 def block(
-    x: Array, W: Mapping[str, Array], rows: Array, g_u: Array | None, kind: str, f: str, c: float
+    x: Array, W: Weights, rows: Array, g_u: Array | None, kind: str, f: str, c: float
 ) -> tuple[Array, Array, dict[str, Array]]:
     """Return u [R, d], and the gradients with respect to x and W if the cotangent g_u is given."""
     i, j = rows[:, None], np.arange(len(x))
@@ -43,7 +49,7 @@ def block(
             e = np.exp(score - score.max(axis=0))
             p = e / e.sum(axis=0)  # over the keys, for each feature
         a[m] = (p * h).sum(axis=0)  # s_i
-        F = np.exp(-np.logaddexp(0.0, -(a[m] @ W["fa_w"] + gate_h[m])))
+        F = sigmoid(a[m] @ W["fa_w"] + gate_h[m])
         u[m] = F * h[row] + (1 - F) * a[m]
         if g_u is None:
             continue
@@ -54,6 +60,33 @@ def block(
         g_score = p * (h - a[m]) * g_a * (1 - tanh**2)  # c of eq. 6 and its 1/c cancel
         g_dep += g_score
         g_head[m] = g_score.sum(axis=0)
+    back = g_dep, g_head, g_gate
+    return u, *block_gradients(x, W, rows, (h, h_slope), a, g_h, back)
+
+
+def block_gradients(
+    x: Array,
+    W: Weights,
+    rows: Array,
+    mapped: tuple[Array, Array],
+    a: Array,
+    g_h: Array,
+    back: tuple[Array, Array, Array],
+) -> tuple[Array, dict[str, Array]]:
+    """Return the gradients for x and W of a block.
+
+    Parameters
+    ----------
+    mapped : tuple
+        h [n, d] and the derivative of its activation.
+    a : ndarray [R, d]
+        What each query attended to.
+    g_h : ndarray [n, d]
+        The gradient for h but for what comes through `back`.
+    back : tuple
+        Gradients for W^(1) h [n, d], for W^(2) h [R, d] and for the argument of F [R, d].
+    """
+    (h, h_slope), (g_dep, g_head, g_gate) = mapped, back
     g_h += g_dep @ W["dep_w"].T
     np.add.at(g_h, rows, g_head @ W["head_w"].T + g_gate @ W["fi_w"].T)
     g_map = g_h * h_slope
@@ -70,52 +103,32 @@ def block(
         "fa_b": gate_b.copy(),
         "o_b": gate_b.copy(),
     }
-    return u, g_map @ W["map_w"].T, grads
+    return g_map @ W["map_w"].T, grads
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     direction: str = "both",
     activation: str = "elu",
     tanh_scale: float = 5.0,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute DiSA and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         map_w [D, d], dep_w, head_w, fi_w, fa_w [d, d], map_b, f_b, fi_b, fa_b, o_b [d]; with
         direction "both" twice, with prefixes fw_ and bw_.
-    rows : ints [R] or None
-        Queries to compute; None is all n.
-    grad_out : ndarray [R, d_out] or None
-        Cotangent of the output.
     direction, activation, tanh_scale
         Configuration; "both" is a forward and a backward block side by side.
-
-    Returns
-    -------
-    tuple
-        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
-        respect to x [n, D] and to each weight, otherwise two times None.
     """
-    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
-    both = {"fw_": "forward", "bw_": "backward"}
-    outs: list[Array] = []
-    grad_x, grads = np.zeros(x.shape), {}
-    for prefix, kind in (both if direction == "both" else {"": direction}).items():
-        W = {name[len(prefix) :]: w for name, w in weights.items() if name.startswith(prefix)}
-        d, start = len(W["map_b"]), sum(u.shape[1] for u in outs)
-        g_u = None if grad_out is None else grad_out[:, start : start + d]
-        u, g_x, g_w = block(x, W, rows, g_u, kind, activation, tanh_scale)
-        outs.append(u)
-        grad_x += g_x
-        grads.update({prefix + name: g for name, g in g_w.items()})
-    out = np.concatenate(outs, axis=1)  # [R, d_out]
-    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+    rows = positions(rows, len(x))
+
+    def one(W: Weights, kind: str, g_u: Array | None) -> tuple[Array, Array, dict[str, Array]]:
+        return block(x, W, rows, g_u, kind, activation, tanh_scale)
+
+    return side_by_side(x, weights, grad_out, directions(direction), one)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from reference_impls.checks import refuse_unknown
+from reference_impls.checks import OneRow, refuse_unknown
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.source2token.modules import (
     DirectSource2Token,
@@ -60,15 +60,11 @@ class DisanLayer(nn.Module):
         return self.pooling(self.fusion(x, mask), mask)
 
 
-class PlainDisan(DisanLayer):
+class PlainDisan(OneRow, DisanLayer):
     """`DisanLayer` from `PlainDisa` and `PlainSource2Token`."""
 
     fusion_type = PlainDisa
     pooling_type = PlainSource2Token
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, d_out]; ``rows`` is ignored, there is one output per sequence."""
-        return super().forward(x, mask)
 
 
 class BroadcastDisan(DisanLayer):

@@ -7,50 +7,30 @@ prefixes: ``fusion.`` for disa, ``pooling.`` for source2token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-
 from reference_impls.disa.naive import naive as disa
+from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
 from reference_impls.source2token.naive import naive as source2token
-
-Array = np.ndarray
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     activation: str = "elu",
     tanh_scale: float = 5.0,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         Those of disa in both directions and of source2token, with their prefixes.
-    rows
-        Not read: there are no queries.
-    grad_out : ndarray [d_out] or None
-        Cotangent of the output.
     activation, tanh_scale
         Configuration.
-
-    Returns
-    -------
-    tuple
-        Output [d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with respect
-        to x [n, D] and to each weight, otherwise two times None.
     """
-    fusion, pooling = (
-        {name[len(part) :]: w for name, w in weights.items() if name.startswith(part)}
-        for part in ("fusion.", "pooling.")
-    )
+    fusion, pooling = (with_prefix(weights, part) for part in ("fusion.", "pooling."))
     u, _, _ = disa(x, fusion, activation=activation, tanh_scale=tanh_scale)
     out, g_u, g_pooling = source2token(u, pooling, None, grad_out, activation=activation)
     if grad_out is None:

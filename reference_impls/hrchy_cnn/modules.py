@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import glu, pad
+from torch.nn.functional import glu
 
 from reference_impls.checks import (
+    PicksRows,
     check_input,
     glorot,
     one_of,
@@ -18,7 +19,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.convolution import convolved, multiplied
+from reference_impls.convolution import convolved, multiplied, tap_by_tap
 
 
 class HrchyCnnLayer(nn.Module):
@@ -79,38 +80,23 @@ class HrchyCnnLayer(nn.Module):
         return zero_at_padding(self.stack(x, mask if self.form == "paper" else None), mask)
 
 
-class PlainHrchyCnn(HrchyCnnLayer):
+class PlainHrchyCnn(PicksRows, HrchyCnnLayer):
     """`HrchyCnnLayer` with one product per tap."""
 
     def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Each layer is y = z[:h] * sigmoid(z[h:]), plus the layer before."""
         y = x
         for i in range(self.layers):
-            z = self._convolve(zero_at_padding(y, mask), *self.weights(i))
+            weight, bias = self.weights(i)
+            front = (weight.shape[0] - 1) // 2
+            behind = weight.shape[0] - 1 - front
+            z = tap_by_tap(zero_at_padding(y, mask), weight, bias, front, behind)
             if self.form == "released":
                 z = z.relu()
             value, gate = z.chunk(2, dim=-1)  # [B, N, d_out]
             gated = value * torch.sigmoid(gate)
             y = gated + y if i else gated
         return y
-
-    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """z_i = b + sum over t of x_{i + t - front} w_t."""
-        k, n = weight.shape[0], x.shape[1]
-        front = (k - 1) // 2
-        padded = pad(x, (0, 0, front, k - 1 - front))  # [B, N + k - 1, D]
-        z = padded[:, :n] @ weight[0]  # [B, N, 2*d_out]
-        for t in range(1, k):
-            z = z + padded[:, t : t + n] @ weight[t]
-        return z + bias
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, R, d_out] for the positions ``rows`` [R]; None is all N.
-
-        All positions are computed; ``rows`` picks.
-        """
-        out = super().forward(x, mask)
-        return out if rows is None else out[:, rows]
 
 
 class ConvHrchyCnn(HrchyCnnLayer):

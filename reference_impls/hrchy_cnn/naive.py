@@ -15,52 +15,35 @@ padded tail. In the paper's form all outside the n real tokens is zero before ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import sigmoid
-
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights, positions, sigmoid
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     layers: int = 3,
     kernel_size: int = 5,
     form: str = "paper",
     padded: int | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the CNN and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         l0_w [k, D, 2h], l1_w, l2_w, ... [k, h, 2h]; l0_b, l1_b, ... [2h].
-    rows : ints [R] or None
-        Positions to return (all are computed), in the released form also padded ones; None is
-        all n.
-    grad_out : ndarray [R, h] or None
-        Cotangent of the output.
     layers, kernel_size : int
     form : {"paper", "released"}
     padded : int or None
         Padded length N >= n, read by the released form only; None is n.
-
-    Returns
-    -------
-    tuple
-        Output [R, h]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with respect
-        to x [n, D] and to each weight, otherwise two times None.
     """
     n, k = len(x), kernel_size
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, n)
     length = {"paper": n, "released": padded or n}[form]
     front = (k - 1) // 2
     y = np.zeros((length, x.shape[1]))

@@ -9,35 +9,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, cat, nn
+from torch import Tensor, arange, cat
 from torch.nn.functional import pad
 
-from reference_impls.checks import (
-    check_input,
-    glorot,
-    one_of,
-    positive_int,
-    refuse_unknown,
-    weight_of,
-    width_per_part,
-    zero_at_padding,
-    zero_bias,
-)
-from reference_impls.convolution import convolved, multiplied
-from reference_impls.mechanism import BadOption
+from reference_impls.checks import OneRow, check_input, one_of, refuse_unknown, zero_at_padding
+from reference_impls.convolution import KernelSizes, convolved, multiplied, tap_by_tap
 
 
-class KimCnnLayer(nn.Module):
+class KimCnnLayer(KernelSizes):
     """For each kernel size the largest relu(window w + b) of all windows, side by side.
 
     Parameters
     ----------
-    d_in, d_out : int
-        Every kernel size k has d_out / len(kernel_sizes) filters, weights ``w<k>`` [k, d_in, F]
-        and ``b<k>`` [F].
-    kernel_sizes : sequence of int
-        All different.
+    d_in, d_out, kernel_sizes
+        As for `KernelSizes`.
     windows : {"real", "padded"}
         real: windows of real tokens only; a sample that has none (it is shorter than k) gets the
         first window, with zeros behind its tokens. padded: all windows of the padded sequence, x
@@ -58,19 +43,9 @@ class KimCnnLayer(nn.Module):
         windows: str = "real",
         **unknown: Any,
     ) -> None:
-        super().__init__()
         refuse_unknown("kim_cnn", unknown, ("kernel_sizes", "windows"))
-        if isinstance(kernel_sizes, str) or not isinstance(kernel_sizes, Sequence):
-            raise BadOption(f"kernel_sizes={kernel_sizes!r}; expected a list of integers")
-        if not kernel_sizes or len(set(kernel_sizes)) != len(kernel_sizes):
-            raise BadOption(f"kernel_sizes={list(kernel_sizes)}; expected different integers")
-        self.d_in = d_in
-        self.kernel_sizes = tuple(positive_int("kernel_sizes", k) for k in kernel_sizes)
+        super().__init__(d_in, d_out, kernel_sizes)
         self.windows = one_of("windows", windows, ("real", "padded"))
-        filters = width_per_part(d_out, len(self.kernel_sizes), "kernel sizes")
-        for k in self.kernel_sizes:
-            self.register_parameter(f"w{k}", glorot(k, d_in, filters, taps=k))
-            self.register_parameter(f"b{k}", zero_bias(filters))
 
     def largest(self, x: Tensor, weight: Tensor, bias: Tensor, closed: Tensor | None) -> Tensor:
         """Maximum over windows i of sum_t x_{i+t} w_t + b, before relu.
@@ -91,12 +66,12 @@ class KimCnnLayer(nn.Module):
     def side_by_side(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """All kernel sizes, before relu: x zero at padding -> [B, d_out], a tensor of its own."""
         found = []
-        for k in self.kernel_sizes:
-            behind = max(0, k - x.shape[1])
+        for weight, bias in self.weights():
+            behind = max(0, weight.shape[0] - x.shape[1])
             longer = pad(x, (0, 0, 0, behind)) if behind else x
-            weight, bias = weight_of(self, f"w{k}"), weight_of(self, f"b{k}")
-            found.append(self.largest(longer, weight, bias, self.closed(mask, k, behind)))
-        return torch.cat(found, dim=-1)
+            closed = self.closed(mask, weight.shape[0], behind)
+            found.append(self.largest(longer, weight, bias, closed))
+        return cat(found, dim=-1)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, d_out].
@@ -116,25 +91,16 @@ class KimCnnLayer(nn.Module):
         if mask is None or self.windows == "padded":
             return None
         open_ = pad(mask, (0, behind), value=False).unfold(1, k, 1).all(-1)
-        first = torch.arange(open_.shape[1], device=mask.device) == 0
+        first = arange(open_.shape[1], device=mask.device) == 0
         return ~(open_ | (first & ~open_.any(1, keepdim=True)))
 
 
-class PlainKimCnn(KimCnnLayer):
+class PlainKimCnn(OneRow, KimCnnLayer):
     """`KimCnnLayer` with one product per tap."""
 
     def largest(self, x: Tensor, weight: Tensor, bias: Tensor, closed: Tensor | None) -> Tensor:
-        """z_i = b + sum over t of x_{i+t} w_t for every window i, and its maximum."""
-        k = weight.shape[0]
-        windows = x.shape[1] - k + 1
-        z = x[:, :windows] @ weight[0]  # [B, W, F]
-        for t in range(1, k):
-            z = z + x[:, t : t + windows] @ weight[t]
-        return _largest(z + bias, closed)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, d_out]; ``rows`` is ignored, there is one output per sequence."""
-        return super().forward(x, mask)
+        """Every window, and the maximum."""
+        return _largest(tap_by_tap(x, weight, bias, 0, 0), closed)
 
 
 class ConvKimCnn(KimCnnLayer):
@@ -151,10 +117,9 @@ class GemmKimCnn(KimCnnLayer):
     def side_by_side(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """As many windows as the smallest kernel has; larger ones leave some at the end out."""
         n, sizes = x.shape[1], self.kernel_sizes
-        weights = [weight_of(self, f"w{k}") for k in sizes]
-        bias = cat([weight_of(self, f"b{k}") for k in sizes])
+        weights, biases = zip(*self.weights(), strict=True)
         count = max(1, n - min(sizes) + 1)
-        z = multiplied(x, weights, bias, [0] * len(sizes), count)  # [B, count, d_out]
+        z = multiplied(x, weights, cat(biases), [0] * len(sizes), count)  # [B, count, d_out]
         found = []
         for k, part in zip(sizes, z.chunk(len(sizes), dim=-1), strict=True):
             behind = max(0, k - n)

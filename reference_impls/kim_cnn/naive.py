@@ -15,46 +15,37 @@ shorter than k gets zeros behind it up to k, hence one window (ours: the release
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     kernel_sizes: Sequence[int] = (3, 4, 5),
     windows: str = "real",
     padded: int | None = None,
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         For each kernel size k, w<k> [k, D, F] and b<k> [F].
-    rows
-        Not read: there are no queries.
-    grad_out : ndarray [F*len(kernel_sizes)] or None
-        Cotangent of the output.
     kernel_sizes : sequence of int
     windows : {"real", "padded"}
     padded : int or None
         Padded length N >= n, read with windows "padded" only; None is n.
 
-    Returns
-    -------
-    tuple
-        Output [F*len(kernel_sizes)]; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None. Windows that share a maximum share its gradient.
+    Notes
+    -----
+    Windows that share a maximum share its gradient.
     """
     n, d = x.shape
     length = {"real": n, "padded": padded or n}[windows]

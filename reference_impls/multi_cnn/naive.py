@@ -9,44 +9,31 @@ and the y of all kernel sizes stand side by side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights, positions
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     kernel_sizes: Sequence[int] = (3, 4, 5),
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the CNN and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         For each kernel size k, w<k> [k, D, F] and b<k> [F].
-    rows : ints [R] or None
-        Positions to compute; None is all n.
-    grad_out : ndarray [R, d_out] or None
-        Cotangent of the output.
     kernel_sizes : sequence of int
-
-    Returns
-    -------
-    tuple
-        Output [R, F*len(kernel_sizes)]; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None.
     """
     n, d = x.shape
-    rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, n)
     outs: list[Array] = []
     grad_x = np.zeros(x.shape)
     grads = {name: np.zeros(w.shape) for name, w in weights.items()}

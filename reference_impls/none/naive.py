@@ -6,42 +6,28 @@ the values' layer of its appendix B). Tokens are rows here: W, b are map_w.T and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import activate
-
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights, activate, positions
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     activation: str = "relu",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the layer and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         map_w [D, d_out], map_b [d_out].
-    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
-        Tokens to compute, and the cotangent of the output.
     activation : {"relu", "elu", "selu"}
-
-    Returns
-    -------
-    tuple
-        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
-        respect to x [n, D] and to each weight, otherwise two times None.
     """
-    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, len(x))
     W, b = weights["map_w"], weights["map_b"]
     out, grad_x = np.zeros((len(rows), len(b))), np.zeros(x.shape)
     grads = {"map_w": np.zeros(W.shape), "map_b": np.zeros(b.shape)}

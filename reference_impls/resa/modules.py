@@ -6,7 +6,8 @@ pairs, or never compute them.
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,8 +22,14 @@ from reference_impls.checks import (
     refuse_unknown,
     zero_at_padding,
 )
-from reference_impls.disa.modules import LARGEST_SAFE_SCALE, BroadcastDisa, DisaLayer, PlainDisa
-from reference_impls.masks import HeadMask, allowed
+from reference_impls.disa.modules import (
+    BroadcastDisa,
+    DisaLayer,
+    Pairs,
+    PlainDisa,
+    broadcast_attend,
+)
+from reference_impls.masks import allowed
 from reference_impls.resa.selecting import Selecting, Selection, real_tokens
 
 UNSELECTED = ("all_real", "dependents", "others")
@@ -36,6 +43,20 @@ OPTIONS = (
     "rss_activation",
     "policy",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles(Pairs):
+    """What each token is; the keys are the selected dependents.
+
+    Attributes
+    ----------
+    real, heads : Tensor of bool, shape [B, N]
+        Real tokens, and those of them that are selected queries.
+    """
+
+    real: Tensor
+    heads: Tensor
 
 
 class ResaLayer(DisaLayer, Selecting):
@@ -100,56 +121,21 @@ class ResaLayer(DisaLayer, Selecting):
             policy=policy,
         )
 
-    def attended(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        heads: Tensor,
-        dependents: Tensor,
-        rows: Tensor | None,
-    ) -> Tensor:
+    def attended(self, h: Tensor, dependent: Tensor, head: Tensor, roles: Roles) -> Tensor:
         """a_i = sum_j p_ij * h_j over selected j, for selected i (eq. 11-13).
 
-        Parameters
-        ----------
-        h, dependent, head : Tensor, shape [B, N, d]
-            ``head`` holds the bias f_b.
-        direction : HeadMask
-        heads, dependents : Tensor of bool, shape [B, N]
-            Real tokens only.
-        rows : Tensor of int64, shape [R], or None
-
-        Returns
-        -------
-        Tensor, shape [B, R, d]
-            0 where a selected query has no allowed key; anything finite where it is not selected.
+        DiSA with the dependents as the only keys: anything finite where i is not selected.
         """
-        raise NotImplementedError
+        return super().attend(h, dependent, head, roles)
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
-        """Attention for selected queries, a mean for the others: [B, R, d].
-
-        Parameters
-        ----------
-        mask : Tensor of bool, shape [3, B, N]
-            Real tokens, heads, dependents.
-        """
-        assert mask is not None
-        real, heads, dependents = mask
-        a = self.attended(h, dependent, head, direction, heads, dependents, rows)  # [B, R, d]
-        mean = self._mean(h, real, dependents)  # [B, 1 or N, d]
-        if rows is not None:
-            heads, mean = heads[:, rows], mean.expand_as(h)[:, rows]
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
+        """Attention for selected queries, a mean for the others: [B, R, d]."""
+        assert isinstance(pairs, Roles)
+        assert pairs.keys is not None
+        a = self.attended(h, dependent, head, pairs)  # [B, R, d]
+        mean, heads = self._mean(h, pairs.real, pairs.keys), pairs.heads  # [B, 1 or N, d]
+        if pairs.rows is not None:
+            heads, mean = heads[:, pairs.rows], mean.expand_as(h)[:, pairs.rows]
         return torch.where(heads[..., None], a, mean)
 
     def _mean(self, h: Tensor, real: Tensor, dependents: Tensor) -> Tensor:
@@ -172,20 +158,16 @@ class ResaLayer(DisaLayer, Selecting):
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
         check_input(x, mask, self.d_in)
         x, real = zero_at_padding(x, mask), real_tokens(x, mask)
-        selection = self.chosen(x, real, selection)
-        out = self.directions(x, real, selection, rows)
+        out = self.among(x, real, self.chosen(x, real, selection), rows)
         return zero_at_padding(out, real if rows is None else real[:, rows])
 
-    def directions(
+    def among(
         self, x: Tensor, real: Tensor, selection: Selection, rows: Tensor | None = None
     ) -> Tensor:
         """Both blocks side by side: [B, N, D], zero at padding -> [B, R, d_out], not zeroed."""
-        roles = torch.stack([real, selection.heads & real, selection.dependents & real])
-        done = [
-            self._block(h, *block, roles, rows)
-            for h, block in zip(self.mapped(x), self.blocks, strict=True)
-        ]
-        return torch.cat(done, dim=-1)  # [B, R, d_out]
+        heads, dependents = selection.heads & real, selection.dependents & real
+        roles = partial(Roles, keys=dependents, rows=rows, real=real, heads=heads)
+        return self.side_by_side(x, roles)
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, *, selection: Selection | None = None
@@ -208,25 +190,12 @@ class ResaLayer(DisaLayer, Selecting):
         check_input(x, mask, self.d_in)
         x, real = zero_at_padding(x, mask), real_tokens(x, mask)
         selection = self._select(x, real)
-        heads, dependents = selection.heads & real, selection.dependents & real
-        return {"token2token_weights": self.shown(x, heads, dependents)}
+        chosen = selection.heads & real, selection.dependents & real
+        return {"token2token_weights": self.shown(x, *chosen)}
 
 
 class PlainResa(ResaLayer, PlainDisa):
     """`ResaLayer` with an explicit softmax; memory B * R * N * d_out, several times."""
-
-    def attended(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        heads: Tensor,
-        dependents: Tensor,
-        rows: Tensor | None,
-    ) -> Tensor:
-        """Eq. 11-13: DiSA with the dependents as the only keys."""
-        return PlainDisa.attend(self, h, dependent, head, direction, dependents, rows)
 
     def forward(
         self,
@@ -242,19 +211,6 @@ class PlainResa(ResaLayer, PlainDisa):
 
 class MaskedResa(ResaLayer, BroadcastDisa):
     """All N x N pairs by broadcasting, unselected keys masked; memory B * N * N * d_out, twice."""
-
-    def attended(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        heads: Tensor,
-        dependents: Tensor,
-        rows: Tensor | None,
-    ) -> Tensor:
-        """DiSA with the dependents as the only keys."""
-        return BroadcastDisa.attend(self, h, dependent, head, direction, dependents, rows)
 
 
 def positions(chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -293,40 +249,13 @@ class GatheredResa(ResaLayer):
     S and D are the most that any sample of the batch has; see `positions`.
     """
 
-    def attended(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        heads: Tensor,
-        dependents: Tensor,
-        rows: Tensor | None,
-    ) -> Tensor:
+    def attended(self, h: Tensor, dependent: Tensor, head: Tensor, roles: Roles) -> Tensor:
         """Gather, attend, scatter back: 0 where a query is not selected."""
-        refuse_rows(rows)
-        (i, is_head), (j, is_dependent) = positions(heads), positions(dependents)  # [B, S], [B, D]
-        pairs = allowed((direction,), h.shape[1], h.device)[0][i[:, :, None], j[:, None, :]]
+        refuse_rows(roles.rows)
+        assert roles.keys is not None
+        (i, is_head), (j, is_dependent) = positions(roles.heads), positions(roles.keys)
+        pairs = allowed((roles.direction,), h.shape[1], h.device)[0][i[:, :, None], j[:, None, :]]
         pairs = pairs & is_head[:, :, None] & is_dependent[:, None, :]  # [B, S, D]
-        with torch.autocast(h.device.type, enabled=False):
-            dtype = core_dtype(h.dtype)
-            # Contiguous, or the tensors over S x D would inherit the order of axes and be copied.
-            values, keys, queries = (
-                take(t, at).to(dtype).mT.contiguous()
-                for t, at in ((h, j), (dependent, j), (head, i))
-            )  # [B, d, D], [B, d, D], [B, d, S]
-            a = self._sums(values, keys, queries, pairs).mT.to(h.dtype)  # [B, S, d]
+        values, keys, queries = take(h, j), take(dependent, j), take(head, i)
+        a = broadcast_attend(values, keys, queries, pairs, self.tanh_scale)  # [B, S, d]
         return torch.zeros_like(h).scatter(1, i[..., None].expand_as(a), a)
-
-    def _sums(self, h: Tensor, keys: Tensor, queries: Tensor, pairs: Tensor) -> Tensor:
-        """As in `BroadcastDisa`, over a rectangle of pairs: [B, d, S]."""
-        c = self.tanh_scale
-        t = ((keys / c)[:, :, None, :] + (queries / c)[..., None]).tanh_()  # [B, d, S, D]
-        e = (t * c).masked_fill_(~pairs[:, None], -math.inf)
-        if c > LARGEST_SAFE_SCALE:
-            highest = e.detach().amax(-1, keepdim=True)
-            e.sub_(highest.masked_fill_(highest == -math.inf, 0))  # -inf - -inf would be NaN
-        columns = torch.stack([h, torch.ones_like(h)], dim=-1)  # [B, d, D, 2]
-        numerator, denominator = (e.exp_() @ columns).unbind(-1)  # [B, d, S]
-        closed = ~pairs.any(-1)[:, None]  # [B, 1, S]
-        return numerator / denominator.masked_fill(closed, 1)

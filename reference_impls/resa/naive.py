@@ -28,27 +28,36 @@ in the section "rss" of the goldens' README (what taoshen58/ReSAN computes). j i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import activate
+from reference_impls.disa.naive import block_gradients
+from reference_impls.naive import (
+    Array,
+    Result,
+    Rows,
+    Weights,
+    activate,
+    directions,
+    positions,
+    side_by_side,
+    sigmoid,
+    with_prefix,
+)
 
-Array = np.ndarray
 CLIP = 1e-10
 """Probabilities below count as this much before their logarithm is taken."""
 
 
-def probabilities(x: Array, W: Mapping[str, Array], activation: str = "elu") -> Array:
+def probabilities(x: Array, W: Weights, activation: str = "elu") -> Array:
     """Return p [n] of eq. 6-7 for the real tokens x [n, D].
 
     `W` holds w1 [3D, h], b1 [h], w2 [h, 1] and b2 [1].
     """
     logit = _forward(x, W, activation)[-1]
-    return np.exp(-np.logaddexp(0.0, -logit))
+    return sigmoid(logit)
 
 
-def iterative_actions(x: Array, W: Mapping[str, Array], uniform: Array) -> Array:
+def iterative_actions(x: Array, W: Weights, uniform: Array) -> Array:
     """Return what iterative sampling selects [n], token by token (appendix A, in its words).
 
     h_j = tanh(W [c_j; a_{j-1}] + U h_{j-1} + b), p_j = sigmoid(w h_j + b'), h and a start at 0; the
@@ -60,7 +69,7 @@ def iterative_actions(x: Array, W: Mapping[str, Array], uniform: Array) -> Array
         before = a[j - 1] if j else 0.0
         seen = np.concatenate([token, m, token * m, [before]])
         h = np.tanh(seen @ W["in_w"] + h @ W["state_w"] + W["state_b"])
-        p = np.exp(-np.logaddexp(0.0, -(h @ W["out_w"][:, 0] + W["out_b"][0])))
+        p = sigmoid(h @ W["out_w"][:, 0] + W["out_b"][0])
         a[j] = uniform[j] <= p
     return a > 0
 
@@ -82,7 +91,7 @@ def share(selected: Array) -> float:
 
 def gradients(
     x: Array,
-    W: Mapping[str, Array],
+    W: Weights,
     selected: Array,
     grad_log: Array,
     activation: str = "elu",
@@ -92,7 +101,7 @@ def gradients(
     The actions are given numbers (eq. 19-20); a clipped logarithm has no gradient.
     """
     m, z, t, slope, logit = _forward(x, W, activation)
-    p = np.exp(-np.logaddexp(0.0, -logit))
+    p = sigmoid(logit)
     kept = np.where(selected, p, 1 - p) > CLIP
     g_logit = (grad_log * kept * (selected - p))[:, None]  # derivative of log p, log (1 - p)
     g_t = g_logit @ W["w2"].T * slope
@@ -107,9 +116,7 @@ def gradients(
     return g_own + g_product * m + g_m / len(x), grads
 
 
-def _forward(
-    x: Array, W: Mapping[str, Array], activation: str
-) -> tuple[Array, Array, Array, Array, Array]:
+def _forward(x: Array, W: Weights, activation: str) -> tuple[Array, Array, Array, Array, Array]:
     """Return m [D], z [n, 3D], the hidden layer [n, h] and its slope, and the logits [n]."""
     m = x.mean(axis=0)
     z = np.concatenate([x, np.broadcast_to(m, x.shape), x * m], axis=1)  # eq. 6
@@ -118,14 +125,14 @@ def _forward(
 
 
 def select(
-    x: Array, weights: Mapping[str, Array], name: str, selection: str, f: str, policy: str = "rss"
+    x: Array, weights: Weights, name: str, selection: str, f: str, policy: str = "rss"
 ) -> Array:
     """Return which tokens [n] the policy with weights ``{name}_w1``... selects."""
     if selection == "all":
         return np.full(len(x), True)
     if selection != "threshold":
         raise ValueError(f"selection {selection!r} is drawn at random; give the actions to fuse()")
-    W = {n.removeprefix(f"{name}_"): w for n, w in weights.items() if n.startswith(f"{name}_")}
+    W = with_prefix(weights, f"{name}_")
     if policy == "iterative":
         return iterative_actions(x, W, np.full(len(x), 0.5))
     return probabilities(x, W, f) >= 0.5
@@ -133,7 +140,7 @@ def select(
 
 def block(
     x: Array,
-    W: Mapping[str, Array],
+    W: Weights,
     rows: Array,
     g_u: Array | None,
     kind: str,
@@ -162,7 +169,7 @@ def block(
             p[pool] = 1 / max(1, pool.sum())
         a[m] = (p * h).sum(axis=0)  # eq. 13
         gate = h[i] @ W["fi_w"] + W["fi_b"] + a[m] @ W["fa_w"] + W["fa_b"] + W["o_b"]
-        F = np.exp(-np.logaddexp(0.0, -gate))  # eq. 14
+        F = sigmoid(gate)  # eq. 14
         u[m] = F * h[i] + (1 - F) * a[m]  # eq. 15
         if g_u is None:
             continue
@@ -174,28 +181,13 @@ def block(
         g_score = p * (h - a[m]) * g_a * (1 - tanh**2)  # c of eq. 11 and its 1/c cancel
         g_dep += g_score
         g_head[m] = g_score.sum(axis=0)
-    g_h += g_dep @ W["dep_w"].T
-    np.add.at(g_h, rows, g_head @ W["head_w"].T + g_gate @ W["fi_w"].T)
-    g_map = g_h * h_slope
-    gate_b = g_gate.sum(axis=0)
-    grads = {
-        "map_w": x.T @ g_map,
-        "map_b": g_map.sum(axis=0),
-        "dep_w": h.T @ g_dep,
-        "head_w": h[rows].T @ g_head,
-        "f_b": g_dep.sum(axis=0),
-        "fi_w": h[rows].T @ g_gate,
-        "fa_w": a.T @ g_gate,
-        "fi_b": gate_b,
-        "fa_b": gate_b.copy(),
-        "o_b": gate_b.copy(),
-    }
-    return u, g_map @ W["map_w"].T, grads
+    back = g_dep, g_head, g_gate
+    return u, *block_gradients(x, W, rows, (h, h_slope), a, g_h, back)
 
 
 def fuse(
     x: Array,
-    weights: Mapping[str, Array],
+    weights: Weights,
     rows: Array,
     grad_out: Array | None,
     dep_sel: Array,
@@ -204,27 +196,23 @@ def fuse(
     activation: str = "elu",
     tanh_scale: float = 5.0,
     unselected: str = "all_real",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute eq. 10-15 as `naive` does, for given selections [n]; an RSS is not needed."""
-    kinds = {"fw_": "forward", "bw_": "backward"} if direction == "both" else {"": direction}
-    outs: list[Array] = []
-    grad_x, grads = np.zeros(x.shape), {name: np.zeros(w.shape) for name, w in weights.items()}
-    for prefix, kind in kinds.items():
-        W = {name[len(prefix) :]: w for name, w in weights.items() if name.startswith(prefix)}
-        g_u = None if grad_out is None else np.split(grad_out, len(kinds), axis=1)[len(outs)]
+
+    def one(W: Weights, kind: str, g_u: Array | None) -> tuple[Array, Array, dict[str, Array]]:
         how = kind, activation, tanh_scale, dep_sel, head_sel, unselected
-        u, g_x, g_w = block(x, W, rows, g_u, *how)
-        outs.append(u)
-        grad_x += g_x
-        grads.update({prefix + name: g for name, g in g_w.items()})
-    out = np.concatenate(outs, axis=1)  # [R, d_out]
-    return (out, None, None) if grad_out is None else (out, grad_x, grads)
+        return block(x, W, rows, g_u, *how)
+
+    out, grad_x, grads = side_by_side(x, weights, grad_out, directions(direction), one)
+    if grads is not None:
+        grads = {name: np.zeros(w.shape) for name, w in weights.items()} | grads
+    return out, grad_x, grads
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     direction: str = "both",
@@ -235,29 +223,22 @@ def naive(
     rss_hidden: int | None = None,
     rss_activation: str = "elu",
     policy: str = "rss",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute ReSA and its gradients for one sequence.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         Those of DiSA; head_w1, dep_w1 [3D, h], head_b1, dep_b1 [h], head_w2, dep_w2 [h, 1],
         head_b2, dep_b2 [1] of the two RSS, or those of `iterative_actions`.
-    rows, grad_out : ints [R] (None: all n), ndarray [R, d_out] or None
-        Queries to compute, and the cotangent of the output.
     direction, activation, tanh_scale, unselected, selection, rss_activation, policy
         Configuration; ``rss_hidden`` is told by the weights and not read.
 
-    Returns
-    -------
-    tuple
-        Output [R, d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with
-        respect to x [n, D] and to each weight, otherwise two times None. The weights of an RSS
-        have the gradient zero: a step has none.
+    Notes
+    -----
+    The weights of an RSS have the gradient zero: a step has none.
     """
-    rows = np.arange(len(x)) if rows is None else np.asarray(rows, dtype=int)
+    rows = positions(rows, len(x))
     dep_sel = select(x, weights, "dep", selection, rss_activation, policy)
     head_sel = select(x, weights, "head", selection, rss_activation, policy)
     how = direction, activation, tanh_scale, unselected

@@ -23,6 +23,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from reference_impls.checks import (
+    OneRow,
     activation_by_name,
     check_input,
     glorot,
@@ -93,7 +94,7 @@ class ResanLayer(resa.ResaLayer, Pooling):
 
     def encode(self, x: Tensor, real: Tensor, selection: Selection) -> Tensor:
         """The sentence, of x zero at padding: [B, N, d_in] -> [B, d_out]."""
-        y = zero_at_padding(self.directions(x, real, selection), real)  # [B, N, d_out]
+        y = zero_at_padding(self.among(x, real, selection), real)  # [B, N, d_out]
         kept = selection.heads & real if self.drops_unselected else real
         return self.pool(y, kept, self.activation)
 
@@ -181,7 +182,7 @@ class WordsLayer(Selecting, Pooling):
         return self.encode(x, self.chosen(x, real, selection).heads & real)
 
 
-def among(selection: Selection, index: Tensor, kept: Tensor) -> Selection:
+def narrowed(selection: Selection, index: Tensor, kept: Tensor) -> Selection:
     """A selection among the tokens at some positions: [B, N] -> [B, S].
 
     Parameters
@@ -196,34 +197,12 @@ def among(selection: Selection, index: Tensor, kept: Tensor) -> Selection:
     return given(heads, dependents, kept)
 
 
-class PlainResan(ResanLayer, PlainResa):
+class PlainResan(OneRow, ResanLayer, PlainResa):
     """`ResanLayer` with an explicit softmax over all pairs."""
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        rows: Tensor | None = None,
-        *,
-        selection: Selection | None = None,
-    ) -> Tensor:
-        """[B, N, d_in] -> [B, d_out]; ``rows`` is ignored, there is one output per sequence."""
-        return ResanLayer.forward(self, x, mask, selection=selection)
 
-
-class PlainWords(WordsLayer):
+class PlainWords(OneRow, WordsLayer):
     """`WordsLayer` as it stands."""
-
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        rows: Tensor | None = None,
-        *,
-        selection: Selection | None = None,
-    ) -> Tensor:
-        """[B, N, D] -> [B, D]; ``rows`` is ignored, there is one output per sequence."""
-        return super().forward(x, mask, selection=selection)
 
 
 class GatheredResan(ResanLayer, GatheredResa):
@@ -235,8 +214,8 @@ class GatheredResan(ResanLayer, GatheredResa):
             return super().encode(x, real, selection)
         used = (selection.heads | selection.dependents) & real
         index, kept = positions(used)  # [B, S], in order: the direction of a pair stays
-        selection = among(selection, index, kept)
-        y = self.directions(take(x, index), kept, selection)  # [B, S, d_out]
+        selection = narrowed(selection, index, kept)
+        y = self.among(take(x, index), kept, selection)  # [B, S, d_out]
         at, pooled = positions(selection.heads)
         return self.pool(take(y, at), pooled, self.activation)
 

@@ -23,15 +23,14 @@ pool of no token gives zeros. A pooled head without an allowed dependent has a =
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
+from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
 from reference_impls.resa.naive import fuse, select
 from reference_impls.source2token import naive as source2token
 
-Array = np.ndarray
 SELECTED_BY = {
     "full": ("dep", "head"),
     "without_unselected_heads": ("dep", "head"),
@@ -44,8 +43,8 @@ SELECTED_BY = {
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     direction: str = "both",
@@ -57,30 +56,18 @@ def naive(
     rss_activation: str = "elu",
     policy: str = "rss",
     variant: str = "full",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         Those of ReSA (of the RSS, what the variant has), and s2t_s1_w, s2t_s2_w [d_out, d_out],
         s2t_s1_b, s2t_s2_b [d_out].
-    rows
-        Not read: the output is a sentence.
-    grad_out : ndarray [d_out] or None
-        Cotangent of the output.
     direction, ..., policy
         Configuration of ReSA; `activation` is also source2token's.
     variant : str
         See above. "no_soft" and "neither" have d_out = D.
-
-    Returns
-    -------
-    tuple
-        Output [d_out]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with respect
-        to x [n, D] and to each weight, otherwise two times None.
     """
     everything = np.full(len(x), True)
     dep_sel, head_sel = everything, everything
@@ -110,7 +97,7 @@ def naive(
         out = x.mean(axis=0)
         g_y += 0.0 if grad_out is None else grad_out / len(x)
     elif pool.size:
-        W = {name.removeprefix("s2t_"): w for name, w in weights.items() if name.startswith("s2t_")}
+        W = with_prefix(weights, "s2t_")
         out, g_pool, g_W = source2token.naive(y[pool], W, None, grad_out, activation=activation)
         if g_pool is not None and g_W is not None:
             g_y[pool] = g_pool

@@ -1,14 +1,19 @@
-"""Multi-dimensional source2token attention: weights and scores, the yardstick, torch's softmax."""
+"""Multi-dimensional source2token attention: weights and scores, the yardstick, torch's softmax.
+
+Additive attention pools alike, with one score per token.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from reference_impls.checks import (
+    OneRow,
     activation_by_name,
     check_input,
     glorot,
@@ -20,34 +25,44 @@ from reference_impls.checks import (
 from reference_impls.mechanism import BadOption
 
 
-class Source2TokenLayer(nn.Module):
-    """Pools a sequence: s = f(x s1_w + s1_b) s2_w + s2_b, one score per token and feature.
+class PoolingLayer(nn.Module):
+    """Pools a sequence: s = f(x s1_w + s1_b) s2_w + s2_b, and the mean of x weighted by softmax(s).
 
     Parameters
     ----------
+    name : str
+        Of the mechanism.
     d_in, d_out : int
         Must be equal: the output is a weighted mean of the tokens.
-    activation : {"relu", "elu", "selu"}
+    activation : callable
         f.
+    hidden, scores : int
+        Features of the hidden layer; scores of a token, D or 1.
 
     Raises
     ------
     BadOption
-        For a configuration that does not exist.
+        For widths that differ.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu", **unknown: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        d_in: int,
+        d_out: int,
+        activation: Callable[[Tensor], Tensor],
+        hidden: int,
+        scores: int,
+    ) -> None:
         super().__init__()
-        refuse_unknown("source2token", unknown, ("activation",))
         if d_in != d_out:
-            raise BadOption(f"d_out={d_out}, but source2token keeps d_in={d_in}; make them equal")
-        self.d_in = d_in
-        self.activation = activation_by_name(activation)
-        self.s1_w, self.s1_b = glorot(d_in, d_in), zero_bias(d_in)
-        self.s2_w, self.s2_b = glorot(d_in, d_in), zero_bias(d_in)
+            raise BadOption(f"d_out={d_out}, but {name} keeps d_in={d_in}; make them equal")
+        self.d_in, self.activation = d_in, activation
+        self.s1_w, self.s1_b = glorot(d_in, hidden), zero_bias(hidden)
+        self.s2_w, self.s2_b = glorot(hidden, scores), zero_bias(scores)
 
     def pool(self, x: Tensor, s: Tensor, mask: Tensor | None) -> Tensor:
-        """Mean of x over real tokens, weighted by softmax(s): [B, N, D] twice -> [B, D]."""
+        """Mean of x [B, N, D] over real tokens, weighted by softmax(s), [B, N, D or 1]: [B, D]."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -60,28 +75,65 @@ class Source2TokenLayer(nn.Module):
         return self.pool(x, self._scores(x), mask)
 
     def _scores(self, x: Tensor) -> Tensor:
-        return self.activation(x @ self.s1_w + self.s1_b) @ self.s2_w + self.s2_b  # [B, N, D]
+        return self.activation(x @ self.s1_w + self.s1_b) @ self.s2_w + self.s2_b
 
     def attention(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Scores s and weights p (their softmax over real tokens), [B, N, D], for looking at."""
+        """Scores s and weights p (their softmax over real tokens), like s, for looking at."""
         check_input(x, mask, self.d_in)
         s = self._scores(zero_at_padding(x, mask))
-        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
-        return {"scores": s, "weights": masked_softmax(s, real[..., None], dim=1)}
+        return {"scores": s, "weights": weights_of(s, mask)}
 
 
-class PlainSource2Token(Source2TokenLayer):
-    """`Source2TokenLayer` with an explicit softmax."""
+def weights_of(s: Tensor, mask: Tensor | None) -> Tensor:
+    """p_jl = softmax over real j of s_jl: [B, N, D or 1] -> the same."""
+    real = torch.ones_like(s[..., 0], dtype=torch.bool) if mask is None else mask
+    return masked_softmax(s, real[..., None], dim=1)
+
+
+def closed_at_padding(s: Tensor, mask: Tensor | None) -> Tensor:
+    """Scores [..., N, D], -inf where ``mask`` [..., N] is false, for `torch.softmax`.
+
+    Where it is false everywhere nothing changes: a softmax over nothing is NaN, and what is
+    weighted is zero there, so that any weights give zero.
+    """
+    if mask is None:
+        return s
+    padded = ~mask & mask.any(-1, keepdim=True)
+    return s.masked_fill(padded[..., None], -math.inf)
+
+
+class Source2TokenLayer(PoolingLayer):
+    """`PoolingLayer` with one score per token and feature.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Must be equal.
+    activation : {"relu", "elu", "selu"}
+        f.
+
+    Raises
+    ------
+    BadOption
+        For a configuration that does not exist.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, activation: str = "relu", **unknown: Any) -> None:
+        refuse_unknown("source2token", unknown, ("activation",))
+        f = activation_by_name(activation)
+        super().__init__("source2token", d_in, d_out, f, hidden=d_in, scores=d_in)
+
+
+class PlainPooling(OneRow, PoolingLayer):
+    """`PoolingLayer` with an explicit softmax."""
 
     def pool(self, x: Tensor, s: Tensor, mask: Tensor | None) -> Tensor:
-        """p_jl = softmax over real j of s_jl; sum over j of p_jl x_jl."""
-        real = torch.ones_like(s[..., 0], dtype=torch.bool) if mask is None else mask
-        p = masked_softmax(s, real[..., None], dim=1)  # [B, N, D]
-        return (p * x).sum(1)
+        """The sum over j of p_j x_j."""
+        return (weights_of(s, mask) * x).sum(1)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, D] -> [B, D]; ``rows`` is ignored, there is one output per sequence."""
-        return super().forward(x, mask)
+
+class PlainSource2Token(PlainPooling, Source2TokenLayer):
+    """`Source2TokenLayer` with an explicit softmax."""
 
 
 class DirectSource2Token(Source2TokenLayer):
@@ -89,9 +141,4 @@ class DirectSource2Token(Source2TokenLayer):
 
     def pool(self, x: Tensor, s: Tensor, mask: Tensor | None) -> Tensor:
         """Softmax over real tokens, then the weighted sum."""
-        if mask is not None:
-            # In a sample without a real token nothing is masked: a softmax over nothing is NaN,
-            # and x is zero there, so that any weights give zero.
-            padded = ~mask & mask.any(1, keepdim=True)  # [B, N]
-            s = s.masked_fill(padded[..., None], -math.inf)
-        return (s.softmax(1) * x).sum(1)
+        return (closed_at_padding(s, mask).softmax(1) * x).sum(1)

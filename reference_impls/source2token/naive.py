@@ -9,42 +9,26 @@ columns and i for the token; here tokens are rows and j is the token, for it is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from reference_impls.naive import activate
-
-Array = np.ndarray
+from reference_impls.naive import Array, Result, Rows, Weights, activate
 
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     activation: str = "relu",
-) -> tuple[Array, Array | None, dict[str, Array] | None]:
+) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         s1_w, s2_w [D, D], s1_b, s2_b [D].
-    rows
-        Not read: there are no queries.
-    grad_out : ndarray [D] or None
-        Cotangent of the output.
     activation : {"relu", "elu", "selu"}
-
-    Returns
-    -------
-    tuple
-        Output [D]; with `grad_out` also the gradients of ``sum(out * grad_out)`` with respect to
-        x [n, D] and to each weight, otherwise two times None.
     """
     s1_w, s2_w = weights["s1_w"], weights["s2_w"]
     t, t_slope = activate(x @ s1_w + weights["s1_b"], activation)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from reference_impls.checks import (
+    OneRow,
     check_input,
     core_dtype,
     glorot,
@@ -290,14 +291,10 @@ def plain_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor
     return masked_softmax(r.to(core_dtype(r.dtype)), keys, dim=-1).to(v.dtype) @ v
 
 
-class PlainTransformer(TransformerLayers):
+class PlainTransformer(OneRow, TransformerLayers):
     """`TransformerLayers` with an explicit softmax."""
 
     attend = staticmethod(plain_attend)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] -> [B, d_out]; ``rows`` is ignored, there is one output per sequence."""
-        return super().forward(x, mask)
 
 
 def sdpa_attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

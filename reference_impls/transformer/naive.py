@@ -15,21 +15,19 @@ sentence: side by side (readout "concat") or added ("sum").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from reference_impls.msmsa.naive import layer_norm
 from reference_impls.multi_head import naive as multi_head
-
-Array = np.ndarray
-Result = tuple[Array, Array | None, dict[str, Array] | None]
+from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
 
 
 def encode(
     x: Array,
-    weights: Mapping[str, Array],
+    weights: Weights,
     g_out: Array | None,
     layers: int,
     layer: Callable[[int, Array, dict[str, Array], Array | None], Any],
@@ -47,10 +45,7 @@ def encode(
     H = np.vstack([weights["cls"], e]) if cls else e
     if positions:
         H = H + multi_head.position_encoding(np.arange(len(H)), H.shape[1], "paper")
-    W = [
-        {name.removeprefix(f"l{i}_"): w for name, w in weights.items() if name.startswith(f"l{i}_")}
-        for i in range(layers)
-    ]
+    W = [with_prefix(weights, f"l{i}_") for i in range(layers)]
     states = [H]
     for i in range(layers):
         states.append(layer(i, states[-1], W[i], None)[0])
@@ -81,9 +76,7 @@ def encode(
     return out, g, grads
 
 
-def transformer_layer(
-    H: Array, W: Mapping[str, Array], g: Array | None, heads: int, eps: float
-) -> Result:
+def transformer_layer(H: Array, W: Weights, g: Array | None, heads: int, eps: float) -> Result:
     """Return H_{l+1} [n, d], and for its cotangent g the gradients of H_l and of W."""
     attention = {name: W[name] for name in ("q_w", "k_w", "v_w", "o_w")}
     z1 = H + multi_head.naive(H, attention, heads=heads, positions=None)[0]
@@ -109,8 +102,8 @@ def transformer_layer(
 
 def naive(
     x: Array,
-    weights: Mapping[str, Array],
-    rows: Sequence[int] | Array | None = None,
+    weights: Weights,
+    rows: Rows = None,
     grad_out: Array | None = None,
     *,
     heads: int,
@@ -124,25 +117,12 @@ def naive(
 
     Parameters
     ----------
-    x : ndarray [n, D] of float64
-        Real tokens only.
     weights : mapping
         cls [d], in_w [D, d] unless D = d; for each layer, with prefix l0_, l1_, ...: q_w, k_w, v_w
         [H, d, d_h], o_w [H*d_h, d], ff1_w [d, ff], ff1_b [ff], ff2_w [ff, d], ff2_b, ln1_scale,
         ln1_offset, ln2_scale, ln2_offset [d].
-    rows
-        Not read: the output is a sentence.
-    grad_out : ndarray [d_out] or None
-        Cotangent of the output.
     heads, layers, readout, positions, ln_epsilon
         Configuration; ``ff_dim`` is told by the weights and not read.
-
-    Returns
-    -------
-    tuple
-        Output, [2d] or, with readout "sum", [d]; with `grad_out` also the gradients of
-        ``sum(out * grad_out)`` with respect to x [n, D] and to each weight, otherwise two times
-        None.
     """
 
     def layer(index: int, H: Array, W: dict[str, Array], g: Array | None) -> Result:

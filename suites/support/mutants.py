@@ -12,8 +12,7 @@ from torch import Tensor
 from harness.registry import builtins
 from reference_impls import masks
 from reference_impls.bi_lstm.modules import PackedBiLstm
-from reference_impls.disa.modules import BroadcastDisa
-from reference_impls.masks import HeadMask
+from reference_impls.disa.modules import BroadcastDisa, Pairs
 from reference_impls.mechanism import Implementation, Mechanism
 from reference_impls.mtsa import layer as mtsa_layer
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA, algorithm1
@@ -179,32 +178,16 @@ class MultiHeadPositionsFromOne(MatmulMultiHead):
 class DisaNonStrictMask(BroadcastDisa):
     """A token attends to itself."""
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
-        looser = masks.parse(INCLUSIVE.get(direction.text, "none"))
-        return super().attend(h, dependent, head, looser, mask, rows)
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
+        looser = masks.parse(INCLUSIVE.get(pairs.direction.text, "none"))
+        return super().attend(h, dependent, head, replace(pairs, direction=looser))
 
 
 class DisaSwappedRoles(BroadcastDisa):
     """Head and dependent change places."""
 
-    def attend(
-        self,
-        h: Tensor,
-        dependent: Tensor,
-        head: Tensor,
-        direction: HeadMask,
-        mask: Tensor | None,
-        rows: Tensor | None,
-    ) -> Tensor:
-        return super().attend(h, head, dependent, direction, mask, rows)
+    def attend(self, h: Tensor, dependent: Tensor, head: Tensor, pairs: Pairs) -> Tensor:
+        return super().attend(h, head, dependent, pairs)
 
 
 class DisaOtherTanhScale(BroadcastDisa):
