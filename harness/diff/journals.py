@@ -16,7 +16,7 @@ from harness.records.ratios import (
     summarise,
     time_frame,
 )
-from harness.stats.differences import between_sessions, joint_floor, judge
+from harness.stats import between_sessions, joint_floor, judge
 
 SAYS = (
     "Two journals: only ratios to the baseline {baseline} are compared, each formed inside its own "

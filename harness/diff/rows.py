@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from harness.stats import Interval, noise_floor, ratio_interval
-from harness.stats.differences import Difference, inside_blocks, judge
+from harness.stats import (
+    Difference,
+    Interval,
+    inside_blocks,
+    judge,
+    noise_floor,
+    ratio_interval,
+)
 
 Says = Literal[
     "faster", "slower", "same", "undecided", "new", "gone", "broken", "mended", "not measured"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
-from harness.stats import equivalent_folds as equivalent
 
 Units = Literal["seeds", "folds", "repeated folds"]
 Run = Mapping[str, Any]
@@ -117,12 +116,10 @@ class Values:
 
     def equivalence(self, margin: float | None) -> float | None:
         """The p of two one-sided tests against a margin; None without one, or with a single row."""
-        first, second = self._there
-        if margin is None or min(len(self.rows), len(first), len(second)) < 2:
+        found = self.difference()
+        if margin is None or found is None or math.isnan(found.error):
             return None
-        if self.folds:
-            return equivalent(first, second, self._of_fold, self.folds, margin)
-        return equivalence(first, second, margin, paired=self.paired)
+        return equivalence(found, margin)
 
     @property
     def _there(self) -> tuple[Sequence[float], Sequence[float]]:

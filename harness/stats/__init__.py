@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from harness.stats.accuracy import MeanDifference, compare_means, equivalence
+from harness.stats.accuracy import (
+    LEAST_REPLICATES,
+    MeanDifference,
+    accuracy_verdict,
+    compare_means,
+    equivalence,
+    judged_p,
+    too_few,
+)
+from harness.stats.basics import ALPHA, CONFIDENCE, holm
 from harness.stats.crossover import Crossover, crossover
 from harness.stats.drift import Trend, block_trend, session_trend, shown
 from harness.stats.exact import sign_flip, sign_test
-from harness.stats.folds import compare_folds, equivalent_folds, fold_means
+from harness.stats.folds import compare_folds, fold_means
 from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
 from harness.stats.power import (
-    ALPHA,
     POWER,
     difference_found,
-    pairs_needed,
     power_of,
     replicates_needed,
     sd_of_differences,
@@ -33,21 +40,18 @@ from harness.stats.spread import (
     t_interval,
 )
 from harness.stats.timing import (
-    CONFIDENCE,
     SAME_WITHIN,
+    Difference,
     Interval,
     Verdict,
+    between_sessions,
     block_time,
+    inside_blocks,
+    joint_floor,
+    judge,
     noise_floor,
     ratio_interval,
     verdict,
-)
-from harness.stats.verdicts import (
-    LEAST_REPLICATES,
-    accuracy_verdict,
-    holm,
-    judged_p,
-    too_few,
 )
 
 __all__ = [
@@ -57,6 +61,7 @@ __all__ = [
     "POWER",
     "SAME_WITHIN",
     "Crossover",
+    "Difference",
     "Friedman",
     "Interval",
     "MeanDifference",
@@ -69,6 +74,7 @@ __all__ = [
     "Verdict",
     "WelchResult",
     "accuracy_verdict",
+    "between_sessions",
     "block_time",
     "block_trend",
     "compare_folds",
@@ -76,17 +82,18 @@ __all__ = [
     "crossover",
     "difference_found",
     "equivalence",
-    "equivalent_folds",
     "fold_means",
     "friedman",
     "holm",
     "implied_interval",
+    "inside_blocks",
+    "joint_floor",
+    "judge",
     "judged_p",
     "mean_interval",
     "noise_floor",
     "over_tasks",
     "paired_spread",
-    "pairs_needed",
     "power_of",
     "ratio_interval",
     "replicates_needed",

@@ -1,18 +1,23 @@
-"""Statistics of accuracies over replicates (seeds): differences of means and what they allow."""
+"""Accuracies over replicates (seeds): differences of means, and what they allow to say."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from harness.stats.basics import ALPHA, deviation, half_width, mean, two_sided, welch_error
 from harness.stats.exact import permutation, sign_flip
-from harness.stats.power import ALPHA, detectable_difference
+from harness.stats.power import detectable_difference
 
-CONFIDENCE = 0.95
 ROUNDING = 1e-12
 """Differences and deviations below this share of the largest value are those of binary fractions
 (0.1 + 0.2 is not 0.3), not of replicates: they count as zero."""
+LEAST_REPLICATES = 5
+"""With fewer per side nothing is concluded, only described."""
+
+AccuracyVerdict = Literal["better", "worse", "practically equal", "undecided", "descriptive only"]
 
 
 @dataclass(frozen=True)
@@ -75,63 +80,6 @@ class MeanDifference:
         return detectable_difference(self.error, self.freedom, alpha=ALPHA / count)
 
 
-def _checked(first: Sequence[float], second: Sequence[float], paired: bool, overlap: float) -> None:
-    if not first or not second:
-        raise ValueError(f"given {len(first)} and {len(second)} values; expected some of each")
-    if paired and len(first) != len(second):
-        raise ValueError(f"given {len(first)} and {len(second)} paired values; expected as many")
-    if not all(math.isfinite(v) for v in (*first, *second)):
-        raise ValueError("given values that are not finite; leave such replicates out, and say so")
-    if not 0 <= overlap < math.inf or (overlap and not paired):
-        raise ValueError(f"given overlap {overlap}; expected 0 or more, and only for paired values")
-
-
-def _floor(first: Sequence[float], second: Sequence[float]) -> float:
-    return ROUNDING * max(map(abs, (*first, *second)))
-
-
-def _deviation(values: Sequence[float], floor: float) -> float:
-    if len(values) < 2:
-        return math.nan
-    mean = _mean(values)
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return deviation if deviation > floor else 0.0
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
-    floor = _floor(first, second)
-    differences = (a - b for a, b in zip(first, second, strict=True))
-    return tuple(d if abs(d) > floor else 0.0 for d in differences)
-
-
-def _spread(
-    first: Sequence[float], second: Sequence[float], paired: bool, overlap: float
-) -> tuple[float, float, float]:
-    """Difference of the means, its standard error, and the degrees of freedom."""
-    floor = _floor(first, second)
-    if paired:
-        differences = _differences(first, second)
-        share = 1 / len(differences) + overlap
-        return (
-            _mean(differences),
-            _deviation(differences, floor) * math.sqrt(share),
-            len(differences) - 1.0,
-        )
-    a, b = (_deviation(v, floor) ** 2 / len(v) for v in (first, second))
-    error = math.sqrt(a + b) if min(len(first), len(second)) > 1 else math.nan
-    difference = _mean(first) - _mean(second)
-    if abs(difference) <= floor:
-        difference = 0.0
-    if not error > 0:
-        return difference, error, float(len(first) + len(second) - 2)
-    freedom = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
-    return difference, error, freedom
-
-
 def compare_means(
     first: Sequence[float],
     second: Sequence[float],
@@ -161,24 +109,33 @@ def compare_means(
         Without values, with unequal numbers of paired ones, with one that is not finite, or with an
         overlap of values that are not paired.
     """
-    from scipy.special import stdtr, stdtrit
+    _check(first, second, paired, overlap)
+    floor = ROUNDING * max(map(abs, (*first, *second)))
 
-    _checked(first, second, paired, overlap)
-    difference, error, freedom = _spread(first, second, paired, overlap)
-    sd_first, sd_second = (_deviation(v, _floor(first, second)) for v in (first, second))
-    differences = _differences(first, second) if paired else ()
+    def spread(values: Sequence[float]) -> float:
+        found = deviation(values)
+        return 0.0 if found <= floor else found
+
+    sd_first, sd_second = spread(first), spread(second)
+    counts = len(first), len(second)
+    differences: tuple[float, ...] = ()
+    if paired:
+        apart = (a - b for a, b in zip(first, second, strict=True))
+        differences = tuple(d if abs(d) > floor else 0.0 for d in apart)
+        difference, freedom = mean(differences), len(differences) - 1.0
+        error = spread(differences) * math.sqrt(1 / len(differences) + overlap)
+    else:
+        difference = mean(first) - mean(second)
+        difference = difference if abs(difference) > floor else 0.0
+        error, freedom = welch_error((sd_first, sd_second), counts)
     low = high = p = g = detectable = math.nan
     if not math.isnan(error):
-        half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-        low, high = difference - half, difference + half
-        if error > 0:
-            p = float(2 * stdtr(freedom, -abs(difference) / error))
-        else:
-            p = 0.0 if difference else 1.0
-        spread = math.sqrt((sd_first**2 + sd_second**2) / 2)
-        plain = len(first) - 1 if paired else len(first) + len(second) - 2
-        if spread > 0:
-            g = difference / spread * (1 - 3 / (4 * plain - 1))
+        half = half_width(error, freedom)
+        low, high, p = difference - half, difference + half, two_sided(difference, error, freedom)
+        both = math.sqrt((sd_first**2 + sd_second**2) / 2)
+        plain = len(first) - 1 if paired else sum(counts) - 2
+        if both > 0:
+            g = difference / both * (1 - 3 / (4 * plain - 1))
         elif not difference:
             g = 0.0
         detectable = detectable_difference(error, freedom)
@@ -188,11 +145,11 @@ def compare_means(
     return MeanDifference(
         test="corrected resampled t" if overlap else "paired t" if paired else "Welch",
         paired=paired,
-        count_first=len(first),
-        count_second=len(second),
-        mean_first=_mean(first),
+        count_first=counts[0],
+        count_second=counts[1],
+        mean_first=mean(first),
         sd_first=sd_first,
-        mean_second=_mean(second),
+        mean_second=mean(second),
         sd_second=sd_second,
         difference=difference,
         low=low,
@@ -207,24 +164,23 @@ def compare_means(
     )
 
 
-def equivalence(
-    first: Sequence[float],
-    second: Sequence[float],
-    margin: float,
-    *,
-    paired: bool,
-    overlap: float = 0.0,
-) -> float:
+def _check(first: Sequence[float], second: Sequence[float], paired: bool, overlap: float) -> None:
+    if not first or not second:
+        raise ValueError(f"given {len(first)} and {len(second)} values; expected some of each")
+    if paired and len(first) != len(second):
+        raise ValueError(f"given {len(first)} and {len(second)} paired values; expected as many")
+    if not all(math.isfinite(v) for v in (*first, *second)):
+        raise ValueError("given values that are not finite; leave such replicates out, and say so")
+    if not 0 <= overlap < math.inf or (overlap and not paired):
+        raise ValueError(f"given overlap {overlap}; expected 0 or more, and only for paired values")
+
+
+def equivalence(found: MeanDifference, margin: float) -> float:
     """Two one-sided t-tests (TOST) against a margin: a small p means practically equal.
 
     Values without any spread leave a t-test nothing to go by: then the one-sided exact test with
     as many of them decides, signs flipped where they are paired and sides drawn where not, and no
     p-value is smaller than one over the number of its outcomes.
-
-    Parameters
-    ----------
-    overlap : float
-        As for `compare_means`.
 
     Raises
     ------
@@ -233,14 +189,61 @@ def equivalence(
     """
     from scipy.special import stdtr
 
-    _checked(first, second, paired, overlap)
+    first, second = found.count_first, found.count_second
     if not margin > 0:
         raise ValueError(f"given margin {margin}; expected a positive difference that is too small")
-    difference, error, freedom = _spread(first, second, paired, overlap)
-    if math.isnan(error):
-        raise ValueError(f"given {len(first)} and {len(second)} values; expected two or more")
-    if error == 0:
-        count, both = len(first), len(first) + len(second)
-        outcomes = 2**count if paired else math.comb(both, count)
-        return 1 / outcomes if abs(difference) < margin else 1.0
-    return float(stdtr(freedom, (abs(difference) - margin) / error))
+    if math.isnan(found.error):
+        raise ValueError(f"given {first} and {second} values; expected two or more")
+    if found.error == 0:
+        outcomes = 2**first if found.paired else math.comb(first + second, first)
+        return 1 / outcomes if abs(found.difference) < margin else 1.0
+    return float(stdtr(found.freedom, (abs(found.difference) - margin) / found.error))
+
+
+def too_few(difference: MeanDifference) -> bool:
+    """Whether a difference is only described: no test of it is shown either."""
+    return min(difference.count_first, difference.count_second) < LEAST_REPLICATES
+
+
+def judged_p(difference: MeanDifference) -> float:
+    """The p-value that a verdict among several goes by.
+
+    That of the t-test; without spread, where that has none to go by, that of the sign flips; 1
+    where nothing may be concluded, so that it counts among the comparisons and finds nothing.
+    """
+    if too_few(difference):
+        return 1.0
+    p = difference.sign_flip_p if difference.low == difference.high else difference.p
+    return 1.0 if math.isnan(p) else p
+
+
+def accuracy_verdict(
+    difference: MeanDifference,
+    higher_is_better: bool,
+    equivalence_p: float | None,
+    adjusted_p: float | None = None,
+) -> AccuracyVerdict:
+    """What may be said of the first side.
+
+    Fewer than five replicates are described only. *Practically equal* needs a declared margin and
+    its test; it holds even where the interval excludes zero, the difference being real but smaller
+    than what was declared to matter. A large p is *undecided*, never equal. Replicates that all
+    differ by the same have no spread for a t-test: then the sign-flip test decides.
+
+    Parameters
+    ----------
+    equivalence_p, adjusted_p : float or None
+        Of one among several: adjusted for their number, from `equivalence` and `judged_p`; the
+        adjusted p then decides, where otherwise the interval does.
+    """
+    if too_few(difference):
+        return "descriptive only"
+    if equivalence_p is not None and equivalence_p < ALPHA:
+        return "practically equal"
+    without_spread = difference.low == difference.high
+    if without_spread and not difference.sign_flip_p < ALPHA:
+        return "undecided"
+    apart = difference.low > 0 or difference.high < 0
+    if apart if adjusted_p is None else adjusted_p < ALPHA:
+        return "better" if (difference.difference > 0) == higher_is_better else "worse"
+    return "undecided"

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.stats.timing import CONFIDENCE, Verdict, ratio_interval, verdict
+from harness.stats.basics import CONFIDENCE
+from harness.stats.timing import Verdict, ratio_interval, verdict
 
 Answer = Literal["from", "always", "never", "dip", "undecided"]
 _HALVINGS = 30

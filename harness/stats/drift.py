@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.stats.power import ALPHA
-from harness.stats.verdicts import holm
+from harness.stats.basics import ALPHA, deviation, holm, mean, two_sided
 
 LEAST_BLOCKS = 4
 """With fewer a line through the blocks leaves less than two degrees of freedom."""
@@ -34,27 +34,6 @@ class Trend:
     blocks: int
 
 
-def _p_of_mean(values: Sequence[float]) -> float:
-    """Two-sided p of the hypothesis that the mean is zero, by the t-test."""
-    from scipy.stats import t
-
-    mean = math.fsum(values) / len(values)
-    square = math.fsum((v - mean) ** 2 for v in values)
-    if square == 0:
-        return 1.0 if mean == 0 else 0.0
-    error = math.sqrt(square / (len(values) - 1) / len(values))
-    return float(2 * t.sf(abs(mean) / error, len(values) - 1))
-
-
-def _p_of_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Two-sided p of the hypothesis that the slope of the least-squares line is zero."""
-    from scipy.stats import linregress
-
-    if max(y) == min(y):
-        return 1.0
-    return float(linregress(x, y).pvalue)
-
-
 def session_trend(by_block: Mapping[int, float]) -> Trend | None:
     """Whether a reading moves over the blocks: the slope of its log on the block, by a t-test.
 
@@ -68,13 +47,17 @@ def session_trend(by_block: Mapping[int, float]) -> Trend | None:
     Trend or None
         None with fewer than `LEAST_BLOCKS` blocks.
     """
+    from scipy.stats import linregress
+
     blocks = sorted(by_block)
     if len(blocks) < LEAST_BLOCKS:
         return None
     logs = [math.log(by_block[b]) for b in blocks]
     third = len(blocks) // 3
     change = (math.fsum(logs[-third:]) - math.fsum(logs[:third])) / third
-    return Trend(math.exp(change), _p_of_slope([float(b) for b in blocks], logs), len(blocks))
+    moved = max(logs) > min(logs)
+    p = float(linregress(blocks, logs).pvalue) if moved else 1.0
+    return Trend(math.exp(change), p, len(blocks))
 
 
 def block_trend(readings: Sequence[tuple[str, int, float, float]]) -> Trend | None:
@@ -97,24 +80,22 @@ def block_trend(readings: Sequence[tuple[str, int, float, float]]) -> Trend | No
     by_case: dict[str, list[float]] = {}
     for case, _, _, seconds in readings:
         by_case.setdefault(case, []).append(math.log(seconds))
-    usual = {case: math.fsum(logs) / len(logs) for case, logs in by_case.items()}
+    usual = {case: mean(logs) for case, logs in by_case.items()}
     by_block: dict[int, list[tuple[float, float]]] = {}
     for case, block, place, seconds in readings:
         by_block.setdefault(block, []).append((place, math.log(seconds) - usual[case]))
-    found = [_slope(points) for points in by_block.values()]
-    slopes = [s for s in found if s is not None]
-    if len(slopes) < LEAST_BLOCKS:
+    slopes = [
+        statistics.linear_regression(*zip(*points, strict=True)).slope
+        for points in by_block.values()
+        if len({place for place, _ in points}) > 1
+    ]
+    count = len(slopes)
+    if count < LEAST_BLOCKS:
         return None
     # A case's mean holds one block in so many of this block's own movement.
-    whole = math.fsum(slopes) / (len(slopes) - 1)
-    return Trend(math.exp(whole), _p_of_mean(slopes), len(slopes))
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Slope of the least-squares line; None where all points stand in one place."""
-    x_mean = math.fsum(x for x, _ in points) / len(points)
-    across = math.fsum((x - x_mean) ** 2 for x, _ in points)
-    return math.fsum((x - x_mean) * y for x, y in points) / across if across else None
+    whole = math.fsum(slopes) / (count - 1)
+    p = two_sided(mean(slopes), deviation(slopes) / math.sqrt(count), count - 1)
+    return Trend(math.exp(whole), p, count)
 
 
 def shown(trends: Sequence[Trend | None], least: Sequence[float] | None = None) -> list[bool]:

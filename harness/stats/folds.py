@@ -8,25 +8,10 @@ recommend that for cross-validation; no unbiased estimate exists.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from harness.stats.accuracy import MeanDifference, compare_means, equivalence
-
-
-def overlap(folds: int) -> float:
-    """n_test / n_train of k folds: 1 / (k - 1).
-
-    The examples on which the epoch is chosen count as training: the model depends on them.
-
-    Raises
-    ------
-    ValueError
-        With fewer than two folds.
-    """
-    if folds < 2:
-        raise ValueError(f"given {folds} folds; expected two or more")
-    return 1 / (folds - 1)
+from harness.stats.accuracy import MeanDifference, compare_means
+from harness.stats.basics import mean
 
 
 def fold_means(folds: Sequence[int], values: Sequence[float]) -> dict[int, float]:
@@ -40,13 +25,16 @@ def fold_means(folds: Sequence[int], values: Sequence[float]) -> dict[int, float
     by_fold: dict[int, list[float]] = {}
     for fold, value in zip(folds, values, strict=True):
         by_fold.setdefault(fold, []).append(value)
-    return {fold: math.fsum(by_fold[fold]) / len(by_fold[fold]) for fold in sorted(by_fold)}
+    return {fold: mean(by_fold[fold]) for fold in sorted(by_fold)}
 
 
 def compare_folds(
     first: Sequence[float], second: Sequence[float], folds: Sequence[int], total: int
 ) -> MeanDifference:
     """Corrected resampled t-test of two models, paired by fold.
+
+    Of k folds n_test / n_train is 1 / (k - 1): the examples on which the epoch is chosen count as
+    training, because the model depends on them.
 
     Parameters
     ----------
@@ -62,17 +50,7 @@ def compare_folds(
     ValueError
         As `harness.stats.compare_means`, or for fewer than two folds.
     """
+    if total < 2:
+        raise ValueError(f"given {total} folds; expected two or more")
     sides = [list(fold_means(folds, side).values()) for side in (first, second)]
-    return compare_means(*sides, paired=True, overlap=overlap(total))
-
-
-def equivalent_folds(
-    first: Sequence[float],
-    second: Sequence[float],
-    folds: Sequence[int],
-    total: int,
-    margin: float,
-) -> float:
-    """Two one-sided tests against a margin, with the corrected variance; see `compare_folds`."""
-    one, other = (list(fold_means(folds, side).values()) for side in (first, second))
-    return equivalence(one, other, margin, paired=True, overlap=overlap(total))
+    return compare_means(*sides, paired=True, overlap=1 / (total - 1))

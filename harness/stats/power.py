@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 
-ALPHA = 0.05
+from harness.stats.basics import ALPHA
+
 POWER = 0.8
 MOST_REPLICATES = 10**7
 """Nobody trains more; a search ends there."""
@@ -14,34 +16,15 @@ MOST_REPLICATES = 10**7
 def power_at(shift: float, freedom: float, alpha: float = ALPHA) -> float:
     """Power of a two-sided t-test whose statistic is centred on `shift` standard errors.
 
-    The statistic has the non-central t-distribution: P(|Z + shift| > critical * S) with
-    S^2 = chi^2 / freedom, integrated over S, because scipy's has no value in places with few
-    degrees of freedom.
+    The statistic has the non-central t-distribution.
     """
-    from scipy.integrate import quad
     from scipy.special import stdtrit
+    from scipy.stats import nct
 
-    critical, half = float(stdtrit(freedom, 1 - alpha / 2)), freedom / 2
-    scale = math.log(2) + half * math.log(half) - math.lgamma(half)  # of the density of S
-
-    def above(x: float) -> float:
-        return math.erfc(x / math.sqrt(2)) / 2
-
-    def beyond(s: float) -> float:
-        if s == 0:
-            return 0.0
-        density = math.exp(scale + (freedom - 1) * math.log(s) - half * s * s)
-        return density * (above(critical * s - shift) + above(critical * s + shift))
-
-    # S stays near 1; its tails beyond are less than 1e-12.
-    reach = 10 / math.sqrt(freedom)
-    low, high = max(0.0, 1 - reach), 1 + reach
-    places = sorted({p for p in (1.0, abs(shift) / critical) if low < p < high})
-    # With its full output it does not warn where rounding ends it a digit early.
-    found = quad(
-        beyond, low, high, limit=500, points=places, epsabs=1e-13, epsrel=1e-12, full_output=1
-    )
-    return min(1.0, float(found[0]))
+    critical = float(stdtrit(freedom, 1 - alpha / 2))
+    above, below = nct.sf(critical, freedom, shift), nct.cdf(-critical, freedom, shift)
+    # Far out in the lower tail, where nothing is left, scipy has no number.
+    return min(1.0, float(above) + (0.0 if math.isnan(below) else float(below)))
 
 
 @lru_cache(maxsize=4096)
@@ -138,30 +121,16 @@ def replicates_needed(
             f"given effect {effect}, sd {sd}, power {power}, alpha {alpha}; expected positive "
             "numbers and a power between alpha and 1"
         )
+
+    def found(count: int) -> float:
+        return power_of(effect, sd, count, paired, alpha)
+
     high = 2
-    while power_of(effect, sd, high, paired, alpha) < power:
+    while found(high) < power:
         high *= 2
         if high > MOST_REPLICATES:
             raise ValueError(
                 f"given effect {effect}, sd {sd}: more than {MOST_REPLICATES:,} are needed; expect "
                 "a larger effect"
             )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if middle >= 2 and power_of(effect, sd, middle, paired, alpha) >= power:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def pairs_needed(effect: float, sd: float, power: float = POWER) -> int:
-    """Fewest pairs with which a paired t-test finds a true difference with this power.
-
-    Raises
-    ------
-    ValueError
-        As `replicates_needed`.
-    """
-    return replicates_needed(effect, sd, power)
+    return bisect_left(range(high), power, lo=max(2, high // 2), key=found)

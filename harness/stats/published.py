@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.stats.accuracy import CONFIDENCE
+from harness.stats.basics import half_width, two_sided, welch_error
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,19 @@ def welch(first: Summary, second: Summary) -> WelchResult:
     ValueError
         With fewer than two replicates, a negative deviation, or no spread at all.
     """
-    from scipy.stats import t
-
-    if min(first.count, second.count) < 2:
+    sds, counts = (first.sd, second.sd), (first.count, second.count)
+    if min(counts) < 2:
         raise ValueError(f"given {first.count} and {second.count} replicates; expected two or more")
-    if first.sd < 0 or second.sd < 0:
+    if min(sds) < 0:
         raise ValueError(f"given deviations {first.sd} and {second.sd}; expected none below 0")
-    a, b = first.sd**2 / first.count, second.sd**2 / second.count
-    if not a + b > 0:
+    if not max(sds) > 0:
         raise ValueError(f"given deviations {first.sd} and {second.sd}; expected a positive one")
-    error = math.sqrt(a + b)
-    freedom = (a + b) ** 2 / (a**2 / (first.count - 1) + b**2 / (second.count - 1))
-    difference = first.mean - second.mean
-    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    statistic = difference / error
-    p = float(2 * t.sf(abs(statistic), freedom))
-    return WelchResult(difference, statistic, freedom, p, difference - half, difference + half)
+    error, freedom = welch_error(sds, counts)
+    difference, half = first.mean - second.mean, half_width(error, freedom)
+    p = two_sided(difference, error, freedom)
+    return WelchResult(
+        difference, difference / error, freedom, p, difference - half, difference + half
+    )
 
 
 def two_proportions(first: float, count_first: int, second: float, count_second: int) -> float:
@@ -105,5 +102,5 @@ def implied_interval(
         raise ValueError(f"given difference {difference}; expected a finite one other than 0")
     freedom = count - 1 if paired else 2 * count - 2
     error = abs(difference) / float(t.isf(p / 2, freedom))
-    half = float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    half = half_width(error, freedom)
     return difference - half, difference + half

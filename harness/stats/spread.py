@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from harness.stats.accuracy import CONFIDENCE
+from harness.stats.basics import CONFIDENCE, deviation, half_width
+from harness.stats.basics import mean as centre
 
 LEAST_FOR_CORRELATION = 4
 """Fisher's interval divides by the root of n - 3."""
@@ -23,17 +24,14 @@ class MeanInterval(NamedTuple):
 
 def mean_interval(values: Sequence[float]) -> MeanInterval:
     """The mean of values, at least one, with its t-interval."""
-    mean = math.fsum(values) / len(values)
-    return t_interval(mean, deviation(values) if len(values) > 1 else math.nan, len(values))
+    return t_interval(centre(values), deviation(values), len(values))
 
 
 def t_interval(mean: float, sd: float, count: int) -> MeanInterval:
     """The interval of a mean of so many values with this sample deviation."""
-    from scipy.stats import t
-
     if count < 2:
         return MeanInterval(mean, math.nan, math.nan)
-    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * sd / math.sqrt(count)
+    half = half_width(sd / math.sqrt(count), count - 1)
     return MeanInterval(mean, mean - half, mean + half)
 
 
@@ -69,43 +67,6 @@ class PairedSpread:
     correlation: SpreadEstimate
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Sample deviation (n - 1)."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-
-
-def sd_estimate(values: Sequence[float]) -> SpreadEstimate:
-    """Deviation of normal values, with its interval.
-
-    Raises
-    ------
-    ValueError
-        With fewer than two values.
-    """
-    from scipy.stats import chi2
-
-    if len(values) < 2:
-        raise ValueError(f"given {len(values)} values; expected two or more")
-    sd, freedom = deviation(values), len(values) - 1
-    low, high = (float(chi2.ppf((1 + s * CONFIDENCE) / 2, freedom)) for s in (1, -1))
-    return SpreadEstimate(sd, sd * math.sqrt(freedom / low), sd * math.sqrt(freedom / high))
-
-
-def correlation_estimate(first: Sequence[float], second: Sequence[float]) -> SpreadEstimate:
-    """Pearson's correlation, with its interval by Fisher's transformation."""
-    from scipy.special import ndtri
-    from scipy.stats import pearsonr
-
-    if len(first) < 2 or not (deviation(first) > 0 and deviation(second) > 0):
-        return SpreadEstimate(math.nan, math.nan, math.nan)
-    r = float(pearsonr(first, second).statistic)
-    if len(first) < LEAST_FOR_CORRELATION or abs(r) >= 1:
-        return SpreadEstimate(r, math.nan, math.nan)
-    half = float(ndtri((1 + CONFIDENCE) / 2)) / math.sqrt(len(first) - 3)
-    return SpreadEstimate(r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
-
-
 def paired_spread(first: Sequence[float], second: Sequence[float]) -> PairedSpread:
     """Spread of pairs.
 
@@ -114,14 +75,25 @@ def paired_spread(first: Sequence[float], second: Sequence[float]) -> PairedSpre
     ValueError
         With fewer than two pairs, or without as many on either side.
     """
+    from scipy.stats import chi2
+
     if len(first) != len(second):
         raise ValueError(f"given {len(first)} and {len(second)} values; expected as many")
-    differences = [a - b for a, b in zip(first, second, strict=True)]
-    sd = sd_estimate(differences)
-    return PairedSpread(
-        len(differences),
-        deviation(first),
-        deviation(second),
-        sd,
-        correlation_estimate(first, second),
-    )
+    if len(first) < 2:
+        raise ValueError(f"given {len(first)} values; expected two or more")
+    sd, freedom = deviation([a - b for a, b in zip(first, second, strict=True)]), len(first) - 1
+    ends = (float(chi2.ppf((1 + side * CONFIDENCE) / 2, freedom)) for side in (1, -1))
+    low, high = (sd * math.sqrt(freedom / end) for end in ends)
+    sides = deviation(first), deviation(second)
+    r = _correlation(first, second) if min(sides) > 0 else SpreadEstimate(*[math.nan] * 3)
+    return PairedSpread(len(first), *sides, SpreadEstimate(sd, low, high), r)
+
+
+def _correlation(first: Sequence[float], second: Sequence[float]) -> SpreadEstimate:
+    from scipy.stats import pearsonr
+
+    found = pearsonr(first, second)
+    r, low, high = float(found.statistic), math.nan, math.nan
+    if len(first) >= LEAST_FOR_CORRELATION and abs(r) < 1:
+        low, high = map(float, found.confidence_interval(CONFIDENCE))
+    return SpreadEstimate(r, low, high)

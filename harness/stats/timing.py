@@ -1,18 +1,29 @@
-"""Statistics of times: ratios over blocks, the noise floor, the verdict."""
+"""Statistics of times: ratios over blocks, the noise floor, the verdict; of one case or of many."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.stats.basics import (
+    CONFIDENCE,
+    deviation,
+    half_width,
+    holm,
+    mean,
+    two_sided,
+    welch_error,
+)
+
 Verdict = Literal["faster", "slower", "same", "undecided"]
 
-CONFIDENCE = 0.95
 SAME_WITHIN = 1.05
 """Ratios whose whole interval lies within 5 % are *same*, where the noise floor is lower still."""
+FAMILY_ERROR = 0.05
+"""Probability that any case at all is called faster or slower although none has changed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,83 @@ class Interval:
         if not self.known:
             return f"{self.ratio:.2f}x [one block]"
         return f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """Mean of a log ratio, and how well it is known.
+
+    Attributes
+    ----------
+    mean, error : float
+        Log of the ratio, and its standard error.
+    freedom : float
+        Degrees of freedom of the t-distribution.
+    count : int
+        Number of blocks (the smaller one where two sessions gave them).
+    """
+
+    mean: float
+    error: float
+    freedom: float
+    count: int
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of a ratio of 1."""
+        return two_sided(self.mean, self.error, self.freedom)
+
+    def interval(self, confidence: float) -> Interval:
+        """t-interval of the ratio."""
+        half = half_width(self.error, self.freedom, confidence)
+        return Interval(
+            math.exp(self.mean),
+            math.exp(self.mean - half),
+            math.exp(self.mean + half),
+            self.count,
+        )
+
+
+def inside_blocks(ratios: Sequence[float]) -> LogRatio | None:
+    """Estimate from one ratio per block; None with fewer than two.
+
+    Raises
+    ------
+    ValueError
+        If one is not positive and finite.
+    """
+    logs = _logs(ratios)
+    if len(logs) < 2:
+        return None
+    count = len(logs)
+    return LogRatio(mean(logs), deviation(logs) / math.sqrt(count), count - 1, count)
+
+
+def between_sessions(before: Sequence[float], after: Sequence[float]) -> LogRatio | None:
+    """Ratio of two ratios that were measured apart, each once per block (Welch on their logs).
+
+    Parameters
+    ----------
+    before, after : sequence of float
+        Ratio to the baseline in every block of either session; they are not paired.
+
+    Returns
+    -------
+    LogRatio or None
+        Of after / before; None where one of them has fewer than two blocks.
+    """
+    logs = [_logs(before), _logs(after)]
+    counts = [len(v) for v in logs]
+    if min(counts) < 2:
+        return None
+    error, freedom = welch_error([deviation(v) for v in logs], counts)
+    return LogRatio(mean(logs[1]) - mean(logs[0]), error, freedom, min(counts))
+
+
+def _logs(ratios: Sequence[float]) -> list[float]:
+    if not all(r > 0 and math.isfinite(r) for r in ratios):
+        raise ValueError(f"ratios must be positive and finite, given {list(ratios)}")
+    return [math.log(r) for r in ratios]
 
 
 def block_time(samples: Sequence[float]) -> float:
@@ -82,17 +170,10 @@ def ratio_interval(ratios: Sequence[float], confidence: float = CONFIDENCE) -> I
     """
     if not ratios:
         raise ValueError("no ratios given; expected one per block")
-    if not all(r > 0 and math.isfinite(r) for r in ratios):
-        raise ValueError(f"ratios must be positive and finite, given {list(ratios)}")
-    logs = [math.log(r) for r in ratios]
-    mean = math.fsum(logs) / len(logs)
-    if len(logs) < 2:
-        return Interval(math.exp(mean), math.nan, math.nan, len(logs))
-    from scipy.stats import t
-
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in logs) / (len(logs) - 1))
-    half = float(t.ppf((1 + confidence) / 2, len(logs) - 1)) * deviation / math.sqrt(len(logs))
-    return Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+    known = inside_blocks(ratios)
+    if known is None:
+        return Interval(math.exp(math.log(ratios[0])), math.nan, math.nan, 1)
+    return known.interval(confidence)
 
 
 def noise_floor(control: Interval) -> float:
@@ -128,3 +209,75 @@ def verdict(interval: Interval, floor: float) -> Verdict:
     if floor <= SAME_WITHIN and interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN:
         return "same"
     return "undecided"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One case, judged as one of many.
+
+    Attributes
+    ----------
+    ratio : Interval
+        At the confidence below; it excludes 1 exactly where Holm's adjusted p-value is below
+        `FAMILY_ERROR`.
+    p_value, adjusted : float
+        Of a ratio of 1; adjusted by Holm over all cases.
+    confidence : float
+        At which Holm's method judges this case.
+    floor : float
+        Noise floor of this case.
+    verdict : {"faster", "slower", "same", "undecided"}
+    """
+
+    ratio: Interval
+    p_value: float
+    adjusted: float
+    confidence: float
+    floor: float
+    verdict: Verdict
+
+
+def judge(
+    estimates: Mapping[str, LogRatio], floors: Mapping[str, float], error: float = FAMILY_ERROR
+) -> dict[str, Difference]:
+    """Judge all cases together.
+
+    Holm's method goes through the p-values from the smallest, at ``error / m``, ``error / (m - 1)``
+    ..., and stops at the first that is too large; that one and all behind it are judged at the
+    level at which it stopped. Each interval is taken at the level of its case, so that interval and
+    adjusted p-value always say the same.
+
+    Parameters
+    ----------
+    estimates : mapping
+        By case.
+    floors : mapping
+        Noise floor of each case, at least 1; nothing below it is claimed.
+    error : float
+        Family-wise error of *faster* and *slower*.
+    """
+    names = list(estimates)
+    p_values = {name: estimates[name].p_value for name in names}
+    adjusted = dict(zip(names, holm([p_values[n] for n in names]), strict=True))
+    judged = {}
+    level = error / max(len(names), 1)
+    going = True
+    for rank, name in enumerate(sorted(names, key=lambda n: p_values[n])):
+        if going:
+            level = error / (len(names) - rank)
+            going = p_values[name] <= level
+        ratio = estimates[name].interval(1 - level)
+        judged[name] = Difference(
+            ratio,
+            p_values[name],
+            adjusted[name],
+            1 - level,
+            floors[name],
+            verdict(ratio, floors[name]),
+        )
+    return {name: judged[name] for name in names}
+
+
+def joint_floor(first: float, second: float) -> float:
+    """Noise floor of a ratio of two ratios, from those of the sessions they come from."""
+    return math.exp(math.hypot(math.log(first), math.log(second)))

@@ -25,14 +25,15 @@ from harness.diff import rows
 from harness.isolate import Interpreter
 from harness.records import journal
 from harness.records.ratios import time_frame
-from harness.stats import noise_floor, ratio_interval
-from harness.stats.differences import (
-    LogRatio,
+from harness.stats import (
     between_sessions,
     inside_blocks,
     joint_floor,
     judge,
+    noise_floor,
+    ratio_interval,
 )
+from harness.stats.timing import LogRatio
 from suites.support.command_line import ROOT, environment
 
 BASELINE = "multi_head.sdpa"

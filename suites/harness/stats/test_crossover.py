@@ -43,8 +43,9 @@ def test_without_noise_the_crossing_is_exact() -> None:
     assert found.verdicts == ("slower", "slower", "faster", "faster")
 
 
-@pytest.mark.parametrize("blocks", [3, 7, 15])
-@pytest.mark.parametrize("ratios", [[1.4, 1.2, 0.8, 0.6], [1.5, 1.03, 0.97, 0.6]])
+@pytest.mark.parametrize(
+    ("blocks", "ratios"), [(3, [1.4, 1.2, 0.8, 0.6]), (7, [1.5, 1.03, 0.97, 0.6])]
+)
 def test_the_interval_covers_the_crossing_as_often_as_it_says(
     blocks: int, ratios: list[float]
 ) -> None:
@@ -57,9 +58,8 @@ def test_the_interval_covers_the_crossing_as_often_as_it_says(
     assert hit >= binom.ppf(0.0005, len(given), 0.95)
 
 
-@pytest.mark.parametrize("blocks", [3, 7, 15])
-def test_a_sweep_without_difference_is_seldom_given_a_crossing(blocks: int) -> None:
-    claims = sum(curve([1.0] * 4, blocks, 0.05, s).answer in ("from", "always") for s in range(300))
+def test_a_sweep_without_difference_is_seldom_given_a_crossing() -> None:
+    claims = sum(curve([1.0] * 4, 3, 0.05, s).answer in ("from", "always") for s in range(300))
     # One length, the longest, must come out faster by chance: one side of 5 %.
     assert claims <= binom.ppf(0.9995, 300, 0.025)
 

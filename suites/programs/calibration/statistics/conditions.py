@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from harness.records import schema
-from harness.stats import power_of, replicates_needed
-from harness.stats.power import ALPHA
+from harness.stats import ALPHA, power_of, replicates_needed
 
 Goal = Literal["equal", "at most", "at least", "near"]
 NEAR = 0.01
