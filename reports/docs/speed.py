@@ -19,8 +19,8 @@ from reports.core.frontiers import reaches
 from reports.core.source import PUBLISHED, DeviceRecords, Source, find
 from reports.core.tables import markdown
 from reports.core.words import bytes_text
-from reports.pages.scaling.figures import ratio
-from reports.pages.scaling.growth import over_batches, over_threads
+from reports.pages.scaling.figures import curve
+from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
 from reports.pages.size.answers import Answer, answers
 from reports.pages.size.figures import glance
@@ -190,13 +190,10 @@ def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
     pieces = []
     for device in find(str(published / GROWTH)).devices:
         measured = Costs(device)
-        for what, grown in (
-            ("threads", over_threads(measured.rows, measured.times)),
-            ("batch", over_batches(measured.rows, measured.times)),
-        ):
-            _, columns, rows = growth(grown, what, measured.baseline)
-            title = f"With {'more threads' if what == 'threads' else 'larger batches'}"
-            pieces.append((title, f"{device.title}:\n\n{markdown(columns, rows)}"))
+        for what, title in (("threads", "more threads"), ("batch", "larger batches")):
+            found = grown(measured.rows, measured.times, what)
+            _, columns, rows = growth(found, what, measured.baseline)
+            pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(columns, rows)}"))
     return pieces
 
 
@@ -224,7 +221,7 @@ def figures(measured: Costs, found: AtSize | None) -> dict[str, tuple[Figure, st
         )
     if measured.sweeps and measured.sweeps[0].lines("training"):
         where = f"{device.fingerprint.get('model')} ({device.kind})"
-        figure = ratio(measured.sweeps[0], "training", measured.baseline, where)
+        figure = curve("ratio", measured.sweeps[0], "training", measured.baseline, where)
         made["length"] = (
             footed(figure, device, "time"),
             f"Time of a training step over that of {measured.baseline}, against length",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -53,17 +53,13 @@ class Grown:
         t = self.time
         return Interval(t.ratio * share, t.low * share, t.high * share, t.count)
 
-
-def threads(row: Row) -> tuple[int | None, str]:
-    """Number of threads of a case, None where it has none of its own, and its other settings."""
-    names = str(row.columns["settings"]).split("+")
-    counts = {n: setting(n).threads for n in names if n != "eager"}
-    own = next((count for count in counts.values() if count), None)
-    return own, "+".join(n for n, count in counts.items() if not count)
+    def shown(self, what: str) -> Interval:
+        """What is drawn and told: of a batch the time of one sequence."""
+        return self.by_item if what == "batch" else self.time
 
 
-def over_threads(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
-    """Cases that were measured with several numbers of threads.
+def grown(rows: Sequence[Row], times: pd.DataFrame, what: str) -> list[Grown]:
+    """Cases that were measured with several numbers of threads, or at several batch sizes.
 
     Parameters
     ----------
@@ -71,44 +67,19 @@ def over_threads(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
         Of one device; what failed or is withheld is left out.
     times : DataFrame
         Readings of that device, of `harness.records.ratios.time_frame`.
+    what : {"threads", "batch"}
     """
-
-    def shared(row: Row) -> str:
-        c, rest = row.columns, threads(row)[1]
-        size = f"batch {c['batch']}, N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}"
-        return size + (f", {rest}" if rest else "")
-
-    return _grown(rows, times, lambda row: threads(row)[0], shared)
-
-
-def over_batches(rows: Sequence[Row], times: pd.DataFrame) -> list[Grown]:
-    """Cases that were measured at several batch sizes; see `over_threads`."""
-
-    def shared(row: Row) -> str:
-        c = row.columns
-        return f"N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}, {c['settings']}"
-
-    return _grown(rows, times, lambda row: int(str(row.columns["batch"])), shared)
-
-
-def _grown(
-    rows: Sequence[Row],
-    times: pd.DataFrame,
-    amount: Callable[[Row], int | None],
-    shared: Callable[[Row], str],
-) -> list[Grown]:
     groups: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
-        found = amount(row)
-        if found is not None and row.status == "ok" and row.verdict != WITHHELD:
-            c = row.columns
-            key = (shared(row), str(c["phase"]), label_of(row), str(c["d_out"]))
-            groups.setdefault(key, {})[found] = row
+        amount, problem = _place(row, what)
+        if amount is not None and row.status == "ok" and row.verdict != WITHHELD:
+            key = (problem, *map(str, (row.columns["phase"], label_of(row), row.columns["d_out"])))
+            groups.setdefault(key, {})[amount] = row
 
     def of(row: Row) -> pd.DataFrame:
         return times[times["case"] == row.case]
 
-    grown: list[Grown] = []
+    found: list[Grown] = []
     for (problem, *_), group in groups.items():
         least = min(group)
         others = [
@@ -117,8 +88,19 @@ def _grown(
             if n != least and (ratios := block_ratios(of(row), of(group[least])))
         ]
         if others:
-            itself = Grown(
-                group[least], problem, least, least, Interval(1.0, math.nan, math.nan, 0)
-            )
-            grown += [itself, *others]
-    return grown
+            itself = Interval(1.0, math.nan, math.nan, 0)
+            found += [Grown(group[least], problem, least, least, itself), *others]
+    return found
+
+
+def _place(row: Row, what: str) -> tuple[int | None, str]:
+    """Threads or batch of a case, None where it has no threads of its own; what it shares."""
+    c = row.columns
+    size = f"N = {length_of(row):,}, {c['d_in']} wide, {c['dtype']}"
+    if what == "batch":
+        return int(str(c["batch"])), f"{size}, {c['settings']}"
+    names = str(c["settings"]).split("+")
+    counts = {n: setting(n).threads for n in names if n != "eager"}
+    own = next((count for count in counts.values() if count), None)
+    rest = "+".join(n for n, count in counts.items() if not count)
+    return own, f"batch {c['batch']}, {size}" + (f", {rest}" if rest else "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from harness.measure.ceilings import impossible
 from harness.records.ratios import Row
@@ -20,12 +19,10 @@ from reports.core.sentences import closing
 from reports.core.slopes import by_block, fit_slope, longest
 from reports.core.sweeps import LengthSweep, label_of
 from reports.core.words import bytes_text, error_text, file_name, known, time_text
-from reports.pages.scaling import captions as words
-from reports.pages.scaling import figures, growth, growth_figures, tables
+from reports.pages.scaling import captions, figures, tables
 from reports.pages.scaling import stress as numerics
-from reports.pages.scaling.frontier_figures import frontier as draw_frontier
-from reports.pages.scaling.growth import Grown
-from reports.pages.scaling.tables import Fit
+from reports.pages.scaling.figures import Fit
+from reports.pages.scaling.growth import Grown, grown
 
 KINDS = TIMED
 MORE = ("frontier", "stress")
@@ -57,14 +54,14 @@ class Scaling(DevicePage):
         return self.measured.sweeps if self.measured else []
 
     @property
-    def _base(self) -> str:
-        assert self.measured is not None
-        return self.measured.baseline
+    def base(self) -> str:
+        """What all ratios are formed to."""
+        return self.measured.baseline if self.measured else ""
 
     @property
-    def _where(self) -> str:
-        assert self.device is not None
-        return f"{self.device.fingerprint.get('model')} ({self.device.kind})"
+    def where(self) -> str:
+        """The device, for the figures."""
+        return f"{self.device.fingerprint.get('model')} ({self.device.kind})" if self.device else ""
 
     def about(self) -> Shown:
         """Which records these are, and of what else there are some."""
@@ -82,43 +79,47 @@ class Scaling(DevicePage):
         profile = self.measured.profile
         size: Mapping[str, Any] = {**profile.reference, "settings": profile.setting}
         said = closing(
-            self.rows, self.measured.subject, self._base, size, self.measured.memory_ratio
+            self.rows, self.measured.subject, self.base, size, self.measured.memory_ratio
         )
         return says(said, main=True)
 
     def time(self) -> Shown:
         """Time against length, both passes."""
-        return self._both("time", figures.time, lambda s, p: words.time_caption(s, p, self._base))
+        return self._curves("time")
 
     def memory(self) -> Shown:
         """Peak memory against length, both passes, and its ratio to the baseline's."""
         if not self.sweeps:
             return self._no_sweep()
-        sweep = self.sweeps[0]
-        ratios = [
-            self.place.figure(
-                f"memory-ratio-{phase}",
-                figures.memory_ratio(sweep, phase, self._base, self._where),
-                words.memory_ratio_caption(sweep, phase, self._base),
-            )
-            for phase in PHASES
-            if sweep.lines(phase)
-        ]
-        shown = self._both("memory", figures.memory, words.memory_caption)
-        return together(shown, together(*ratios, grid=True))
+        return together(self._curves("memory"), self._curves("memory-ratio"))
 
     def ratio(self) -> Shown:
         """Ratio to the baseline against length, both passes."""
+        return self._curves("ratio")
+
+    def _curves(self, what: str) -> Shown:
         if not self.sweeps:
             return self._no_sweep()
-        return together(
-            *(
-                self._ratio(self.sweeps[0], phase)
-                for phase in PHASES
-                if self.sweeps[0].lines(phase)
-            ),
-            grid=True,
-        )
+        sweep = self.sweeps[0]
+        shown = [self._curve(what, sweep, phase) for phase in PHASES if sweep.lines(phase)]
+        return together(*shown, grid=True)
+
+    def _curve(self, what: str, sweep: LengthSweep, phase: str, name: str = "") -> Shown:
+        figure = figures.curve(what, sweep, phase, self.base, self.where)
+        caption = captions.curve(what, sweep, phase, self.base)
+        return self.place.figure(f"{what}-{phase}{name}", figure, caption)
+
+    def other_sweeps(self) -> Shown:
+        """Time ratios of sweeps at another batch, dtype or setting."""
+        pieces = [
+            self._curve("ratio", sweep, phase, f"-{sweep.slug}")
+            for sweep in self.sweeps[1:]
+            for phase in PHASES
+            if sweep.ratios(phase) > 1
+        ]
+        if not pieces:
+            return remark("No other batch, dtype or setting was measured at several lengths.")
+        return together(*pieces, grid=True)
 
     def beside(self) -> Shown:
         """What MTSA's Table 1 prints, beside what was measured at its size; never mixed."""
@@ -150,10 +151,8 @@ class Scaling(DevicePage):
                 fits = self._fits(phase, cost)
                 rows += [(cost, phase, fit) for fit in fits]
                 if fits:
-                    title = f"Growth of {cost}, {figures.PASSES[phase]}"
-                    under = "hollow: all lengths; filled: the longest, within a factor of 4"
-                    figure = figures.slopes(fits, title, under)
-                    caption = words.slopes_caption(fits, cost, phase)
+                    figure = figures.slopes(fits, cost, phase)
+                    caption = captions.slopes(fits, cost, phase)
                     pieces.append(self.place.figure(f"slopes-{cost}-{phase}", figure, caption))
         frame, shown = tables.slopes(rows)
         columns = ["", "slope, all lengths", "N", "slope, the longest", "N"]
@@ -172,7 +171,7 @@ class Scaling(DevicePage):
                 "Longest sequence within the limits, by bisection; an end lies between the two "
                 f"lengths: {said}."
             )
-            pieces.append(self.place.figure(f"frontier{number}", draw_frontier(group), caption))
+            pieces.append(self.place.figure(f"frontier{number}", figures.frontier(group), caption))
         columns = ["", "longest N", "does not fit", "why", "peak there", "a pass there"]
         rows = [
             [
@@ -239,64 +238,38 @@ class Scaling(DevicePage):
         ]
         return together(*pieces, self.place.table("numerics", frame, columns, rows, (0, 1, 2, 3)))
 
-    def other_sweeps(self) -> Shown:
-        """Time ratios of sweeps at another batch, dtype or setting."""
-        pieces = [
-            self._ratio(sweep, phase)
-            for sweep in self.sweeps[1:]
-            for phase in PHASES
-            if sweep.ratios(phase) > 1
-        ]
-        if not pieces:
-            return remark("No other batch, dtype or setting was measured at several lengths.")
-        return together(*pieces, grid=True)
-
     def threads(self) -> Shown:
         """Time of the same cases on more CPU threads."""
-        grown = growth.over_threads(self.rows, self.measured.times) if self.measured else []
-        return self._grown(grown, "threads", "threads", growth_figures.over_threads)
+        return self._growth("threads", "threads")
 
     def batches(self) -> Shown:
         """Time of one sequence of the same cases in larger batches."""
-        grown = growth.over_batches(self.rows, self.measured.times) if self.measured else []
-        return self._grown(grown, "batch", "batches", growth_figures.over_batches)
+        return self._growth("batch", "batches")
 
-    def _grown(
-        self,
-        grown: Sequence[Grown],
-        what: str,
-        several: str,
-        draw: Callable[[Sequence[Grown], str], Figure],
-    ) -> Shown:
-        if not grown:
+    def _growth(self, what: str, several: str) -> Shown:
+        found = grown(self.rows, self.measured.times, what) if self.measured else []
+        if not found:
             return remark(
                 f"Nothing was measured with several {several}: attnbench bench --profile {what}."
             )
         panels: dict[tuple[str, str, int], list[Grown]] = {}
-        for g in grown:
+        for g in found:
             panels.setdefault((g.problem, g.phase, g.least), []).append(g)
         pieces = [
             self.place.figure(
-                f"{what}{number}", draw(group, self._where), words.growth_caption(group, what)
+                f"{what}{number}",
+                figures.growth(group, what, self.where),
+                captions.growth(group, what),
             )
             for number, group in enumerate(panels.values())
         ]
-        frame, columns, shown = tables.growth(grown, what, self._base)
+        frame, columns, shown = tables.growth(found, what, self.base)
         return together(together(*pieces, grid=True), self.place.table(what, frame, columns, shown))
 
     def cases(self) -> Shown:
         """Every case with its numbers."""
-        columns = [
-            "case",
-            "time",
-            "ratio [95 %]",
-            "verdict",
-            "peak memory",
-            "ratio",
-            "margin",
-            "kernels",
-        ]
-        frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
+        if not self.rows:
+            return remark(NONE)
         groups: dict[str, list[Row]] = {}
         for r in self.rows:
             c = r.columns
@@ -308,49 +281,21 @@ class Scaling(DevicePage):
             for problem, rows in groups.items()
             for r in rows
         ]
-        if not self.rows:
-            return remark(NONE)
-        return self.place.table("cases", frame, columns, shown, (0, 7))
+        frame = pd.DataFrame([tables.numbers(r) for r in self.rows])
+        return self.place.table("cases", frame, tables.CASES, shown, (0, 7))
 
     def machine(self) -> Shown:
         """Where this was measured, what moved meanwhile, and what can't be right."""
         shown = super().machine()
         if self.measured is None or not self.rows:
             return shown
-        moved = drift_sentences(self.measured.drifts, self.rows, self._base)
+        moved = drift_sentences(self.measured.drifts, self.rows, self.base)
         return together(shown, says([*impossible(self.rows), *moved]))
 
     def _no_sweep(self) -> Shown:
         if not self.rows:
             return remark(NONE)
         return remark("No implementation was measured at two lengths or more.")
-
-    def _both(
-        self,
-        name: str,
-        draw: Callable[[LengthSweep, str, str], Any],
-        caption: Callable[[LengthSweep, str], str],
-    ) -> Shown:
-        if not self.sweeps:
-            return self._no_sweep()
-        sweep = self.sweeps[0]
-        return together(
-            *(
-                self.place.figure(
-                    f"{name}-{phase}",
-                    draw(sweep, phase, self._where),
-                    caption(sweep, phase),
-                )
-                for phase in PHASES
-                if sweep.lines(phase)
-            ),
-            grid=True,
-        )
-
-    def _ratio(self, sweep: LengthSweep, phase: str) -> Shown:
-        name = f"ratio-{phase}" if sweep is self.sweeps[0] else f"ratio-{phase}-{sweep.slug}"
-        figure = figures.ratio(sweep, phase, self._base, self._where)
-        return self.place.figure(name, figure, words.ratio_caption(sweep, phase, self._base))
 
     def _fits(self, phase: str, cost: str) -> list[Fit]:
         """Slopes by implementation, steepest last."""

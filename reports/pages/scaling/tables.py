@@ -11,10 +11,10 @@ import pandas as pd
 from harness.records.ratios import Row
 from reports.core.slopes import Slope
 from reports.core.words import known, time_text
+from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown
 
-Fit = tuple[str, Slope, Slope | None]
-"""Implementation, slope over all lengths, slope over the longest."""
+CASES = ["case", "time", "ratio [95 %]", "verdict", "peak memory", "ratio", "margin", "kernels"]
 
 
 def cells(row: Row) -> list[str]:

@@ -664,7 +664,7 @@ def test_names_at_line_ends_do_not_overlap(tmp_path: Path) -> None:
 
     source = find(str(tmp_path))
     report = Scaling(source, source.devices[0], Output(None, "p"))
-    figure = scaling_figures.time(report.sweeps[0], "training", "here")
+    figure = scaling_figures.curve("time", report.sweeps[0], "training", report.base, "here")
     figure.canvas.draw()
     boxes = [t.get_window_extent() for t in figure.axes[0].texts if t.get_fontsize() == 8]
     inner = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]]

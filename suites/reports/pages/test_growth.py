@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def in_batches() -> Iterator[dict[str, Any]]:
             yield reading(case(LSTM, "forward", ONE, batch, 32), block, 0.1 + 0.001 * batch)
 
 
-def opened(folder: Path, records: Iterator[dict[str, Any]]) -> DeviceRecords:
+def opened(folder: Path, records: Iterable[dict[str, Any]]) -> DeviceRecords:
     writer = journal.Writer(folder, session("Made up"))
     for record in records:
         writer.append(record)
@@ -83,10 +83,10 @@ def opened(folder: Path, records: Iterator[dict[str, Any]]) -> DeviceRecords:
 
 
 def grown_over(
-    device: DeviceRecords, how: Callable[..., list[growth.Grown]]
+    folder: Path, records: Iterable[dict[str, Any]], what: str
 ) -> dict[tuple[str, str, int], growth.Grown]:
-    measured = Costs(device)
-    found = how(measured.rows, measured.times)
+    measured = Costs(opened(folder, records))
+    found = growth.grown(measured.rows, measured.times, what)
     by_place = {(g.label.split()[0], g.phase, g.amount): g for g in found}
     assert len(by_place) == len(found)
     return by_place
@@ -95,14 +95,19 @@ def grown_over(
 def test_the_ratio_is_of_readings_of_one_interpreter_and_its_interval_over_blocks(
     tmp_path: Path,
 ) -> None:
+    def two_ways(r: dict[str, Any]) -> dict[str, Any]:
+        mine = r["case"] == case(LSTM, "forward", TWO)
+        return {**r, "dispatched": [f"kernel {r['block'] % 2}" if mine else "one"]}
+
     strayed = [
         # Another interpreter's block, in which the machine was slow: no pair.
         reading(case(MINE, "forward", TWO), BLOCKS, 100.0, "one"),
         reading(case(MINE, "forward", ONE), BLOCKS, 1.0, "other"),
     ]
-    device = opened(tmp_path, iter([*on_threads(), *strayed]))
-    found = grown_over(device, growth.over_threads)
-    assert set(found) == {(name, phase, n) for name in SHARES for phase in PASSES for n in (1, 2)}
+    found = grown_over(tmp_path, map(two_ways, [*on_threads(), *strayed]), "threads")
+    every = {(name, phase, n) for name in SHARES for phase in PASSES for n in (1, 2)}
+    # What went by two kernels is withheld: nothing is left to hold beside its single thread.
+    assert set(found) == every - {(LSTM, "forward", 1), (LSTM, "forward", 2)}
     for (name, phase, n), g in found.items():
         assert g.problem == "batch 64, N = 64, 300 wide, f32"
         assert (g.amount, g.least) == (n, 1)
@@ -119,7 +124,7 @@ def test_the_ratio_is_of_readings_of_one_interpreter_and_its_interval_over_block
 
 
 def test_a_batch_is_divided_among_its_sequences(tmp_path: Path) -> None:
-    found = grown_over(opened(tmp_path, in_batches()), growth.over_batches)
+    found = grown_over(tmp_path / "batch", in_batches(), "batch")
     assert {batch for _, _, batch in found} == {1, 4, 16}
     assert found[BASE, "forward", 16].time.ratio == pytest.approx(16)
     assert found[BASE, "forward", 16].by_item.ratio == pytest.approx(1)
@@ -128,41 +133,27 @@ def test_a_batch_is_divided_among_its_sequences(tmp_path: Path) -> None:
     assert lstm.by_item.ratio == pytest.approx(0.104 / 0.101 / 4)
     assert lstm.by_item.low == pytest.approx(lstm.time.low / 4)
     assert lstm.problem == "N = 32, 300 wide, f32, 1-thread"
-    assert grown_over(find(str(tmp_path)).devices[0], growth.over_threads) == {}
+    assert grown_over(tmp_path / "threads", in_batches(), "threads") == {}
 
 
-def test_other_settings_lengths_and_what_has_no_time_are_kept_apart(tmp_path: Path) -> None:
-    records = [
-        *(reading(case(BASE, "forward", ONE), b, 1.0) for b in range(BLOCKS)),
-        *(reading(case(BASE, "forward", f"{TWO}+padded"), b, 0.5) for b in range(BLOCKS)),
-        *(reading(case(BASE, "forward", TWO, length=128), b, 0.5) for b in range(BLOCKS)),
-        *(reading(case(MINE, "forward", ONE), b, 1.0) for b in range(BLOCKS)),
-        *(
-            {**reading(case(MINE, "forward", TWO), b, 1.0), "status": "oom", "median": None}
-            for b in range(BLOCKS)
-        ),
+@pytest.mark.parametrize("what", ["threads", "batch"])
+def test_other_settings_lengths_and_what_has_no_time_are_kept_apart(
+    tmp_path: Path, what: str
+) -> None:
+    cases = [
+        case(BASE, "forward", ONE),
+        case(BASE, "forward", f"{TWO}+padded"),
+        case(BASE, "forward", TWO, length=128),
+        case(MINE, "forward", ONE),
     ]
-    device = opened(tmp_path, iter(records))
-    assert grown_over(device, growth.over_threads) == {}
-    assert grown_over(device, growth.over_batches) == {}
-
-
-def test_what_went_two_ways_is_not_shown(tmp_path: Path) -> None:
-    def two_ways() -> Iterator[dict[str, Any]]:
-        for r in on_threads():
-            mine = r["case"] == case(MINE, "forward", TWO)
-            yield {**r, "dispatched": [f"kernel {r['block'] % 2}" if mine else "one"]}
-
-    found = grown_over(opened(tmp_path, two_ways()), growth.over_threads)
-    assert (MINE, "forward", 2) not in found
-    assert (MINE, "training", 2) in found
+    records = [reading(c, b, 1.0) for c in cases for b in range(BLOCKS)]
+    failed = [reading(case(MINE, "forward", TWO), b, 1.0, status="oom") for b in range(BLOCKS)]
+    assert grown_over(tmp_path, [*records, *failed], what) == {}
 
 
 def test_the_page_shows_both_with_their_numbers(tmp_path: Path) -> None:
-    device = opened(tmp_path / "journal", iter([*on_threads(), *in_batches()]))
-    page = scaling.begin(
-        journal=str(tmp_path / "journal"), device=device.key, out=str(tmp_path), page="p"
-    )
+    opened(tmp_path / "journal", [*on_threads(), *in_batches()])
+    page = scaling.begin(journal=str(tmp_path / "journal"), device="", out=str(tmp_path), page="p")
     threads = page.threads()
     assert threads.html.count("<svg") == 2
     assert "With 2 threads instead of 1, time is: multi_head.sdpa 8h 0.5" in threads.plain
@@ -187,9 +178,7 @@ def test_the_page_shows_both_with_their_numbers(tmp_path: Path) -> None:
 
 def test_without_any_the_page_says_what_measures_them(tmp_path: Path) -> None:
     one = [reading(case(BASE, "forward", ONE), b, 1.0) for b in range(BLOCKS)]
-    device = opened(tmp_path / "journal", iter(one))
-    page = scaling.begin(
-        journal=str(tmp_path / "journal"), device=device.key, out=str(tmp_path), page="p"
-    )
+    opened(tmp_path, one)
+    page = scaling.begin(journal=str(tmp_path), device="", out="", page="p")
     assert "attnbench bench --profile threads" in page.threads().plain
     assert "attnbench bench --profile batch" in page.batches().plain

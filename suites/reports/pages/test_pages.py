@@ -39,9 +39,9 @@ from reports.pages.attention.figures import heat_maps, highest, per_token
 from reports.pages.bench.figures import cost
 from reports.pages.comparison.figures import COUNTS, power, power_curves
 from reports.pages.corpora import page as corpora
+from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
-from reports.pages.scaling.frontier_figures import frontier as draw_frontier
 from reports.pages.size import page as size
 from reports.pages.size.answers import answers, frontier_sentence
 from reports.pages.tradeoff import page as tradeoffs
@@ -286,9 +286,7 @@ def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
     measured = Costs(device)
     sweep = measured.sweeps[0]
     assert sweep.lengths == list(LENGTHS)
-    from reports.pages.scaling.figures import ratio, time
-
-    drawn = data_of(ratio(sweep, "training", BASE, "here"))
+    drawn = data_of(scaling_figures.curve("ratio", sweep, "training", BASE, "here"))
     mine = drawn[drawn["series"] == f"{MINE} 8h"]
     assert mine["x"].tolist() == list(LENGTHS)
     expected = [RATIOS[MINE] * (n / 64) ** -0.4 for n in LENGTHS]
@@ -296,7 +294,7 @@ def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
     assert (mine["low"] < mine["y"]).all()
     assert (mine["y"] < mine["high"]).all()
     assert "noise floor" in set(drawn["series"])
-    figure = time(sweep, "training", "here")
+    figure = scaling_figures.curve("time", sweep, "training", BASE, "here")
     drawn = data_of(figure)
     disa = drawn[drawn["series"] == DISA]
     assert disa["x"].tolist() == [16, 64, 256]
@@ -331,7 +329,7 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
 
 def test_the_frontier_chart_shows_bracket_and_reason(device: DeviceRecords) -> None:
     (group,) = frontiers.groups(frontiers.reaches(device.records))
-    drawn = data_of(draw_frontier(group))
+    drawn = data_of(scaling_figures.frontier(group))
     assert drawn[drawn["series"] == f"{MINE} 8h"]["x"].tolist() == [2048]
     assert drawn[drawn["series"] == f"{MINE} 8h: oom"]["x"].tolist() == [2176]
 
