@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from harness.cli.output import duration
+from harness.measure.blocks import Step
 from harness.measure.ceilings import MOST
 from harness.measure.session import Session
-from harness.measure.task import Step
 from harness.records.ratios import WITHHELD, Row
 from reports.core.words import bytes_text, known, time_text
 

@@ -5,27 +5,34 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import call
 from harness.measure import device as devices
-from harness.measure.session import Session
-from harness.measure.task import (
-    NUMBERS,
-    Measurement,
-    Predictor,
-    Step,
-    is_final,
-    is_settled,
-    unusable,
-)
+from harness.measure.cost import Predictor
+from harness.measure.session import Measurement, Session
 from harness.records import journal
 from harness.registry import Registry, builtins
 
 LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a session stands, handed to the display after every task."""
+
+    done: int
+    total: int
+    block: int
+    blocks: int
+    case: str
+    seconds: float
+    left_seconds: float | None
+    block_ended: bool
 
 
 def preload(tasks: Sequence[Measurement], registry: Registry) -> tuple[str, ...]:
@@ -90,10 +97,10 @@ class Runner:
         self._pending = [t for tasks in todo for t in tasks]
         self._blocks = len(todo)
         for block, tasks in enumerate(todo):
-            tasks = [t for t in tasks if not is_settled(t, failed)]
+            tasks = [t for t in tasks if t.case.id not in failed]
             if not tasks and block not in unpaired:
                 continue
-            if block >= LEAST_BLOCKS and self._too_late(self._predictor.predict(tasks, 1)):
+            if block >= LEAST_BLOCKS and self._too_late(self._predict(tasks, 1)):
                 return block
             self._run_block(block, tasks, failed)
         return None
@@ -106,7 +113,7 @@ class Runner:
             anchors = session.anchors(tasks, block, interpreter.id)
             self._pending += anchors
             tasks = [*tasks, *anchors]
-            predicted = self._predictor.predict(tasks, 1)
+            predicted = self._predict(tasks, 1)
             self._predictor.started(interpreter.start_seconds)
             random.Random(f"{session.seed}-{block}-{self.writer.session}").shuffle(tasks)
             spent = self._run_tasks(tasks, interpreter, failed)
@@ -134,11 +141,11 @@ class Runner:
         spent = 0.0
         for position, task in enumerate(tasks):
             self._pending.remove(task)
-            if is_settled(task, failed):
+            if task.case.id in failed:
                 continue
             outcome = self._execute(interpreter, task)
             record = self.writer.append(self._record(task, outcome, interpreter, position))
-            if is_final(record):
+            if call.is_final(record):
                 failed.add(task.case.id)
             self._done += 1
             spent += outcome.seconds
@@ -147,12 +154,15 @@ class Runner:
         return spent
 
     def _left(self, failed: set[str]) -> list[Measurement]:
-        return [t for t in self._pending if not is_settled(t, failed)]
+        return [t for t in self._pending if t.case.id not in failed]
 
     def _left_seconds(self, block: int, failed: set[str]) -> float | None:
         """Predicted for all that is left, a fresh interpreter for each further block included."""
         left = self._left(failed)
-        return self._predictor.predict(left, len({t.block for t in left} - {block}))
+        return self._predict(left, len({t.block for t in left} - {block}))
+
+    def _predict(self, left: Sequence[Measurement], blocks: int) -> float | None:
+        return self._predictor.predict([(t.kind, t.case.id) for t in left], blocks)
 
     def _progress(self, task: Measurement, failed: set[str]) -> Step:
         left = self._left(failed)
@@ -223,19 +233,10 @@ class Runner:
             "code": task.code,
             "fingerprint": self.session.fingerprint_id,
             "order": position,
-            **call.record(outcome, interpreter),
+            **call.measured(task.kind, outcome, interpreter),
         }
         if outcome.status == "timeout":
             record["limit_seconds"] = self.session.profile.limit_seconds
-        if record["status"] == "ok" and (refused := unusable(record)):
-            record = {k: v for k, v in record.items() if k not in NUMBERS} | refused
-        if record["kind"] == "margin" and (
-            record["status"] == "ok" and record.get("verdict") == "wrong"
-        ):
-            record["status"] = "wrong"
-            record["detail"] = (
-                f"{record['what']}: error {record['error']:.2g} over budget {record['budget']:.2g}"
-            )
         return record
 
 
@@ -258,12 +259,9 @@ def run(
     if not any(todo) and not any(alone):
         return
     predictor = session.predictor()
-    fingerprint = dict(session.fingerprint)
-    writer = journal.Writer(session.folder, {**first, "fingerprint": fingerprint})
-    session.written = writer.session
-    try:
-        unpaired = {block for block, count in enumerate(alone) if count}
+    unpaired = {block for block, count in enumerate(alone) if count}
+    head = {**first, "fingerprint": dict(session.fingerprint)}
+    with journal.Writer(session.folder, head) as writer:
+        session.written = writer.session
         runner = Runner(session, writer, on_progress, predictor)
         session.stopped_after = runner.run(todo, unpaired, failed)
-    finally:
-        writer.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.case import parse
 from harness.isolate import USAGE, Interpreter, Limits, Outcome
 from harness.measure import device as devices
+from harness.records.schema import CEILINGS
 
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
@@ -23,6 +25,20 @@ PRELOAD = (
     "harness.measure.memory",
     "harness.measure.roofline",
 )
+NEEDED = {
+    "time": ("median",),
+    "anchor": ("median",),
+    "memory": ("transient_bytes", "peak_bytes"),
+    "peaks": CEILINGS,
+    "margin": (),
+}
+"""Numbers without which an answer to a task of this kind is none."""
+NUMBERS = (
+    *("samples", "median", "seconds", "ratio", "beside_samples"),
+    *("transient_bytes", "peak_bytes"),
+    *CEILINGS,
+)
+"""What a measurement is; none of it stays where one of them is no number."""
 SHARE = 0.9
 """Of the memory that is free: more is never given, so that the machine neither swaps nor dies."""
 
@@ -86,3 +102,47 @@ def record(outcome: Outcome, child: Interpreter | None = None) -> dict[str, Any]
         **({"detail": outcome.detail} if outcome.detail else {}),
         **(outcome.value if isinstance(outcome.value, dict) else {}),
     }
+
+
+def measured(kind: str, outcome: Outcome, child: Interpreter) -> dict[str, Any]:
+    """`record` of a task of this kind; an answer that can't be one becomes a failure."""
+    found = record(outcome, child)
+    if found["status"] != "ok":
+        return found
+    if refused := _unusable(kind, found):
+        status, detail = refused
+        kept = {name: value for name, value in found.items() if name not in NUMBERS}
+        return {**kept, "status": status, "detail": detail}
+    if kind == "margin" and found["verdict"] == "wrong":
+        over = f"error {found['error']:.2g} over budget {found['budget']:.2g}"
+        return {**found, "status": "wrong", "detail": f"{found['what']}: {over}"}
+    return found
+
+
+def _unusable(kind: str, found: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Status and detail of an answer that says ok and holds no measurement; None if it does."""
+    if kind == "margin" and "verdict" not in found:
+        return "crash", "no verdict came back"
+    numbers = [found.get(name) for name in NEEDED[kind]]
+    if kind in ("time", "anchor"):
+        numbers += [*(found.get("samples") or [None]), found.get("seconds", found.get("median"))]
+        numbers += [found["ratio"]] if "ratio" in found else []
+    for value in numbers:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "crash", f"{value!r} came back, not a number"
+        if not math.isfinite(value):
+            return "wrong", f"{value} came back, not a finite number"
+        if value < 0 or (value == 0 and kind != "memory"):
+            return "crash", f"{value} came back, which can't be"
+    return None
+
+
+def is_final(record: Mapping[str, Any]) -> bool:
+    """Whether a record settles its case: a time that failed, or an error over budget.
+
+    A margin or a memory reading that could not be taken does not stop the clock; it is missing,
+    and without a margin there is no headline.
+    """
+    if record["kind"] in ("time", "anchor"):
+        return bool(record["status"] != "ok")
+    return record["kind"] == "margin" and record["status"] == "wrong"

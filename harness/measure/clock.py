@@ -6,7 +6,7 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,11 @@ import torch
 from harness.build import cores_available, threads_wanted
 from harness.isolate import Wrong
 from harness.measure.cpu_clock import (
-    Pair,
     Sampled,
     ranges,
+    ratio,
     refuse_other_threads,
     undisturbed,
-    undisturbed_pair,
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, event_samples
@@ -30,13 +29,6 @@ from harness.stats import block_time
 
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}
 """Seconds; a GPU's clock needs some to come up."""
-
-
-def cuda_samples(
-    call: Callable[[], object], rounds: int, seconds: float
-) -> tuple[list[float], int]:
-    """`harness.measure.cuda_clock.event_samples` on the current CUDA device."""
-    return event_samples(call, rounds, seconds, Cuda())
 
 
 def time_case(
@@ -105,16 +97,16 @@ class Company:
             return Company(case, None, f"{type(error).__name__}: {error}")
         return Company(case, prepared, "", time.perf_counter() - begun, once)
 
-    def record(self, pair: Pair | None) -> dict[str, Any]:
-        """What a time record says of it."""
-        said: dict[str, Any] = {"beside": self.case}
-        if pair is None:
-            return {**said, "beside_detail": self.detail}
+    def record(self, mine: Sampled, sampled: Sequence[Sampled]) -> dict[str, Any]:
+        """What a time record says of it; `sampled` is what was timed in turn with `mine`."""
+        if not sampled:
+            return {"beside": self.case, "beside_detail": self.detail}
+        (own,) = sampled
         return {
-            **said,
-            "ratio": pair.ratio,
-            "beside_samples": pair.other.samples,
-            "company_seconds": pair.other.running_seconds,
+            "beside": self.case,
+            "ratio": ratio(mine, own),
+            "beside_samples": own.samples,
+            "company_seconds": own.running_seconds,
             "company_setup_seconds": self.setup_seconds,
         }
 
@@ -171,14 +163,17 @@ def time_prepared(
     _refuse_not_finite(prepared)
     # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
     cores = cores_available()
-    pair = None
+    calls, once = [prepared.call], [warm.once]
+    if company is not None and company.prepared is not None:
+        calls.append(company.prepared.call)
+        once.append(company.once)
     with refusing_compilation():
-        if company is not None and company.prepared is not None:
-            calls = prepared.call, company.prepared.call
-            pair = undisturbed_pair(*calls, rounds, seconds, (warm.once, company.once))
-            sampled = pair.mine
+        if device is None:
+            sampled, *others = undisturbed(calls, rounds, seconds, once)
         else:
-            sampled = _sampled(prepared.call, rounds, seconds, warm.once, device)
+            others = []
+            with without_collector():
+                sampled = event_samples(prepared.call, rounds, seconds, device)
     _refuse_not_finite(prepared)
     if case.problem.device == "cpu":
         refuse_other_threads(wanted, cores)
@@ -197,23 +192,13 @@ def time_prepared(
         "warmup_seconds": prepared.warmup_seconds + warm.seconds,
     }
     if company is not None:
-        record |= company.record(pair)
+        record |= company.record(sampled, others)
     if isinstance(device, Cuda):
         record["flush_bytes"] = device.flush_bytes
     if observe:
         prepared.drop_graph()  # a replay launches no operator that could be seen
         record["dispatched"] = dispatched(prepared.eager)
     return record
-
-
-def _sampled(
-    call: Callable[[], object], rounds: int, seconds: float, once: float, device: Device | None
-) -> Sampled:
-    if device is None:
-        return undisturbed(call, rounds, seconds, once)
-    with without_collector():
-        samples, inner = event_samples(call, rounds, seconds, device)
-    return Sampled(samples, [0.0] * len(samples), inner)
 
 
 def _refuse_not_finite(prepared: Prepared) -> None:

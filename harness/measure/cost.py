@@ -1,11 +1,21 @@
-"""Where the time of a session went, from its records alone."""
+"""What a session spends its time on, and how long the rest of it takes: from records alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from harness.records.schema import MEASURED
+
+PARTS = ("timed", "warm_up", "building", "compiling", "memory", "margins", "ceilings", "failed")
+"""What a session's seconds are spent on, in the order in which it is told: inside the samples;
+before them, reported apart because a user would pay for it as well (warm-up, building, compiling);
+whole tasks; tasks that gave no result because they ran out of time or memory, say."""
+LEAST_KNOWN = 0.5
+"""Of the tasks left at least so many must have been seen once before anything is predicted."""
 
 
 @dataclass(frozen=True)
@@ -16,34 +26,17 @@ class SessionCost:
     ----------
     total : float
         Of all its blocks; what a front end adds around them comes by `within`.
-    timed : float
-        Inside the samples.
-    warm_up, building, compiling : float
-        Before the samples; reported apart, because a user would pay for them as well.
-    memory, margins, ceilings : float
-        Whole tasks.
-    failed : float
-        Tasks that gave no result: they ran out of time or memory, say.
+    spent : mapping of str to float
+        By `PARTS`.
     """
 
     total: float
-    timed: float
-    warm_up: float
-    building: float
-    compiling: float
-    memory: float
-    margins: float
-    failed: float
-    ceilings: float = 0.0
+    spent: Mapping[str, float]
 
     @property
     def overhead(self) -> float:
         """What is left: interpreters started, forks, pipes, journal, display, replay."""
-        spent = (
-            self.timed, self.warm_up, self.building, self.compiling, self.memory, self.margins,
-            self.failed, self.ceilings,
-        )  # fmt: skip
-        return max(0.0, self.total - math.fsum(spent))
+        return max(0.0, self.total - math.fsum(self.spent.values()))
 
     @property
     def overhead_share(self) -> float:
@@ -56,27 +49,16 @@ class SessionCost:
 
     def __str__(self) -> str:
         """``of 212 s: 61 % timed, 20 % warm-up, 9 % building, 6 % margins, 4 % overhead``."""
-        parts = {
-            "timed": self.timed, "warm-up": self.warm_up, "building": self.building,
-            "compiling": self.compiling, "memory": self.memory, "margins": self.margins,
-            "ceilings": self.ceilings, "failed": self.failed,
-        }  # fmt: skip
-        said = [f"{_percent(v, self.total)} {name}" for name, v in parts.items() if v]
-        said.append(f"{_percent(self.overhead, self.total)} overhead")
+        parts = {**{name: s for name, s in self.spent.items() if s}, "overhead": self.overhead}
+        share = 100 / self.total if self.total else 0.0
+        said = [f"{share * s:.0f} % {name.replace('_', '-')}" for name, s in parts.items()]
         return f"of {self.total:.0f} s: {', '.join(said)}"
 
     def as_json(self) -> dict[str, float]:
         """All parts, and the overhead's share."""
-        fields = {f"{k}_seconds": v for k, v in vars(self).items()}
-        return {
-            **fields,
-            "overhead_seconds": self.overhead,
-            "overhead_share": self.overhead_share,
-        }
-
-
-def _percent(part: float, total: float) -> str:
-    return f"{100 * part / total:.0f} %" if total else "0 %"
+        seconds = {"total": self.total, **self.spent, "overhead": self.overhead}
+        found = {f"{name}_seconds": value for name, value in seconds.items()}
+        return {**found, "overhead_share": self.overhead_share}
 
 
 def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
@@ -85,8 +67,8 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
     Parameters
     ----------
     records : iterable of mapping
-        Of one session (one ``session`` id). Blocks without an end record (killed in the middle,
-        or written before blocks recorded their length) and their tasks are left out.
+        Of one session (one ``session`` id). Blocks without an end record (killed in the middle)
+        and their tasks are left out.
 
     Returns
     -------
@@ -94,39 +76,27 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
         None without a whole block.
     """
     known = list(records)
-    blocks = {
-        r["interpreter"]: float(r["seconds"])
-        for r in known
-        if r["kind"] == "block" and r.get("seconds") is not None
-    }
+    blocks = {r["interpreter"]: float(r["seconds"]) for r in known if r["kind"] == "block"}
     if not blocks:
         return None
-    spent = dict.fromkeys(
-        ("timed", "warm_up", "building", "compiling", "memory", "margins", "failed", "ceilings"),
-        0.0,
-    )
+    spent = dict.fromkeys(PARTS, 0.0)
     for r in known:
-        if r["kind"] == "block" or r.get("interpreter") not in blocks:
-            continue
-        for part, seconds in _parts(r).items():
-            spent[part] += seconds
-    return SessionCost(total=math.fsum(blocks.values()), **spent)
+        if r["kind"] != "block" and r.get("interpreter") in blocks:
+            for part, seconds in _parts(r).items():
+                spent[part] += seconds
+    return SessionCost(math.fsum(blocks.values()), spent)
 
 
 def _parts(record: Mapping[str, Any]) -> dict[str, float]:
     """Where the seconds of one task went; what is left of a timing is overhead."""
-    kind, seconds = record["kind"], float(record.get("task_seconds") or 0.0)
-    if kind == "memory" and record["status"] == "ok":
-        return {"memory": seconds}
-    if kind == "margin" and record["status"] in ("ok", "wrong"):
-        return {"margins": seconds}
-    if kind == "peaks" and record["status"] == "ok":
-        return {"ceilings": seconds}
-    if kind not in ("time", "anchor", "memory", "margin"):
+    kind, status = record["kind"], record["status"]
+    if kind not in MEASURED:
         return {}
-    if record["status"] != "ok":
-        return {"failed": seconds}
-    compiling = float(record.get("compile_seconds") or 0.0)
+    seconds = float(record.get("task_seconds") or 0.0)
+    if status != "ok" and not (kind == "margin" and status == "wrong"):
+        return {} if kind == "peaks" else {"failed": seconds}
+    if kind in ("memory", "margin", "peaks"):
+        return {{"memory": "memory", "margin": "margins", "peaks": "ceilings"}[kind]: seconds}
     return {
         "timed": math.fsum(record["samples"]) * int(record["inner"])
         + float(record.get("waited_seconds", 0.0))
@@ -134,5 +104,75 @@ def _parts(record: Mapping[str, Any]) -> dict[str, float]:
         "warm_up": float(record["warmup_seconds"])
         + float(record.get("company_setup_seconds", 0.0)),
         "building": float(record["build_seconds"]),
-        "compiling": compiling,
+        "compiling": float(record.get("compile_seconds") or 0.0),
     }
+
+
+class Predictor:
+    """Time left, from what the same tasks and whole blocks took before.
+
+    A block costs more than its tasks: an interpreter starts and ends, forks and pipes are waited
+    for, the journal and the display are written. That is learnt from finished blocks, and before
+    there is one, from the start of the first. A task is known by its kind and its case; an anchor
+    is a time by another name.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, str], list[float]] = {}
+        self._overheads: list[float] = []
+        self._start = 0.0
+
+    def add(self, kind: str, case: str, seconds: float) -> None:
+        """Note how long a task took."""
+        self._tasks.setdefault((_same(kind), case), []).append(seconds)
+
+    def started(self, seconds: float) -> None:
+        """Note how long an interpreter took to start: what a block costs at least."""
+        self._start = seconds
+
+    def ended(self, seconds: float, tasks_seconds: float) -> None:
+        """Note a finished block: its length, and that of its tasks alone."""
+        self._overheads.append(max(0.0, seconds - tasks_seconds))
+
+    def add_records(self, records: Iterable[Mapping[str, Any]], keys: Collection[str]) -> None:
+        """Learn from a journal: the tasks with these keys, and the blocks they stand in."""
+        known = list(records)
+        sums: dict[str, float] = {}
+        ours: set[str] = set()
+        for r in known:
+            if r["kind"] in MEASURED:
+                seconds = float(r["task_seconds"])
+                sums[r["interpreter"]] = sums.get(r["interpreter"], 0.0) + seconds
+                if r["key"] in keys:
+                    self.add(r["kind"], r["case"], seconds)
+                    ours.add(r["interpreter"])
+        for r in known:
+            if r["kind"] == "block" and r["interpreter"] in ours:
+                self.ended(float(r["seconds"]), sums[r["interpreter"]])
+
+    def predict(self, left: Sequence[tuple[str, str]], blocks: int) -> float | None:
+        """Seconds for what is left.
+
+        Parameters
+        ----------
+        left : sequence of (kind, case)
+            Tasks.
+        blocks : int
+            Blocks among them that are still to be begun.
+
+        Returns
+        -------
+        float or None
+            None until most of the tasks have been seen once.
+        """
+        known = [self._tasks.get((_same(kind), case)) for kind, case in left]
+        seen = [statistics.median(seconds) for seconds in known if seconds]
+        if left and len(seen) < LEAST_KNOWN * len(left):
+            return None
+        mean = sum(seen) / len(seen) if seen else 0.0
+        per_block = statistics.median(self._overheads) if self._overheads else self._start
+        return sum(seen) + mean * (len(left) - len(seen)) + per_block * blocks
+
+
+def _same(kind: str) -> str:
+    return "time" if kind == "anchor" else kind

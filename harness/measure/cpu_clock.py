@@ -84,31 +84,16 @@ class Sampled:
         return (math.fsum(self.samples) + math.fsum(self.waited)) * self.inner
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Samples of two calls, taken in turn.
+def ratio(mine: Sampled, other: Sampled) -> float:
+    """My time over the other one's, taken in turn: the middle half of the log ratios, averaged.
 
-    Attributes
-    ----------
-    mine, other : Sampled
-        As many samples of either; those at one place are neighbours in time.
+    A neighbour on the same physical core (on a virtual machine another guest's) slows down
+    everything by a tenth to a half, for 0.05 s to minutes, and no counter of the kernel tells.
+    Two neighbouring samples mostly meet the same machine; the few that do not are left out.
     """
-
-    mine: Sampled
-    other: Sampled
-
-    @property
-    def ratio(self) -> float:
-        """My time over the other one's: the middle half of the rounds' log ratios, averaged.
-
-        A neighbour on the same physical core (on a virtual machine another guest's) slows down
-        everything by a tenth to a half, for 0.05 s to minutes, and no counter of the kernel tells.
-        Two neighbouring samples mostly meet the same machine; the few that do not are left out.
-        """
-        pairs = zip(self.mine.samples, self.other.samples, strict=True)
-        logs = sorted(math.log(mine / other) for mine, other in pairs)
-        cut = len(logs) // 4
-        return math.exp(statistics.fmean(logs[cut : len(logs) - cut]))
+    logs = sorted(math.log(a / b) for a, b in zip(mine.samples, other.samples, strict=True))
+    cut = len(logs) // 4
+    return math.exp(statistics.fmean(logs[cut : len(logs) - cut]))
 
 
 def refuse_backwards(*readings: float) -> None:
@@ -123,18 +108,16 @@ def refuse_backwards(*readings: float) -> None:
             raise Wrong(f"the clock went back by {earlier - later:.3g} s")
 
 
-def checked(samples: list[float]) -> list[float]:
-    """The samples, in seconds, if each of them can be a duration.
+def refuse_impossible(samples: Sequence[float]) -> None:
+    """Raise if a sample, in seconds, can't be a duration: it is not finite and positive.
 
     Raises
     ------
     Wrong
-        If one is not finite and positive.
     """
-    for sample in samples:
-        if not (sample > 0 and math.isfinite(sample)):
-            raise Wrong(f"a sample of {sample:.3g} s: the clock can't be trusted")
-    return samples
+    for seconds in samples:
+        if not (seconds > 0 and math.isfinite(seconds)):
+            raise Wrong(f"a sample of {seconds:.3g} s: the clock can't be trusted")
 
 
 class _Stopwatch:
@@ -169,30 +152,26 @@ class _Stopwatch:
         return end - start - lost, lost
 
 
-def _calls_per_sample(once: float) -> int:
-    return max(1, round(SHORTEST_SAMPLE / max(once, LEAST_CALL)))
-
-
-def sample_cpu(
-    call: Callable[[], object],
+def sample(
+    calls: Sequence[Callable[[], object]],
     rounds: int,
     seconds: float,
+    once: Sequence[float] | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    once: float | None = None,
     waited: Waited = not_waiting,
-) -> Sampled:
-    """Time a synchronous call.
+) -> list[Sampled]:
+    """Time synchronous calls in turn: the first, the other, the other, the first, and so on.
 
     Parameters
     ----------
-    call : callable
-        Already warm.
+    calls : sequence of callable
+        One, or several that are compared with the first; all warm.
     rounds, seconds : int, float
-        At least so many samples, and so much running time in all.
+        At least so many samples of each, and so much running time of the first.
+    once : sequence of float, optional
+        About how long each call takes; tried out if not given.
     clock : callable
         Seconds, monotonic.
-    once : float, optional
-        About how long a call takes; tried out if not given.
     waited : callable
         What of the clock's time is not the call's; read outside the timed region.
 
@@ -202,107 +181,41 @@ def sample_cpu(
         If the clock went backwards, within a sample or between two, or stood still.
     """
     watch = _Stopwatch(clock, waited)
-    inner = _calls_per_sample(watch.try_out(call) if once is None else once)
-    samples: list[float] = []
-    waits: list[float] = []
-    ran = 0.0
-    while len(samples) < rounds or (
-        ran < seconds
-        and watch.last - watch.begun < PATIENCE * seconds
-        and len(samples) < MAX_ROUNDS
-    ):
-        took, lost = watch.sample(call, inner)
-        ran += took
-        samples.append(took / inner)
-        waits.append(lost / inner)
-    return Sampled(checked(samples), waits, inner)
-
-
-def sample_pair(
-    mine: Callable[[], object],
-    other: Callable[[], object],
-    rounds: int,
-    seconds: float,
-    once: tuple[float, float],
-    clock: Callable[[], float] = time.perf_counter,
-    waited: Waited = not_waiting,
-) -> Pair:
-    """Time two synchronous calls in turn: mine, the other, the other, mine, and so on.
-
-    Parameters
-    ----------
-    mine, other : callable
-        Already warm.
-    rounds, seconds : int, float
-        At least so many samples of either, and so much running time of mine.
-    once : tuple of two float
-        About how long a call of either takes.
-    clock, waited : callable
-        See `sample_cpu`.
-
-    Raises
-    ------
-    Wrong
-        See `sample_cpu`.
-    """
-    watch = _Stopwatch(clock, waited)
-    calls = (mine, other)
-    inner = tuple(_calls_per_sample(seconds_of_one) for seconds_of_one in once)
-    found: tuple[list[float], list[float]] = ([], [])
-    waits: tuple[list[float], list[float]] = ([], [])
-    ran = 0.0
-    patience = PATIENCE * seconds * (1 + once[1] * inner[1] / max(once[0] * inner[0], LEAST_CALL))
-    while len(found[0]) < rounds or (
-        ran < seconds and watch.last - watch.begun < patience and len(found[0]) < MAX_ROUNDS
+    once = [watch.try_out(call) for call in calls] if once is None else once
+    inner = [max(1, round(SHORTEST_SAMPLE / max(one, LEAST_CALL))) for one in once]
+    found = [Sampled([], [], count) for count in inner]
+    mine, *others = (one * count for one, count in zip(once, inner, strict=True))
+    patience = PATIENCE * seconds * (1 + sum(others) / max(mine, LEAST_CALL))
+    ran, taken = 0.0, 0
+    while taken < rounds or (
+        ran < seconds and watch.last - watch.begun < patience and taken < MAX_ROUNDS
     ):
         # In turn the first: what a machine does over a round then cancels over two.
-        for which in (0, 1) if len(found[0]) % 2 == 0 else (1, 0):
+        for which in range(len(calls)) if taken % 2 == 0 else reversed(range(len(calls))):
             took, lost = watch.sample(calls[which], inner[which])
-            found[which].append(took / inner[which])
-            waits[which].append(lost / inner[which])
+            found[which].samples.append(took / inner[which])
+            found[which].waited.append(lost / inner[which])
             ran += took if which == 0 else 0.0
-    sampled = [Sampled(checked(found[i]), waits[i], inner[i]) for i in (0, 1)]
-    return Pair(*sampled)
-
-
-def cpu_samples(
-    call: Callable[[], object],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-    once: float | None = None,
-) -> tuple[list[float], int]:
-    """`sample_cpu` by the clock alone: samples, and calls per sample."""
-    sampled = sample_cpu(call, rounds, seconds, clock, once)
-    return sampled.samples, sampled.inner
+        taken += 1
+    for one in found:
+        refuse_impossible(one.samples)
+    return found
 
 
 def undisturbed(
-    call: Callable[[], object], rounds: int, seconds: float, once: float | None = None
-) -> Sampled:
-    """Time a warm call on the CPU without what other processes and the collector add.
+    calls: Sequence[Callable[[], object]],
+    rounds: int,
+    seconds: float,
+    once: Sequence[float] | None = None,
+) -> list[Sampled]:
+    """`sample` warm calls on the CPU without what other processes and the collector add.
 
     Of one thread the time in which it had no core is taken off. Of several it is not: while one
     waits the others go on, and nobody can say what the call would have taken.
     """
+    waited = waiting_of_this_thread() if torch.get_num_threads() == 1 else not_waiting
     with without_collector():
-        return sample_cpu(call, rounds, seconds, once=once, waited=_waiting())
-
-
-def undisturbed_pair(
-    mine: Callable[[], object],
-    other: Callable[[], object],
-    rounds: int,
-    seconds: float,
-    once: tuple[float, float],
-) -> Pair:
-    """Time two warm calls in turn, as `undisturbed` times one."""
-    with without_collector():
-        return sample_pair(mine, other, rounds, seconds, once, waited=_waiting())
-
-
-def _waiting() -> Waited:
-    return waiting_of_this_thread() if torch.get_num_threads() == 1 else not_waiting
+        return sample(calls, rounds, seconds, once, waited=waited)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.measure.cpu_clock import MAX_ROUNDS, checked
+from harness.measure.cpu_clock import MAX_ROUNDS, Sampled, refuse_impossible
 
 LEAST_BATCH = 5
 """Samples queued before one synchronisation, so that the device does not wait for the host."""
@@ -87,7 +87,7 @@ def event_samples(
     seconds: float,
     device: Device,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[list[float], int]:
+) -> Sampled:
     """Time an asynchronous call by events, the level-two cache flushed before each sample.
 
     Events are recorded in batches and read after one synchronisation per batch. The flush lies
@@ -102,13 +102,6 @@ def event_samples(
     device : Device
     clock : callable
         Seconds on the host; decides when to stop, and is in no sample.
-
-    Returns
-    -------
-    samples : list of float
-        Seconds per call.
-    inner : int
-        Calls per sample, always 1.
 
     Raises
     ------
@@ -126,4 +119,5 @@ def event_samples(
             end.record()
         device.synchronize()
         samples += [start.elapsed_time(end) / 1e3 for start, end in pairs]
-    return checked(samples), 1
+    refuse_impossible(samples)
+    return Sampled(samples, [0.0] * len(samples), inner=1)

@@ -16,8 +16,8 @@ from torch.nn.functional import linear
 
 from harness.build import apply_settings, torch_dtype
 from harness.case import parse
-from harness.measure.clock import cuda_samples
 from harness.measure.cpu_clock import undisturbed
+from harness.measure.cuda_clock import Cuda, event_samples
 
 SIZES = {"cpu": (256, 512, 1024), "cuda": (2048, 4096, 8192)}
 """Square products. On a CPU the smaller ones stay in its caches and are often the fastest."""
@@ -61,8 +61,8 @@ def products(dtype: str, device: str) -> list[str]:
 def sample(call: Callable[[], object], device: str) -> list[float]:
     """Seconds per call of a warm call, by the clock of the cases."""
     if device == "cuda":
-        return cuda_samples(call, ROUNDS, SECONDS)[0]
-    return undisturbed(call, ROUNDS, SECONDS).samples
+        return event_samples(call, ROUNDS, SECONDS, Cuda()).samples
+    return undisturbed([call], ROUNDS, SECONDS)[0].samples
 
 
 def gemm_rates(dtype: str, device: str) -> list[dict[str, Any]]:

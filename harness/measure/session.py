@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
+from harness.measure.call import is_final
 from harness.measure.ceilings import GAUGE, gauges, with_shares
-from harness.measure.cost import SessionCost, session_cost
+from harness.measure.cost import Predictor, SessionCost, session_cost
 from harness.measure.device import device_fingerprint
-from harness.measure.task import Measurement, Predictor, failed_cases, is_settled
 from harness.options import Measuring
 from harness.plan import make_plan
 from harness.profile import Profile
@@ -20,6 +20,19 @@ from harness.records import journal, schema
 from harness.records.drift import Drift, machine_drift
 from harness.records.ratios import Row, margin_frame, memory_frame, summarise, time_frame
 from harness.registry import Registry, code_hash, harness_hash
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement to do: what, of which case, in which block."""
+
+    kind: str
+    case: Case
+    block: int
+    key: str
+    code: str
+    beside: str | None = None
+    """Id of the case that it is timed in turn with."""
 
 
 @dataclass
@@ -181,21 +194,17 @@ class Session:
         """Unfinished tasks by block, blocks with cases to measure again, cases that failed."""
         records = self.records()
         finished = {r["key"]: r for r in records if self._settles(r)}
-        failed = failed_cases(finished.values())
+        failed = {r["case"] for r in finished.values() if is_final(r)}
         todo = [
-            [t for t in tasks if t.key not in finished and not is_settled(t, failed)]
+            [t for t in tasks if t.key not in finished and t.case.id not in failed]
             for tasks in self.tasks()
         ]
         by_block: dict[int, list[dict[str, Any]]] = {}
         for r in records:
             by_block.setdefault(r["block"], []).append(r)
         alone = [
-            sum(
-                1
-                for case in self._alone(block, by_block.get(block, []), failed)
-                if case.id not in failed
-            )
-            for block in range(len(todo))
+            len([c for c in self._alone(b, by_block.get(b, []), failed) if c.id not in failed])
+            for b in range(len(todo))
         ]
         return todo, alone, failed
 
@@ -289,14 +298,9 @@ class Session:
     def predictor(self) -> Predictor:
         """What the journal tells of how long this plan takes."""
         predictor = Predictor()
-        predictor.add_records(
-            [
-                r
-                for r in journal.read(self.folder).records
-                if r.get("fingerprint") == self.fingerprint_id
-            ],
-            self.keys(),
-        )
+        records = journal.read(self.folder).records
+        ours = [r for r in records if r.get("fingerprint") == self.fingerprint_id]
+        predictor.add_records(ours, self.keys())
         return predictor
 
     def predict(self) -> float | None:
@@ -305,7 +309,7 @@ class Session:
         None before the first block has been measured.
         """
         todo, alone, _ = self.todo()
-        left = [task for tasks in todo for task in tasks]
+        left = [(task.kind, task.case.id) for tasks in todo for task in tasks]
         blocks = sum(1 for tasks, count in zip(todo, alone, strict=True) if tasks or count)
         return self.predictor().predict(left, blocks)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.records.schema import KINDS, SCHEMA, fault
@@ -108,6 +108,12 @@ class Writer:
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 PACKED = ".jsonl.xz"

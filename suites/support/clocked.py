@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harness.measure.clock import time_case, time_prepared
-from harness.measure.cpu_clock import Sampled, sample_cpu
+from harness.measure.cpu_clock import Sampled, sample
 from harness.measure.run import prepare
 
 HERE = "suites.support.clocked:"
@@ -191,9 +191,8 @@ def backwards(readings: Callable[[], float], at: int) -> Callable[[], float]:
 def time_by_a_clock_set_back(at: int) -> dict[str, Any]:
     """`time_case` whose samples come from a clock that is set back by an hour."""
 
-    def broken(call: Callable[[], object], rounds: int, seconds: float, once: float) -> Sampled:
-        readings = backwards(time.perf_counter, at)
-        return sample_cpu(call, rounds, seconds, clock=readings, once=once)
+    def broken(calls: Any, rounds: int, seconds: float, once: Any) -> list[Sampled]:
+        return sample(calls, rounds, seconds, once, backwards(time.perf_counter, at))
 
     with mock.patch("harness.measure.clock.undisturbed", broken):
         return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)

@@ -1,39 +1,43 @@
-"""The clock and the memory reading, against work of known size."""
+"""The clock: in made-up time, on works of known length, and on modules that it must see through."""
 
 from __future__ import annotations
 
+import ast
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import harness
 from harness import isolate
-from harness.measure import device as devices
-from harness.measure import memory
+from harness.isolate import Wrong
 from harness.measure.clock import time_prepared
 from harness.measure.cpu_clock import (
     PATIENCE,
     SHORTEST_SAMPLE,
     TOGETHER,
-    cpu_samples,
+    Sampled,
     ranges,
-    sample_cpu,
-    sample_pair,
+    ratio,
+    sample,
     waiting_of_this_thread,
 )
 from harness.measure.run import prepare
 from harness.measure.warm_up import warm_up
 from harness.stats import block_time
-from suites.support.clocked import case
+from suites.support.clocked import backwards, case
 
-MIB = 2**20
 TIME = "harness.measure.clock:time_case"
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sched_setaffinity")
+CLOCKED = "suites.support.clocked:"
+TINY = "B2-N16-D24x24-H4-f32-{}-cpu+1-thread"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sched_setaffinity, schedstat")
 
 
 class FakeClock:
@@ -45,52 +49,53 @@ class FakeClock:
     def __call__(self) -> float:
         return self.now
 
+    def work(self, seconds: float) -> Callable[[], None]:
+        """A call that takes so long."""
+
+        def call() -> None:
+            self.now += seconds
+
+        return call
+
+
+def one(call: Callable[[], object], rounds: int, seconds: float, **more: Any) -> Sampled:
+    """Samples of one call."""
+    once = more.pop("once", None)
+    return sample([call], rounds, seconds, None if once is None else [once], **more)[0]
+
 
 @pytest.mark.parametrize("cost", [1e-5, 1e-3, 0.02, 0.5])
 def test_samples_are_seconds_per_call(cost: float) -> None:
     clock = FakeClock()
-    calls = 0
-
-    def work() -> None:
-        nonlocal calls
-        calls += 1
-        clock.now += cost
-
-    samples, inner = cpu_samples(work, rounds=4, seconds=0.1, clock=clock)
-    assert samples == pytest.approx([cost] * len(samples), rel=1e-6)
-    assert len(samples) >= 4
-    assert inner * cost >= 0.5 * SHORTEST_SAMPLE
-    assert calls == 1 + inner * len(samples)
+    found = one(clock.work(cost), 4, 0.1, clock=clock)
+    assert found.samples == pytest.approx([cost] * len(found.samples), rel=1e-6)
+    assert len(found.samples) >= 4
+    assert found.inner * cost >= 0.5 * SHORTEST_SAMPLE
+    calls = 1 + found.inner * len(found.samples)
+    assert clock.now == pytest.approx(calls * cost)
 
 
 def test_it_goes_on_for_the_time_it_was_given() -> None:
     clock = FakeClock()
-
-    def work() -> None:
-        clock.now += 0.01
-
-    samples, _ = cpu_samples(work, rounds=3, seconds=0.5, clock=clock)
-    assert len(samples) == pytest.approx(50, abs=1)
+    assert len(one(clock.work(0.01), 3, 0.5, clock=clock).samples) == pytest.approx(50, abs=1)
 
 
 def test_waiting_for_a_core_is_taken_off() -> None:
     clock = FakeClock()
-    lost = [0.0]
-    calls = 0
+    lost, calls = [0.0], [0]
 
     def work() -> None:
-        nonlocal calls
-        calls += 1
+        calls[0] += 1
         clock.now += 0.004
-        if calls % 3 == 0:  # another process has the core
+        if calls[0] % 3 == 0:  # another process has the core
             clock.now += 0.05
             lost[0] += 0.05
 
-    sampled = sample_cpu(work, 6, 0.0, clock, once=0.004, waited=lambda: lost[0])
+    sampled = one(work, 6, 0.0, clock=clock, once=0.004, waited=lambda: lost[0])
     assert sampled.samples == pytest.approx([0.004] * 6)
     assert sampled.waited == pytest.approx([0.0, 0.0, 0.05] * 2)
-    walls, _ = cpu_samples(work, 6, 0.0, clock, once=0.004)
-    assert walls == pytest.approx([0.004, 0.004, 0.054] * 2)
+    walls = one(work, 6, 0.0, clock=clock, once=0.004)
+    assert walls.samples == pytest.approx([0.004, 0.004, 0.054] * 2)
 
 
 def test_waiting_that_may_lie_outside_a_sample_is_not_taken_off() -> None:
@@ -104,27 +109,116 @@ def test_waiting_that_may_lie_outside_a_sample_is_not_taken_off() -> None:
             clock.now += 0.05
         return 0.05 if readings >= 4 else 0.0
 
-    def work() -> None:
-        clock.now += 0.004
-
-    sampled = sample_cpu(work, 3, 0.0, clock, once=0.004, waited=waited)
+    sampled = one(clock.work(0.004), 3, 0.0, clock=clock, once=0.004, waited=waited)
     assert TOGETHER < 0.05
     assert sampled.samples == pytest.approx([0.004] * 3)
 
 
-def test_a_case_gets_its_running_time_while_others_have_the_core_but_not_for_ever() -> None:
-    for share, count in ((0.5, 20), (0.01, PATIENCE)):
-        clock = FakeClock()
+@pytest.mark.parametrize(("share", "count"), [(0.5, 20), (0.01, PATIENCE)])
+def test_a_case_gets_its_running_time_while_others_have_the_core_but_not_for_ever(
+    share: float, count: int
+) -> None:
+    clock = FakeClock()
+    work = clock.work(0.01 / share)
+    waited = lambda: clock.now * (1 - share)  # noqa: E731
+    sampled = one(work, 3, 0.2, clock=clock, once=0.01, waited=waited)
+    assert sampled.samples == pytest.approx([0.01] * len(sampled.samples))
+    assert len(sampled.samples) == pytest.approx(count, abs=1)
 
-        def work(clock: FakeClock = clock, share: float = share) -> None:
-            clock.now += 0.01 / share
 
-        def waited(clock: FakeClock = clock, share: float = share) -> float:
-            return clock.now * (1 - share)
+def test_samples_taken_in_turn_meet_the_same_machine() -> None:
+    """A machine that takes 1.4 times as long in every other 35 ms."""
+    clock = FakeClock()
 
-        sampled = sample_cpu(work, 3, 0.2, clock, once=0.01, waited=waited)
-        assert sampled.samples == pytest.approx([0.01] * len(sampled.samples))
-        assert len(sampled.samples) == pytest.approx(count, abs=1)
+    def on_two_speeds(seconds: float) -> Callable[[], None]:
+        def work() -> None:
+            clock.now += seconds * (1.4 if int(clock.now / 0.035) % 2 else 1.0)
+
+        return work
+
+    calls = [on_two_speeds(s) for s in (0.0021, 0.002)]
+    mine, other = sample(calls, 20, 0.05, (0.0021, 0.002), clock)
+    assert len(mine.samples) == len(other.samples) >= 20
+    assert ratio(mine, other) == pytest.approx(1.05, rel=0.002)
+    # Timed one after the other, each in 30 ms, they may not.
+    clock.now = 0.036
+    slow = one(calls[0], 10, 0.0, clock=clock, once=0.0021).samples
+    clock.now = 0.0
+    fast = one(calls[1], 10, 0.0, clock=clock, once=0.002).samples
+    assert block_time(slow) / block_time(fast) > 1.3
+
+
+def test_who_is_first_in_a_round_takes_turns() -> None:
+    clock, order = FakeClock(), []
+
+    def work(name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            order.append(name)
+            clock.now += seconds
+
+        return call
+
+    mine, other = sample([work("a", 0.004), work("b", 0.001)], 4, 0.0, (0.004, 0.001), clock)
+    assert "".join(order) == "abb" + "bba" + "abb" + "bba"
+    assert (mine.inner, other.inner) == (1, 2)
+    assert ratio(mine, other) == pytest.approx(4)
+    assert other.running_seconds == pytest.approx(0.008)
+
+
+def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
+    clock = FakeClock()
+    calls = [clock.work(0.002), clock.work(0.1)]
+    assert len(sample(calls, 3, 0.02, (0.002, 0.1), clock)[0].samples) == 10
+
+
+@pytest.mark.parametrize("at", range(1, 8))
+def test_a_clock_set_back_gives_no_number(at: int) -> None:
+    """Before, within and between the samples; nor does a try of minus an hour ask for millions."""
+    clock, calls = FakeClock(), []
+
+    def ticking() -> float:
+        clock.now += 0.01
+        return clock.now
+
+    with pytest.raises(Wrong, match="the clock went back by "):
+        one(lambda: calls.append(1), 3, 0.0, clock=backwards(ticking, at))
+    assert len(calls) < 10
+
+
+def test_a_small_step_back_between_samples_is_seen() -> None:
+    # Each sample is a whole second; only the step between two of them tells.
+    readings = iter([0.0, 0.0, 1.0, 0.9, 1.9, 1.8, 2.8])
+    with pytest.raises(Wrong, match=r"went back by 0\.1 s"):
+        one(lambda: None, 3, 0.0, clock=lambda: next(readings), once=1.0)
+
+
+def test_a_clock_that_stands_still_gives_no_number() -> None:
+    with pytest.raises(Wrong, match="a sample of 0 s"):
+        one(lambda: None, 3, 0.0, clock=lambda: 5.0)
+
+
+def _looks_at_the_time_of_day(path: Path) -> list[int]:
+    """Lines that ask what time it is, not how long something took."""
+    lines = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and (
+            node.attr in ("now", "utcnow", "today")
+            or ast.unparse(node) in ("time.time", "time.time_ns")
+        ):
+            lines.append(node.lineno)
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            lines.append(node.lineno)
+    return lines
+
+
+def test_no_duration_comes_from_the_time_of_day(tmp_path: Path) -> None:
+    root = Path(harness.__path__[0])
+    # It stamps the records; nothing is computed from that.
+    files = {p for p in root.rglob("*.py") if p != root / "records" / "journal.py"}
+    assert len(files) > 40
+    assert {str(p): found for p in files if (found := _looks_at_the_time_of_day(p))} == {}
+    (tmp_path / "wrong.py").write_text("import time\nstart = time.time()\n")
+    assert _looks_at_the_time_of_day(tmp_path / "wrong.py") == [2]
 
 
 def test_a_warm_call_that_lost_its_core_does_not_shorten_the_samples() -> None:
@@ -167,21 +261,18 @@ def crowded(seconds: float) -> dict[str, float]:
     """Time a fixed loop on one core shared with two others that spin. A task."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-
-    def work() -> int:
-        return sum(range(20_000))
-
+    waited = waiting_of_this_thread()
     try:
         time.sleep(0.3)
         began = time.thread_time()
-        sampled = sample_cpu(work, 20, seconds, waited=waiting_of_this_thread())
+        sampled = one(lambda: sum(range(20_000)), 20, seconds, waited=waited)
         cpu = time.thread_time() - began
     finally:
         for other in others:
             other.kill()
             other.wait()
     ran, lost = sum(sampled.samples), sum(sampled.waited)
-    awake = sample_cpu(lambda: time.sleep(0.01), 3, 0.0, waited=waiting_of_this_thread())
+    awake = one(lambda: time.sleep(0.01), 3, 0.0, waited=waited)
     return {
         "lost_share": lost / (ran + lost),
         "of_cpu_time": ran * sampled.inner / cpu,
@@ -189,89 +280,7 @@ def crowded(seconds: float) -> dict[str, float]:
     }
 
 
-def _on_a_machine_of_two_speeds(clock: FakeClock, seconds: float) -> Callable[[], None]:
-    """Work that takes 1.4 times as long in every other 35 ms."""
-
-    def work() -> None:
-        clock.now += seconds * (1.4 if int(clock.now / 0.035) % 2 else 1.0)
-
-    return work
-
-
-def test_samples_taken_in_turn_meet_the_same_machine() -> None:
-    clock = FakeClock()
-    mine, other = (_on_a_machine_of_two_speeds(clock, s) for s in (0.0021, 0.002))
-    pair = sample_pair(mine, other, 20, 0.05, (0.0021, 0.002), clock)
-    assert len(pair.mine.samples) == len(pair.other.samples) >= 20
-    assert pair.ratio == pytest.approx(1.05, rel=0.002)
-    # Timed one after the other, each in 30 ms, they may not.
-    clock.now = 0.036
-    slow = sample_cpu(mine, 10, 0.0, clock, once=0.0021).samples
-    clock.now = 0.0
-    fast = sample_cpu(other, 10, 0.0, clock, once=0.002).samples
-    assert block_time(slow) / block_time(fast) > 1.3
-
-
-def test_who_is_first_in_a_round_takes_turns() -> None:
-    clock, order = FakeClock(), []
-
-    def work(name: str, seconds: float) -> Callable[[], None]:
-        def call() -> None:
-            order.append(name)
-            clock.now += seconds
-
-        return call
-
-    pair = sample_pair(work("a", 0.004), work("b", 0.001), 4, 0.0, (0.004, 0.001), clock)
-    assert "".join(order) == "abb" + "bba" + "abb" + "bba"
-    assert (pair.mine.inner, pair.other.inner) == (1, 2)
-    assert pair.ratio == pytest.approx(4)
-    assert pair.other.running_seconds == pytest.approx(0.008)
-
-
-def test_a_slow_companion_does_not_end_the_sampling_early() -> None:
-    clock = FakeClock()
-
-    def work(seconds: float) -> Callable[[], None]:
-        def call() -> None:
-            clock.now += seconds
-
-        return call
-
-    pair = sample_pair(work(0.002), work(0.1), 3, 0.02, (0.002, 0.1), clock)
-    assert len(pair.mine.samples) == 10
-
-
-@pytest.mark.parametrize(("phase", "first"), [("forward", False), ("training", True)])
-@pytest.mark.alone
-def test_a_case_is_timed_in_turn_with_its_baseline(phase: str, first: bool) -> None:
-    mine, base = (
-        f"{n}-B2-N16-D24x24-H4-f32-{phase}-cpu+1-thread"
-        for n in ("mtsa.algorithm1", "multi_head.sdpa")
-    )
-    arguments = {"case": mine, "seconds": 0.02, "beside": base, "beside_first": first}
-    value = isolate.run(TIME, arguments).value
-    assert value["beside"] == base
-    assert len(value["beside_samples"]) == len(value["samples"]) >= 3
-    assert value["ratio"] == pytest.approx(
-        value["seconds"] / block_time(value["beside_samples"]), rel=0.7
-    )
-    assert min(value["company_seconds"], value["company_setup_seconds"]) > 0
-
-
-def test_a_companion_that_cannot_be_made_is_told_and_the_case_timed_alone() -> None:
-    mine, base = (
-        f"{n}-B2-N16-D24x24-H4-f32-forward-cpu+1-thread"
-        for n in ("mtsa.algorithm1", "multi_head.no_such")
-    )
-    outcome = isolate.run(TIME, {"case": mine, "seconds": 0.02, "beside": base})
-    assert outcome.status == "ok", outcome
-    assert len(outcome.value["samples"]) >= 3
-    assert "ratio" not in outcome.value
-    assert "no_such" in outcome.value["beside_detail"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts how long a thread waits")
+@linux
 @pytest.mark.alone
 def test_two_others_on_our_core_are_not_our_time() -> None:
     outcome = isolate.run("suites.harness.measure.test_clock:crowded", {"seconds": 0.5})
@@ -280,25 +289,6 @@ def test_two_others_on_our_core_are_not_our_time() -> None:
     assert outcome.value["lost_share"] > 0.4
     assert outcome.value["of_cpu_time"] == pytest.approx(1, abs=0.15)
     assert outcome.value["sleep_kept"] >= 0.0099
-
-
-@pytest.mark.alone
-def test_a_case_is_compared_by_the_blocks_time_of_its_samples() -> None:
-    case = "multi_head.sdpa-B1-N4-D16x16-H2-f32-forward-cpu+1-thread"
-    outcome = isolate.run("harness.measure.clock:time_case", {"case": case, "seconds": 0.02})
-    assert outcome.status == "ok", outcome.detail
-    value = outcome.value
-    assert value["seconds"] == block_time(value["samples"])
-    assert value["median"] == statistics.median(value["samples"])
-    assert value["threads"] == 1
-    assert value["waited_seconds"] >= 0
-
-
-@pytest.mark.alone
-def test_a_sleep_is_timed_as_long_as_it_is() -> None:
-    samples, _ = cpu_samples(lambda: time.sleep(0.02), rounds=5, seconds=0.0)
-    assert min(samples) >= 0.02
-    assert statistics.median(samples) < 0.06
 
 
 def _products(calls: int) -> Callable[[], None]:
@@ -314,54 +304,55 @@ def _products(calls: int) -> Callable[[], None]:
     return work
 
 
-def _shortest(work: Callable[[], None]) -> float:
-    """The least of many short samples, each of one call: one of them has the core for itself."""
-    return min(cpu_samples(work, rounds=20, seconds=0.0, once=1.0)[0])
-
-
 @pytest.mark.alone
-def test_it_agrees_with_torchs_own_timer() -> None:
+def test_it_agrees_with_torchs_own_timer_and_twice_the_calls_take_twice_the_time() -> None:
     from torch.utils.benchmark import Timer
 
-    work = _products(20)
-    timer = Timer("work()", globals={"work": work})
-    # Interleaved, the least of many: both must see the same work on a noisy machine.
-    ours, theirs = [], []
+    works = {20: _products(20), 40: _products(40)}
+    timer = Timer("work()", globals={"work": works[20]})
+    # Interleaved, the least of many: all must see the same work on a noisy machine.
+    theirs: list[float] = []
+    ours: dict[int, list[float]] = {20: [], 40: []}
     for _ in range(10):
-        ours.append(_shortest(work))
+        for count, work in works.items():
+            ours[count].append(min(one(work, 20, 0.0, once=1.0).samples))
         theirs.append(min(timer.timeit(1).mean for _ in range(20)))
-    assert min(ours) == pytest.approx(min(theirs), rel=0.3)
-
-
-@pytest.mark.alone
-def test_twice_the_calls_take_twice_the_time() -> None:
-    one, two = _products(20), _products(40)
-    once, twice = [], []
-    for _ in range(10):
-        once.append(_shortest(one))
-        twice.append(_shortest(two))
-    assert 1.6 < min(twice) / min(once) < 2.5
+    assert min(ours[20]) == pytest.approx(min(theirs), rel=0.3)
+    assert 1.6 < min(ours[40]) / min(ours[20]) < 2.5
 
 
 @pytest.fixture(scope="module")
 def interpreter() -> Iterator[isolate.Interpreter]:
-    """Loads torch once for all."""
-    with isolate.Interpreter(preload=("torch", "suites.support.clocked")) as one:
-        yield one
+    """Loads torch and dynamo once for all."""
+    preload = ("torch", "torch._dynamo", "suites.support.clocked")
+    with isolate.Interpreter(preload=preload) as loaded:
+        yield loaded
 
 
 def _timed(
     interpreter: isolate.Interpreter, name: str, settings: str = "", phase: str = "forward"
 ) -> isolate.Outcome:
-    arguments = {"case": case(name, settings, phase), "given": [f"suites.support.clocked:{name}"]}
+    arguments = {"case": case(name, settings, phase), "given": [CLOCKED + name]}
     return interpreter.run(TIME, {**arguments, "rounds": 5, "seconds": 0.0})
 
 
-def test_threads_and_cores_are_recorded(interpreter: isolate.Interpreter) -> None:
-    value = _timed(interpreter, "Plain", "+1-thread").value
+def _ok(outcome: isolate.Outcome) -> dict[str, Any]:
+    assert outcome.status == "ok", outcome
+    return dict(outcome.value)
+
+
+def test_what_a_sample_was_taken_under_is_recorded(interpreter: isolate.Interpreter) -> None:
+    """Threads and cores, the warm-up apart, and the time by which the block is compared."""
+    value = _ok(_timed(interpreter, "Sleepy", "+1-thread"))
     assert value["threads"] == 1
     if hasattr(os, "sched_getaffinity"):
         assert value["affinity"] == ranges(sorted(os.sched_getaffinity(0)))
+    assert value["seconds"] == block_time(value["samples"])
+    assert value["median"] == statistics.median(value["samples"])
+    assert value["waited_seconds"] >= 0
+    assert (value["compile_seconds"], value["recompiles"]) == (0, 0)
+    assert value["warmup_seconds"] >= 0.3
+    assert max(value["samples"]) < 0.3
 
 
 def test_cores_are_written_in_short() -> None:
@@ -370,37 +361,70 @@ def test_cores_are_written_in_short() -> None:
     assert ranges([]) == ""
 
 
-def test_a_module_that_sets_the_threads_itself_is_wrong(interpreter: isolate.Interpreter) -> None:
-    outcome = _timed(interpreter, "Threadbare", "+1-thread")
-    assert (outcome.status, outcome.detail) == ("wrong", "ran with 3 threads; 1 were set")
-    assert "samples" not in outcome.value
-
-
-@linux
-@pytest.mark.skipif(os.cpu_count() == 1, reason="has no other core")
-def test_a_module_that_moves_the_process_is_wrong(interpreter: isolate.Interpreter) -> None:
-    outcome = _timed(interpreter, "Mover", "+1-thread")
+@pytest.mark.parametrize(
+    ("name", "settings", "phase", "detail"),
+    [
+        ("Threadbare", "+1-thread", "forward", "ran with 3 threads; 1 were set"),
+        pytest.param("Mover", "+1-thread", "forward", "ended on cores", marks=linux),
+        ("NotANumber", "", "forward", "output or a gradient is not finite"),
+        ("LateNotANumber", "", "forward", "output or a gradient is not finite"),
+        ("Ungrateful", "", "training", "output or a gradient is not finite"),
+    ],
+)
+def test_what_spoils_its_own_samples_is_wrong_and_has_no_time(
+    interpreter: isolate.Interpreter, name: str, settings: str, phase: str, detail: str
+) -> None:
+    if name == "Mover" and os.cpu_count() == 1:
+        pytest.skip("has no other core")
+    outcome = _timed(interpreter, name, settings, phase)
     assert outcome.status == "wrong", outcome
-    assert outcome.detail.startswith("ended on cores")
+    assert outcome.detail.startswith(detail)
+    assert "samples" not in (outcome.value or {})
+
+
+def test_a_case_timed_by_a_clock_set_back_is_wrong(interpreter: isolate.Interpreter) -> None:
+    outcome = interpreter.run(CLOCKED + "time_by_a_clock_set_back", {"at": 4})
+    assert (outcome.status, outcome.value) == ("wrong", None)
+    assert "went back" in outcome.detail
+
+
+def test_the_time_of_day_is_in_no_sample(interpreter: isolate.Interpreter) -> None:
+    value = _ok(interpreter.run(CLOCKED + "time_while_the_wall_clock_runs_backwards", {}))
+    assert len(value["samples"]) >= 5
+    assert all(0 < seconds < 60 for seconds in value["samples"])
+    assert 0 < value["warmup_seconds"] < 60
 
 
 @pytest.mark.parametrize(
-    ("name", "phase"),
-    [("NotANumber", "forward"), ("LateNotANumber", "forward"), ("Ungrateful", "training")],
+    ("phase", "first", "beside"),
+    [
+        ("forward", False, "multi_head.sdpa"),
+        ("training", True, "multi_head.sdpa"),
+        ("forward", False, "multi_head.no_such"),
+    ],
 )
-def test_what_is_not_a_number_is_wrong_and_has_no_time(
-    interpreter: isolate.Interpreter, name: str, phase: str
+def test_a_case_is_timed_in_turn_with_its_baseline_or_alone_where_that_cannot_be_made(
+    interpreter: isolate.Interpreter, phase: str, first: bool, beside: str
 ) -> None:
-    outcome = _timed(interpreter, name, phase=phase)
-    assert (outcome.status, outcome.value) == ("wrong", None)
-    assert outcome.detail == "output or a gradient is not finite"
+    mine, base = (f"{name}-{TINY.format(phase)}" for name in ("mtsa.algorithm1", beside))
+    arguments = {"case": mine, "seconds": 0.02, "beside": base, "beside_first": first}
+    value = _ok(interpreter.run(TIME, arguments))
+    assert value["beside"] == base
+    assert len(value["samples"]) >= 3
+    if beside.endswith("no_such"):
+        assert "ratio" not in value
+        assert "no_such" in value["beside_detail"]
+        return
+    assert len(value["beside_samples"]) == len(value["samples"])
+    halves = sorted(a / b for a, b in zip(value["samples"], value["beside_samples"], strict=True))
+    assert halves[0] <= value["ratio"] <= halves[-1]
+    assert min(value["company_seconds"], value["company_setup_seconds"]) > 0
 
 
 @pytest.mark.parametrize(
     ("implementation", "phase", "kernels"),
     [
         ("sdpa_math", "forward", ["_scaled_dot_product_attention_math"]),
-        ("sdpa_flash", "forward", ["_scaled_dot_product_flash_attention_for_cpu"]),
         (
             "sdpa_flash",
             "training",
@@ -416,60 +440,65 @@ def test_the_kernel_really_used_is_recorded(
     interpreter: isolate.Interpreter, implementation: str, phase: str, kernels: list[str]
 ) -> None:
     name = f"multi_head.{implementation}-B2-N16-D32-H4-f32-{phase}-cpu"
-    outcome = interpreter.run(TIME, {"case": name, "seconds": 0.0})
-    assert outcome.value["dispatched"] == [f"aten::{kernel}" for kernel in kernels]
+    value = _ok(interpreter.run(TIME, {"case": name, "seconds": 0.0}))
+    assert value["dispatched"] == [f"aten::{kernel}" for kernel in kernels]
 
 
 def test_looking_for_the_kernel_is_no_sample() -> None:
     prepared = prepare("multi_head.plain-B1-N2-D4-H2-f32-forward-cpu+1-thread")
-    run, counts = prepared.call, {"timed": 0, "observed": 0}
-
-    def timed() -> None:
-        counts["timed"] += 1
-        run()
-
-    def observed() -> None:
-        counts["observed"] += 1
-        run()
-
-    prepared.call, prepared.eager = timed, observed
-    record = time_prepared(prepared, 5, 0.0, observe=False)
-    assert "dispatched" not in record
-    assert counts["observed"] == 0
-    prepared.call = timed
+    run = prepared.call
+    observed: list[None] = []
+    prepared.eager = lambda: observed.append(run())
+    assert "dispatched" not in time_prepared(prepared, 5, 0.0, observe=False)
+    assert len(observed) == 0
+    prepared.call = run
     time_prepared(prepared, 5, 0.0)
-    assert counts["observed"] == 1
+    assert len(observed) == 1
 
 
-def hold(size: int) -> dict[str, int]:
-    """Allocate `size` bytes twice, one after the other, then both halves at once. A task."""
-
-    def one_after_the_other() -> None:
-        for _ in range(2):
-            torch.ones(size // 4)
-
-    def both() -> None:
-        first = torch.ones(size // 4)
-        second = torch.ones(size // 4)
-        del first, second
-
-    for call in (one_after_the_other, both):
-        call()
-    peaks = {}
-    for name, call in (("sequence", one_after_the_other), ("both", both)):
-        before, peak = memory.cpu_peak(call)
-        peaks[name] = peak - before
-    return peaks
+def _compiled(interpreter: isolate.Interpreter, name: str, **more: bool | str) -> isolate.Outcome:
+    limits = isolate.Limits(seconds=300)
+    return interpreter.run(CLOCKED + "time_compiled", {"name": name, **more}, limits)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the high-water mark is the Linux kernel's")
-@pytest.mark.parametrize("mib", [8, 64, 256])
-def test_peak_memory_is_what_was_held_at_once(mib: int) -> None:
-    outcome = isolate.run(
-        "suites.harness.measure.test_clock:hold",
-        {"size": mib * MIB},
-        mallopt=devices.MEMORY_ALLOCATOR,
-    )
-    assert outcome.status == "ok", outcome.detail
-    assert outcome.value["sequence"] == pytest.approx(mib * MIB, rel=0.08, abs=MIB)
-    assert outcome.value["both"] == pytest.approx(2 * mib * MIB, rel=0.08, abs=MIB)
+def test_recompiling_in_the_timed_region_is_wrong(interpreter: isolate.Interpreter) -> None:
+    outcome = _compiled(interpreter, "Changing")
+    assert outcome.status == "wrong", outcome
+    assert "recompilations in the timed region" in outcome.detail
+    assert outcome.value["recompiles"] >= 2
+    assert not {"samples", "median"} & {*outcome.value}
+    once = interpreter.run(CLOCKED + "time_compiled_once_more", {})
+    assert (once.status, once.value) == ("wrong", {"recompiles": 1})
+    assert once.detail == "1 recompilation in the timed region"
+
+
+def test_what_settles_while_warming_up_is_timed(interpreter: isolate.Interpreter) -> None:
+    value = _ok(_compiled(interpreter, "Settling"))
+    assert value["recompiles"] == 0
+    assert len(value["samples"]) >= 5
+
+
+def test_going_on_eager_where_compiling_gave_up_is_not_taken_for_compiled(
+    interpreter: isolate.Interpreter,
+) -> None:
+    outcome = _compiled(interpreter, "Forgetful")
+    assert outcome.status == "unsupported", outcome
+    assert "torch.compile gives up" in outcome.detail
+
+
+def test_compiling_is_recorded_apart_from_warming_up(interpreter: isolate.Interpreter) -> None:
+    value = _ok(_compiled(interpreter, "Plain", slow=True))
+    # The compiler sleeps for a second; the calls take microseconds.
+    assert value["compile_seconds"] >= 1.0
+    assert 0 < value["warmup_seconds"] < 1.0
+
+
+@pytest.mark.parametrize(("beside", "first"), [("Plain", False), ("Scaled", True)])
+def test_two_that_are_timed_in_turn_are_compiled_once_each(
+    interpreter: isolate.Interpreter, beside: str, first: bool
+) -> None:
+    """Whichever is made first: the other must not throw its code away."""
+    value = _ok(_compiled(interpreter, "Plain", beside=beside, beside_first=first))
+    assert value["recompiles"] == 0
+    assert value["ratio"] > 0
+    assert value["beside"].startswith(beside)

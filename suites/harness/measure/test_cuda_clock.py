@@ -13,10 +13,10 @@ import torch
 
 from harness.isolate import Wrong
 from harness.measure.clock import time_prepared
-from harness.measure.cpu_clock import cpu_samples
+from harness.measure.cpu_clock import undisturbed
 from harness.measure.cuda_clock import LEAST_BATCH, MAX_ROUNDS, Cuda, event_samples, flush_bytes
 from harness.measure.run import prepare
-from suites.support.fake_devices import Simulated, SimulatedEvent, Threaded, ThreadEvent
+from suites.support.fake_devices import Simulated, SimulatedEvent, Threaded
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SLEEP = 0.03
@@ -30,14 +30,11 @@ def _is_right(samples: Sequence[float], seconds: float) -> bool:
 @pytest.mark.parametrize("flush_cost", [0.0, 1.0, 2.0, 1000.0])
 def test_a_cleared_cache_is_not_counted(flush_cost: float) -> None:
     device = Simulated(flush_cost)
-    samples, inner = event_samples(lambda: device.work(0.25), 7, 0.0, device)
+    found = event_samples(lambda: device.work(0.25), 7, 0.0, device)
+    samples = found.samples
     assert samples == pytest.approx([0.25] * len(samples))
-    assert inner == 1
-
-
-def test_the_cache_is_cleared_before_each_sample_and_waited_for_once_per_batch() -> None:
-    device = Simulated(1.0)
-    samples, _ = event_samples(lambda: device.work(0.25), 7, 0.0, device)
+    assert found.inner == 1
+    # Before each sample, and waited for once per batch.
     one = ["flush", "event", "work", "event"]
     assert device.done == [*(one * len(samples)), "synchronize"]
 
@@ -47,32 +44,31 @@ def test_it_goes_on_for_the_time_it_was_given(rounds: int, batch: int) -> None:
     device = Simulated()
     # The host's clock moves by a second per look, and it is looked at once per batch.
     ticks = iter(range(1000))
-    samples, _ = event_samples(
+    samples = event_samples(
         lambda: device.work(0.5), rounds, 4.5, device, clock=lambda: float(next(ticks))
-    )
+    ).samples
     assert device.done.count("synchronize") == len(samples) / batch
     assert rounds < len(samples) < MAX_ROUNDS
 
 
 def test_more_time_than_rounds_can_fill_ends_at_the_greatest_number() -> None:
     device = Simulated()
-    samples, _ = event_samples(lambda: device.work(0.5), 3, 3600.0, device)
+    samples = event_samples(lambda: device.work(0.5), 3, 3600.0, device).samples
     assert len(samples) == MAX_ROUNDS
 
 
 def test_work_in_another_thread_is_timed_as_long_as_it_takes() -> None:
     device = Threaded(flush_seconds=0.1)
-    samples, _ = event_samples(lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, device)
+    samples = event_samples(lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, device).samples
     assert _is_right(samples, SLEEP)
 
 
 def test_a_clock_that_does_not_wait_fails_the_same_check() -> None:
     device = Threaded()
     begun = time.perf_counter()
-    samples, _ = cpu_samples(
-        lambda: device.put(lambda: time.sleep(SLEEP)), 5, 0.0, once=SLEEP
-    )  # of the host, around calls that only queue
-    assert not _is_right(samples, SLEEP)
+    # Of the host, around calls that only queue.
+    (found,) = undisturbed([lambda: device.put(lambda: time.sleep(SLEEP))], 5, 0.0, [SLEEP])
+    assert not _is_right(found.samples, SLEEP)
     device.synchronize()
     assert time.perf_counter() - begun > 5 * SLEEP
 
@@ -127,18 +123,6 @@ def test_the_flush_is_sized_by_the_device() -> None:
     assert flush_bytes(SimpleNamespace()) >= 128 * 2**20
 
 
-def test_an_event_of_a_thread_is_stamped_there() -> None:
-    device = Threaded()
-    start, end = ThreadEvent(device), ThreadEvent(device)
-    start.record()
-    device.put(lambda: time.sleep(SLEEP))
-    end.record()
-    with pytest.raises(RuntimeError, match="not ready"):
-        start.elapsed_time(end)
-    device.synchronize()
-    assert start.elapsed_time(end) >= 1e3 * SLEEP
-
-
 def _spin(million_cycles: float) -> Callable[[], None]:
     """Work on the GPU of a length that its own clock counts; 0.5 to 1 ms per million cycles."""
     return lambda: torch.cuda._sleep(int(million_cycles * 1e6))
@@ -153,29 +137,29 @@ class TestCuda:
         for _ in range(20):
             _spin(2)()
         device.synchronize()
-        once = statistics.median(event_samples(_spin(2), 20, 0.0, device)[0])
-        twice = statistics.median(event_samples(_spin(4), 20, 0.0, device)[0])
+        once = statistics.median(event_samples(_spin(2), 20, 0.0, device).samples)
+        twice = statistics.median(event_samples(_spin(4), 20, 0.0, device).samples)
         assert twice / once == pytest.approx(2, rel=0.1)
 
     def test_the_events_agree_with_a_clock_that_waits(self) -> None:
         call = _spin(5)
-        samples, _ = event_samples(call, 10, 0.0, Cuda())
+        samples = event_samples(call, 10, 0.0, Cuda()).samples
 
         def waited() -> None:
             call()
             torch.cuda.synchronize()
 
-        host, _ = cpu_samples(waited, 10, 0.0)
-        assert statistics.median(samples) == pytest.approx(min(host), rel=0.1)
+        (host,) = undisturbed([waited], 10, 0.0)
+        assert statistics.median(samples) == pytest.approx(min(host.samples), rel=0.1)
 
     def test_a_clock_that_does_not_wait_fails_the_same_check(self) -> None:
         call = _spin(20)
-        true = statistics.median(event_samples(call, 5, 0.0, Cuda())[0])
+        true = statistics.median(event_samples(call, 5, 0.0, Cuda()).samples)
         assert _is_right([true], true)
         torch.cuda.synchronize()
-        unsynchronised, _ = cpu_samples(call, 5, 0.0, once=true)
+        (unsynchronised,) = undisturbed([call], 5, 0.0, [true])
         torch.cuda.synchronize()
-        assert not _is_right(unsynchronised, true)
+        assert not _is_right(unsynchronised.samples, true)
 
     def test_a_flush_of_twice_the_size_adds_nothing(self) -> None:
         a = torch.randn(2048, 2048, device="cuda")
@@ -192,7 +176,7 @@ class TestCuda:
         times: dict[int, list[float]] = {small.flush_bytes: [], large.flush_bytes: []}
         for _ in range(7):
             for device in (small, large):
-                times[device.flush_bytes] += event_samples(work, 10, 0.0, device)[0]
+                times[device.flush_bytes] += event_samples(work, 10, 0.0, device).samples
         one, two = (statistics.median(t) for t in times.values())
         assert two == pytest.approx(one, rel=0.05)
 
@@ -209,8 +193,8 @@ class TestCuda:
                 super().flush()  # for as long as before, so that the host keeps ahead
                 read()
 
-        cold = statistics.median(event_samples(read, 50, 0.0, device)[0])
-        warm = statistics.median(event_samples(read, 50, 0.0, Warm())[0])
+        cold = statistics.median(event_samples(read, 50, 0.0, device).samples)
+        warm = statistics.median(event_samples(read, 50, 0.0, Warm()).samples)
         assert cold > warm
 
     def test_it_agrees_with_tritons_do_bench(self) -> None:
@@ -225,7 +209,7 @@ class TestCuda:
             work()
         ours, theirs = [], []
         for _ in range(5):
-            ours.append(statistics.median(event_samples(work, 20, 0.0, Cuda())[0]))
+            ours.append(statistics.median(event_samples(work, 20, 0.0, Cuda()).samples))
             theirs.append(testing.do_bench(work, return_mode="median") / 1e3)
         assert min(ours) == pytest.approx(min(theirs), rel=0.1)
 

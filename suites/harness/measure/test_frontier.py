@@ -2,74 +2,32 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.case import parse
 from harness.errors import UsageError
 from harness.isolate import Outcome
+from harness.measure import call
 from harness.measure.bisection import BEYOND, next_length, resolution, stand
-from harness.measure.frontier import Bounds, judge, refuse_beyond
+from harness.measure.frontier import Bounds, Search, judge, refuse_beyond
+from harness.records import journal
+from harness.registry import Registry
+from suites.support.sessions import FINGERPRINT, case
 
 MIB = 2**20
-linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and readings are Linux's")
-
-FAKES = '''
-import os
-import time
-
-import torch
 
 
-class Fake(torch.nn.Module):
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.map = torch.nn.Linear(d_in, d_out)
-
-    def forward(self, x, mask):
-        return self.map(x) + self.cost(x.shape[1])
-
-
-class Hungry(Fake):
-    """Holds one MiB per token."""
-
-    def cost(self, n):
-        return torch.ones(n, 2**18).amin()
-
-
-class Slow(Fake):
-    """Takes 10 ms per token."""
-
-    def cost(self, n):
-        time.sleep(0.01 * n)
-        return 0.0
-
-
-class Fragile(Fake):
-    """Dies of a segmentation fault beyond 300 tokens."""
-
-    def cost(self, n):
-        if n > 300:
-            os.kill(os.getpid(), 11)
-        return 0.0
-
-
-class Broken(Fake):
-    """Gives what is no number beyond 100 tokens."""
-
-    def cost(self, n):
-        return float("nan") if n > 100 else 0.0
-'''
-SMALL = ("--batch", "1", "--width", "8", "--device", "cpu")
-
-
-def search(fits: object, guess: int, largest: int = 2**17) -> dict[int, bool]:
+def search(fits: Callable[[int], bool], guess: int, largest: int = 2**17) -> dict[int, bool]:
     """All lengths that are tried."""
     tried: dict[int, bool] = {}
     while (length := next_length(tried, guess, largest)) is not None:
         assert 1 <= length <= largest
         assert length not in tried, "probed twice"
-        tried[length] = fits(length)  # type: ignore[operator]
+        tried[length] = fits(length)
         assert len(tried) < 60
     return tried
 
@@ -147,3 +105,46 @@ def test_more_than_nine_tenths_of_what_is_free_is_refused() -> None:
     refuse_beyond(900 * MIB, 1000 * MIB)
     with pytest.raises(UsageError, match="smaller --memory"):
         refuse_beyond(901 * MIB, 1000 * MIB)
+
+
+def test_every_probe_is_recorded_and_none_is_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One case fits up to 1000 tokens, one dies beyond 300, one can't be run at all."""
+    asked: list[str] = []
+
+    class NoInterpreter:
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+        def __enter__(self) -> NoInterpreter:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    def ask(child: Any, function: str, arguments: dict[str, Any], *rest: Any) -> Outcome:
+        asked.append(arguments["case"])
+        probed = parse(arguments["case"])
+        name, length = probed.name, probed.problem.length
+        if name == "bi_lstm.plain":
+            return Outcome("unsupported", None, "not here")
+        if name == "multi_cnn.conv" and length > 300:
+            return Outcome("crash", None, "killed by SIGSEGV")
+        return Outcome("ok", {"peak_bytes": length * MIB // 10, "pass_seconds": 0.1})
+
+    monkeypatch.setattr(call, "Interpreter", NoInterpreter)
+    monkeypatch.setattr(call, "ask", ask)
+    cases = [case(name) for name in ("none.fused", "multi_cnn.conv", "bi_lstm.plain")]
+    found = []
+    for _ in range(2):
+        searching = Search(cases, BOUNDS, Registry(), tmp_path, FINGERPRINT)
+        found.append(searching.run({}))
+    whole, dies, not_here = found[0]
+    assert whole.why == "oom"
+    assert 950 <= (whole.frontier.longest or 0) <= 1000
+    assert (dies.why, dies.failed(), dies.detail) == ("crash", True, "killed by SIGSEGV")
+    assert (not_here.longest, not_here.why) == (None, "unsupported")
+    # A crash may be chance: it alone is tried again.
+    again = asked[len(asked) - searching.probed :]
+    assert {name.partition(".")[0] for name in again} == {"multi_cnn"}
+    assert [r.frontier for r in found[1]] == [r.frontier for r in found[0]]
+    kept = [r for r in journal.read(tmp_path).records if r["status"] == "ok"]
+    assert {r["memory_limit_bytes"] for r in kept} == {BOUNDS.memory_bytes}

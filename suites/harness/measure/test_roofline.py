@@ -22,10 +22,15 @@ from harness.case import parse
 from harness.cli.display import ratio_table
 from harness.measure import roofline
 from harness.measure.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
+from harness.measure.device import device_fingerprint
 from harness.measure.run import count_launches, prepare
+from harness.measure.session import Session
+from harness.options import Selection
+from harness.plan import make_plan
 from harness.records import journal
 from harness.records.ratios import WITHHELD, Row, margin_frame, memory_frame, summarise, time_frame
-from harness.registry import builtins
+from harness.registry import Registry, builtins
+from harness.verify.run import jobs
 from reports.core.sentences import closing
 from reports.pages.bench.tables import cases
 from suites.support.command_line import ROOT, SMALL, attnbench
@@ -36,13 +41,13 @@ GAUGE = "roofline.peaks-B0-N0-D0-f32-forward-cpu"
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
+def _record(kind: str, case: str, block: int, **more: Any) -> dict[str, Any]:
+    key = f"{kind}{case}{block}"
+    return {"kind": kind, "key": key, "case": case, "block": block, "status": "ok", **more}
+
+
 def peaks(block: int = 0, gauge: str = GAUGE, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "peaks",
-        "key": f"{gauge}{block}",
-        "case": gauge,
-        "block": block,
-        "status": "ok",
+    return _record("peaks", gauge, block) | {
         "gemm_operations_per_second": 1e11,
         "copy_bytes_per_second": 1e10,
         "read_bytes_per_second": 1e10,
@@ -54,32 +59,13 @@ def peaks(block: int = 0, gauge: str = GAUGE, **more: Any) -> dict[str, Any]:
 
 
 def timed(case: str, seconds: float, blocks: int = 3) -> list[dict[str, Any]]:
-    return [
-        {
-            "kind": "time",
-            "key": f"{case}{b}",
-            "case": case,
-            "block": b,
-            "status": "ok",
-            "samples": [seconds],
-            "median": seconds,
-            "interpreter": f"i{b}",
-        }
-        for b in range(blocks)
-    ]
+    took = {"samples": [seconds], "median": seconds}
+    return [_record("time", case, b, interpreter=f"i{b}", **took) for b in range(blocks)]
 
 
 def counted(case: str, launches: int) -> dict[str, Any]:
-    return {
-        "kind": "memory",
-        "key": f"{case}m",
-        "case": case,
-        "block": 0,
-        "status": "ok",
-        "transient_bytes": 1.0,
-        "peak_bytes": 1.0,
-        "launches": launches,
-    }
+    held = {"transient_bytes": 1.0, "peak_bytes": 1.0}
+    return _record("memory", case, 0, launches=launches, **held)
 
 
 def rows_of(records: list[dict[str, Any]]) -> dict[str, Row]:
@@ -273,18 +259,7 @@ def test_no_sentence_rests_on_a_withheld_row() -> None:
         share = 4.0 if n == 64 else 0.3
         seconds = at_share(mine, share)
         records += [*timed(base, 2.5), *timed(base + "+control", 2.5), *timed(mine, seconds)]
-        records.append(
-            {
-                "kind": "margin",
-                "key": mine,
-                "case": mine,
-                "block": 0,
-                "status": "ok",
-                "error": 1e-7,
-                "budget": 1e-6,
-                "margin": 10.0,
-            }
-        )
+        records.append(_record("margin", mine, 0, error=1e-7, budget=1e-6, margin=10.0))
     rows = list(rows_of(records).values())
     size = {"batch": 64, "length": 64, "heads": 8}
     cost, crossover, *_ = closing(rows, "mtsa.algorithm1", "multi_head.sdpa", size)
@@ -398,15 +373,11 @@ def test_every_way_to_a_product_makes_the_same_product(dtype: str) -> None:
     a, b = (torch.randn(64, 64, generator=generator).to(torch_dtype(dtype)) for _ in range(2))
     found = {name: roofline.PRODUCTS[name](a, b)() for name in roofline.products(dtype, "cpu")}
     assert ("onednn" in found) == torch.backends.mkldnn.is_available()
+    assert "onednn" not in {*roofline.products("f64", "cpu"), *roofline.products(dtype, "cuda")}
     assert found.pop("mm").float().allclose(a.float() @ b.float(), rtol=0.02, atol=0.1)
     for product in found.values():
         assert product.to_dense().dtype == a.dtype
         assert product.to_dense().float().allclose(a.float() @ b.float().T, rtol=0.02, atol=0.1)
-
-
-def test_onednn_is_not_asked_for_what_it_may_not_have() -> None:
-    assert "onednn" not in roofline.products("f64", "cpu")
-    assert "onednn" not in roofline.products("bf16", "cuda")
 
 
 def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,53 +431,33 @@ def test_peaks_of_a_gpu(settings: str) -> None:
     assert told["cache_bytes"] > 2**20
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished small bench of two blocks."""
-    folder = tmp_path_factory.mktemp("roofline")
-    done = attnbench("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=folder)
+def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(tmp_path: Path) -> None:
+    """A finished journal that lacks the ceilings of block 1, with times of a nanosecond."""
+    known, fingerprint = Registry(), device_fingerprint("cpu")
+    chosen = Selection(only=("multi_cnn.conv",), lengths=(4,), batch=2, width=(24, 24), blocks=2)
+    planned = make_plan("quick", "cpu", known, chosen)
+    folder = tmp_path / "results"
+    session = Session(planned.cases, planned.profile, known, folder, fingerprint)
+    checked = jobs([(c.name, "f32", ()) for c in planned.cases], known, fingerprint)
+    everything = {"median": 1e-9, "samples": [1e-9], "transient_bytes": 1, "launches": 7}
+    everything |= {"error": 1e-8, "budget": 1e-6, "margin": 100.0, "peak_bytes": 8}
+    with journal.Writer(folder, {"fingerprint": fingerprint}) as writer:
+        for job in checked:
+            row = {"name": job.name, "dtype": "f32", "verdict": "ok", "status": "ok", "detail": ""}
+            writer.append({"kind": "verify", "key": job.key, "case": job.case, **row})
+        for task in (task for tasks in session.tasks() for task in tasks):
+            if (task.kind, task.block) != ("peaks", 1):
+                own = {"code": task.code, "fingerprint": session.fingerprint_id, "key": task.key}
+                own |= {"interpreter": f"i{task.block}"}
+                made = _record(task.kind, task.case.id, task.block)
+                writer.append({**everything, **peaks(), "task_seconds": 0.1, **made, **own})
+    assert session.missing() == 1
+    done = attnbench("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-def _blocks_with_peaks(folder: Path) -> list[int]:
-    records = journal.read(folder / "results").records
-    return sorted(r["block"] for r in records if r["kind"] == "peaks" and r["status"] == "ok")
-
-
-def test_a_bench_measures_its_ceilings_once_in_every_block(measured: Path) -> None:
-    assert _blocks_with_peaks(measured) == [0, 1]
-    told = json.loads((measured / "out.json").read_text())
-    assert told["withheld"] == []
-    for row in told["rows"]:
-        assert 0 < row["compute_share"] < 1.05
-        assert row["bandwidth_share"] > 0
-        assert row["near_floor"] in (True, False)
-    launches = [
-        r["launches"] for r in journal.read(measured / "results").records if r["kind"] == "memory"
-    ]
-    assert min(launches) > 1
-
-
-def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(measured: Path) -> None:
-    """Run again: block 1 has lost its ceilings, and times are a millionth of what they were."""
-
-    def change(record: dict[str, Any]) -> dict[str, Any] | None:
-        if record["kind"] == "time":
-            for name in ("median", "seconds"):
-                record[name] /= 1e6
-        return None if (record["kind"], record.get("block")) == ("peaks", 1) else record
-
-    for path in (measured / "results").glob("*.jsonl"):
-        changed = [change(json.loads(line)) for line in path.read_text().splitlines()]
-        path.write_text("".join(json.dumps(r) + "\n" for r in changed if r is not None))
-    assert _blocks_with_peaks(measured) == [0]
-    before = len(journal.read(measured / "results").finished())
-    done = attnbench("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=measured)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert _blocks_with_peaks(measured) == [0, 1]
-    assert len(journal.read(measured / "results").finished()) == before + 1
-    told = json.loads((measured / "out.json").read_text())
+    assert session.missing() == 0
+    measured = [r for r in journal.read(folder).records if r["kind"] == "peaks"]
+    assert sorted(r["block"] for r in measured) == [0, 1]
+    told = json.loads((tmp_path / "out.json").read_text())
     assert {r["verdict"] for r in told["rows"]} == {WITHHELD}
     assert min(r["compute_share"] for r in told["rows"]) > 1.05
     assert len(told["withheld"]) == len(told["rows"]) == 4
@@ -514,4 +465,4 @@ def test_missing_ceilings_are_made_up_for_and_a_clock_too_fast_is_said(measured:
         assert line in done.stdout
     assert "verdict withheld" in told["sentences"][0]
     assert "%!" in done.stdout
-    assert "withheld: " in (measured / "results" / "index.html").read_text()
+    assert "withheld: " in (folder / "index.html").read_text()

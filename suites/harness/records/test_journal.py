@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import multiprocessing
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -224,16 +228,17 @@ def test_key_depends_on_everything_that_decides_a_number() -> None:
     assert key(*base) == key("time", CASE, 0, "code", {"threads": 2, "torch": "2.13"})
 
 
-def test_a_crash_that_was_tried_again_gives_way_to_the_result(tmp_path: Path) -> None:
-    first = journal.Writer(tmp_path, {})
-    first.append({**_time_record("a"), "status": "crash"})
-    first.append(_time_record("b"))
-    first.close()
-    second = journal.Writer(tmp_path, {})
-    second.append(_time_record("a"))
-    second.append({**_time_record("b"), "status": "crash"})
-    second.close()
-    assert {r["key"]: r["status"] for r in journal.read(tmp_path).records} == {"a": "ok", "b": "ok"}
+@pytest.mark.parametrize("order", [("crash", "ok"), ("ok", "crash"), ("oom", "crash")], ids=str)
+def test_a_crash_never_hides_a_result_and_gives_way_to_it(
+    order: tuple[str, str], tmp_path: Path
+) -> None:
+    """Tried again, or two drivers at once, one of whose children was killed."""
+    for name, status in zip("ab", order, strict=True):
+        with journal.Writer(tmp_path, {}) as writer:
+            writer.append({**_time_record("a"), "status": status})
+        writer.path.rename(tmp_path / f"{name}.jsonl")
+    (record,) = journal.read(tmp_path).records
+    assert record["status"] == next(status for status in order if status != "crash")
 
 
 def test_older_code_of_a_case_is_another_subject() -> None:
@@ -242,3 +247,76 @@ def test_older_code_of_a_case_is_another_subject() -> None:
     other = {"kind": "time", "case": "b", "block": 0, "code": "old", "at": "2025-01-01"}
     run = {"kind": "run", "code": "old", "at": "2025-01-01"}
     assert journal.newest_code([record, newer, other, run]) == [newer, other, run]
+
+
+def test_a_disk_that_takes_little_at_a_time_still_gets_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    with journal.Writer(tmp_path, {}) as writer:
+        writer.append({"kind": "block", "text": "x" * 100})
+    read = journal.read(tmp_path)
+    assert read.records[0]["text"] == "x" * 100
+    assert read.warnings == []
+
+
+def test_a_record_after_a_torn_line_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full in the middle of a line, and then it was not."""
+    writer = journal.Writer(tmp_path, {})
+    write, room = os.write, [20]
+
+    def full(descriptor: int, data: bytes) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[: room.pop()])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(UsageError, match="No space left"):
+            writer.append({"kind": "block", "block": 1})
+    writer.append({"kind": "block", "block": 2})
+    writer.close()
+    read = journal.read(tmp_path)
+    assert [r["block"] for r in read.records] == [2]
+    assert len(read.warnings) == 1
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_journal_that_cannot_be_opened_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*arguments: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError) as raised:
+        journal.Writer(tmp_path, {})
+    assert os.strerror(number) in str(raised.value)
+    assert "give another --journal" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_journal_whose_stamps_go_back_is_read_in_the_order_of_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written last has the earliest name; a crash still gives way to the result."""
+    hours = itertools.count()
+
+    class Backwards:
+        @staticmethod
+        def now(zone: object) -> datetime:
+            return datetime(2026, 1, 1, tzinfo=UTC) - timedelta(hours=next(hours))
+
+    monkeypatch.setattr(journal, "datetime", Backwards)
+    for status in ("crash", "ok"):
+        with journal.Writer(tmp_path, {}) as writer:
+            for name in "ab":
+                writer.append({**_time_record(name), "status": status})
+    read = journal.read(tmp_path)
+    assert read.warnings == []
+    assert [(r["key"], r["status"]) for r in read.records] == [("a", "ok"), ("b", "ok")]
+    assert read.records[0]["at"] > read.records[1]["at"]
+    assert next(iter(read.sessions)) == read.records[0]["session"]

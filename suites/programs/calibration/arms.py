@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.build import make
-from harness.measure.cpu_clock import undisturbed_pair
+from harness.measure.cpu_clock import ratio, undisturbed
 from harness.measure.warm_up import warm_up
 from harness.registry import Registry
 
@@ -90,5 +90,5 @@ def time_arm(
                 once()
 
         warm = warm_up(mine, 0.0).once, warm_up(base, 0.0).once
-        pair = undisturbed_pair(mine, base, rounds, seconds, warm)
-    return {"ratio": pair.ratio, "mine": vars(pair.mine), "base": vars(pair.other)}
+        first, second = undisturbed([mine, base], rounds, seconds, warm)
+    return {"ratio": ratio(first, second), "mine": vars(first), "base": vars(second)}

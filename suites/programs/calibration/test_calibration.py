@@ -18,7 +18,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from harness.errors import UsageError
-from harness.measure.cpu_clock import Pair, Sampled
+from harness.measure.cpu_clock import Sampled, ratio
 from harness.records import journal
 from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record
@@ -82,8 +82,8 @@ class MadeUp:
 
 def pair(mine: list[float], base: list[float]) -> dict[str, Any]:
     """What `arms.time_arm` gives, for samples taken in turn."""
-    sides = [Sampled(samples, [0.0] * len(samples), 1) for samples in (mine, base)]
-    return {"ratio": Pair(*sides).ratio, "mine": vars(sides[0]), "base": vars(sides[1])}
+    first, second = (Sampled(samples, [0.0] * len(samples), 1) for samples in (mine, base))
+    return {"ratio": ratio(first, second), "mine": vars(first), "base": vars(second)}
 
 
 def measured(

@@ -276,7 +276,7 @@ def seconds_of(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]
             break
         random.Random(block).shuffle(order)
         for name in order:
-            sampled = undisturbed(calls[name], 5, 0.02, once[name])
+            (sampled,) = undisturbed([calls[name]], 5, 0.02, [once[name]])
             found[name].append(block_time(sampled.samples))
     return found
 
@@ -313,8 +313,8 @@ def test_a_disturbed_machine_passes_nothing(ratio: float, noise: float, verdict:
 def test_more_blocks_are_taken_where_they_are_needed(
     noise: float, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sampled(call: Callable[[], float], *limits: float) -> SimpleNamespace:
-        return SimpleNamespace(samples=[call()])
+    def sampled(calls: list[Callable[[], float]], *limits: Any) -> list[SimpleNamespace]:
+        return [SimpleNamespace(samples=[call()]) for call in calls]
 
     monkeypatch.setattr(sys.modules[__name__], "undisturbed", sampled)
     monkeypatch.setattr(sys.modules[__name__], "block_time", lambda samples: samples[0])
