@@ -41,6 +41,13 @@ class Unit:
         """``+0.40`` or ``-0.0012``: in points for accuracies."""
         return f"{self.scale * value:+.{self.digits}f}"
 
+    def interval(self, difference: MeanDifference) -> str:
+        """``-0.64 [-1.33, +0.05]``: a difference with its interval, if it has one."""
+        text = self.difference(difference.difference)
+        if math.isnan(difference.low):
+            return text
+        return f"{text} [{self.difference(difference.low)}, {self.difference(difference.high)}]"
+
     def size(self, value: float) -> str:
         """A positive difference, such as a margin: ``0.40 points``."""
         return f"{self.scale * value:.{self.digits}f}{self.of_differences}"

@@ -230,12 +230,7 @@ class Against:
     @property
     def text(self) -> str:
         """``−0.64 [−1.33, +0.05]``."""
-        d, unit = self.difference, self.model.unit
-        if math.isnan(d.low):
-            return unit.difference(d.difference)
-        return (
-            f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
-        )
+        return self.model.unit.interval(self.difference)
 
     @property
     def counted(self) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,25 +10,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from harness.stats import mean_interval
 from reports.core import curves
-from reports.core.axes import End, bare, label_ends, panel, titled, value_axis
+from reports.core.axes import End, bare, label_ends, note, panel, titled, value_axis
+from reports.core.forest import MOST_SINGLES
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
 from reports.core.trained import ModelRuns
-
-
-@dataclass(frozen=True)
-class Point:
-    """A mean with its interval and every value behind it."""
-
-    mean: float
-    low: float
-    high: float
-    values: tuple[float, ...]
-
+from reports.pages.corpora.scales import heads_by_scale
 
 MOST_HEADS = 8
 CELL_INK = "#1a1a1a"
 """On a cell, which is light on a dark page too."""
-Points = list[tuple[float, Point]]
+Points = list[tuple[curves.Point, list[float]]]
+"""Means with their intervals over a setting, and the values behind each."""
 
 
 def by_setting(found: Iterable[tuple[float, ModelRuns]], metric: str) -> dict[str, Points]:
@@ -40,10 +31,9 @@ def by_setting(found: Iterable[tuple[float, ModelRuns]], metric: str) -> dict[st
         if values:
             scale = model.unit.scale if metric == model.metric else 1.0
             scaled = [scale * v for v in values]
-            point = Point(*mean_interval(scaled), tuple(scaled))
-            name = model.model.partition("[")[0]
-            lines.setdefault(name, []).append((setting, point))
-    return {name: sorted(points, key=lambda p: p[0]) for name, points in lines.items()}
+            point = curves.Point(setting, *mean_interval(scaled))
+            lines.setdefault(model.model.partition("[")[0], []).append((point, scaled))
+    return {name: sorted(points) for name, points in lines.items()}
 
 
 def against_setting(
@@ -71,17 +61,17 @@ def against_setting(
     for name, points in lines.items():
         style = look(mechanism_of(name))
         number = seen[style.colour] = seen.get(style.colour, -1) + 1
-        for k, point in points:
-            if 1 < len(point.values) <= 10:
+        for point, values in points:
+            if 1 < len(values) <= MOST_SINGLES:
                 axes.plot(
-                    [k] * len(point.values),
-                    point.values,
+                    [point.x] * len(values),
+                    values,
                     "_",
                     color=style.colour,
                     alpha=0.4,
                     label=f"{name}: every replicate",
                 )
-        drawn = [curves.Point(k, p.mean, p.low, p.high) for k, p in points]
+        drawn = [point for point, _ in points]
         curves.draw_lines(axes, {name: drawn}, {name: (style, LINES[number % len(LINES)])})
         ends.append((drawn[-1].x, drawn[-1].y, name, text_colour(style.colour)))
     if level is not None:
@@ -89,7 +79,7 @@ def against_setting(
     if log:
         value_axis(axes)
         axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_locator(FixedLocator(sorted({k for p in lines.values() for k, _ in p})))
+    axes.xaxis.set_major_locator(FixedLocator(sorted({k.x for p in lines.values() for k, _ in p})))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.set_xlabel(xlabel)
@@ -100,18 +90,15 @@ def against_setting(
     return figure
 
 
-def heads(
-    alphas: Sequence[float], counted: Callable[[float], tuple[list[str], list[list[int]]]]
-) -> Figure:
+def heads(alphas: Sequence[float]) -> Figure:
     """A panel per alpha: heads of each layer by scale, as numbers on a shaded grid."""
     figure = Figure(figsize=(2.0 * len(alphas), 2.5))
     panels = figure.subplots(1, len(alphas), sharey=True)
     figure.subplots_adjust(left=0.07, right=0.99, bottom=0.2, top=0.76, wspace=0.12)
     for axes, alpha in zip(panels, alphas, strict=True):
-        names, layers = counted(alpha)
-        grid = np.array(layers)
+        names, layers = heads_by_scale(alpha)
         axes.imshow(
-            grid,
+            np.array(layers),
             cmap="Greys",
             vmin=0,
             vmax=2 * MOST_HEADS,
@@ -121,9 +108,7 @@ def heads(
         )
         for y, row in enumerate(layers):
             for x, count in enumerate(row):
-                axes.annotate(
-                    str(count), (x, y), ha="center", va="center", fontsize=9, color=CELL_INK
-                )
+                note(axes, str(count), (x, y), ink=CELL_INK, size=9, align="center center")
         axes.set_xticks(range(len(names)), names, fontsize=7.5)
         axes.set_yticks(
             range(len(layers)), [f"layer {n + 1}" for n in range(len(layers))], fontsize=7.5

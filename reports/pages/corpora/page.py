@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -36,7 +37,7 @@ from reports.pages.corpora.scales import (
     of_scales,
     scale_of,
 )
-from reports.pages.corpora.tuning_section import section
+from reports.pages.corpora.tuning import section
 
 KINDS = ("run",)
 NONE = (
@@ -233,8 +234,8 @@ class Corpora:
             log=True,
             level=1.0,
         )
-        best = {name: min(points, key=lambda p: p[1].mean)[1] for name, points in lines.items()}
-        said = ", ".join(f"{name} {p.mean:.3g}" for name, p in best.items())
+        best = {name: min(point.y for point, _ in points) for name, points in lines.items()}
+        said = ", ".join(f"{name} {mean:.3g}" for name, mean in best.items())
         caption = f"Test error over the variance of the target, at its best K: {said}."
         return self.place.figure("mirrored", figure, caption)
 
@@ -251,7 +252,7 @@ class Corpora:
         pieces = [
             self.place.figure(
                 "heads",
-                figures.heads(ALPHAS, heads_by_scale),
+                figures.heads(ALPHAS),
                 "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
                 "positive alphas give lower layers the small scales, negative ones the large.",
             ),
@@ -323,7 +324,15 @@ class Corpora:
             mine = [one for one in rows if one.model.task == task.name]
             if mine:
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
-        return together(together(*pieces, grid=True), self._table(name, rows))
+        return together(
+            together(*pieces, grid=True),
+            self.place.table(name, *tables.differences(rows), (0, 4, 5)),
+            remark(
+                f"Judged together: Holm over all {len(rows)}. Accuracies in points. This family "
+                "was made with the page, so it is exploratory; what was declared before there were "
+                "results stands on the pages of the comparisons."
+            ),
+        )
 
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit
@@ -349,21 +358,8 @@ class Corpora:
         caption = f"{task}, difference to {other}: {said or none}."
         return self.place.figure(name, figure, caption)
 
-    def _table(self, name: str, found: Sequence[Against]) -> Shown:
-        frame, columns, rows = tables.differences(found)
-        return together(
-            self.place.table(name, frame, columns, rows, (0, 4, 5)),
-            remark(
-                f"Judged together: Holm over all {len(found)}. Accuracies in points. This family "
-                "was made with the page, so it is exploratory; what was declared before there were "
-                "results stands on the pages of the comparisons."
-            ),
-        )
-
     def _sentence(self) -> str:
-        counts: dict[str, int] = {}
-        for one in self.differences:
-            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        counts = Counter(one.verdict for one in self.differences)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         return (
             f"Against {self.baseline}, {len(self.differences)} comparisons of models and corpora, "

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from harness.errors import UsageError
 from harness.experiments.wording import Unit, unit_of
+from harness.records import journal
 from harness.records.schema import digest
 from harness.stats import (
     LEAST_REPLICATES,
@@ -25,14 +28,20 @@ from harness.stats import (
 )
 from harness.train.recipe import Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
+from reports.core.forest import Line, forest
+from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
+from reports.core.words import file_name
 
 FOLDER = "tuning"
 """Below a journal: so many recipes of one model are no replicates of anything."""
 COMMON = "common recipe"
 BETTER = "better"
-Scores = Mapping[str, Mapping[int, float]]
-"""By mechanism and seed."""
+NONE = (
+    "No recipes were tried for the common one on this device: attnbench sweep plans/tuning.toml "
+    f"--journal DIR/{FOLDER} tries them, DIR being the journal of this report."
+)
 
 
 @dataclass(frozen=True)
@@ -41,33 +50,24 @@ class Trial:
 
     Attributes
     ----------
-    task, mechanism : str
+    mechanism : str
     settings : mapping
         The recipe as it stands in the record.
-    common : Recipe
-        That which it was tried against.
     seed : int
-    where : tuple
-        What trials must share to be compared: word vectors, data, device.
     dev : float
         Metric of the dev split at the epoch that the dev split chose; nan for a run that failed.
     status, at : str
+    recipe : str
+        What it changes of the common one that it was tried against, ``rate=0.002``.
     """
 
-    task: str
     mechanism: str
     settings: Mapping[str, Any]
-    common: Recipe
     seed: int
-    where: tuple[str, ...]
     dev: float
     status: str
     at: str
-
-    @property
-    def recipe(self) -> str:
-        """By what it changes of the common one, ``rate=0.002``."""
-        return ", ".join(changes(self.settings, self.common)) or COMMON
+    recipe: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,40 +76,36 @@ class Tried:
 
     Attributes
     ----------
-    task, metric : str
-    where : tuple of str
-        Word vectors, data, device.
+    task : Task
     trials : tuple of Trial
         The newest of each mechanism, recipe and seed.
     base : Recipe
         The common one that they were tried against, today's or a former one.
     """
 
-    task: str
-    metric: str
-    where: tuple[str, ...]
+    task: Task
     trials: tuple[Trial, ...]
     base: Recipe
 
     @property
-    def former(self) -> str:
-        """What the common recipe that they were tried against changes of today's, if it does."""
-        return ", ".join(changes(self.base.as_dict(), task(self.task).recipe))
+    def metric(self) -> str:
+        """The task's first."""
+        return self.task.metrics[0]
 
     @property
-    def today(self) -> str:
-        """What today's common recipe changes of that, if it does."""
-        return ", ".join(changes(task(self.task).recipe.as_dict(), self.base))
+    def unit(self) -> Unit:
+        """How the metric is written."""
+        return unit_of(self.metric)
+
+    @property
+    def former(self) -> str:
+        """What the common recipe that they were tried against changes of today's, if it does."""
+        return ", ".join(changes(self.base.as_dict(), self.task.recipe))
 
     @property
     def common(self) -> str:
         """``common recipe``, ``former common recipe (dropout=0.3)``."""
         return f"former {COMMON} ({self.former})" if self.former else COMMON
-
-    @property
-    def seeds(self) -> list[int]:
-        """Of all trials."""
-        return sorted({t.seed for t in self.trials})
 
     @property
     def mechanisms(self) -> list[str]:
@@ -121,14 +117,6 @@ class Tried:
         """The common one first."""
         return sorted({t.recipe for t in self.trials}, key=lambda name: (name != COMMON, name))
 
-    def scores(self, recipe: str) -> dict[str, dict[int, float]]:
-        """Of the finished trials of a recipe, by mechanism and seed."""
-        found: dict[str, dict[int, float]] = {}
-        for t in self.trials:
-            if t.recipe == recipe and not math.isnan(t.dev):
-                found.setdefault(t.mechanism, {})[t.seed] = t.dev
-        return found
-
     @property
     def budgets(self) -> dict[str, int]:
         """By mechanism, with how many recipes it was tried, whatever became of it."""
@@ -136,30 +124,13 @@ class Tried:
             m: len({t.recipe for t in self.trials if t.mechanism == m}) for m in self.mechanisms
         }
 
-    @property
-    def lost(self) -> list[str]:
-        """What was tried and gave no score: ``resa by rate=0.002 (timeout)``."""
-        return [
-            f"{t.mechanism} by {t.recipe} ({t.status})"
-            for t in sorted(self.trials, key=lambda t: self.recipes.index(t.recipe))
-            if math.isnan(t.dev) and t.mechanism not in self.scores(t.recipe)
-        ]
-
-    @property
-    def unrun(self) -> dict[tuple[str, ...], list[str]]:
-        """By the mechanisms that they lack, the recipes that others ran."""
-        found: dict[tuple[str, ...], list[str]] = {}
-        for recipe in self.recipes:
-            ran = {t.mechanism for t in self.trials if t.recipe == recipe}
-            missing = tuple(m for m in self.mechanisms if m not in ran)
-            if missing:
-                found.setdefault(missing, []).append(recipe)
+    def scores(self, recipe: str) -> dict[str, dict[int, float]]:
+        """Of the finished trials of a recipe, by mechanism and seed."""
+        found: dict[str, dict[int, float]] = {}
+        for t in self.trials:
+            if t.recipe == recipe and not math.isnan(t.dev):
+                found.setdefault(t.mechanism, {})[t.seed] = t.dev
         return found
-
-    @property
-    def unit(self) -> Unit:
-        """How the metric is written."""
-        return unit_of(self.metric)
 
 
 @dataclass(frozen=True)
@@ -190,81 +161,27 @@ def trial_of(run: Mapping[str, Any]) -> Trial | str:
 
     Only a mechanism's own configuration counts: a variant is another model.
     """
-    name, model, recipe = run.get("task"), run.get("model"), run.get("recipe")
-    if not (isinstance(name, str) and isinstance(model, str) and isinstance(recipe, dict)):
-        return f"run {run.get('key')} names no task, model or recipe"
-    if "[" in model:
-        return f"run {run.get('key')} is of a variant, {model}"
+    if run.get("task") is None or run.get("recipe") is None:
+        return f"run {run['key']} names no task or recipe"
+    if "[" in run["model"]:
+        return f"run {run['key']} is of a variant, {run['model']}"
     try:
-        of = task(name)
+        metric = task(run["task"]).metrics[0]
     except UsageError as error:
-        return f"run {run.get('key')}: {error}"
+        return f"run {run['key']}: {error}"
     dev = math.nan
-    if run.get("status") == "ok":
-        epochs = run.get("epochs")
-        chosen = [
-            e
-            for e in (epochs if isinstance(epochs, list) else [])
-            if isinstance(e, dict) and e.get("epoch") == run.get("chosen_epoch")
-        ]
-        metrics = chosen[0].get("dev") if chosen else None
-        value = metrics.get(of.metrics[0]) if isinstance(metrics, dict) else None
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return f"run {run.get('key')} has no {of.metrics[0]} of the dev split"
-        dev = float(value)
-    where = tuple(str(run.get(key) or "") for key in ("vectors", "data", "fingerprint"))
-    return Trial(
-        name,
-        mechanism_of(model),
-        recipe,
-        of.recipe,
-        int(run["seed"]),
-        where,
-        dev,
-        str(run.get("status")),
-        str(run.get("at")),
-    )
-
-
-def _tried(of: Task, where: tuple[str, ...], trials: Sequence[Trial]) -> tuple[Tried, list[str]]:
-    """Against the common recipe, today's or a former one, that more mechanisms have finished with.
-
-    Of equals, that against which more was tried. Left out is what changes more of that than of
-    another common recipe: it was tried against that.
-    """
-    every = (of.recipe, *of.former)
-    changed = [{r: len(changes(t.settings, r)) for r in every} for t in trials]
-
-    def against(common: Recipe) -> list[bool]:
-        # A common recipe was tried against the others too.
-        return [not 0 < min(c.values()) < c[common] for c in changed]
-
-    common = max(every, key=lambda r: (len(_finished_by(trials, r)), sum(against(r))))
-    mine: list[Trial] = []
-    others: list[Trial] = []
-    for t, is_mine in zip(trials, against(common), strict=True):
-        (mine if is_mine else others).append(replace(t, common=common))
-    left = (
-        [
-            f"{of.name}: {len(others)} trials were made against another common recipe than the "
-            f"other {len(mine)}; left out: give them a journal of their own"
-        ]
-        if others
-        else []
-    )
-    return Tried(of.name, of.metrics[0], where, tuple(mine), common), left
-
-
-def _finished_by(trials: Sequence[Trial], recipe: Recipe) -> set[str]:
-    """Mechanisms that have a score by this recipe."""
-    return {
-        t.mechanism for t in trials if not math.isnan(t.dev) and not changes(t.settings, recipe)
-    }
+    if run["status"] == "ok":
+        chosen = [e.get("dev") or {} for e in run["epochs"] if e["epoch"] == run["chosen_epoch"]]
+        dev = float(chosen[0].get(metric, math.nan)) if chosen else math.nan
+        if not math.isfinite(dev):
+            return f"run {run['key']} has no {metric} of the dev split"
+    mechanism = mechanism_of(run["model"])
+    return Trial(mechanism, run["recipe"], run["seed"], dev, run["status"], str(run.get("at")))
 
 
 def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]:
     """By task (vectors, data and device) what was tried, and what of the journal was left out."""
-    newest: dict[tuple[Any, ...], Trial] = {}
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Trial]] = {}
     left: list[str] = []
     for r in records:
         if r["kind"] != "run":
@@ -273,21 +190,52 @@ def tried(records: Iterable[Mapping[str, Any]]) -> tuple[list[Tried], list[str]]
         if isinstance(one, str):
             left.append(f"{one}; left out")
             continue
-        key = (one.task, one.where, one.mechanism, digest(identity(one.settings)), one.seed)
+        newest = groups.setdefault(
+            tuple(map(r.get, ("task", "vectors", "data", "fingerprint"))), {}
+        )
+        key = (one.mechanism, digest(identity(one.settings)), one.seed)
         # What is finished is not undone by a later run that failed.
         rank = (not math.isnan(one.dev), one.at)
         before = newest.get(key)
         if before is None or rank >= (not math.isnan(before.dev), before.at):
             newest[key] = one
-    groups: dict[tuple[str, tuple[str, ...]], list[Trial]] = {}
-    for one in newest.values():
-        groups.setdefault((one.task, one.where), []).append(one)
     found = []
-    for (name, where), some in groups.items():
-        told, others = _tried(task(name), where, some)
+    for (name, *_), some in groups.items():
+        told, others = _against_common(task(name), list(some.values()))
         found.append(told)
-        left += others
+        if others:
+            left.append(
+                f"{name}: {others} trials were made against another common recipe than the other "
+                f"{len(told.trials)}; left out: give them a journal of their own"
+            )
     return found, left
+
+
+def _against_common(of: Task, trials: Sequence[Trial]) -> tuple[Tried, int]:
+    """Against the common recipe, today's or a former one, that more mechanisms have finished with.
+
+    Of equals, that against which more was tried. Left out, and counted, is what changes more of
+    that than of another common recipe: it was tried against that.
+    """
+    every = (of.recipe, *of.former)
+    changed = [{r: changes(t.settings, r) for r in every} for t in trials]
+
+    def against(common: Recipe) -> list[bool]:
+        # A common recipe was tried against the others too.
+        return [not 0 < min(map(len, c.values())) < len(c[common]) for c in changed]
+
+    def rank(common: Recipe) -> tuple[int, int]:
+        pairs = zip(trials, changed, strict=True)
+        finished = {t.mechanism for t, c in pairs if not math.isnan(t.dev) and not c[common]}
+        return len(finished), sum(against(common))
+
+    common = max(every, key=rank)
+    mine = [
+        replace(t, recipe=", ".join(c[common]) or COMMON)
+        for t, c, fits in zip(trials, changed, against(common), strict=True)
+        if fits
+    ]
+    return Tried(of, tuple(mine), common), len(trials) - len(mine)
 
 
 def judged(one: Tried) -> list[Judged]:
@@ -298,72 +246,67 @@ def judged(one: Tried) -> list[Judged]:
     rarely.
     """
     common = one.scores(COMMON)
-    pairs = {
-        recipe: _pairs(one.scores(recipe), common) for recipe in one.recipes if recipe != COMMON
-    }
-    pairs = {recipe: both for recipe, both in pairs.items() if len(both) > 1}
-    differences = {
-        recipe: compare_means(
-            [a for a, _ in both.values()], [b for _, b in both.values()], paired=True
-        )
-        for recipe, both in pairs.items()
-    }
-    adjusted = holm([judged_p(d) for d in differences.values()])
+    pairs: dict[str, dict[str, tuple[float, float]]] = {}
+    for recipe in one.recipes:
+        both = {}
+        for m, mine in one.scores(recipe).items():
+            if seeds := sorted(set(mine) & set(common.get(m, {}))):
+                means = (statistics.fmean(of[s] for s in seeds) for of in (mine, common[m]))
+                both[m] = (next(means), next(means))
+        if recipe != COMMON and len(both) > 1:
+            pairs[recipe] = both
+    tests = [
+        compare_means([a for a, _ in p.values()], [b for _, b in p.values()], paired=True)
+        for p in pairs.values()
+    ]
+    adjusted = holm([judged_p(d) for d in tests])
     higher = HIGHER_IS_BETTER.get(one.metric, True)
     return [
         Judged(
             recipe,
-            {m: a - b for m, (a, b) in pairs[recipe].items()},
+            {m: a - b for m, (a, b) in both.items()},
             difference,
             p,
             accuracy_verdict(difference, higher, None, p),
         )
-        for (recipe, difference), p in zip(differences.items(), adjusted, strict=True)
+        for (recipe, both), difference, p in zip(pairs.items(), tests, adjusted, strict=True)
     ]
-
-
-def _pairs(first: Scores, second: Scores) -> dict[str, tuple[float, float]]:
-    """By mechanism its mean scores over the seeds that both recipes have."""
-    found = {}
-    for m in first:
-        seeds = sorted(set(first[m]) & set(second.get(m, {})))
-        if seeds:
-            found[m] = (
-                statistics.fmean(first[m][s] for s in seeds),
-                statistics.fmean(second[m][s] for s in seeds),
-            )
-    return found
 
 
 def sentence(one: Tried, found: Sequence[Judged]) -> str:
     """What follows for the common recipe."""
+    here = one.budgets
+    # One without a record of its own is counted by what is here alone.
+    every = {m: max(count, one.task.tuned.get(m, 0)) for m, count in here.items()}
+    counted = _each(here)
+    if every != here:
+        counted += f"; {_each(every)} with those that have no record here"
+    seeds = ", ".join(map(str, sorted({t.seed for t in one.trials})))
     said = (
-        f"{one.task}: {len(one.mechanisms)} mechanisms, {_counted(one)}, by {one.metric} on the "
-        f"dev split (seed {', '.join(map(str, one.seeds))})."
+        f"{one.task.name}: {len(one.mechanisms)} mechanisms, {counted}, by {one.metric} on the dev "
+        f"split (seed {seeds})."
     )
-    for without, recipes in one.unrun.items():
-        said += f" Not run with {', '.join(without)}: {', '.join(recipes)}."
-    if one.lost:
-        return f"{said} Without a score: {', '.join(one.lost)}."
+    unrun: dict[str, list[str]] = {}
+    lost = []
+    for recipe in one.recipes:
+        ran = {t.mechanism: t.status for t in one.trials if t.recipe == recipe}
+        if missing := [m for m in one.mechanisms if m not in ran]:
+            unrun.setdefault(", ".join(missing), []).append(recipe)
+        scored = one.scores(recipe)
+        lost += [f"{m} by {recipe} ({status})" for m, status in ran.items() if m not in scored]
+    for without, recipes in unrun.items():
+        said += f" Not run with {without}: {', '.join(recipes)}."
+    if lost:
+        return f"{said} Without a score: {', '.join(lost)}."
     if not found or all(len(j.singles) < LEAST_REPLICATES for j in found):
         return f"{said} Too little to judge a recipe by."
-    best = [j.recipe for j in found if j.verdict == BETTER]
-    if best:
-        now = f" {one.today} is the common recipe now." if one.today else ""
+    if best := [j.recipe for j in found if j.verdict == BETTER]:
+        today = ", ".join(changes(one.task.recipe.as_dict(), one.base))
+        now = f" {today} is the common recipe now." if today else ""
         return f"{said} Better than the {one.common}, over the mechanisms: {', '.join(best)}.{now}"
     if one.former:
         return f"{said} No other is shown to be better than the {one.common} over the mechanisms."
     return f"{said} No other is shown to be better over the mechanisms: the common recipe stays."
-
-
-def _counted(one: Tried) -> str:
-    """How many recipes are recorded, and what the task counts if that is more."""
-    here = one.budgets
-    counted = task(one.task).tuned
-    # One without a record of its own is counted by what is here alone.
-    all_ = {mechanism: max(count, counted.get(mechanism, 0)) for mechanism, count in here.items()}
-    more = "" if all_ == here else f"; {_each(all_)} with those that have no record here"
-    return _each(here) + more
 
 
 def _each(counts: Mapping[str, int]) -> str:
@@ -375,3 +318,79 @@ def _each(counts: Mapping[str, int]) -> str:
         f"{said[count]} ({', '.join(m for m, of in counts.items() if of == count)})"
         for count in sorted(said)
     )
+
+
+def section(source: Source, device: DeviceRecords | None, place: Output) -> Shown:
+    """What the folder ``tuning`` of the report's journals holds of a device."""
+    records: list[Mapping[str, Any]] = []
+    warnings: list[str] = []
+    for folder in source.folders:
+        read = journal.read(folder / FOLDER)
+        warnings += [f"{folder / FOLDER}: {warning}" for warning in read.warnings]
+        records += [r for r in read.records if device and r.get("fingerprint") == device.key]
+    found, left = tried(records)
+    pieces = [_task(one, place) for one in found] or [remark(NONE)]
+    return together(warns([*warnings, *left]), *pieces)
+
+
+def _task(one: Tried, place: Output) -> Shown:
+    verdicts = judged(one)
+    name, shown = f"tuning-{file_name(one.task.name)}", says([sentence(one, verdicts)])
+    if verdicts:
+        points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
+        figure = forest(
+            lines(one, verdicts),
+            f"{one.task.name}: recipes less the {base} one",
+            "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
+            f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
+        )
+        shown = place.figure(name, figure, shown.plain)
+    scores = pd.DataFrame(
+        {
+            "task": one.task.name,
+            "metric": one.metric,
+            "recipe": t.recipe,
+            "mechanism": t.mechanism,
+            "seed": t.seed,
+            "status": t.status,
+            "dev": t.dev,
+        }
+        for t in one.trials
+    )
+    return together(shown, place.table(name, scores, *cells(one, verdicts)))
+
+
+def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: what the common recipe gave, then every other's difference to it."""
+    unit, common = one.unit, one.scores(COMMON)
+    points = unit.of_differences.strip()
+    less = f"{one.task.name}: less the {one.common}{f', {points}' if points else ''}"
+    columns = [less, "mean [95 %]", "p (Holm), verdict", *one.mechanisms]
+    row = [
+        unit.number(statistics.fmean(common[m].values())) if m in common else ""
+        for m in one.mechanisms
+    ]
+    rows = [[f"{one.common}: {unit.named(one.metric)}", "", "", *row]]
+    for j in found:
+        counted = len(j.singles) >= LEAST_REPLICATES
+        verdict = f"{j.adjusted_p:.2g}, {j.verdict}" if counted else j.verdict
+        singles = [unit.difference(j.singles[m]) if m in j.singles else "" for m in one.mechanisms]
+        rows.append([j.recipe, unit.interval(j.difference), verdict, *singles])
+    return columns, rows
+
+
+def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
+    """Rows of a forest plot: the mean over the mechanisms, and each of them."""
+    scale = one.unit.scale
+    return [
+        Line(
+            j.recipe,
+            "",
+            scale * j.difference.difference,
+            scale * j.difference.low,
+            scale * j.difference.high,
+            j.verdict in (BETTER, "worse"),
+            tuple(scale * d for d in j.singles.values()),
+        )
+        for j in found
+    ]

@@ -15,11 +15,11 @@ from harness.records.schema import digest
 from harness.train.recipe import ALIKE, EARLIER, LATER, changed, identity, parse_settings
 from harness.train.task import task
 from reports.core.page import Output
-from reports.core.source import Source, find
-from reports.pages.corpora import tuning, tuning_section
-from reports.pages.corpora.page import Corpora
+from reports.core.source import find
+from reports.pages.corpora import page, tuning
+from suites.support.command_line import ROOT
+from suites.support.report_records import fingerprint, session
 
-ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = "reports/published/cpu/tuning"
 MECHANISMS = ("none", "multi_head", "mtsa", "disa", "bi_lstm", "msmsa")
 BASE = dict(zip(MECHANISMS, (0.80, 0.90, 0.91, 0.92, 0.90, 0.89), strict=True))
@@ -91,13 +91,10 @@ def test_a_lower_error_is_better() -> None:
 
 
 def test_only_seeds_that_both_recipes_have_are_paired() -> None:
-    one = the_only([*runs({}), *runs({}, seed=101), *runs(UP, rate=2e-3)])
+    more = runs(dict.fromkeys(MECHANISMS, 0.5), seed=101)
+    one = the_only([*runs({}), *more, *runs(UP, rate=2e-3)])
     [up] = tuning.judged(one)
     assert up.singles == pytest.approx(UP)
-    more = the_only(
-        [*runs({}), *runs(dict.fromkeys(MECHANISMS, 0.5), seed=101), *runs(UP, rate=2e-3)]
-    )
-    assert tuning.judged(more)[0].singles == pytest.approx(UP)
     assert "(seed 100, 101)" in tuning.sentence(one, [up])
 
 
@@ -105,10 +102,11 @@ def test_the_newest_finished_run_counts_and_other_data_are_another_question() ->
     again = [{**r, "at": "2026-01-03"} for r in runs(UP, rate=2e-3)]
     failed = [{**r, "at": "2026-01-04", "status": "crash"} for r in runs({}, rate=2e-3)]
     one = the_only([*again, *runs({}), *runs({}, rate=2e-3), *failed])
-    assert tuning.judged(one)[0].singles == pytest.approx(UP)
-    assert one.lost == []
-    found, _ = tuning.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
-    assert [len(t.recipes) for t in found] == [1, 1]
+    found = tuning.judged(one)
+    assert found[0].singles == pytest.approx(UP)
+    assert "Without a score" not in tuning.sentence(one, found)
+    several, _ = tuning.tried([*runs({}), *({**r, "data": "other"} for r in runs(UP, rate=2e-3))])
+    assert [len(t.recipes) for t in several] == [1, 1]
 
 
 def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
@@ -119,13 +117,13 @@ def test_trials_against_a_former_common_recipe_stay_what_they_were() -> None:
     now = [run(m, BASE[m] + UP[m], sick.name) for m in MECHANISMS[1:]]
     (one,), _ = tuning.tried([*then, *now])
     assert one.recipes == ["common recipe", "dropout=0.1"]
-    assert (one.former, one.today) == ("dropout=0.3", "dropout=0.1")
+    assert one.former == "dropout=0.3"
     (judged,) = tuning.judged(one)
     assert judged.difference.difference == pytest.approx(0.01)
     assert tuning.sentence(one, [judged]).endswith("dropout=0.1 is the common recipe now.")
     (one,), _ = tuning.tried([*then[1:], *now])  # as many: against today's
     assert one.recipes == ["common recipe", "dropout=0.3"]
-    assert (one.former, one.today) == ("", "")
+    assert one.former == ""
     besides = [run(m, BASE[m], sick.name, dropout=0.3, rate=2e-3) for m in MECHANISMS[1:]]
     (one,), left = tuning.tried([*then[1:], *now, *besides])  # as many, but more against that one
     assert one.recipes == ["common recipe", "dropout=0.1", "rate=0.002"]
@@ -150,9 +148,7 @@ def test_trials_against_another_common_recipe_are_left_out_and_told() -> None:
     assert [j.verdict for j in found] == ["worse"]
     said = tuning.sentence(one, found)
     assert said.endswith("better than the former common recipe (dropout=0.3) over the mechanisms.")
-    assert tuning_section.cells(one, found)[1][0][0].startswith(
-        "former common recipe (dropout=0.3): "
-    )
+    assert tuning.cells(one, found)[1][0][0].startswith("former common recipe (dropout=0.3): ")
 
 
 def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
@@ -178,7 +174,7 @@ def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_t
     said = tuning.sentence(one, [noise, up])
     assert "Not run with mtsa: rate=0.002." in said
     assert said.endswith("Better than the common recipe, over the mechanisms: rate=0.002.")
-    _, rows = tuning_section.cells(one, [noise, up])
+    _, rows = tuning.cells(one, [noise, up])
     assert rows[2][0] == "rate=0.002"
     assert rows[2][3 + one.mechanisms.index("mtsa")] == ""
 
@@ -200,7 +196,7 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     one = the_only([*both[0], *both[1]])
     said = tuning.sentence(one, tuning.judged(one))
     assert said.endswith("Too little to judge a recipe by.")
-    _, rows = tuning_section.cells(one, tuning.judged(one))
+    _, rows = tuning.cells(one, tuning.judged(one))
     assert [row[2] for row in rows[1:]] == (["descriptive only"] if count else [])
 
 
@@ -208,10 +204,9 @@ def test_with_few_mechanisms_or_recipes_nothing_is_concluded(count: int) -> None
     ("more", "says"),
     [
         ({"task": "of another version"}, "unknown task 'of another version'"),
-        ({"task": None}, "names no task, model or recipe"),
-        ({"recipe": None}, "names no task, model or recipe"),
-        ({"chosen_epoch": None}, "has no accuracy of the dev split"),
-        ({"epochs": None}, "has no accuracy of the dev split"),
+        ({"task": None}, "names no task or recipe"),
+        ({"recipe": None}, "names no task or recipe"),
+        ({"chosen_epoch": 9}, "has no accuracy of the dev split"),
         ({"epochs": [{"epoch": 2, "dev": {"accuracy": float("nan")}}]}, "has no accuracy"),
         ({"model": "mtsa.fused[scale_t=identity]"}, "is of a variant"),
     ],
@@ -225,7 +220,7 @@ def test_an_odd_record_is_left_out_and_told(more: dict[str, Any], says: str) -> 
 
 def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     one = the_only([*runs({}), *runs(UP, rate=2e-3)])
-    columns, rows = tuning_section.cells(one, tuning.judged(one))
+    columns, rows = tuning.cells(one, tuning.judged(one))
     assert columns[:3] == [
         "trec: less the common recipe, points",
         "mean [95 %]",
@@ -237,7 +232,7 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     assert rows[1][1].startswith("+1.00 [+0.8")
     assert rows[1][2].endswith(", better")
     assert rows[1][3] == "+1.00"
-    [line] = tuning_section.lines(one, tuning.judged(one))
+    [line] = tuning.lines(one, tuning.judged(one))
     assert line.value == pytest.approx(1.0)
     assert line.low < line.value < line.high
     assert sorted(line.singles) == pytest.approx(sorted(100 * d for d in UP.values()))
@@ -245,17 +240,22 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
 
 
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
-    source = find("")
-    device = source.device("", "run")
-    assert device is not None
-    place = Output(None, "corpora")
-    shown = Corpora(source, device, place).tried()
-    assert "trec: 9 mechanisms, 9 recipes each, by accuracy" in shown.plain
-    assert shown.html.count("<svg") == 2
-    assert shown.plain.count("sick_relatedness: 9 mechanisms") == 1
-    elsewhere = Source((tmp_path,), False, "", (), ())
-    nothing = tuning_section.section(elsewhere, None, place)
+    for folder in (tmp_path, tmp_path / tuning.FOLDER):
+        writer = journal.Writer(folder, session("Made up"))
+        for record in [*runs({}), *runs(UP, rate=2e-3)]:
+            writer.append({**record, "fingerprint": digest(fingerprint("Made up"))})
+        writer.close()
+    report = page.begin(journal=str(tmp_path), device="", out="", page="corpora")
+    shown = report.tried()
+    assert "trec: 6 mechanisms, 2 recipes each" in shown.plain
+    assert shown.html.count("<svg") == 1
+    nothing = tuning.section(find(str(tmp_path / tuning.FOLDER)), None, Output(None, "corpora"))
     assert "attnbench sweep plans/tuning.toml" in nothing.plain
+
+
+@pytest.fixture(scope="module")
+def published() -> list[dict[str, Any]]:
+    return [dict(r) for r in journal.read(ROOT / PUBLISHED).records]
 
 
 def resolved(part: Part) -> tuple[str, str]:
@@ -265,18 +265,20 @@ def resolved(part: Part) -> tuple[str, str]:
     return one.name, digest(identity(changed(one.recipe, settings).as_dict()))
 
 
-def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> None:
+def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own(
+    published: list[dict[str, Any]],
+) -> None:
     parts, _ = read_file(ROOT / "plans" / "tuning.toml")
     more, _ = read_file(ROOT / "plans" / "tuning-more.toml")
     first, _ = read_file(ROOT / "plans" / "tuning-first.toml")
     last, _ = read_file(ROOT / "plans" / "tuning-resa.toml")
-    published, _ = read_file(ROOT / "plans" / "cpu.toml")
+    trained, _ = read_file(ROOT / "plans" / "cpu.toml")
     assert {frozenset(p.models) for p in parts} == {frozenset((*EARLIER, *LATER))}
-    assert set(parts[0].models) == set(published[0].models)
+    assert set(parts[0].models) == set(trained[0].models)
     for part in (*parts, *more, *first, *last):
         assert part.seeds == (100,)
         assert len(part.tasks) == 1
-    assert all(100 not in (part.seeds or ()) for part in published)
+    assert all(100 not in (part.seeds or ()) for part in trained)
     assert {frozenset(p.models) for p in first} == {frozenset(EARLIER)}
     assert sorted(map(resolved, first)) == sorted(map(resolved, more))
     assert {frozenset(p.models) for p in last} == {frozenset({"resa"})}
@@ -284,8 +286,8 @@ def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> 
     assert sorted(map(resolved, last)) == sorted(of_sick)
     every = [resolved(p) for p in (*parts, *more)]
     assert len(set(every)) == len(every)
-    runs = [r for r in journal.read(ROOT / PUBLISHED).records if r["kind"] == "run"]
-    assert {(r["task"], digest(identity(r["recipe"]))) for r in runs} == set(every)
+    made = [r for r in published if r["kind"] == "run"]
+    assert {(r["task"], digest(identity(r["recipe"]))) for r in made} == set(every)
     for name, later in (("trec", LATER), ("sick_relatedness", set(LATER) - {"resa"})):
         alike, besides = ([p for p in some if p.tasks == (name,)] for some in (parts, more))
         assert {frozenset(p.models) for p in besides} == {frozenset(later)}
@@ -293,15 +295,16 @@ def test_the_plans_try_every_mechanism_as_often_and_with_a_seed_of_its_own() -> 
         assert task(name).tuned == dict.fromkeys((*EARLIER, *LATER), ALIKE + len(besides))
 
 
-def test_the_tasks_count_what_is_published_and_the_verdicts_are_told() -> None:
-    found, left = tuning.tried(journal.read(ROOT / PUBLISHED).records)
+def test_the_tasks_count_what_is_published_and_the_verdicts_are_told(
+    published: list[dict[str, Any]],
+) -> None:
+    found, left = tuning.tried(published)
     assert left == []
-    said = {one.task: tuning.sentence(one, tuning.judged(one)) for one in found}
+    said = {one.task.name: tuning.sentence(one, tuning.judged(one)) for one in found}
     assert set(said) == {"trec", "sick_relatedness"}
     for one in found:
-        assert one.lost == []
-        counted = task(one.task).tuned
-        assert one.budgets == counted
+        assert "Without a score" not in said[one.task.name]
+        assert one.budgets == one.task.tuned
     assert said["trec"].startswith(
         "trec: 9 mechanisms, 9 recipes each, by accuracy on the dev split"
     )
