@@ -6,11 +6,12 @@ import logging
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, TypeVar
 
 from jupyter_client.kernelspec import KernelSpec
@@ -172,47 +173,32 @@ def in_parallel(
     Parameters
     ----------
     on_done : callable
-        Called in this thread with number and result of each, as they end.
+        Called with number and result of each as they end, one at a time.
     """
-    todo: SimpleQueue[int | None] = SimpleQueue()
-    done: SimpleQueue[tuple[int, Future[T]]] = SimpleQueue()
-    workers = max(1, min(workers, len(tasks)))
-    for number in range(len(tasks)):
-        todo.put(number)
-    for _ in range(workers):
-        todo.put(None)
+    todo = deque(enumerate(tasks))
+    found: dict[int, T] = {}
+    telling = Lock()
 
     def work() -> None:
         # One call per thread: a kernel's sockets belong to the event loop of its thread.
-        kernel = Kernel()
-        try:
-            while (number := todo.get()) is not None:
-                result: Future[T] = Future()
+        with closing(Kernel()) as kernel:
+            while True:
                 try:
-                    result.set_result(tasks[number](kernel))
-                except BaseException as error:
-                    result.set_exception(error)
-                done.put((number, result))
-        finally:
-            kernel.close()
+                    number, task = todo.popleft()
+                except IndexError:
+                    return
+                found[number] = task(kernel)
+                with telling:
+                    on_done(number, found[number])
 
-    found: dict[int, T] = {}
-    with quiet(), ThreadPoolExecutor(workers) as pool:
+    with quiet(), ThreadPoolExecutor(max(1, min(workers, len(tasks)))) as pool:
         running = [pool.submit(work) for _ in range(workers)]
         try:
-            for _ in tasks:
-                number, result = done.get()
-                found[number] = result.result()
-                on_done(number, found[number])
+            for one in as_completed(running):
+                one.result()
         except BaseException:  # ctrl-C, say: what is waiting is not begun
-            with suppress(Empty):
-                while True:
-                    todo.get_nowait()
-            for _ in running:
-                todo.put(None)
+            todo.clear()
             raise
-        for one in running:
-            one.result()
     return [found[number] for number in range(len(tasks))]
 
 

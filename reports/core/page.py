@@ -199,39 +199,14 @@ class Output:
         return Shown(body, shown.plain)
 
 
-def opened(
-    journal: object,
-    device: object,
-    out: object,
-    page: object,
-    kinds: Sequence[str],
-    footed: Sequence[str] = (),
-) -> tuple[Source, DeviceRecords | None, Output]:
-    """Find what a notebook begins with: its records, one device of them, and its output.
-
-    Parameters
-    ----------
-    journal, device, out, page : str
-        As a notebook's parameters say, see `DevicePage.begin`.
-    kinds : sequence of str
-        Records that the page is about: without `device` it is of the newest that has any.
-    footed : sequence of str
-        Records whose device, commit and dates stand under the figures; `kinds` if empty.
-    """
-    source = find(str(journal))
-    chosen = source.device(str(device), *kinds)
-    footer = chosen.footer(*(footed or kinds)) if chosen else ""
-    return source, chosen, Output.of(out, page, footer)
-
-
-def machine(device: DeviceRecords | None, output: Output, *kinds: str) -> Shown:
+def machine(device: DeviceRecords | None, place: Output, *kinds: str) -> Shown:
     """Where the records of some kinds were made, as a table."""
     if device is None:
         return says([])
     known = facts(device.fingerprint, device.sessions_of(*kinds))
     frame = pd.DataFrame(known.items(), columns=["what", "value"])
     rows = [[name, value] for name, value in known.items()]
-    return output.table("machine", frame, ["what", "value"], rows, (0, 1))
+    return place.table("machine", frame, ["what", "value"], rows, (0, 1))
 
 
 class DevicePage:
@@ -259,7 +234,7 @@ class DevicePage:
 
     @classmethod
     @opens
-    def begin(cls, journal: str, device: str, out: str, page: str) -> Self:
+    def begin(cls, journal: str, device: str, out: str, page: str, **record: str) -> Self:
         """Open the notebook.
 
         Parameters
@@ -267,13 +242,19 @@ class DevicePage:
         journal : str
             Folder of the records; the published ones if it is empty or holds none.
         device : str
-            Key of a fingerprint; the newest that has such records if empty.
+            Key of a fingerprint; if empty that of the record, or the newest that has such records.
         out : str
             Folder for figures and tables; empty writes none.
         page : str
             What their names begin with.
+        record : str
+            Key of the one record that the page is about, under the name that the notebook has for
+            it; the newest if empty.
         """
-        return cls(*opened(journal, device, out, page, cls.kinds, cls.footed))
+        source = find(str(journal))
+        chosen = source.device(str(device), *cls.kinds, record="".join(map(str, record.values())))
+        footer = chosen.footer(*(cls.footed or cls.kinds)) if chosen else ""
+        return cls(source, chosen, Output.of(out, page, footer), **record)
 
     def about(self) -> Shown:
         """Which records these are."""

@@ -138,8 +138,13 @@ class Source:
     devices: tuple[DeviceRecords, ...]
     warnings: tuple[str, ...]
 
-    def device(self, key: str, *kinds: str) -> DeviceRecords | None:
+    def device(self, key: str, *kinds: str, record: str = "") -> DeviceRecords | None:
         """The device of a key; without one the newest that has records of these kinds.
+
+        Parameters
+        ----------
+        record : str
+            Key of a record of these kinds: without a device's key the device that has it is taken.
 
         Raises
         ------
@@ -152,7 +157,11 @@ class Source:
                     return device
             known = ", ".join(f"{d.key} ({d.title})" for d in self.devices) or "none"
             raise UsageError(f"given device {key!r}; the records have {known}")
-        return next((d for d in self.devices if d.has(*kinds)), None)
+        having = [d for d in self.devices if d.has(*kinds)]
+        holding = [
+            d for d in having if any(r["kind"] in kinds and r["key"] == record for r in d.records)
+        ]
+        return next(iter(holding or having), None)
 
 
 def _devices(

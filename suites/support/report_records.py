@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,11 @@ SECONDS = {"multi_head.sdpa": 2.0, MINE: 2.4, LSTM: 8.0, "none.fused": 1.0}
 PEAKS = {"multi_head.sdpa": 100, MINE: 120, LSTM: 180, "none.fused": 60}
 """MiB."""
 VARIANT = f"{MINE}[source2token=false]"
+EVIL = '<script>alert("$x_1$")</script>'
+"""What a record may say to a careless page, and the key of a comparison to a careless notebook."""
+EVIL_KEY = """../"'\\\n); open("executed", "w") #"""
+SLOWER = 100.0
+"""Times of the second machine over those of the first."""
 
 
 def fingerprint(model: str) -> dict[str, Any]:
@@ -33,7 +38,8 @@ def fingerprint(model: str) -> dict[str, Any]:
 
 def session(model: str) -> dict[str, Any]:
     """A session's first line."""
-    environment = {"commit": "0123456789abcdef", "platform": "here", "packages": {"torch": "2.13"}}
+    packages = {"torch": "2.13", EVIL: EVIL}
+    environment = {"commit": "0123456789abcdef", "platform": EVIL, "packages": packages}
     return {"fingerprint": fingerprint(model), "environment": environment}
 
 
@@ -43,20 +49,28 @@ def growth(name: str, length: int) -> float:
     return float((length / 64) ** power)
 
 
-def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out."""
-    rng = np.random.default_rng(seed)
+def bench(scale: float = 1.0, lstm: str = LSTM) -> Iterator[dict[str, Any]]:
+    """Times, memory and margins: setting A, and a sweep over lengths in which DiSA runs out.
+
+    Parameters
+    ----------
+    scale : float
+        Of all times.
+    lstm : str
+        What the LSTM is called.
+    """
+    rng = np.random.default_rng(0)
     problems = [(64, 64), *((4, n) for n in LENGTHS)]
     for batch, n in problems:
         for phase, passes in (("forward", 1.0), ("training", 3.0)):
             for name, ratio in RATIOS.items():
-                case = (
-                    f"{name}-B{batch}-N{n}-D300x600{HEADS.get(name, '')}-f32-{phase}-cpu+1-thread"
-                )
+                called = lstm if name == LSTM else name
+                heads = HEADS.get(name, "")
+                case = f"{called}-B{batch}-N{n}-D300x600{heads}-f32-{phase}-cpu+1-thread"
                 oom = name == DISA and n == 1024
                 for block in range(BLOCKS):
                     for extra in ("", "+control") if name == BASE else ("",):
-                        seconds = 0.01 * batch * passes * ratio * growth(name, n)
+                        seconds = scale * 0.01 * batch * passes * ratio * growth(name, n)
                         seconds *= (1 + 0.2 * block) * rng.lognormal(0, 0.004)
                         place = {
                             "case": case + extra,
@@ -65,14 +79,14 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                             "code": "c",
                             "order": block,
                         }
-                        key = f"{seed}{case}{extra}{block}"
+                        key = f"{scale}{case}{extra}{block}"
                         if oom:
                             yield {
                                 "kind": "time",
                                 "key": f"t{key}",
                                 **place,
                                 "status": "oom",
-                                "detail": "not enough",
+                                "detail": EVIL,
                             }
                             continue
                         yield {
@@ -96,7 +110,7 @@ def bench(seed: int = 0) -> Iterator[dict[str, Any]]:
                 if not oom:
                     yield {
                         "kind": "margin",
-                        "key": f"e{seed}{case}",
+                        "key": f"e{scale}{case}",
                         "case": case,
                         "block": 0,
                         "code": "c",
@@ -187,15 +201,17 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
         )
 
 
-def design() -> dict[str, Any]:
-    """MTSA against multi-head on TREC."""
+def design(
+    models: tuple[str, str] = (MINE, BASE), task: str = "trec", key: str = "d0", **more: Any
+) -> dict[str, Any]:
+    """Two models on a task, six seeds each: MTSA against multi-head on TREC."""
     recipe = {"choose": "dev", "tuning_trials": 5}
     return {
         "kind": "design",
-        "key": "d0",
-        "question": "q0",
-        "models": [MINE, BASE],
-        "task": "trec",
+        "key": key,
+        "question": f"q {key}",
+        "models": list(models),
+        "task": task,
         "metric": "accuracy",
         "higher_is_better": True,
         "split": "official",
@@ -207,8 +223,48 @@ def design() -> dict[str, Any]:
         "margin": 0.01,
         "match": "none",
         "status": "ok",
-        "runs": [[f"{MINE}-trec-{s}-None", f"{BASE}-trec-{s}-None"] for s in range(6)],
+        "runs": [[f"{model}-{task}-{s}-None" for model in models] for s in range(6)],
+        **more,
     }
+
+
+def hostile_pair() -> Iterator[dict[str, Any]]:
+    """Seeds differ widely, ours gains a little with every one; all texts are scripts."""
+    task = f"trec {EVIL}"
+    yield design(task=task, key=EVIL_KEY, split=EVIL, margin=0.05)
+    for s in range(6):
+        for model, gain in ((MINE, 0.02 + 0.001 * s), (BASE, 0.0)):
+            yield unnamed(run(model, task, s, {"accuracy": 0.7 + 0.03 * s + gain}))
+
+
+def unnamed(record: dict[str, Any]) -> dict[str, Any]:
+    """A run that only its design says the task of: no page shows it beside those of others."""
+    return {name: value for name, value in record.items() if name != "task"}
+
+
+FAMILY, FAMILY_TASKS, FAMILY_MODELS = "family" + "0" * 10, (f"subj {EVIL}", "mr"), (MINE, LSTM)
+
+
+def family() -> Iterator[dict[str, Any]]:
+    """Two models against one on two tasks: one gains much, the other nothing."""
+    pairs = [(model, task) for task in FAMILY_TASKS for model in FAMILY_MODELS]
+    yield {
+        "kind": "family",
+        "key": FAMILY,
+        "question": "fq",
+        "baseline": BASE,
+        "models": list(FAMILY_MODELS),
+        "tasks": list(FAMILY_TASKS),
+        "designs": [
+            design((model, BASE), task, f"{model}-{task}", margin=None) for model, task in pairs
+        ],
+        "status": "ok",
+    }
+    for task in FAMILY_TASKS:
+        for model, gain in ((BASE, 0.0), (MINE, 0.05), (LSTM, 0.0)):
+            for s in range(6):
+                value = 0.7 + 0.01 * s + gain + 0.002 * (-1) ** s * (model != BASE)
+                yield unnamed(run(model, task, s, {"accuracy": value}))
 
 
 def frontier() -> Iterator[dict[str, Any]]:
@@ -310,13 +366,17 @@ def attention() -> dict[str, Any]:
     }
 
 
-def write_everything(folder: Path, model: str = "Made up") -> None:
-    """All of it, of one machine, and a bench of another."""
+def write(folder: Path, model: str, records: Iterable[dict[str, Any]]) -> Path:
+    """Append the records of a session on one machine; returns the folder."""
     writer = journal.Writer(folder, session(model))
-    for record in (*bench(), design(), *runs(), *frontier(), *stress(), attention()):
+    for record in records:
         writer.append(record)
     writer.close()
-    other = journal.Writer(folder, session(f"Not {model.lower()}"))
-    for record in bench(7):
-        other.append(record)
-    other.close()
+    return folder
+
+
+def write_everything(folder: Path) -> Path:
+    """All of it, of one machine, and a bench and comparisons of another with a bad name."""
+    write(folder, "Made up", [*bench(), design(), *runs(), *frontier(), *stress(), attention()])
+    other = [*bench(SLOWER, f"{EVIL}.{EVIL}"), *hostile_pair(), *family()]
+    return write(folder, f"Not made up {EVIL}", other)

@@ -9,10 +9,19 @@ from typing import Any
 import pandas as pd
 
 from harness.errors import UsageError
-from harness.stats import CONFIDENCE
-from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
-from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source, facts, find
+from harness.stats import t_interval
+from reports.core.page import (
+    DevicePage,
+    Output,
+    Shown,
+    heading,
+    machine,
+    remark,
+    says,
+    together,
+    warns,
+)
+from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
 from reports.core.words import file_name
 from reports.pages.attention import figures
@@ -31,37 +40,6 @@ KINDS_OF_NUMBERS = {
     "selected_dependents": "share selected as dependents",
     "selected_neither": "share selected as neither",
 }
-
-
-@opens
-def begin(journal: str, device: str, look: str, out: str, page: str) -> Attended:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; that of the look, or the newest that has such a record, if empty.
-    look : str
-        Key of the record; the newest if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    if look and not device:
-        device = device_of(find(str(journal)), str(look))
-    source, chosen, place = opened(journal, device, out, page, KINDS)
-    return Attended(source, chosen, choose(chosen, str(look)), place)
-
-
-def device_of(source: Source, look: str) -> str:
-    """Key of the device that has a look; empty where none has it."""
-    for device in source.devices:
-        if any(r["kind"] == "attention" and r["key"] == look for r in device.records):
-            return device.key
-    return ""
 
 
 def newest(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -93,27 +71,16 @@ def choose(device: DeviceRecords | None, key: str) -> Mapping[str, Any] | None:
     raise UsageError(f"given look {key!r}; the records have {known}")
 
 
-def interval(mean: float, sd: float, count: int) -> tuple[float, float]:
-    """The 95 % t-interval of a mean over sentences; nan with fewer than two."""
-    from scipy.stats import t
-
-    if count < 2:
-        return math.nan, math.nan
-    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) * sd / math.sqrt(count)
-    return mean - half, mean + half
-
-
-class Attended:
+class Attended(DevicePage):
     """One look; every method shows one piece of the page."""
 
+    kinds = KINDS
+
     def __init__(
-        self,
-        source: Source,
-        device: DeviceRecords | None,
-        record: Mapping[str, Any] | None,
-        place: Output,
+        self, source: Source, device: DeviceRecords | None, place: Output, look: str = ""
     ) -> None:
-        self.source, self.device, self.record, self.place = source, device, record, place
+        super().__init__(source, device, place)
+        self.record = choose(device, str(look))
 
     @property
     def mechanism(self) -> str:
@@ -206,7 +173,7 @@ class Attended:
             )
             pieces.append(self.place.figure(f"speech-{file_name(kind)}", figure, caption))
             for tag, one in tags.items():
-                low, high = interval(one["mean"], one["sd"], one["sentences"])
+                _, low, high = t_interval(one["mean"], one["sd"], one["sentences"])
                 rows.append(
                     [
                         f"{kind}: {tag}",
@@ -261,13 +228,10 @@ class Attended:
 
     def machine(self) -> Shown:
         """Where this was trained."""
-        if self.device is None or self.record is None:
-            return says([])
-        known = facts(self.device.fingerprint, self.device.sessions_of(*KINDS))
-        return table(["what", "value"], [[k, v] for k, v in known.items()], (0, 1))
+        return machine(self.device if self.record else None, Output(None, ""), *KINDS)
 
     def _contrast(self, kind: str, c: Mapping[str, Any]) -> str:
-        low, high = interval(c["mean"], c["sd"], c["sentences"])
+        _, low, high = t_interval(c["mean"], c["sd"], c["sentences"])
         name = KINDS_OF_NUMBERS.get(kind, kind)
         said = "higher" if low > 0 else "lower" if high < 0 else "not shown to differ"
         return (
@@ -276,10 +240,13 @@ class Attended:
         )
 
 
+begin = Attended.begin
+
+
 def _intervals(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
     """Mean and interval by tag, the highest first."""
     found = {
-        tag: (one["mean"], *interval(one["mean"], one["sd"], one["sentences"]))
+        tag: t_interval(one["mean"], one["sd"], one["sentences"])
         for tag, one in tags.items()
         if one["sentences"] > 1
     }

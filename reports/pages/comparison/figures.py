@@ -133,7 +133,7 @@ def differences(comparison: Comparison) -> Figure:
     by = f"by {comparison.replicate}" if comparison.paired else "(of means, unpaired)"
     names = [one.label for one in lines.values()]
     dress(axes, names, f"{comparison.first} minus {comparison.second}{of}")
-    axes.set_yticks(list(lines))
+    axes.set_yticks(list(lines), names, fontsize=8)
     axes.set_ylim(max(lines, default=0) + 0.6, -0.7)
     band = "; grey: the declared margin" if comparison.margin is not None else ""
     better = "right" if comparison.higher_is_better else "left"

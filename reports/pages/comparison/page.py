@@ -27,9 +27,18 @@ from harness.experiments.tables import (
     value_columns,
     value_rows,
 )
-from reports.core.page import Output, Shown, heading, opened, remark, says, table, together, warns
-from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source, facts
+from reports.core.page import (
+    DevicePage,
+    Output,
+    Shown,
+    heading,
+    machine,
+    remark,
+    says,
+    together,
+    warns,
+)
+from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 
@@ -38,27 +47,6 @@ NONE = (
     "There is no comparison in this journal: attnbench compare mtsa multi_head makes one, "
     "attnbench compare --all multi_head one of many models."
 )
-
-
-@opens
-def begin(journal: str, device: str, design: str, out: str, page: str) -> Compared:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; the newest that has a comparison if empty.
-    design : str
-        Key of what was declared: of two models, or of a family; the newest if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source, chosen, place = opened(journal, device, out, page, KINDS, ("run",))
-    return Compared(source, chosen, choose(chosen, str(design)), place)
 
 
 def choose(device: DeviceRecords | None, key: str) -> Conclusion | None:
@@ -79,18 +67,17 @@ def choose(device: DeviceRecords | None, key: str) -> Conclusion | None:
     raise UsageError(f"given design {key!r}; the records have {known}")
 
 
-class Compared:
+class Compared(DevicePage):
     """A family of comparisons; every method shows one piece of the page, task by task."""
 
+    kinds = KINDS
+    footed = ("run",)
+
     def __init__(
-        self,
-        source: Source,
-        device: DeviceRecords | None,
-        conclusion: Conclusion | None,
-        place: Output,
+        self, source: Source, device: DeviceRecords | None, place: Output, design: str = ""
     ) -> None:
-        self.source, self.device, self.place = source, device, place
-        self.conclusion = conclusion
+        super().__init__(source, device, place)
+        self.conclusion = choose(device, str(design))
 
     def about(self) -> Shown:
         """Which records these are, and what was compared."""
@@ -283,10 +270,7 @@ class Compared:
 
     def machine(self) -> Shown:
         """Where this was trained."""
-        if self.device is None or self.conclusion is None:
-            return says([])
-        known = facts(self.device.fingerprint, self.device.sessions_of("run"))
-        return table(["what", "value"], [[k, v] for k, v in known.items()], (0, 1))
+        return machine(self.device if self.conclusion else None, Output(None, ""), *self.footed)
 
     def _by_task(self, show: Callable[[Sequence[Comparison], str], Shown]) -> Shown:
         """The same piece of every task, under its name where there are several."""
@@ -301,6 +285,9 @@ class Compared:
                 yield show(found.of_task(task), f"task{number}-" if several else "")
 
         return together(*pieces(self.conclusion))
+
+
+begin = Compared.begin
 
 
 def _declared(task: str, comparisons: Sequence[Comparison]) -> str:

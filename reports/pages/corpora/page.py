@@ -12,9 +12,7 @@ from harness.experiments.conclusion import conclusions
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest
-from reports.core.page import Output, Shown, opened, remark, says, together, warns
-from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source
+from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (
@@ -58,30 +56,10 @@ MISSING = {
 }
 
 
-@opens
-def begin(journal: str, device: str, out: str, page: str) -> Corpora:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    device : str
-        Key of a fingerprint; the newest that something was trained on if empty.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source, chosen, place = opened(journal, device, out, page, KINDS)
-    return Corpora(source, chosen, place)
-
-
-class Corpora:
+class Corpora(DevicePage):
     """Accuracies over corpora; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, device: DeviceRecords | None, place: Output) -> None:
-        self.source, self.device, self.place = source, device, place
+    kinds = KINDS
 
     @cached_property
     def recipes(self) -> list[list[TaskRuns]]:
@@ -374,6 +352,9 @@ class Corpora:
             for m in task.models
             if m.failed
         ]
+
+
+begin = Corpora.begin
 
 
 def line_of(one: Against) -> Line:

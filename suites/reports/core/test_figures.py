@@ -1,22 +1,30 @@
-"""Colours, markers, tables as text, and figures read back."""
+"""Colours, markers and labels of figures; figures and tables as files."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation, Text
 
 from harness.registry import builtins
-from reports.core.axes import below
+from reports.core.axes import below, length_axis, spread
+from reports.core.costs import Costs
 from reports.core.curves import Point, draw_lines
 from reports.core.figure_data import INTERVAL, data_of
+from reports.core.forest import Line, forest
+from reports.core.html import document
 from reports.core.page import Output, svg
 from reports.core.style import (
     CONTRAST,
@@ -34,7 +42,11 @@ from reports.core.style import (
 )
 from reports.core.tables import Best, latex, markdown
 from reports.core.words import file_name
+from reports.pages.bench.figures import cost
+from reports.pages.scaling import figures as scaling_figures
 from reports.pages.tradeoff.figures import Box, label_points, span
+from suites.support import browser
+from suites.support.report_records import BASE
 
 MECHANISMS = sorted(builtins())
 
@@ -248,3 +260,92 @@ def test_names_of_points_cover_neither_each_other_nor_a_marker() -> None:
     # A name that had to stand further away has a line to its marker.
     lines = [isinstance(t, Annotation) and t.arrow_patch is not None for t in axes.texts]
     assert set(lines) == {True, False}
+
+
+def test_labels_are_moved_apart_as_little_as_possible() -> None:
+    assert spread([0.0, 100.0], 10) == [0.0, 100.0]
+    assert spread([50.0, 50.0], 10) == [45.0, 55.0]
+    moved = spread([10.0, 11.0, 12.0, 60.0], 10)
+    assert np.diff(moved).min() >= 10 - 1e-9
+    assert moved[1] == pytest.approx(11.0)
+    assert moved[3] == 60.0
+
+
+def test_names_at_line_ends_do_not_overlap(measured: Costs) -> None:
+    figure = scaling_figures.curve("time", measured.sweeps[0], "training", BASE, "here")
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in figure.axes[0].texts if t.get_fontsize() == 8]
+    inner = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]]
+    assert len(inner) > 1
+    assert not any(inner)
+
+
+DOUBLED = [2**k for k in range(4, 15)]
+
+
+@pytest.mark.parametrize("width", [2.5, 4.0, 12.0])
+@pytest.mark.parametrize("lengths", [DOUBLED, [22, 109, 201, 1024], [64], [200, 210, 220]])
+def test_labels_of_lengths_never_touch_and_the_longest_is_named(
+    lengths: list[int], width: float
+) -> None:
+    figure, axes = plt.subplots(figsize=(width, 3))
+    axes.plot(lengths, lengths)
+    length_axis(axes, [*reversed(lengths), *lengths])
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    ticks = axes.get_xticklabels()
+    assert len(ticks) == len(lengths)
+    named = [t for t in ticks if t.get_text()]
+    assert named[-1].get_text() == f"{max(lengths):,}"
+    boxes = [t.get_window_extent(canvas.get_renderer()) for t in named]
+    for one, following in itertools.pairwise(boxes):
+        assert one.x1 < following.x0
+    if width == 12.0 and lengths != [200, 210, 220]:
+        assert [t.get_text() for t in ticks] == [f"{n:,}" for n in lengths]
+    plt.close(figure)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.executable() is None, reason="no chromium here")
+def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
+    """Its outline is drawn through a ``use``, which rules with a parent do not reach."""
+    figure = Figure(figsize=(2, 2))
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
+    page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
+    shown = Output(None, "x").figure("marker", figure, "caption")
+    alone = "<style>figcaption, nav { display: none }</style>"
+    page.write_text(document("x", f"{alone}{shown.html}"))
+    seen = {}
+    for dark in (False, True):
+        browser.look([page], dark=dark, shots=[shot])
+        seen[dark] = imread(shot)[..., :3].mean(-1)
+    assert seen[False].min() < 0.1
+    ground = seen[True][-1, -1]
+    assert ground < 0.2
+    assert seen[True].max() > 0.8
+    # Nothing is darker than the paper: that would be ink that was left as it is.
+    assert seen[True].min() > ground - 0.02
+
+
+def test_a_forest_draws_every_replicate_zero_interval_and_margin() -> None:
+    line = Line("m", "mtsa", 1.0, 0.5, 1.5, True, (0.75, 1.0, 1.25))
+    figure = forest([line], "t", "u", "x", margin=0.5)
+    drawn = data_of(figure)
+    singles = drawn[drawn["series"] == "m: every replicate"]["x"]
+    assert sorted(singles) == [0.75, 1.0, 1.25]
+    (bar,) = drawn[drawn["kind"] == "interval"].to_dict("records")
+    assert (bar["low"], bar["high"]) == (0.5, 1.5)
+    (axes,) = figure.axes
+    assert any(np.asarray(line.get_xdata()).tolist() == [0, 0] for line in axes.get_lines())
+    spans = [patch.get_x() for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert -0.5 in spans  # the margin
+
+
+def test_the_figure_of_bench_has_a_row_for_each_pass_that_was_measured(measured: Costs) -> None:
+    forward = [r for r in measured.rows if r.columns["phase"] == "forward"]
+    assert len(cost(measured.rows, BASE, "here").axes) == 6
+    (first, *_) = axes = cost(forward, BASE, "here").axes
+    assert len(axes) == 3
+    assert first.get_title(loc="left").startswith("forward: time")

@@ -1,0 +1,47 @@
+"""One made-up journal for all tests of the reports, and one report built from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.core.costs import Costs
+from reports.core.source import DeviceRecords, Source, find
+from suites.support.command_line import attnbench
+from suites.support.report_records import write_everything
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal with everything that a page shows, in a folder whose name is no ASCII."""
+    return write_everything(tmp_path_factory.mktemp("das ist ☃") / "journal")
+
+
+@pytest.fixture(scope="session")
+def source(folder: Path) -> Source:
+    """What is read of it."""
+    return find(str(folder))
+
+
+@pytest.fixture(scope="session")
+def device(source: Source) -> DeviceRecords:
+    """The machine that everything was made on."""
+    return next(d for d in source.devices if d.fingerprint["model"] == "Made up")
+
+
+@pytest.fixture(scope="session")
+def measured(device: DeviceRecords) -> Costs:
+    """What was measured on it."""
+    return Costs(device)
+
+
+@pytest.fixture(scope="session")
+def site(folder: Path) -> Path:
+    """A whole report of it, by the command itself."""
+    files = ("--journal", "journal", "--out", "out", "--json", "out.json")
+    done = attnbench("report", *files, cwd=folder.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert f"report: {Path('out') / 'index.html'}" in done.stdout
+    return folder.parent / "out"

@@ -1,0 +1,160 @@
+"""What pages read of records: devices, trained tasks, sweeps, frontiers, printed values."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from harness.records import journal
+from harness.train.task import task
+from reports.core import frontiers
+from reports.core.costs import Costs
+from reports.core.printed_values import printed_accuracy
+from reports.core.sentences import closing
+from reports.core.source import DeviceRecords, facts, find
+from reports.core.sweeps import sweeps
+from reports.core.trained import against, trained_tasks
+from suites.support.report_records import BASE, MINE, fingerprint, frontier
+
+
+def test_tasks_hold_the_newest_run_of_each_replicate(device: DeviceRecords) -> None:
+    tasks = {t.name: t for t in trained_tasks(device.records)}
+    assert set(tasks) == {"trec", "cr", "mirrored_summation[k=5]", "mirrored_summation[k=20]"}
+    trec = tasks["trec"].find("mtsa")
+    assert trec is not None
+    assert trec.model == MINE
+    assert trec.counted == "6 seeds"
+    assert tasks["cr"].models[0].counted == "10 folds"
+    again = {**trec.runs[0], "test": {"accuracy": 0.123}, "at": "2999-01-01", "key": "again"}
+    other = {**trec.runs[0], "recipe": {"width": 7}, "key": "other"}
+    both = {t.name: t for t in trained_tasks([*device.records, again, other])}
+    newer = both["trec"].find("mtsa")
+    assert newer is not None
+    assert len(newer.values) == 6
+    assert min(newer.values) == 0.123
+    assert both["trec"].others == 1
+
+
+def test_of_recipes_with_as_many_mechanisms_the_common_one_is_shown(device: DeviceRecords) -> None:
+    """Not the one with more runs or variants; but the one with more mechanisms before either."""
+    usual = task("trec").recipe.as_dict()
+    others = [
+        {**r, "recipe": {**usual, "dropout": 0.77}} for r in device.records if r["kind"] == "run"
+    ]
+    (before,) = [t for t in trained_tasks(others) if t.name == "trec"]
+    own = list({m.mechanism: m for m in before.models}.values())
+    again = [{**m.runs[0], "recipe": usual, "key": f"usual {m.model}"} for m in own]
+    variant = {**own[0].runs[0], "model": f"{own[0].model}[scale_t=identity]", "key": "variant"}
+    (both,) = [t for t in trained_tasks([*others, variant, *again]) if t.name == "trec"]
+    assert {m.model: len(m.runs) for m in both.models} == dict.fromkeys([m.model for m in own], 1)
+    (fewer,) = [t for t in trained_tasks([*others, *again[1:]]) if t.name == "trec"]
+    assert fewer.models == before.models
+    nothing = [{**r, "recipe": None, "key": f"{r['key']} nothing"} for r in others]
+    (unknown,) = [t for t in trained_tasks([*nothing, *again]) if t.name == "trec"]
+    assert unknown.models == both.models
+    alone = [r for r in again if r["model"] == own[0].model]
+    variants = [
+        {
+            **alone[0],
+            "recipe": {**usual, "dropout": 0.5},
+            "key": f"v{i}",
+            "model": f"{own[0].model}[scale_t={i}]",
+        }
+        for i in range(2)
+    ]
+    (two,) = trained_tasks([*alone, *variants])
+    assert len(two.models) == 2
+
+
+def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(
+    device: DeviceRecords,
+) -> None:
+    half = [r for r in device.records if r.get("task") == "cr" and (r.get("fold") or 0) < 5]
+    (cr,) = trained_tasks(half)
+    base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
+    found = against(mine, base)
+    assert found is not None
+    gains = found.singles
+    assert len(gains) == 5
+    spread = statistics.stdev(gains) * math.sqrt(1 / 5 + 1 / 9)  # test over training: 1 : 9
+    assert found.difference.high - found.difference.low == pytest.approx(
+        2 * stats.t.ppf(0.975, 4) * spread
+    )
+
+
+def test_models_without_common_replicates_are_not_compared(device: DeviceRecords) -> None:
+    (trec,) = [t for t in trained_tasks(device.records) if t.name == "trec"]
+    (cr,) = [t for t in trained_tasks(device.records) if t.name == "cr"]
+    assert against(trec.models[0], cr.models[0]) is None
+
+
+def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path) -> None:
+    for driver in ("550", "560"):
+        writer = journal.Writer(
+            tmp_path, {"fingerprint": {**fingerprint("Twin"), "driver": driver}}
+        )
+        writer.append({**next(iter(frontier())), "key": driver})
+        writer.close()
+    titles = {d.title for d in find(str(tmp_path)).devices}
+    assert len(titles) == 2
+    assert all("Twin" in title and title.endswith("]") for title in titles)
+
+
+def test_relatedness_stands_beside_what_resan_prints() -> None:
+    one = printed_accuracy("sick_relatedness", "pearson", "disa")
+    assert one is not None
+    assert (one.place, one.text) == ("ReSAN, Table 3", "0.8695 (0.0012)")
+    found = printed_accuracy("trec", "accuracy", "multi_head")
+    assert found is not None
+    assert found.text == "93.4 (0.4)"
+    assert printed_accuracy("sick_relatedness", "pearson", "mtsa") is None
+    assert printed_accuracy("mirrored_summation", "mse", "mtsa") is None
+
+
+def test_times_of_a_slower_session_are_drawn_beside_the_baseline(measured: Costs) -> None:
+    rows = measured.rows
+    swept = sweeps(rows)[0].rows
+    one = next(r for r in swept if r.columns["name"] == MINE and r.time is not None)
+    base = next(r for r in rows if r.case == one.baseline)
+    slow = [replace(r, seconds=3 * r.seconds) if r.case == one.case else r for r in rows]
+    drawn = {r.case: r for sweep in sweeps(slow) for r in sweep.rows}
+    assert one.time is not None
+    assert drawn[one.case].seconds == pytest.approx(base.seconds * one.time.ratio)
+    others = [r for r in rows if r.case != one.case and r.case in drawn]
+    as_measured = [drawn[r.case].seconds == r.seconds for r in others]
+    assert sum(as_measured) > len(others) / 2, "what agrees with its ratio is left alone"
+
+
+def test_facts_of_a_machine_are_words() -> None:
+    shown = facts(
+        {"allocator": {"M_TOP_PAD": 1, "M_MMAP_MAX": 0}, "variables": {}, "cuda": None}, []
+    )
+    assert shown == {"allocator": "M_TOP_PAD = 1, M_MMAP_MAX = 0"}
+
+
+def test_the_sentence_on_memory_has_its_interval_or_says_that_there_was_one_reading(
+    device: DeviceRecords, measured: Costs
+) -> None:
+    size_of = {**measured.profile.reference, "settings": measured.profile.setting}
+
+    def said(found: Costs) -> str:
+        return closing(found.rows, MINE, BASE, size_of, found.memory_ratio)[2]
+
+    assert "is 1.20x [1.20, 1.20] in forward" in said(measured)
+    once = [r for r in device.records if r["kind"] != "memory" or r["block"] == 0]
+    assert "is 1.20x (one reading) in forward" in said(Costs(replace(device, records=tuple(once))))
+
+
+def test_older_code_of_a_frontier_is_left_out(device: DeviceRecords) -> None:
+    old = [
+        {**r, "code": "old", "at": "2000-01-01", "status": "ok", "peak_bytes": 1}
+        for r in device.records
+        if r["kind"] == "frontier"
+    ]
+    found = {r.name: r for r in frontiers.reaches([*old, *device.records])}
+    assert found[MINE].longest == 2048
