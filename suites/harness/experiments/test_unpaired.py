@@ -124,7 +124,7 @@ def made(folder: Path, **more: Any) -> Path:
 
 
 def test_the_page_says_unpaired_and_joins_no_seeds(tmp_path: Path) -> None:
-    page = begin(str(made(tmp_path / "j")), "", "", "", "comparison")
+    page = begin(journal=str(made(tmp_path / "j")), device="", out="", page="comparison")
     assert page.conclusion is not None
     (one,) = page.conclusion.comparisons
     shown = " ".join(
