@@ -11,7 +11,7 @@ can hold. Whatever it does, an `Outcome` comes back and nothing of it stays behi
 
 from __future__ import annotations
 
-from harness.isolate.interpreter import Interpreter, StartError, run, search_path
+from harness.isolate.interpreter import Interpreter, Mode, StartError, run, search_path
 from harness.isolate.outcome import USAGE, Limits, Outcome, Status, Wrong
 from harness.isolate.pool import Call, Pool, run_all
 
@@ -20,6 +20,7 @@ __all__ = [
     "Call",
     "Interpreter",
     "Limits",
+    "Mode",
     "Outcome",
     "Pool",
     "StartError",

@@ -15,7 +15,7 @@ from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, Batch, batches
 from harness.verify.budget import Deviation, worst
-from harness.verify.compare import DRAWS, at_a_kink, compare, computed, numpy64, reference
+from harness.verify.compare import DRAWS, Point, compare, computed, numpy64, off_kinks
 from harness.verify.properties import check_properties
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
@@ -63,8 +63,8 @@ def check_batch(
     dtype: str,
     device: str,
     seed: int = 0,
-) -> list[Deviation]:
-    """Compare implementation, plain yardstick and oracle on one batch."""
+) -> tuple[list[Deviation], bool]:
+    """Compare implementation, plain yardstick and oracle on one batch; whether it is at a kink."""
     options = {**mechanism.options, **batch.options}
     # The oracle knows no presets: it gets what they stand for.
     meant, width = written_out(mechanism, options)
@@ -102,27 +102,18 @@ def check_batch(
     plain = build(mechanism.plain, {})
     plain.load_state_dict(module.state_dict())
     yardstick = computed(plain, x, mask, cotangent)
-    oracle_options = {**meant, **({"heads": heads} if heads else {})}
-    naive = resolve(mechanism.oracle)
-    weights = named_weights(module)
-    lengths, grad_out = batch.lengths, numpy64(cotangent)
-    clean = np.where(real.cpu().numpy()[..., None], numpy64(x), 0)
-    padded = bool(mechanism.padding_matters)
-    expected = reference(
-        naive, clean, lengths, weights, grad_out, oracle_options, padding_matters=padded
+    point = Point(
+        resolve(mechanism.oracle),
+        np.where(real.cpu().numpy()[..., None], numpy64(x), 0),
+        batch.lengths,
+        named_weights(module),
+        numpy64(cotangent),
+        {**meant, **({"heads": heads} if heads else {})},
+        padding_matters=bool(mechanism.padding_matters),
     )
+    expected = point.answer()
     found = compare(got, expected, yardstick, dtype, batch.label)
-    over = {d.gradient: d.error for d in found if not d.ok}
-    # A fault of the values (named "" here) is no kink.
-    if over and "" not in over and all(map(math.isfinite, over.values())):
-        arguments = (naive, clean, lengths, weights, grad_out, oracle_options)
-        if at_a_kink(*arguments, over, dtype, padding_matters=padded):
-            raise AtAKink(batch.label)
-    return found
-
-
-class AtAKink(Exception):
-    """The point drawn lies at a kink: nothing can be said of its gradient."""
+    return found, point.at_a_kink(found, expected, dtype)
 
 
 def check_drawn(
@@ -137,11 +128,11 @@ def check_drawn(
 
     If there is none in `DRAWS` points, the batch counts as over budget.
     """
-    for draw in range(DRAWS):
-        try:
-            return check_batch(mechanism, implementation, batch, dtype, device, seed + 1000 * draw)
-        except AtAKink:
-            continue
+    found, kink, _ = off_kinks(
+        lambda s: check_batch(mechanism, implementation, batch, dtype, device, s), seed
+    )
+    if not kink:
+        return found
     never = f"gradients, {batch.label}: {DRAWS} points all at a kink"
     return [Deviation(never, math.inf, 0.0, "all")]
 

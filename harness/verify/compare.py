@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from harness.verify.budget import Deviation, budget, error
 
+T = TypeVar("T")
 OUTPUT = "output"
 """Name of what a module returns."""
 Allow = Callable[[float | None, str, bool], float]
@@ -38,6 +40,10 @@ class Computed:
         return self.values[OUTPUT]
 
 
+class WrongShape(ValueError):
+    """A module returned a tensor of another shape than it should; the message names both."""
+
+
 def numpy64(tensor: torch.Tensor) -> np.ndarray:
     """Copy a tensor to a float64 array."""
     return tensor.detach().to(device="cpu", dtype=torch.float64).numpy().copy()
@@ -55,7 +61,7 @@ def computed(
 
     Raises
     ------
-    ValueError
+    WrongShape
         If the output has another shape than the cotangent.
     """
     x = x.detach().clone().requires_grad_(training)
@@ -63,7 +69,7 @@ def computed(
     with torch.set_grad_enabled(training):
         output = module(x, mask, **keywords)
     if tuple(output.shape) != tuple(cotangent.shape):
-        raise ValueError(f"output is {list(output.shape)}, expected {list(cotangent.shape)}")
+        raise WrongShape(f"output is {list(output.shape)}, expected {list(cotangent.shape)}")
     values = {OUTPUT: numpy64(output)}
     if not training:
         return Computed(values)
@@ -115,23 +121,17 @@ def compare(
     return found
 
 
-Weights = Mapping[str, np.ndarray]
-Naive = Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
+UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+SHAKES = 8
+DRAWS = 6
+"""How often a point is drawn anew before its error counts all the same."""
 
 
-def reference(
-    naive: Naive,
-    x: np.ndarray,
-    lengths: Sequence[int],
-    weights: Weights,
-    cotangent: np.ndarray,
-    options: Mapping[str, Any],
-    rows: Sequence[int] | None = None,
-    padding_matters: bool = False,
-) -> Computed:
-    """Evaluate values and gradients sample by sample.
+@dataclass(frozen=True)
+class Point:
+    """What an oracle is asked: it sees one unpadded float64 sequence at a time.
 
-    Parameters
+    Attributes
     ----------
     naive : callable
         ``naive(x, weights, rows, grad_out, **options)``, see a mechanism's ``naive.py``.
@@ -148,81 +148,101 @@ def reference(
         Query positions to evaluate; None is all.
     padding_matters : bool
         Whether the oracle is told the padded length N.
-
-    Returns
-    -------
-    Computed
-        The output [B, N, d_out] or [B, d_out], zero at padding and outside the selected rows; the
-        gradients of ``x`` [B, N, d_in], zero at padding, and of every weight.
     """
-    if padding_matters:
-        options = {**options, "padded": x.shape[1]}
-    output = np.zeros(cotangent.shape)
-    grad_x = np.zeros(x.shape)
-    grad_weights = {name: np.zeros(w.shape) for name, w in weights.items()}
-    tokens = cotangent.ndim == 3
-    for b, n in enumerate(lengths):
-        if n == 0:
-            continue
-        picked = np.arange(n) if rows is None else np.array([r for r in rows if r < n], dtype=int)
-        where: Any = (b, picked) if tokens else b
-        out, gx, gw = naive(x[b, :n], weights, picked, cotangent[where], **options)
-        assert gx is not None
-        assert gw is not None
-        output[where] = out
-        grad_x[b, :n] = gx
-        for name, g in gw.items():
-            grad_weights[name] += g
-    return Computed({OUTPUT: output}, {"x": grad_x, **grad_weights})
+
+    naive: Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
+    x: np.ndarray
+    lengths: Sequence[int]
+    weights: Mapping[str, np.ndarray]
+    cotangent: np.ndarray
+    options: Mapping[str, Any]
+    rows: Sequence[int] | None = None
+    padding_matters: bool = False
+
+    def answer(self) -> Computed:
+        """Evaluate values and gradients sample by sample.
+
+        Returns
+        -------
+        Computed
+            The output [B, N, d_out] or [B, d_out], zero at padding and outside the selected rows;
+            the gradients of ``x`` [B, N, d_in], zero at padding, and of every weight.
+        """
+        options = dict(self.options)
+        if self.padding_matters:
+            options["padded"] = self.x.shape[1]
+        output = np.zeros(self.cotangent.shape)
+        grad_x = np.zeros(self.x.shape)
+        grad_weights = {name: np.zeros(w.shape) for name, w in self.weights.items()}
+        for b, n in enumerate(self.lengths):
+            if n == 0:
+                continue
+            rows = range(n) if self.rows is None else [r for r in self.rows if r < n]
+            picked = np.array(rows, dtype=int)
+            where: Any = (b, picked) if self.cotangent.ndim == 3 else b
+            out, gx, gw = self.naive(
+                self.x[b, :n], self.weights, picked, self.cotangent[where], **options
+            )
+            assert gx is not None
+            assert gw is not None
+            output[where] = out
+            grad_x[b, :n] = gx
+            for name, g in gw.items():
+                grad_weights[name] += g
+        return Computed({OUTPUT: output}, {"x": grad_x, **grad_weights})
+
+    def at_a_kink(self, found: Sequence[Deviation], expected: Computed, dtype: str) -> bool:
+        """Whether gradients alone are over budget, and the oracle itself moves as far as they.
+
+        At a pre-activation that rounding can push across zero the gradient of relu is either of
+        two values, and both are right. Seen from the oracle: a change of its inputs by a few units
+        in the last place of the tested dtype moves its own gradient by as much as the error that
+        was found. Such a point says nothing about an implementation and is drawn anew; a fault is
+        an error that the oracle does not make by itself.
+
+        Parameters
+        ----------
+        found : sequence of Deviation
+        expected : Computed
+            `answer` as it stands.
+        dtype : str
+            Sets the size of the shaking: 4 units in the last place, relative.
+        """
+        errors = {d.gradient: d.error for d in found if not d.ok}
+        # A fault of the values (named "" here) is no kink.
+        if not errors or "" in errors or not all(map(math.isfinite, errors.values())):
+            return False
+        moved = dict.fromkeys(errors, 0.0)
+        for draw in range(SHAKES):
+            rng = np.random.default_rng(draw)
+
+            def shaken(a: np.ndarray, rng: np.random.Generator = rng) -> np.ndarray:
+                return np.asarray(a * (1 + 4 * UNIT[dtype] * rng.uniform(-1, 1, a.shape)))
+
+            x = shaken(self.x)
+            weights = {name: shaken(w) for name, w in self.weights.items()}
+            other = replace(self, x=x, weights=weights).answer()
+            for name in errors:
+                apart = error(other.gradients[name], expected.gradients[name])
+                moved[name] = max(moved[name], apart)
+        return all(moved[name] >= 0.5 * size for name, size in errors.items())
 
 
-UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
-SHAKES = 8
-DRAWS = 6
-"""How often a point is drawn anew before its error counts all the same."""
-
-
-def at_a_kink(
-    naive: Naive,
-    x: np.ndarray,
-    lengths: Sequence[int],
-    weights: Weights,
-    cotangent: np.ndarray,
-    options: Mapping[str, Any],
-    errors: Mapping[str, float],
-    dtype: str,
-    rows: Sequence[int] | None = None,
-    padding_matters: bool = False,
-) -> bool:
-    """Whether the oracle itself moves as far as every error that was found.
+def off_kinks(draw: Callable[[int], tuple[T, bool]], seed: int) -> tuple[T, bool, int]:
+    """The first of `DRAWS` points that is at no kink, or the last one.
 
     Parameters
     ----------
-    naive, x, lengths, weights, cotangent, options, rows, padding_matters
-        As for `reference`.
-    errors : mapping
-        Name of a weight, or ``x``, whose gradient was over budget -> its error.
-    dtype : str
-        Sets the size of the shaking: 4 units in the last place, relative.
+    draw : callable
+        What is found at the point of a seed, and whether that lies at a kink.
+
+    Returns
+    -------
+    tuple of (found, bool, int)
+        What is found there, whether that one lies at a kink too, and how many were drawn.
     """
-    base = reference(naive, x, lengths, weights, cotangent, options, rows, padding_matters)
-    moved = dict.fromkeys(errors, 0.0)
-    for draw in range(SHAKES):
-        rng = np.random.default_rng(draw)
-
-        def shaken(a: np.ndarray, rng: np.random.Generator = rng) -> np.ndarray:
-            return np.asarray(a * (1 + 4 * UNIT[dtype] * rng.uniform(-1, 1, a.shape)))
-
-        other = reference(
-            naive,
-            shaken(x),
-            lengths,
-            {name: shaken(w) for name, w in weights.items()},
-            cotangent,
-            options,
-            rows,
-            padding_matters,
-        )
-        for name in errors:
-            moved[name] = max(moved[name], error(other.gradients[name], base.gradients[name]))
-    return all(moved[name] >= 0.5 * found for name, found in errors.items())
+    for count in range(DRAWS):
+        found, kink = draw(seed + 1000 * count)
+        if not kink:
+            break
+    return found, kink, count + 1

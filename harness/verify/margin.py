@@ -21,16 +21,7 @@ from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights, written_out
-from harness.verify.compare import (
-    DRAWS,
-    OUTPUT,
-    Computed,
-    at_a_kink,
-    compare,
-    computed,
-    numpy64,
-    reference,
-)
+from harness.verify.compare import OUTPUT, Computed, Point, compare, computed, numpy64, off_kinks
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -69,13 +60,8 @@ def check_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str,
     Unsupported
         From the implementation.
     """
-    row: dict[str, Any] = {}
-    for draw in range(DRAWS):
-        row, kink = _check_drawn(parse(case), Registry(given), seed + 1000 * draw)
-        row["draws"] = draw + 1
-        if not kink:
-            break
-    return row
+    row, _, draws = off_kinks(lambda s: _check_drawn(parse(case), Registry(given), s), seed)
+    return {**row, "draws": draws}
 
 
 def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str, Any], bool]:
@@ -112,16 +98,17 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if mechanism.takes_heads:
         options["heads"] = p.heads
     small = x.detach()[samples]
-    asked = (
+    point = Point(
         resolve(mechanism.oracle),
         numpy64(small),
         lengths,
         named_weights(module),
         numpy64(cotangent[samples]),
         options,
+        rows,
+        bool(mechanism.padding_matters),
     )
-    padded = bool(mechanism.padding_matters)
-    expected = reference(*asked, rows, padded)
+    expected = point.answer()
     kept = None if mask is None else mask[samples]
     plain = _plain(mechanism, p, module.state_dict(), small, kept, cotangent[samples], rows, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
@@ -132,12 +119,10 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         if training and grad is not None
     }
     got = Computed({OUTPUT: numpy64(output[samples])[pick]}, slopes)
-    expected = Computed({OUTPUT: expected.output[pick]}, expected.gradients)
-    found = compare(got, expected, plain, arithmetic)
-    bad = {d.gradient: d.error for d in found if not d.ok}
-    row = _row("wrong" if bad else "ok", worst(found))
-    values_bad = "" in bad or not all(math.isfinite(e) for e in bad.values())
-    return row, bool(bad) and not values_bad and at_a_kink(*asked, bad, arithmetic, rows, padded)
+    wanted = Computed({OUTPUT: expected.output[pick]}, expected.gradients)
+    found = compare(got, wanted, plain, arithmetic)
+    verdict = "ok" if all(d.ok for d in found) else "wrong"
+    return _row(verdict, worst(found)), point.at_a_kink(found, expected, arithmetic)
 
 
 def _cotangent(

@@ -11,7 +11,8 @@ import torch
 
 from harness.build import make, torch_dtype
 from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
-from harness.verify.compare import numpy64
+from harness.verify.budget import error
+from harness.verify.compare import Computed, WrongShape, computed
 from reference_impls.mechanism import Implementation, Mechanism
 
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-2, "bf16": 5e-2}
@@ -23,31 +24,13 @@ class Refused(Exception):
 
 
 def _run(
-    module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor
-) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    x = x.detach().clone().requires_grad_(True)
-    module.zero_grad(set_to_none=True)
-    output = module(x, real)
-    if output.ndim == 3:
-        weight = torch.linspace(-1, 1, output.shape[-1], dtype=output.dtype, device=output.device)
-    else:
-        weight = torch.ones(output.shape[-1], dtype=output.dtype, device=output.device)
-    # Only real rows enter the loss: what a module does with the others is its own affair.
-    loss = output * weight
-    if output.ndim == 3:
-        loss = loss.masked_fill(~real[..., None], 0)
-    loss.sum().backward()
-    grads = {n: numpy64(p.grad) for n, p in module.named_parameters() if p.grad is not None}
-    grad_x = np.zeros(x.shape) if x.grad is None else numpy64(x.grad)
-    return numpy64(output), grad_x, grads
-
-
-def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    if a.size == 0:
-        return 0.0
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return math.inf
-    return float(np.abs(a - b).max()) / max(1.0, float(np.abs(b).max()))
+    module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor, shape: tuple[int, ...]
+) -> Computed:
+    """What a module computes; only real rows enter the loss: the others are its own affair."""
+    if len(shape) == 2:
+        return computed(module, x, real, torch.ones(shape).to(x))
+    weight = torch.linspace(-1, 1, shape[-1], dtype=x.dtype, device=x.device)
+    return computed(module, x, real, weight.expand(shape).masked_fill(~real[..., None], 0))
 
 
 def _require(condition: bool, message: str) -> None:
@@ -71,30 +54,29 @@ def _check_length(
         "NaN": base.masked_fill(pad, math.nan),
     }
     tokens = mechanism.output == "tokens"
-    shape = (len(lengths), n, D_OUT) if tokens else (len(lengths), D_OUT)
+    shape: tuple[int, ...] = (len(lengths), n, D_OUT) if tokens else (len(lengths), D_OUT)
     results = {}
     for content, x in contents.items():
-        out, grad_x, grads = _run(module, x, real)
-        _require(out.shape == shape, f"output is {list(out.shape)}, expected {list(shape)}")
-        rows = out[kept] if tokens else out
+        found = _run(module, x, real, shape)
+        rows = found.output[kept] if tokens else found.output
+        gradients = {**found.gradients, "x": found.gradients["x"][kept]}
         _require(
             bool(np.isfinite(rows).all()),
             f"real rows are not finite with {content} at padding (N={n}, {dtype})",
         )
-        finite = all(np.isfinite(g).all() for g in [grad_x[kept], *grads.values()])
+        finite = all(np.isfinite(g).all() for g in gradients.values())
         _require(finite, f"gradients are not finite with {content} at padding (N={n}, {dtype})")
         if tokens:
             _require(
-                not np.any(out[~kept]), f"rows at padding are not zero with {content} there (N={n})"
+                not np.any(found.output[~kept]),
+                f"rows at padding are not zero with {content} there (N={n})",
             )
-        results[content] = (rows, grad_x[kept], grads)
+        named = {f"gradient of {name}": value for name, value in gradients.items()}
+        results[content] = {"output": rows, **named}
     want = results["zeros"]
     for content in ("random numbers", "NaN"):
-        got = results[content]
-        pairs = [("output", got[0], want[0]), ("gradient of x", got[1], want[1])]
-        pairs += [(f"gradient of {k}", got[2][k], want[2][k]) for k in want[2]]
-        for label, a, b in pairs:
-            difference = _difference(a, b)
+        for label, expected in want.items():
+            difference = error(results[content][label], expected)
             _require(
                 difference <= TOLERANCE[dtype],
                 f"lets padding into real rows: {content} at padding changed the {label} "
@@ -103,9 +85,9 @@ def _check_length(
             yield difference
     longer = torch.nn.functional.pad(contents["zeros"], (0, 0, 0, 3))
     more = torch.nn.functional.pad(real, (0, 3), value=False)
-    out, _, _ = _run(module, longer, more)
-    rows = out[:, :n][kept] if tokens else out
-    difference = _difference(rows, want[0])
+    whole = (shape[0], n + 3, D_OUT) if tokens else shape
+    out = _run(module, longer, more, whole).output
+    difference = error(out[:, :n][kept] if tokens else out, want["output"])
     _require(
         difference <= TOLERANCE[dtype],
         f"lets padding into real rows: three more padded positions changed them by "
@@ -138,7 +120,7 @@ def check_properties(
     try:
         for n in (1, 2, 7, 65):
             differences += _check_length(module, mechanism, dtype, device, n)
-    except Refused as reason:
+    except (Refused, WrongShape) as reason:
         return {"verdict": "wrong", "detail": f"{mechanism.name} {reason}"}
     largest = max(differences)
     return {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import USAGE, Call, Limits, Outcome, run_all
+from harness.isolate import USAGE, Call, Limits, Mode, Outcome, run_all
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
@@ -119,8 +119,12 @@ def verify(
     writer = None
     if folder is not None and missing:
         writer = journal.Writer(folder, {**(session or {}), "fingerprint": dict(fingerprint)})
+    calls = [(job, _call(job, registry)) for job in missing]
+    mode: Mode = "persistent" if any(job.device == "cuda" for job in missing) else "fork"
     try:
-        for job, row in _run(missing, registry, workers):
+        for job, outcome in run_all(calls, workers, mode):
+            if outcome.error == USAGE:  # found where the module is built
+                raise UsageError(f"{job.name}: {outcome.detail}")
             record = {
                 "kind": "verify",
                 "key": job.key,
@@ -128,7 +132,8 @@ def verify(
                 "block": 0,
                 "code": job.code,
                 "fingerprint": schema.digest(dict(fingerprint)),
-                **row,
+                **{"name": job.name, "dtype": job.dtype, "device": job.device},
+                **judged(outcome),
             }
             rows[job.key] = writer.append(record) if writer else record
             on_row(rows[job.key])
@@ -136,16 +141,6 @@ def verify(
         if writer is not None:
             writer.close()
     return [rows[job.key] for job in todo]
-
-
-def _run(
-    missing: Sequence[Verification], registry: Registry, workers: int
-) -> Iterator[tuple[Verification, dict[str, Any]]]:
-    """Yield (job, row) as they are finished."""
-    on_gpu = any(job.device == "cuda" for job in missing)
-    calls = [(job, _call(job, registry)) for job in missing]
-    for job, outcome in run_all(calls, workers, "persistent" if on_gpu else "fork"):
-        yield job, _row(job, outcome)
 
 
 def _call(job: Verification, registry: Registry) -> Call:
@@ -159,19 +154,11 @@ def _call(job: Verification, registry: Registry) -> Call:
     return Call(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
 
 
-def _row(job: Verification, outcome: Outcome) -> dict[str, Any]:
-    row = {
-        "name": job.name,
-        "dtype": job.dtype,
-        "device": job.device,
-        "status": outcome.status,
-        "task_seconds": outcome.seconds,
-    }
-    if outcome.error == USAGE:  # found where the module is built
-        raise UsageError(f"{job.name}: {outcome.detail}")
+def judged(outcome: Outcome) -> dict[str, Any]:
+    """What a record says of a check: the verdict that came back, or how its child ended."""
+    found: dict[str, Any] = {"status": outcome.status, "task_seconds": outcome.seconds}
     if outcome.status != "ok":
-        return {**row, "verdict": outcome.status, "detail": outcome.detail}
-    value = dict(outcome.value)
-    if value["verdict"] == "wrong":
-        row["status"] = "wrong"
-    return {**row, **value}
+        return {**found, "verdict": outcome.status, "detail": outcome.detail}
+    if outcome.value["verdict"] == "wrong":
+        found["status"] = "wrong"
+    return {**found, **outcome.value}

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from harness.isolate import Call, Limits, run_all
 from harness.records import journal, schema
 from harness.registry import builtins, code_hash
+from harness.verify.run import judged
 
 HERE = Path(__file__).parent
 LIMIT_SECONDS = 300.0
@@ -120,15 +121,8 @@ def run(
             "exact": check.exact,
             "code": code,
             "fingerprint": schema.digest(dict(fingerprint)),
-            "status": outcome.status,
-            "task_seconds": outcome.seconds,
+            **judged(outcome),
         }
-        if outcome.status == "ok":
-            record |= dict(outcome.value)
-        else:
-            record |= {"verdict": outcome.status, "detail": outcome.detail}
-        if record["verdict"] == "wrong":
-            record["status"] = "wrong"
         records.append(writer.append(record) if writer else record)
         on_record(records[-1])
     return records

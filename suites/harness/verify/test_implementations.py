@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,10 @@ import pytest
 import torch
 
 from harness.registry import Registry
-from harness.verify import check as checking
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
-from harness.verify.compare import Computed
+from harness.verify.compare import Computed, Point
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
@@ -37,19 +37,20 @@ KEPT = 600
 """Answers of oracles: more than all batches of a mechanism in three dtypes."""
 
 
-def remembering(reference: Callable[..., Computed]) -> Callable[..., Computed]:
+def remembering(answer: Callable[[Point], Computed]) -> Callable[[Point], Computed]:
     """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
     kept: dict[tuple[Any, bytes], Computed] = {}
 
-    def asked(naive: Any, *arguments: Any, **keywords: Any) -> Computed:
-        key = (naive, hashlib.sha256(pickle.dumps((arguments, keywords))).digest())
+    def asked(point: Point) -> Computed:
+        rest = [getattr(point, field.name) for field in fields(point)[1:]]
+        key = (point.naive, hashlib.sha256(pickle.dumps(rest)).digest())
         if key not in kept:
-            answer = reference(naive, *arguments, **keywords)
-            for array in (*answer.values.values(), *answer.gradients.values()):
+            found = answer(point)
+            for array in (*found.values.values(), *found.gradients.values()):
                 array.setflags(write=False)
             if len(kept) >= KEPT:
                 kept.clear()
-            kept[key] = answer
+            kept[key] = found
         return kept[key]
 
     return asked
@@ -58,37 +59,35 @@ def remembering(reference: Callable[..., Computed]) -> Callable[..., Computed]:
 @pytest.fixture(scope="module", autouse=True)
 def _oracles_are_asked_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checking, "reference", remembering(checking.reference))
+        patch.setattr(Point, "answer", remembering(Point.answer))
         yield
 
 
 def test_an_oracle_is_asked_again_when_anything_differs() -> None:
-    asked: list[Any] = []
+    asked: list[Point] = []
 
-    def reference(naive: Any, *arguments: Any, **keywords: Any) -> Computed:
-        asked.append(naive)
+    def answer(point: Point) -> Computed:
+        asked.append(point)
         return Computed({"output": np.zeros(1)}, {"x": np.zeros(1), "w": np.zeros(1)})
 
-    ask = remembering(reference)
-    x, weights = np.arange(6.0).reshape(2, 3), {"w": np.ones(2), "v": np.zeros(2)}
-    other = x.copy()
-    other[1, 2] = np.nextafter(other[1, 2], 9)
-    given = (x, (2, 1), weights, {"heads": 2})
-    for times in (1, 1):
-        answer = ask(len, *given, padding_matters=False)
-        assert len(asked) == times
-    assert not answer.output.flags.writeable
-    different = [
-        (len, (other, *given[1:]), False),
-        (len, (x.reshape(3, 2), *given[1:]), False),
-        (len, (x, (1, 2), *given[2:]), False),
-        (len, (*given[:2], {"w": np.zeros(2), "v": np.ones(2)}, given[3]), False),
-        (len, (*given[:3], {"heads": 3}), False),
-        (len, given, True),
-        (max, given, False),
+    ask = remembering(answer)
+    naive: Any = len
+    point = Point(naive, np.arange(6.0), (2, 1), {"w": np.ones(2)}, np.ones(1), {"heads": 2})
+    assert not ask(point).output.flags.writeable
+    ask(replace(point, x=np.arange(6.0)))
+    assert len(asked) == 1
+    other: Any = max
+    different: list[dict[str, Any]] = [
+        {"x": np.nextafter(point.x, 9)},
+        {"x": point.x.reshape(3, 2)},
+        {"lengths": (1, 2)},
+        {"weights": {"w": np.zeros(2)}},
+        {"options": {"heads": 3}},
+        {"padding_matters": True},
+        {"naive": other},
     ]
-    for count, (naive, arguments, padding) in enumerate(different, 2):
-        ask(naive, *arguments, padding_matters=padding)
+    for count, change in enumerate(different, 2):
+        ask(replace(point, **change))
         assert len(asked) == count
 
 

@@ -156,7 +156,7 @@ def test_a_preset_is_verified_as_what_it_stands_for(name: str, preset: str) -> N
     mechanism = builtins()[name]
     implementation = mechanism.implementation(mechanism.default)
     trial = Batch(preset, {"preset": preset}, (7, 4))
-    found = check_batch(mechanism, implementation, trial, "f64", "cpu")
+    found, _ = check_batch(mechanism, implementation, trial, "f64", "cpu")
     assert all(deviation.ok for deviation in found)
     assert len(found) > 6
     unknown = Batch("nonsense", {"preset": "nonsense"}, (3,))
