@@ -9,21 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from harness.attention import reduce
-from harness.build import set_tf32
 from harness.errors import UsageError
-from harness.registry import Registry
-from harness.train import task as tasks
 from harness.train.attention import scores
-from harness.train.checkpoint import Spent
 from harness.train.data.directory import existing, read_table
-from harness.train.objective import build
-from harness.train.recipe import Recipe
-from harness.train.reinforce import StagedTrainer, fusion_with_policy
-from harness.train.task import Data, load
+from harness.train.reinforce import StagedTrainer
+from harness.train.run import make_trainer
 from harness.train.trainer import Trainer
 from reference_impls.encoders import Encoder
 
@@ -73,27 +66,18 @@ def look(
         If the task has no sentences, or the model nothing to look at.
     """
     began = time.perf_counter()
-    place = torch.device(device)
-    if device == "cpu":
-        torch.set_num_threads(1)
-    set_tf32(False)
-    record, settings = tasks.task(task), Recipe(**recipe)
-    data = load(record, settings, directory, vectors, seed, fold)
-    if data.encode is None:
+    trainer = make_trainer(
+        model, task, recipe, seed, options, directory, vectors, device, given, fold, progress
+    )
+    if trainer.data.encode is None:
         raise UsageError(f"task {task} has no sentences; look at a model of a text task")
-    module = build(
-        record, model, dict(options or {}), data, settings, Registry(given), seed
-    ).to(place)  # fmt: skip
-    kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
-    trainer = kind(record, module, data, settings, seed, place, Spent(place, began), progress)
     if sentences:  # what has nothing to look at is known before minutes of training
-        _sentence(module, trainer, data, sentences[0], place)
+        _sentence(trainer, sentences[0])
     trainer.train()
-    module.load_state_dict(trainer.best_state)
+    trainer.module.load_state_dict(trainer.best_state)
     out = {**trainer.test(), "chosen_epoch": trainer.best_epoch}
-    looked = [_sentence(module, trainer, data, text, place) for text in sentences]
-    labelled = _tagged(directory, tagged)
-    rows = _matching(module, trainer, data, labelled, place)
+    looked = [_sentence(trainer, text) for text in sentences]
+    rows = _matching(trainer, _tagged(directory, tagged))
     out |= summary(looked, rows)
     out["seconds"] = time.perf_counter() - began
     return out
@@ -133,10 +117,9 @@ def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) 
     }
 
 
-def _sentence(
-    module: nn.Module, trainer: Trainer, data: Data, text: str, place: torch.device
-) -> Looked:
+def _sentence(trainer: Trainer, text: str) -> Looked:
     """Scores of one sentence, those of the selection too."""
+    module, data, place = trainer.module, trainer.data, trainer.device
     selected: dict[str, np.ndarray] = {}
     if isinstance(trainer, StagedTrainer):
         policy = trainer.policy
@@ -181,12 +164,11 @@ def _tagged(directory: str | None, count: int) -> list[tuple[str, list[str]]]:
 
 
 def _matching(
-    module: nn.Module, trainer: Trainer, data: Data,
-    labelled: Sequence[tuple[str, list[str]]], place: torch.device,
-) -> list[tuple[Looked, list[str]]]:  # fmt: skip
+    trainer: Trainer, labelled: Sequence[tuple[str, list[str]]]
+) -> list[tuple[Looked, list[str]]]:
     """Those that the task's own tokeniser cuts as their tags say."""
     rows = []
     for text, tags in labelled:
-        if len(data.tokenise(text)) == len(tags):
-            rows.append((_sentence(module, trainer, data, text, place), tags))
+        if len(trainer.data.tokenise(text)) == len(tags):
+            rows.append((_sentence(trainer, text), tags))
     return rows

@@ -22,7 +22,7 @@ from harness.train.data.corpora import (
     supplied,
     tasks_of,
 )
-from harness.train.data.directory import VARIABLE, data_directory
+from harness.train.data.directory import VARIABLE, data_directory, there
 
 COLOURS = {"right": "green", "wrong": "red", "missing": "yellow", "yours": "green"}
 
@@ -62,14 +62,13 @@ def _describe(out: Console, corpus: KnownCorpus, folder: Path | None) -> None:
         say(out, f"  hub: {corpus.hub.repository} at {corpus.hub.revision} (--data hub)")
     where = "DIR" if folder is None else str(folder)
     for file in corpus.files:
-        there = ""
+        state = ""
         if folder is not None:
-            here = any((folder / f"{file.name}{end}").exists() for end in (".gz", ""))
-            there = ", there" if here else ", not there"
+            state = ", not there" if there(folder, file.name) is None else ", there"
         say(
             out,
             f"  {where}/{file.name}.gz: {file.rows:,} rows, {file.bytes:,} bytes, columns "
-            f"{' '.join(file.columns)}, sha256 {file.sha256}{there}",
+            f"{' '.join(file.columns)}, sha256 {file.sha256}{state}",
         )
     for name, how in supplied().items():
         if name.partition("/")[0] == corpus.name:
@@ -93,7 +92,7 @@ def run_check(options: DataOptions) -> int:
     counts = {status: sum(f.status == status for f in found) for status in COLOURS}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     say(out, f"{folder}: {said}")
-    write_json(options.json_file, [f.as_dict() for f in found])
+    write_json(options.json_file, [asdict(f) for f in found])
     if not options.names and all(f.status == "missing" for f in found):
         raise UsageError(
             f"--data {folder}: none of {len(found)} files is there; expected {found[0].name}.gz "

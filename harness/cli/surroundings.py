@@ -14,9 +14,8 @@ from harness.options import Training
 from harness.registry import Registry
 from harness.train.data import hub
 from harness.train.data.corpora import data_digest, unlike
-from harness.train.data.corpus import NO_VECTORS
 from harness.train.data.directory import data_directory
-from harness.train.data.vectors import canonical
+from harness.train.data.vectors import NO_VECTORS, canonical
 from harness.train.task import Task
 
 

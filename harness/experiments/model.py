@@ -129,7 +129,7 @@ def _of_pairs(task: Task, _vectors: str | None) -> bool:
 
 def _of_random_words(task: Task, vectors: str | None) -> bool:
     """Whether words start without vectors; a table decides how wide they are."""
-    from harness.train.data.corpus import NO_VECTORS
+    from harness.train.data.vectors import NO_VECTORS
 
     return bool(task.vectors) and (vectors or task.vectors) == NO_VECTORS
 

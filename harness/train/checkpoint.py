@@ -136,14 +136,13 @@ class Spent:
         Where the peak can't be measured it is None, and the method says why.
         """
         seconds = self._earlier["seconds"] + time.perf_counter() - self._began
-        if self._why:
-            return {"seconds": seconds, "peak_bytes": None, "memory_method": self._why}
-        if self._cuda:
-            peak, method = torch.cuda.max_memory_allocated(), "cuda caching allocator"
-        else:
-            peak, method = processes.peak(), "VmHWM after clear_refs"
-        if self._earlier["peak_bytes"] is None:
-            why = f"an earlier piece of the run could not: {self._earlier['memory_method']}"
-            return {"seconds": seconds, "peak_bytes": None, "memory_method": why}
-        most = max(peak - self._before, self._earlier["peak_bytes"])
+        most, method, before = None, self._why, self._earlier["peak_bytes"]
+        if not method and before is None:
+            method = f"an earlier piece of the run could not: {self._earlier['memory_method']}"
+        elif not method:
+            if self._cuda:
+                peak, method = torch.cuda.max_memory_allocated(), "cuda caching allocator"
+            else:
+                peak, method = processes.peak(), "VmHWM after clear_refs"
+            most = max(peak - self._before, before)
         return {"seconds": seconds, "peak_bytes": most, "memory_method": method}

@@ -182,6 +182,8 @@ def build(
 def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
     """Of each example, [B]: cross entropy of classes, half the squared error of vectors.
 
+    Their mean is trained on.
+
     Degrees of relatedness are trained towards the distribution whose mean they are, unless the
     recipe says otherwise. With half the squared error of the expected degree the softmax can
     saturate, and its gradient with it: multi-head then predicts one degree for all pairs.
@@ -194,11 +196,6 @@ def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tenso
         wanted = degree_distribution(targets, output.shape[-1])
         return cross_entropy(output, wanted, reduction="none")
     return 0.5 * ((output - targets) ** 2).flatten(1).mean(1)
-
-
-def loss(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
-    """The mean of `losses`."""
-    return losses(task, recipe, output, targets).mean()
 
 
 @torch.inference_mode()

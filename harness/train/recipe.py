@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
-
-CHOICES = ("dev", "best-on-test")
-"""How the epoch is chosen whose test metric counts."""
-SHARES = ("text", "released")
-"""What a policy's reward penalises: the mean share that it selects, or the product of both."""
-OPTIMISERS = ("adamw", "adam", "adadelta")
-PRECISIONS = ("f32", "bf16")
-DEGREE_LOSSES = ("distribution", "squared")
-ACTIVATIONS = ("relu", "elu", "selu")
-COMMON = "common"
-"""Name of the recipe that a task has for all mechanisms; `Task.recipes` has others."""
 
 
 @dataclass(frozen=True)
@@ -107,39 +96,42 @@ class Recipe:
     policy_share: str = "text"
 
     def __post_init__(self) -> None:
-        positive = ("width", "heads", "hidden", "batch", "epochs", "patience", "word_width")
-        for name in (*positive, "policy_epochs"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)}; expected at least 1")
-        decays = ("weight_decay", "policy_weight_decay", "policy_penalty")
-        for name in (*decays, "clip", "tuning_trials", "policy_steps"):
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name}={getattr(self, name)}; expected at least 0")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(
-                    f"{name}={getattr(self, name)}; expected 0 or more, and less than 1"
-                )
-        for name in ("rate", "policy_rate"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)}; expected a positive number")
-        for name, allowed in _ALLOWED.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name}={getattr(self, name)!r}; expected {' or '.join(allowed)}")
+        for expected, allowed, names in _ALLOWED:
+            for name in names.split():
+                value = getattr(self, name)
+                if not allowed(value):
+                    raise UsageError(f"{name}={value!r}; expected {expected}")
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in records."""
         return asdict(self)
 
 
-_ALLOWED = {
-    "choose": CHOICES,
-    "policy_share": SHARES,
-    "optimiser": OPTIMISERS,
-    "precision": PRECISIONS,
-    "degree_loss": DEGREE_LOSSES,
-    "activation": ACTIVATIONS,
-}
+def _one_of(name: str, *texts: str) -> tuple[str, Callable[[Any], bool], str]:
+    return " or ".join(texts), lambda value: value in texts, name
+
+
+_ALLOWED: Sequence[tuple[str, Callable[[Any], bool], str]] = (
+    (
+        "at least 1",
+        lambda value: value >= 1,
+        "width heads hidden batch epochs patience word_width policy_epochs",
+    ),
+    (
+        "at least 0",
+        lambda value: value >= 0,
+        "weight_decay policy_weight_decay policy_penalty clip tuning_trials policy_steps",
+    ),
+    ("0 or more, and less than 1", lambda value: 0 <= value < 1, "dropout attention_dropout"),
+    ("a positive number", lambda value: value > 0, "rate policy_rate"),
+    _one_of("choose", "dev", "best-on-test"),
+    _one_of("policy_share", "text", "released"),
+    _one_of("optimiser", "adamw", "adam", "adadelta"),
+    _one_of("precision", "f32", "bf16"),
+    _one_of("degree_loss", "distribution", "squared"),
+    _one_of("activation", "relu", "elu", "selu"),
+)
+"""What is expected of a field, whether a value is that, and the fields."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +182,7 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     UsageError
         For an unknown field or a text that is not of its type.
     """
-    current = {f.name: getattr(recipe, f.name) for f in fields(recipe)}
+    current = recipe.as_dict()
     for name in settings:
         if name not in current:
             raise UsageError(f"a recipe has no {name!r}; it has {', '.join(current)}")
@@ -223,10 +215,6 @@ def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
         for name, value in identity(recipe).items()
         if usual.get(name) != value
     ]
-
-
-def _texts(recipe: Recipe) -> dict[str, str]:
-    return {name: str(value) for name, value in recipe.as_dict().items()}
 
 
 def parse_settings(
@@ -271,8 +259,13 @@ def parse_settings(
             known = ", ".join(dict.fromkeys(name for names in models for name in names))
             raise UsageError(f"{text!r} names {model!r}; the models are {known}")
         for found, names in zip(out, models, strict=True):
-            if not colon or model in names:
-                found |= {name: value} if recipe is None else _texts(recipe.recipe_for(names[0]))
+            if colon and model not in names:
+                continue
+            if recipe is None:
+                found[name] = value
+            else:
+                own = recipe.recipe_for(names[0]).as_dict()
+                found |= {setting: str(value) for setting, value in own.items()}
     return out
 
 
@@ -335,29 +328,22 @@ PAPER = Recipe(
 components; those of the tasks' own tables have 100, but for SICK. A record's `vectors` names the
 table."""
 
-MULTI_HEAD = ("multi_head", "multi_head_released", "multi_head_relu")
+RESAN = ("resa", "resan", "resan_no_fusion")
+
+MULTI_HEAD = "multi_head multi_head_released multi_head_relu"
 PLAIN = (
-    "bi_lstm",
-    "bi_gru",
-    "bi_gru_released",
-    "multi_cnn",
-    "kim_cnn",
-    "kim_cnn_released",
-    "disa",
-    "disan",
-    "biblosa",
-    "biblosa_released",
+    "bi_lstm bi_gru bi_gru_released multi_cnn kim_cnn kim_cnn_released disa disan biblosa "
+    "biblosa_released"
 )
 """Rows whose printed parameters count no highway layer, as multi-head's don't (MTSA Table 1), and
 of which no other difference is known."""
-HIERARCHICAL_CNN = ("hrchy_cnn", "hrchy_cnn_released")
-RESAN = ("resa", "resan", "resan_no_fusion")
+HIERARCHICAL_CNN = "hrchy_cnn hrchy_cnn_released"
 
 ROWS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        **{name: {"heads": 8, "highway": False} for name in MULTI_HEAD},
-        **{name: {"highway": False} for name in PLAIN},
-        **{name: {"width": 300} for name in HIERARCHICAL_CNN},
+        **{name: {"heads": 8, "highway": False} for name in MULTI_HEAD.split()},
+        **{name: {"highway": False} for name in PLAIN.split()},
+        **{name: {"width": 300} for name in HIERARCHICAL_CNN.split()},
     }
 )
 """What the papers' rows have instead of MTSA's (MTSA section 4, ReSAN section 5): 8 heads x 75,

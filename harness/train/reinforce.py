@@ -31,10 +31,8 @@ from torch import Tensor, nn
 
 from harness.errors import UsageError
 from harness.train.batches import order
-from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.objective import losses, stream
 from harness.train.recipe import Recipe
-from harness.train.task import Data, Task
 from harness.train.trainer import Named, Trainer
 
 
@@ -89,19 +87,16 @@ class PolicyTraining:
         From `fusion_with_policy`.
     recipe : Recipe
     seed : int
-        Of the actions drawn in training.
-    test_seed : int
-        Of those drawn when the trained model is tested.
+        Of the run: actions drawn in training, and when the trained model is tested, have streams
+        of their own.
     device : torch.device
     """
 
-    def __init__(
-        self, fusion: Any, recipe: Recipe, seed: int, test_seed: int, device: torch.device
-    ) -> None:
+    def __init__(self, fusion: Any, recipe: Recipe, seed: int, device: torch.device) -> None:
         self.fusion, self.recipe = fusion, recipe
         self.parameters: list[nn.Parameter] = fusion.policy_parameters()
-        self._test_seed, self._device = test_seed, device
-        self._training = torch.Generator(device).manual_seed(seed)
+        self._test_seed, self._device = stream(seed, "test actions"), device
+        self._training = torch.Generator(device).manual_seed(stream(seed, "actions"))
         # Adam's own weight_decay is the gradient of an L2 penalty, as the program has it.
         self._optimiser = torch.optim.Adam(
             self.parameters, lr=recipe.policy_rate, weight_decay=recipe.policy_weight_decay
@@ -196,28 +191,12 @@ class StagedTrainer(Trainer):
         If the recipe asks for a compiled model: what is selected decides how it goes on.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        module: nn.Module,
-        data: Data,
-        recipe: Recipe,
-        seed: int,
-        device: torch.device,
-        spent: Spent,
-        progress: str | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        if recipe.compile:
+    def __post_init__(self) -> None:
+        if self.recipe.compile:
             raise UsageError("compile=True: a model with a policy can't be compiled; leave it out")
-        self.policy = PolicyTraining(
-            fusion_with_policy(module),
-            recipe,
-            stream(seed, "actions"),
-            stream(seed, "test actions"),
-            device,
-        )
-        super().__init__(task, module, data, recipe, seed, device, spent, progress, checkpoint)
+        fusion = fusion_with_policy(self.module)
+        self.policy = PolicyTraining(fusion, self.recipe, self.seed, self.device)
+        super().__post_init__()
         self._stage = "base"
         self._shares: list[Tensor] = []
         self._rewards: list[Tensor] = []

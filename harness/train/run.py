@@ -73,14 +73,10 @@ def train_run(
         it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
     """
     began = time.perf_counter()
-    record, settings, place = tasks.task(task), Recipe(**recipe), torch.device(device)
-    chosen = dict(options or {})
-    if device == "cpu":
-        torch.set_num_threads(1)
-    set_tf32(False)
-    registry = Registry(given)
-    data = load(record, settings, directory, vectors, seed, fold)
-    module = build(record, model, chosen, data, settings, registry, seed).to(place)
+    trainer = make_trainer(
+        model, task, recipe, seed, options, directory, vectors, device, given, fold, progress
+    )
+    module, data = trainer.module, trainer.data
     few, all_of_them = parameters(module)
     out: dict[str, Any] = {
         "parameters": few,
@@ -89,19 +85,43 @@ def train_run(
         "coverage": None if data.coverage is None else asdict(data.coverage),
         "load_seconds": time.perf_counter() - began,
     }
-    kept = None
     if checkpoint is not None:
-        identity = {"model": model, "task": task, "recipe": settings.as_dict(), "seed": seed}
-        identity |= {"fold": fold, "options": chosen, "vectors": vectors, "device": device}
-        kept = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
-    trainer = kind(record, module, data, settings, seed, place, Spent(place, began), progress, kept)
+        identity = {"model": model, "task": task, "recipe": trainer.recipe.as_dict(), "seed": seed}
+        identity |= {"fold": fold, "options": dict(options or {})}
+        identity |= {"vectors": vectors, "device": device}
+        trainer.checkpoint = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     out |= trainer.result()
     if attention is not None and "test" in out:
         from harness.train.attention import save
 
-        save(module, data, attention["sentences"], Path(attention["file"]), place)
+        save(module, data, attention["sentences"], Path(attention["file"]), trainer.device)
     return out
+
+
+def make_trainer(
+    model: str,
+    task: str,
+    recipe: Mapping[str, Any],
+    seed: int,
+    options: Mapping[str, Any] | None,
+    directory: str | None,
+    vectors: str,
+    device: str,
+    given: Sequence[str],
+    fold: int | None,
+    progress: str | None,
+) -> Trainer:
+    """Load the data and build the model of a run; the parameters are those of `train_run`."""
+    began = time.perf_counter()
+    record, settings, place = tasks.task(task), Recipe(**recipe), torch.device(device)
+    if device == "cpu":
+        torch.set_num_threads(1)
+    set_tf32(False)
+    data = load(record, settings, directory, vectors, seed, fold)
+    module = build(record, model, dict(options or {}), data, settings, Registry(given), seed)
+    module = module.to(place)
+    kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
+    return kind(record, module, data, settings, seed, place, Spent(place, began), progress)
 
 
 def count_parameters(

@@ -22,7 +22,7 @@ from harness.train.recipe import NamedRecipe, Recipe, changes, typed
 if TYPE_CHECKING:
     import numpy as np
 
-    from harness.train.data.vectors import Coverage
+    from harness.train.data.vocabulary import Coverage
 
 Kind = Literal["classification", "relatedness", "regression"]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from harness.train.batches import gather, lengths, order
 from harness.train.checkpoint import Checkpoint, Spent
-from harness.train.objective import evaluate, loss, stream
+from harness.train.objective import evaluate, losses, stream
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Task
 
@@ -105,10 +105,11 @@ class Place:
         return self.earlier + time.perf_counter() - self.began
 
 
+@dataclass(eq=False)
 class Trainer:
     """Trains a model by a recipe.
 
-    Parameters
+    Attributes
     ----------
     task, module, data, recipe, seed, device
         As of `run.train_run`; the module is on the device.
@@ -117,9 +118,6 @@ class Trainer:
         File that is overwritten with ``epoch of epochs``.
     checkpoint : Checkpoint, optional
         Where the state is saved now and then, always after a step.
-
-    Attributes
-    ----------
     epochs : list of dict
         A row for each, see `run.train_run`.
     best_epoch, best_value, best_state
@@ -128,32 +126,29 @@ class Trainer:
         How often the run was killed and went on.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        module: nn.Module,
-        data: Data,
-        recipe: Recipe,
-        seed: int,
-        device: torch.device,
-        spent: Spent,
-        progress: str | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self.task, self.module, self.data, self.recipe = task, module, data, recipe
-        self.seed, self.device, self.spent = seed, device, spent
-        self.progress, self.checkpoint = progress, checkpoint
-        self.epochs: list[dict[str, Any]] = []
-        self.best_epoch, self.best_value = 0, -math.inf
-        self.best_state: dict[str, Any] = {}
-        self.resumed = 0
-        self._optimiser = make_optimiser(self._trained(), recipe)
-        self._sizes = lengths(data.train)
+    task: Task
+    module: nn.Module
+    data: Data
+    recipe: Recipe
+    seed: int
+    device: torch.device
+    spent: Spent
+    progress: str | None = None
+    checkpoint: Checkpoint | None = None
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_value: float = -math.inf
+    best_state: dict[str, Any] = field(default_factory=dict)
+    resumed: int = 0
+
+    def __post_init__(self) -> None:
+        self._optimiser = make_optimiser(self._trained(), self.recipe)
+        self._sizes = lengths(self.data.train)
         self._first = 1  # epoch of the stage
         self._place: Place | None = None
-        self._forward: Callable[..., Tensor] = module
-        if recipe.compile:
-            self._forward = torch.compile(module, dynamic=True)
+        self._forward: Callable[..., Tensor] = self.module
+        if self.recipe.compile:
+            self._forward = torch.compile(self.module, dynamic=True)
 
     def train(self) -> None:
         """All epochs, from where a checkpoint says, or from the first one.
@@ -226,6 +221,7 @@ class Trainer:
         return self.module.named_parameters()
 
     def _stages(self) -> None:
+        """All there is to train."""
         self._epochs(self.recipe.epochs)
 
     def _epochs(self, most: int) -> None:
@@ -274,7 +270,7 @@ class Trainer:
         """One step of the optimiser; the loss."""
         with self._precision():
             output = self._forward(*inputs)
-        value = loss(self.task, self.recipe, output.float(), targets)
+        value = losses(self.task, self.recipe, output.float(), targets).mean()
         self._descend(value)
         return value
 

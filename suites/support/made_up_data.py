@@ -268,12 +268,13 @@ def _write_plain(path: Path, texts: list[str], seed: int) -> None:
     write_table(path, ("word", "v"), rows)
 
 
-def write_more_corpora(folder: Path, seed: int = 0) -> Path:
+def write_more_corpora(folder: Path, seed: int = 0, *, supplied: bool = False) -> Path:
     """Write ``cr``, ``mpqa``, ``subj``, ``mr``, ``sst5`` and ``snli`` below a folder.
 
     Of the corpora without a split 60 examples each, as many of either class as may be; of SST-5
     60 / 20 / 30 sentences, and phrases of the training ones with the escapes of its tree bank; of
-    SNLI, whose training file the user makes, dev and test only, 30 pairs each.
+    SNLI dev and test, 30 pairs each, and the training file, which the user makes, if it is
+    `supplied`: the pairs of dev.
     """
     shuffled = random.Random(seed)
     questions = [row for part in _questions(shuffled) for row in part]
@@ -298,7 +299,8 @@ def write_more_corpora(folder: Path, seed: int = 0) -> Path:
     columns = ("label", "count", "text")
     write_table(folder / "sst5" / "train_phrases.tsv.gz", columns, seen.values())
     pairs = [[row[1], row[3], row[4]] for row in _pairs(shuffled, 60)]
-    for name, part in (("dev", pairs[:30]), ("test", pairs[30:])):
+    splits = {"dev": pairs[:30], "test": pairs[30:], **({"train": pairs[:30]} if supplied else {})}
+    for name, part in splits.items():
         columns = ("label", "sentence1", "sentence2")
         write_table(folder / "snli" / f"{name}.tsv.gz", columns, part)
     return folder

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from harness.errors import UsageError
-from harness.train.data.directory import lines_of
+from harness.train.data.directory import combined, corpus_files, digest_of, lines_of, there
 from harness.train.task import Task, tasks
 
 PATH = Path(__file__).with_name("corpora.toml")
@@ -95,6 +95,11 @@ def corpora(path: Path = PATH) -> Mapping[str, KnownCorpus]:
     return MappingProxyType(found)
 
 
+def listed_files() -> Mapping[str, CorpusFile]:
+    """The files of all corpora by name."""
+    return {file.name: file for corpus in corpora().values() for file in corpus.files}
+
+
 def corpus_named(name: str) -> KnownCorpus:
     """The corpus of that name.
 
@@ -140,17 +145,13 @@ class FileState:
     status: Literal["right", "wrong", "missing", "yours"]
     detail: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"name": self.name, "status": self.status, "detail": self.detail}
-
 
 def found_in(folder: Path, file: CorpusFile) -> FileState:
     """Compare the copy of a file in a data directory with what it should be."""
-    paths = [folder / f"{file.name}.gz", folder / file.name]
-    path = next((p for p in paths if p.exists()), None)
+    path = there(folder, file.name)
     if path is None:
-        return FileState(file.name, "missing", f"expected at {paths[0]}, or {paths[1].name} there")
+        place = folder / file.name
+        return FileState(file.name, "missing", f"expected at {place}.gz, or {place.name} there")
     digest = hashlib.sha256()
     try:
         for line in lines_of(path):
@@ -177,7 +178,7 @@ def unlike(folder: Path, names: Iterable[str]) -> list[FileState]:
     names : iterable of str
         As ``trec/train.tsv``.
     """
-    listed = {file.name: file for corpus in corpora().values() for file in corpus.files}
+    listed = listed_files()
     found = [found_in(folder, listed[name]) for name in names if name in listed]
     return [one for one in found if one.status == "wrong"]
 
@@ -187,8 +188,8 @@ def findings(folder: Path, corpus: KnownCorpus) -> list[FileState]:
     found = [found_in(folder, file) for file in corpus.files]
     for name, how in supplied().items():
         if name.partition("/")[0] == corpus.name:
-            there = (folder / f"{name}.gz").exists() or (folder / name).exists()
-            found.append(FileState(name, "yours") if there else FileState(name, "missing", how))
+            yours = there(folder, name) is not None
+            found.append(FileState(name, "yours") if yours else FileState(name, "missing", how))
     return found
 
 
@@ -207,9 +208,7 @@ def data_digest(task: Task, directory: Path, vectors: str) -> str:
     UsageError
         If a file is missing.
     """
-    from harness.train.data.corpus import NO_VECTORS
-    from harness.train.data.directory import corpus_files, digest_of
-    from harness.train.data.vectors import vectors_digest
+    from harness.train.data.vectors import NO_VECTORS, vectors_digest
 
     data = digest_of(corpus_files(directory, task.files, task.supplied))
     return data if vectors == NO_VECTORS else data + vectors_digest(vectors, directory)
@@ -230,10 +229,8 @@ def is_known(task: str, data: str) -> bool | None:
     bool or None
         None where it can't be told: the task has no files, or some that no list knows.
     """
-    from harness.train.data.directory import combined
-
-    known = {f.name: f.content for corpus in corpora().values() for f in corpus.files}
+    listed = listed_files()
     of = tasks().get(task.partition("[")[0])
-    if of is None or not of.files or not data or not set(of.files) <= set(known):
+    if of is None or not of.files or not data or not set(of.files) <= set(listed):
         return None
-    return data.startswith(combined(bytes.fromhex(known[name]) for name in of.files))
+    return data.startswith(combined(bytes.fromhex(listed[name].content) for name in of.files))

@@ -109,10 +109,16 @@ def corpus_files(folder: Path, files: Sequence[str], supplied: Mapping[str, str]
     found = []
     for name in files:
         path = folder / f"{name}.gz"
-        if name in supplied and not path.exists() and not (folder / name).exists():
+        if name in supplied and there(folder, name) is None:
             raise UsageError(f"no file {path}: {supplied[name].replace('DIR', str(folder))}")
         found.append(existing(path))
     return found
+
+
+def there(folder: Path, name: str) -> Path | None:
+    """The table of that name, such as ``trec/train.tsv``, compressed or not; None without one."""
+    paths = (folder / f"{name}.gz", folder / name)
+    return next((path for path in paths if path.exists()), None)
 
 
 def digest_of(paths: Iterable[Path]) -> str:

@@ -1,4 +1,4 @@
-"""Labelled sentences, and pairs of them: read from tables, and made into what a run trains on."""
+"""From labelled texts to what a run trains on: splits, word ids, embedding."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UsageError
-from harness.train.data.corpus import Tokens, corpus
-from harness.train.data.directory import existing, read_table
+from harness.train.data.vectors import NO_VECTORS, no_vectors, read_vectors
+from harness.train.data.vocabulary import Tokens, Vocabulary, coverage
 from harness.train.task import Data, Split
 
 DEV_SHARE = 0.1
@@ -47,87 +46,49 @@ def cross_validated(count: int, folds: int, fold: int, seed: int) -> Mapping[str
     return {"train": rest[train], "dev": rest[dev], "test": parts[fold]}
 
 
-Tokenise = Callable[[str], list[str]]
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Examples before their words are numbers.
 
     Attributes
     ----------
-    sides : tuple of list of tokens
+    sides : sequence of list of tokens
         One entry per input of the model.
     targets : ndarray, shape [S]
     """
 
-    sides: tuple[Sequence[Tokens], ...]
+    sides: Sequence[Sequence[Tokens]]
     targets: NDArray[Any]
 
-    def __len__(self) -> int:
-        """Number of examples."""
-        return len(self.targets)
-
-    def take(self, index: NDArray[np.intp]) -> Examples:
+    def take(self, index: Index) -> Examples:
         """Some of them, in the order of the index."""
-        return Examples(tuple([side[i] for i in index] for side in self.sides), self.targets[index])
+        return Examples([[side[i] for i in index] for side in self.sides], self.targets[index])
 
 
-def read_examples(
-    path: Path,
-    texts: Sequence[str],
-    target: str,
-    value: Callable[[str], float | None],
-    expected: str,
-    tokenise: Tokenise,
-) -> Examples:
-    """Examples of a table.
-
-    Parameters
-    ----------
-    path : Path
-    texts : sequence of str
-        Columns of the sentences, one per input of the model.
-    target : str
-        Column of the target.
-    value : callable
-        Text of a target to a number; None if it is none.
-    expected : str
-        What a target has to be, for the error.
-    tokenise : callable
-
-    Raises
-    ------
-    UsageError
-        With the line of a target that is none.
-    """
-    path = existing(path)
-    rows = read_table(path, (target, *texts))
-    found = []
-    for number, row in enumerate(rows, start=2):
-        one = value(row[target])
-        if one is None:
-            raise UsageError(f"{path}:{number}: {target} {row[target]!r}; expected {expected}")
-        found.append(one)
-    sides = tuple([tokenise(row[column]) for row in rows] for column in texts)
-    return Examples(sides, np.array(found))
+Splits = tuple[Examples, Examples, Examples]
+"""Train, dev and test."""
 
 
-def read_classes(
-    path: Path, texts: Sequence[str], target: str, classes: Sequence[str], tokenise: Tokenise
-) -> Examples:
-    """Examples of a table whose targets are classes: int64, the place in `classes`."""
-    numbers = {name: number for number, name in enumerate(classes)}
-    found = read_examples(path, texts, target, numbers.get, ", ".join(classes), tokenise)
-    return Examples(found.sides, found.targets.astype(np.int64))
+def in_splits(tables: Sequence[Examples], folds: int, fold: int | None, seed: int) -> Splits:
+    """Three tables as they are; of two the first in train and dev; one in folds."""
+    if len(tables) == 1:
+        assert fold is not None
+        index = cross_validated(len(tables[0].targets), folds, fold, seed)
+        train, dev, test = (tables[0].take(index[name]) for name in ("train", "dev", "test"))
+    elif len(tables) == 2:
+        kept, held = held_out(len(tables[0].targets), seed)
+        train, dev, test = tables[0].take(kept), tables[0].take(held), tables[1]
+    else:
+        train, dev, test = tables
+    return train, dev, test
 
 
 def assemble(
-    parts: Mapping[str, Examples],
+    splits: Splits,
     outputs: int,
-    tokenise: Tokenise,
+    tokenise: Callable[[str], list[str]],
     vectors: str,
-    directory: Path | None,
+    directory: Path,
     seed: int,
     word_width: int,
 ) -> Data:
@@ -135,36 +96,33 @@ def assemble(
 
     Parameters
     ----------
-    parts : mapping
-        ``train``, ``dev`` and ``test``.
+    splits : tuple of Examples
     outputs : int
         Classes or degrees.
     tokenise : callable
         As the corpus was treated, for sentences given later.
     vectors, directory, seed, word_width
-        See `corpus`.
+        See `harness.train.task.load`.
     """
-    train, *rest = (parts[name] for name in ("train", "dev", "test"))
-    words = corpus(
-        [s for side in train.sides for s in side],
-        [s for part in rest for side in part.sides for s in side],
-        vectors,
-        directory,
-        seed,
-        word_width,
+    sentences = [[tokens for side in part.sides for tokens in side] for part in splits]
+    everything = [tokens for part in sentences for tokens in part]
+    if vectors == NO_VECTORS:
+        table = no_vectors(word_width)
+    else:
+        table = read_vectors(vectors, directory, {word for s in everything for word in s})
+    words = Vocabulary.build(sentences[0], table)
+    train, dev, test = (
+        Split(tuple([words.encode(t) for t in side] for side in part.sides), part.targets)
+        for part in splits
     )
-
-    def split(part: Examples) -> Split:
-        return Split(tuple([words.encode(t) for t in side] for side in part.sides), part.targets)
-
     return Data(
-        train=split(parts["train"]),
-        dev=split(parts["dev"]),
-        test=split(parts["test"]),
-        width=words.embedding.shape[1],
+        train=train,
+        dev=dev,
+        test=test,
+        width=table.width,
         outputs=outputs,
-        embedding=words.embedding,
-        coverage=words.coverage,
+        embedding=words.embedding(seed),
+        coverage=None if vectors == NO_VECTORS else coverage(everything, table),
         encode=lambda text: words.encode(tokenise(text)),
         tokenise=tokenise,
     )

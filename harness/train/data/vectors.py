@@ -1,28 +1,29 @@
-"""Word vectors: finding a word, the share of a corpus they cover, the embedding table."""
+"""Word vectors: finding their file, reading it, finding a word."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from reprlib import repr as shortened
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import UsageError
-from harness.train.data import vector_files
-from harness.train.data.directory import VARIABLE, digest_of
+from harness.train.data.directory import VARIABLE, combined, digest_of, lines_of
 
-PADDING = 0
-"""Row of the embedding table that stands for no word; all zeros."""
-UNKNOWN = 1
-"""Row for every word that is not in the vocabulary."""
-SPECIAL = 2
-"""Number of these rows, and so the row of the first word."""
+NO_VECTORS = "none"
+"""``--vectors none``: all words start from random vectors."""
 
-UNIFORM = 0.05
-"""Words without a vector start from the uniform distribution on (-0.05, 0.05)."""
+Line = tuple[int, bytes]
+"""Number of a line, and the line without its end."""
+Table = tuple[list[str], NDArray[np.float32], bool]
+"""Words, their rows, and whether the file has capitals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,6 @@ class Vectors:
     matrix : float32 [V, d]
     cased : bool
         Whether the file has words with capital letters.
-    centred : bool
-        Whether the mean over all rows of the file was subtracted.
     digest : str
         Short hash of the file's whole content, as of `directory.digest_of`; it depends neither on
         compression nor on which rows were kept.
@@ -49,7 +48,6 @@ class Vectors:
     rows: Mapping[str, int]
     matrix: NDArray[np.float32]
     cased: bool
-    centred: bool
     digest: str
 
     @property
@@ -63,7 +61,7 @@ class Vectors:
         A table of lower-case words is asked for the lower-cased word; a cased one for the word as
         it is, then lower-cased, then capitalised.
         """
-        forms = (word, word.lower(), word.capitalize()) if self.cased else (word.lower(),)
+        forms = _forms(word) if self.cased else (word.lower(),)
         return next((self.rows[form] for form in forms if form in self.rows), None)
 
     def folded(self, word: str) -> str:
@@ -71,32 +69,13 @@ class Vectors:
         return word if self.cased else word.lower()
 
 
-def read_vectors(
-    given: str, directory: Path | None = None, needed: Collection[str] | None = None
-) -> Vectors:
-    """Read word vectors.
+def _forms(word: str) -> tuple[str, str, str]:
+    return word, word.lower(), word.capitalize()
 
-    Parameters
-    ----------
-    given : str
-        A file in a format of `vector_files.read`, or the name of a table in the folder ``glove``
-        of the data directory, such as ``top10k_100d`` or ``sick_840B_300d``.
-    directory : Path, optional
-        The data directory.
-    needed : collection of str, optional
-        Keep only rows that one of these words can find, so that the file never stands in memory.
 
-    Raises
-    ------
-    UsageError
-        If there is no such file or table, or its content is not what it should be.
-    """
-    path = _located(given, directory)
-    content = vector_files.read(path, needed)
-    rows = {word: row for row, word in enumerate(content.words)}
-    return Vectors(
-        _name(path), rows, content.matrix, content.cased, content.centred, content.digest
-    )
+def no_vectors(width: int) -> Vectors:
+    """A table in which no word is found."""
+    return Vectors(NO_VECTORS, {}, np.zeros((0, width), np.float32), False, "")
 
 
 def vectors_digest(given: str, directory: Path | None = None) -> str:
@@ -121,9 +100,8 @@ def _located(given: str, directory: Path | None) -> Path:
     tables: dict[str, Path] = {}
     if directory is not None:
         tables = {_name(path): path for path in sorted((directory / "glove").glob("*.tsv*"))}
-    names = (
-        [given] if given in tables else [name for name in tables if name.startswith(given + "_")]
-    )
+    longer = [name for name in tables if name.startswith(given + "_")]
+    names = [given] if given in tables else longer
     if len(names) == 1:
         return tables[names[0]]
     path = Path(given)
@@ -138,88 +116,172 @@ def _located(given: str, directory: Path | None) -> Path:
     )
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How many words of a corpus have a vector.
+def read_vectors(
+    given: str, directory: Path | None = None, needed: Collection[str] | None = None
+) -> Vectors:
+    r"""Read word vectors, plain or gzip, in one of these formats.
 
-    Attributes
-    ----------
-    vectors : str
-        Name of the vectors.
-    vocabulary, covered : int
-        Distinct words (lower-cased first, where the vectors are), and those with a vector.
-    running_words, covered_running : int
-        The same for every occurrence.
-    """
+    - ``word v1 ... vd``, separated by single spaces, as GloVe writes it. Words may hold spaces;
+      the first line, whose word may not, tells d. Before it a line ``count d`` may stand, as
+      word2vec writes it.
+    - ``word\tv``: the same after a first line with these names, with a tab after the word.
+    - ``word\tscale\tq``: vector = q scale / 127 with q integers of 8 bits. The components of these
+      vectors have large common means, so the mean over all words of the file is subtracted.
 
-    vectors: str
-    vocabulary: int
-    covered: int
-    running_words: int
-    covered_running: int
-
-    @property
-    def share(self) -> float:
-        """Share of the vocabulary with a vector; 0 for an empty corpus."""
-        return self.covered / max(self.vocabulary, 1)
-
-    @property
-    def running_share(self) -> float:
-        """Share of the running words with a vector; 0 for an empty corpus."""
-        return self.covered_running / max(self.running_words, 1)
-
-    def __str__(self) -> str:
-        return (
-            f"vectors {self.vectors} cover {100 * self.share:.1f} % of {self.vocabulary:,} words, "
-            f"{100 * self.running_share:.1f} % of {self.running_words:,} running words"
-        )
-
-
-def coverage(sentences: Iterable[Sequence[str]], vectors: Vectors) -> Coverage:
-    """Coverage of sentences (tokens) by vectors."""
-    counts = Counter(vectors.folded(token) for sentence in sentences for token in sentence)
-    found = [count for word, count in counts.items() if vectors.find(word) is not None]
-    return Coverage(vectors.name, len(counts), len(found), counts.total(), sum(found))
-
-
-def embedding_table(
-    words: Sequence[str], vectors: Vectors | None, seed: int, width: int
-) -> NDArray[np.float32]:
-    """Initial values of an embedding.
+    Of a word that stands twice the first row counts.
 
     Parameters
     ----------
-    words : sequence of str
-        `Vocabulary.words`.
-    vectors : Vectors, optional
-        Without any, all words get random rows.
-    seed : int
-        A random row depends on the seed, the width and its place only, not on the vectors.
-    width : int
-        Components d.
-
-    Returns
-    -------
-    float32 [SPECIAL + len(words), d]
-        Row `PADDING` is zero; row `UNKNOWN` and those of words without a vector are drawn from
-        U(-`UNIFORM`, `UNIFORM`); the others are their vectors.
+    given : str
+        A file, or the name of a table in the folder ``glove`` of the data directory, such as
+        ``top10k_100d`` or ``sick_840B_300d``.
+    directory : Path, optional
+        The data directory.
+    needed : collection of str, optional
+        Keep only rows that one of these words can find, so that the file never stands in memory.
 
     Raises
     ------
     UsageError
-        If the vectors have another width.
+        If there is no such file or table, it can't be read, is empty or cut short, or a line is
+        not of the format.
     """
-    if vectors is not None and vectors.width != width:
+    path = _located(given, directory)
+    hashed = hashlib.sha256()
+    lines = _hashed_lines(path, hashed)
+    first = next(lines, None)
+    if first is None:
+        raise UsageError(f"{path} is empty; expected lines 'word v1 ... vd'")
+    if first[1].startswith(b"PK\x03\x04"):
+        raise UsageError(f"{path} is a zip archive; unzip it and give the file inside")
+    forms = None if needed is None else {form for word in needed for form in _forms(word)}
+    if first[1] == b"word\tscale\tq":
+        words, matrix, cased = _quantised(path, lines, forms)
+    else:
+        if first[1] == b"word\tv":
+            lines = ((number, line.replace(b"\t", b" ", 1)) for number, line in lines)
+        else:
+            lines = chain([first], lines)
+        words, matrix, cased = _plain(path, lines, forms)
+    rows = {word: row for row, word in enumerate(words)}
+    return Vectors(_name(path), rows, matrix, cased, combined([hashed.digest()]))
+
+
+def _hashed_lines(path: Path, hashed: hashlib._Hash) -> Iterator[Line]:
+    """Lines that hold something; ends of lines of any system, and a space before them, go."""
+    for number, line in enumerate(lines_of(path), start=1):
+        hashed.update(line)
+        stripped = line.rstrip(b" \r\n")
+        if stripped:
+            yield number, stripped
+
+
+def _plain(path: Path, lines: Iterable[Line], forms: set[str] | None) -> Table:
+    """Of ``word v1 ... vd``."""
+    lines = iter(lines)
+    number, line = next(lines, (2, b""))
+    fields = line.split(b" ")
+    announced = None
+    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+        announced, width = int(fields[0]), int(fields[1])
+    else:
+        width = len(fields) - 1
+        lines = chain([(number, line)], lines)
+    if width < 1:
+        raise _error(path, number, "no components", "word v1 ... vd")
+
+    # Most of a large file is skipped by a look at the first piece of the word.
+    heads = None if forms is None else {form.split(" ", 1)[0].encode() for form in forms}
+    kept: dict[str, NDArray[np.float32]] = {}
+    count, cased = 0, False
+    for number, line in lines:
+        count += 1
+        head = line.split(b" ", 1)[0]
+        cased = cased or head != head.lower()
+        if heads is not None and head not in heads and line.count(b" ") == width:
+            continue
+        raw, vector = _row(path, number, line, width)
+        if heads is not None and head not in heads:
+            continue
+        word = _word(path, number, raw)
+        if word not in kept and (forms is None or word in forms):
+            kept[word] = vector
+    if announced not in (None, count):
         raise UsageError(
-            f"vectors {vectors.name} have {vectors.width} components, the embedding {width}; give "
-            "other vectors, or this width"
+            f"{path}:1: announces {announced} words, {count} follow; copy the file again"
         )
-    shape = (SPECIAL + len(words), width)
-    table = np.random.default_rng(seed).uniform(-UNIFORM, UNIFORM, shape).astype(np.float32)
-    table[PADDING] = 0
-    if vectors is not None:
-        for row, word in enumerate(words, start=SPECIAL):
-            source = vectors.find(word)
-            if source is not None:
-                table[row] = vectors.matrix[source]
-    return table
+    matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), width)
+    return list(kept), matrix, cased
+
+
+def _row(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, NDArray[np.float32]]:
+    """Word and vector of a line; the word is what is left of the last `width` pieces."""
+    word, *pieces = line.rsplit(b" ", width)
+    given, last = len(pieces), word.rpartition(b" ")[2]
+    if b" " in word and (not last or _is_number(last)):
+        given = line.count(b" ")
+    if given != width:
+        raise _error(path, number, f"{given} components", f"{width}, as in the first line")
+    return word, _numbers(path, number, pieces, np.float32)
+
+
+def _quantised(path: Path, lines: Iterable[Line], forms: set[str] | None) -> Table:
+    """Of ``word scale q``, the rows centred."""
+    rows: dict[str, NDArray[np.float64]] = {}
+    width, cased = None, False
+    for number, line in lines:
+        fields = line.split(b"\t")
+        if len(fields) != 3:
+            raise _error(path, number, f"{len(fields)} fields", "word scale q, separated by tabs")
+        integers = _numbers(path, number, fields[2].split(b" "), np.int8)
+        width = width or len(integers)
+        if len(integers) != width:
+            raise _error(path, number, f"{len(integers)} components", f"{width}, as before")
+        scale = _numbers(path, number, [fields[1]], np.float64)
+        cased = cased or fields[0] != fields[0].lower()
+        rows.setdefault(_word(path, number, fields[0]), integers * scale / 127)
+    if not rows:
+        raise UsageError(f"{path}:2: no words; expected lines 'word scale q'")
+    matrix = np.stack(list(rows.values()))
+    matrix -= matrix.mean(axis=0)
+    kept = [place for place, word in enumerate(rows) if forms is None or word in forms]
+    words = list(rows)
+    return [words[place] for place in kept], matrix[kept].astype(np.float32), cased
+
+
+def _numbers(path: Path, number: int, pieces: list[bytes], kind: type) -> NDArray[Any]:
+    """Array of the pieces; integers for np.int8, else finite floats."""
+    convert, expected = (
+        (int, "integers of 8 bits") if kind is np.int8 else (float, "finite numbers")
+    )
+    try:
+        values = np.array([convert(piece) for piece in pieces])
+        with np.errstate(over="ignore"):
+            array: NDArray[Any] = values.astype(kind)
+        if not np.isfinite(array).all() or (kind is np.int8 and (array != values).any()):
+            raise ValueError
+    except (ValueError, OverflowError):
+        culprit = next((p for p in pieces if not _is_number(p)), b" ".join(pieces))
+        text = shortened(culprit.decode(errors="replace"))
+        raise _error(path, number, f"{text} among the components", expected) from None
+    return array
+
+
+def _is_number(piece: bytes) -> bool:
+    try:
+        return math.isfinite(float(piece))
+    except ValueError:
+        return False
+
+
+def _word(path: Path, number: int, raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise _error(path, number, f"the word {shortened(raw)}", "UTF-8") from None
+
+
+def _error(path: Path, number: int, given: str, expected: str) -> UsageError:
+    return UsageError(
+        f"{path}:{number}: {given}; expected {expected}; correct the line or copy the file again"
+    )

@@ -5,27 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from harness.train.data.texts import Texts
 from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
 from harness.train.task import Data, Task
 
-CLASSES = ("0", "1")
 FOLDS = 10
+
+
+def _texts(corpus: str) -> Texts:
+    return Texts((f"{corpus}/all.tsv",), ("text",), "label", classes=("0", "1"), folds=FOLDS)
 
 
 def load(
     directory: Path | None, vectors: str, word_width: int, seed: int, fold: int, *, corpus: str
 ) -> Data:
     """One fold is the test set; a tenth of the other nine, drawn by the seed, is dev."""
-    from harness.train.data.corpus import tokens_whitespace
-    from harness.train.data.examples import assemble, cross_validated, read_classes
-
-    assert directory is not None
-    everything = read_classes(
-        directory / corpus / "all.tsv.gz", ("text",), "label", CLASSES, tokens_whitespace
-    )
-    index = cross_validated(len(everything), FOLDS, fold, seed)
-    parts = {name: everything.take(numbers) for name, numbers in index.items()}
-    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
+    return _texts(corpus)(directory, vectors, word_width, seed, fold)
 
 
 _COMMON = replace(SENTENCES, epochs=12, patience=3)
@@ -75,7 +70,7 @@ def _task(
         recipe=_COMMON,
         recipes=recipes,
         options={"corpus": name},
-        files=(f"{name}/all.tsv",),
+        files=_texts(name).files,
         vectors="top10k_100d_int8",
         tuned=TUNED,
         folds=FOLDS,

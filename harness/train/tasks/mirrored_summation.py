@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,45 +72,36 @@ def load(
     )
 
 
-_SOURCE = "Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), figure 2"
-_SPLIT = "drawn anew for every seed: a tenth of train is dev, test is drawn like it"
-_FREE = ("length", "width", "k", "train", "test")
-_RECIPE = Recipe(
-    width=72,
-    heads=4,
-    hidden=60,
-    dropout=0.0,
-    rate=3e-3,
-    weight_decay=1e-4,
-    clip=1.0,
-    batch=128,
-    epochs=8,
-    patience=5,
+_SMALL = Task(
+    name="mirrored_summation",
+    summary="sum of the products of the k outermost pairs of tokens; n = 24, d = 16, k = 6",
+    source="Guo et al., Multi-Scale Self-Attention for Text Classification (AAAI 2020), figure 2",
+    kind="regression",
+    metrics=("mse", "relative_mse"),
+    split="drawn anew for every seed: a tenth of train is dev, test is drawn like it",
+    load="harness.train.tasks.mirrored_summation:load",
+    recipe=Recipe(
+        width=72,
+        heads=4,
+        hidden=60,
+        dropout=0.0,
+        rate=3e-3,
+        weight_decay=1e-4,
+        clip=1.0,
+        batch=128,
+        epochs=8,
+        patience=5,
+    ),
+    options={"length": 24, "width": 16, "k": 6, "train": 20_000, "test": 20_000},
+    free=("length", "width", "k", "train", "test"),
 )
 
 TASKS = (
-    Task(
-        name="mirrored_summation",
-        summary="sum of the products of the k outermost pairs of tokens; n = 24, d = 16, k = 6",
-        source=_SOURCE,
-        kind="regression",
-        metrics=("mse", "relative_mse"),
-        split=_SPLIT,
-        load="harness.train.tasks.mirrored_summation:load",
-        recipe=_RECIPE,
-        options={"length": 24, "width": 16, "k": 6, "train": 20_000, "test": 20_000},
-        free=_FREE,
-    ),
-    Task(
+    _SMALL,
+    replace(
+        _SMALL,
         name="mirrored_summation_paper",
         summary="the same at the paper's size: n = 100, d = 50, 200,000 samples; k = 25",
-        source=_SOURCE,
-        kind="regression",
-        metrics=("mse", "relative_mse"),
-        split=_SPLIT,
-        load="harness.train.tasks.mirrored_summation:load",
-        recipe=_RECIPE,
         options={"length": 100, "width": 50, "k": 25, "train": 200_000, "test": 200_000},
-        free=_FREE,
     ),
 )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
+from harness.train.data.texts import Texts
 from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
-from harness.train.task import Data, Task
-
-CLASSES = ("entailment", "neutral", "contradiction")
-SIDES = ("sentence1", "sentence2")
+from harness.train.task import Task
 
 HOW = (
     "it is not handed on with the others: take labels.train, s1.train and s2.train of e-SNLI "
@@ -20,20 +17,12 @@ HOW = (
 """How to make the training file; dev and test were made in the same way."""
 
 
-def load(directory: Path | None, vectors: str, word_width: int, seed: int) -> Data:
-    """The official splits, alike for all seeds."""
-    from harness.train.data.corpus import tokens_whitespace
-    from harness.train.data.examples import assemble, read_classes
-
-    assert directory is not None
-    parts = {
-        name: read_classes(
-            directory / "snli" / f"{name}.tsv.gz", SIDES, "label", CLASSES, tokens_whitespace
-        )
-        for name in ("train", "dev", "test")
-    }
-    return assemble(parts, len(CLASSES), tokens_whitespace, vectors, directory, seed, word_width)
-
+load = Texts(
+    files=("snli/train.tsv", "snli/dev.tsv", "snli/test.tsv"),
+    columns=("sentence1", "sentence2"),
+    target="label",
+    classes=("entailment", "neutral", "contradiction"),
+)
 
 _EXAMPLES = 549_367
 _PAPER = replace(PAPER, batch=128, dropout=0.35, weight_decay=5e-5, activation="elu", highway=True)
@@ -60,7 +49,7 @@ TASKS = (
         load="harness.train.tasks.snli:load",
         recipe=replace(SENTENCES, dropout=0.3, batch=128, epochs=10, patience=2),
         recipes={"paper": NamedRecipe(lasting(_RESAN, 600_000, _EXAMPLES), ROWS)},
-        files=("snli/train.tsv", "snli/dev.tsv", "snli/test.tsv"),
+        files=load.files,
         supplied={"snli/train.tsv": HOW},
         vectors="top10k_100d_int8",
         pairs=True,

@@ -443,7 +443,7 @@ def test_the_head_of_pairs_is_the_recipes(data: Path) -> None:
 
 def test_half_precision_is_for_products_alone(data: Path) -> None:
     dtypes: set[torch.dtype] = set()
-    real = trainer.loss
+    real = trainer.losses
 
     def noting(
         which: Any, recipe: Recipe, output: torch.Tensor, targets: torch.Tensor
@@ -452,7 +452,7 @@ def test_half_precision_is_for_products_alone(data: Path) -> None:
         return real(which, recipe, output, targets)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "loss", noting)
+        patch.setattr(trainer, "losses", noting)
         half = train(data, "multi_head", precision="bf16")
     full = train(data, "multi_head")
     assert dtypes == {torch.float32}

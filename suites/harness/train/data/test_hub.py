@@ -16,20 +16,13 @@ import pytest
 
 from harness.errors import UsageError
 from harness.train.data import hub
-from harness.train.data.conversions import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.data.corpora import corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
-from harness.train.task import load, task
-from suites.support.command_line import attnbench
-from suites.support.made_up_data import made_up_corpus, write_data_directory, write_more_corpora
+from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
+from harness.train.task import task
+from suites.support.command_line import here
+from suites.support.made_up_data import made_up_corpus
 from suites.support.real_data import REAL, real
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A made-up data directory with all corpora."""
-    return write_more_corpora(write_data_directory(tmp_path_factory.mktemp("data")))
-
 
 COARSE = ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"]
 
@@ -132,27 +125,27 @@ def test_made_up_rows_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_the_rows_are_the_same_either_way(
+def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = corpora()[name].hub
     assert source is not None
-    library = _with_library(monkeypatch, MAKERS[name](folder))
+    splits, files = MAKERS[name](folder), task(name).files
+    library = _with_library(monkeypatch, splits)
     monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, source)})
-    files = task(name).files
-    found = hub.directory(name, files, tmp_path)
-    assert library.asked == [(source.repository, source.revision, dict(source.files))]
+    for _ in range(2):  # what is there is not fetched again
+        found = hub.directory(name, files, tmp_path / "found")
+        assert library.asked == [(source.repository, source.revision, dict(source.files))]
     for file in files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
-    fold = 0 if task(name).folds else None
-    one, two = (
-        load(task(name), task(name).recipe, str(place), "none", 0, fold)
-        for place in (folder, found)
-    )
-    assert one.train.inputs == two.train.inputs
-    assert one.test.targets.tolist() == two.test.targets.tolist()
-    hub.directory(name, files, tmp_path)
-    assert len(library.asked) == 1, "what is there was fetched again"
+    rows = [dict(row) for row in splits["test"].rows]
+    rows[3]["text"] += " ."
+    _with_library(monkeypatch, splits | {"test": replace(splits["test"], rows=rows)})
+    with pytest.raises(UsageError, match="does not give the rows of") as caught:
+        hub.directory(name, files, tmp_path / "other")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "other").rglob("*/test.tsv*"))
+    assert not list((tmp_path / "other").rglob("*/all.tsv*"))
 
 
 def _publish(splits: dict[str, HubSplit], files: dict[str, str], place: Path) -> None:
@@ -179,43 +172,16 @@ def test_the_library_itself_gives_the_same_rows(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     source = corpora()[name].hub
     assert source is not None
-    here = replace(source, repository=str(tmp_path / "published"))
+    published = replace(source, repository=str(tmp_path / "published"))
+    monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, published)})
+    with pytest.raises(UsageError, match=r"can't be fetched \(.*give a folder") as caught:
+        hub.directory(name, task(name).files, tmp_path / "found")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "found").exists()
     _publish(MAKERS[name](folder), dict(source.files), tmp_path / "published")
-    monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, here)})
     found = hub.directory(name, task(name).files, tmp_path / "found")
     for file in task(name).files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
-
-
-def test_what_the_library_itself_says_of_a_missing_data_set_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("datasets")
-    source = corpora()["trec"].hub
-    assert source is not None
-    here = replace(source, repository=str(tmp_path / "gone"))
-    monkeypatch.setattr(hub, "corpora", lambda: {"trec": replace(corpora()["trec"], hub=here)})
-    with pytest.raises(UsageError, match=r"gone can't be fetched \(.*give a folder") as caught:
-        hub.directory("trec", task("trec").files, tmp_path / "found")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "found").exists()
-
-
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_other_rows_are_refused(
-    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    splits = MAKERS[name](folder)
-    rows = [dict(row) for row in splits["test"].rows]
-    rows[3]["text"] += " ."
-    library = _with_library(monkeypatch, splits | {"test": replace(splits["test"], rows=rows)})
-    source = corpora()[name].hub
-    monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, source)})
-    with pytest.raises(UsageError, match="does not give the rows of") as caught:
-        hub.directory(name, task(name).files, tmp_path)
-    assert "\n" not in str(caught.value)
-    assert library.asked
-    assert not list(tmp_path.rglob("*/test.tsv*")) + list(tmp_path.rglob("*/all.tsv*"))
 
 
 def test_what_the_hub_has_not_or_the_library_refuses_is_told(
@@ -244,11 +210,15 @@ def test_hub_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not hub.asked(None)
     monkeypatch.setenv(hub.CACHE, str(tmp_path))
     assert hub.cache_folder() == tmp_path / "hub"
-    done = attnbench(
-        "train", "none", "--task", "cr", "--data", "hub", "--device", "cpu", cwd=tmp_path
-    )
-    assert done.returncode == 2
-    assert "no data set of the hub gives the rows of cr" in done.stderr
+    monkeypatch.delenv(VARIABLE)
+    for command, says in (
+        ("train none --task cr --vectors none", "no data set of the hub gives the rows of cr"),
+        ("train mtsa --task trec", "'top10k_100d_int8' are a table of a data directory"),
+    ):
+        done = here(*command.split(), "--data", "hub", "--device", "cpu", cwd=tmp_path)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_every_source_on_the_hub_is_pinned_and_converted() -> None:

@@ -1,0 +1,71 @@
+"""Small runs of training on the made-up data, each trained once in a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.train.recipe import Recipe
+from harness.train.run import train_run
+from harness.train.task import task
+
+SMALL: dict[str, Any] = {
+    "width": 12,
+    "heads": 2,
+    "hidden": 10,
+    "epochs": 3,
+    "batch": 60,
+    "rate": 5e-3,
+    "policy_steps": 5,
+    "policy_epochs": 2,
+}
+STEPS = 4
+"""Of an epoch on the 216 examples of TREC."""
+
+
+def small(name: str, **recipe: Any) -> Recipe:
+    """A task's recipe, made small."""
+    return replace(task(name).recipe, **{**SMALL, **recipe})
+
+
+def train(
+    folder: Path,
+    model: str = "mtsa",
+    name: str = "trec",
+    seed: int = 0,
+    *,
+    fold: int | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 0.0,
+    **recipe: Any,
+) -> dict[str, Any]:
+    """The record of a run."""
+    return train_run(
+        model,
+        name,
+        small(name, **recipe).as_dict(),
+        seed,
+        directory=str(folder),
+        vectors=task(name).vectors,
+        fold=fold,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+trained = cache(train)
+"""The same, not trained again; not to be changed."""
+
+
+def numbers(record: dict[str, Any]) -> dict[str, Any]:
+    """Everything of a record but times, memory, and how often it went on."""
+    spent = ("seconds", "load_seconds", "peak_bytes", "memory_method", "resumed", "epochs")
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in record["epochs"]]
+    return {"epochs": rows, **{k: v for k, v in record.items() if k not in spent}}
+
+
+def losses(record: dict[str, Any]) -> list[float]:
+    """Of its epochs."""
+    return [row["loss"] for row in record["epochs"]]
