@@ -1,4 +1,4 @@
-"""What the side programs' commands have in common: where they print, bars, one-line errors."""
+"""What the side programs' commands have in common beyond those of attnbench."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from collections.abc import Callable, Sequence
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from harness.errors import UsageError
 
@@ -24,28 +16,10 @@ def application() -> typer.Typer:
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def console(width: int, table_alone: bool = False) -> Console:
-    """Standard output, so wide where it is no terminal; a table alone has that for itself."""
+def console(table_alone: bool = False) -> Console:
+    """Where to print, wide where it is no terminal; a table has standard output for itself."""
     out = Console(stderr=table_alone)
-    return out if out.is_terminal else Console(width=width, stderr=table_alone)
-
-
-def say(out: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is."""
-    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def bar(out: Console, remaining: bool = True) -> Progress:
-    """How much is done, and how long the rest will take (or how long it has taken)."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn() if remaining else TimeElapsedColumn(),
-        console=out,
-        transient=True,
-        disable=not out.is_terminal,
-    )
+    return out if out.is_terminal else Console(width=200, stderr=table_alone)
 
 
 def finish(name: str, command: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""How large the error of an implementation gets when all scores grow. Runs in children.
+"""How large the error of an implementation gets when all scores grow.
 
 The batches, the oracle and the measure of error are those of ``attnbench verify``; only the factors
 on the scores are more. One length fills a tile and one goes over several.
@@ -6,18 +6,24 @@ on the scores are more. One length fills a tile and one goes over several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness.build import set_tf32
-from harness.registry import Registry
+from harness.isolate import USAGE, Interpreter, Limits
+from harness.records import journal, schema
+from harness.registry import Registry, code_hash
 from harness.verify.batches import Batch, ragged
 from harness.verify.budget import worst
 from harness.verify.check import check_drawn
 from reference_impls.mechanism import BadOption
+from suites.programs.goals.goal import Goal
 
+KIND = "accuracy"
 LENGTHS = (65, 257)
 OTHER_SCALE = "identity"
 """The variant with the other scale function, where a mechanism has one."""
@@ -26,7 +32,7 @@ OTHER_SCALE = "identity"
 def errors(
     name: str, dtype: str, device: str, scales: Sequence[float], given: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Largest error of the output at each factor on the scores.
+    """Largest error of the output at each factor on the scores. Runs in a child.
 
     Returns
     -------
@@ -69,3 +75,88 @@ def errors(
         "margin": least.margin,
         "what": least.what,
     }
+
+
+def case_of(goal: Goal) -> str:
+    """How a record names the implementation and the factors."""
+    scales = ";".join(f"{scale:g}" for scale in goal.score_scales)
+    return f"{goal.measured}-{goal.dtype}-{goal.device}-scores {scales}"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One implementation whose error is looked at, and the key of its record."""
+
+    goal: Goal
+    key: str
+    code: str
+
+
+def accuracies(
+    goals: Sequence[Goal], known: Registry, fingerprint: Mapping[str, Any]
+) -> list[Accuracy]:
+    """What is to be looked at on the fingerprint's device, with keys."""
+    found = []
+    ours = schema.digest(Path(__file__).read_text("utf-8"))
+    for goal in goals:
+        if goal.kind == KIND and goal.device == fingerprint["device"]:
+            code = code_hash(known.find(goal.measured)[0], "verify") + ours
+            key = schema.key(KIND, case_of(goal), 0, code, fingerprint)
+            found.append(Accuracy(goal, key, code))
+    return found
+
+
+def missing(wanted: Sequence[Accuracy], folder: Path) -> list[Accuracy]:
+    """Those that no earlier run has finished; a crash is tried again."""
+    known = journal.read(folder).finished()
+    return [a for a in wanted if known.get(a.key, {}).get("status", "crash") == "crash"]
+
+
+def run(
+    todo: Sequence[Accuracy],
+    known: Registry,
+    folder: Path,
+    head: Mapping[str, Any],
+    limit_seconds: float,
+    on_step: Callable[[], None],
+) -> None:
+    """Look at errors, each implementation in a child of its own, and write a record of each.
+
+    Parameters
+    ----------
+    head : mapping
+        Of the journal's session; names the ``fingerprint``.
+    """
+    if not todo:
+        return
+    fingerprint = dict(head["fingerprint"])
+    writer = journal.Writer(folder, dict(head))
+    try:
+        with Interpreter("fork" if fingerprint["device"] == "cpu" else "persistent") as interpreter:
+            for one in todo:
+                goal = one.goal
+                arguments = {
+                    "name": goal.measured,
+                    "dtype": goal.dtype,
+                    "device": goal.device,
+                    "scales": list(goal.score_scales),
+                    "given": list(known.extra),
+                }
+                call = f"{__name__}:{errors.__name__}"
+                outcome = interpreter.run(call, arguments, Limits(seconds=limit_seconds))
+                value = outcome.value if isinstance(outcome.value, dict) else {}
+                record = {
+                    "kind": KIND,
+                    "key": one.key,
+                    "case": case_of(goal),
+                    "code": one.code,
+                    "fingerprint": schema.digest(fingerprint),
+                    "status": "unsupported" if outcome.error == USAGE else outcome.status,
+                    "detail": outcome.detail,
+                    "task_seconds": outcome.seconds,
+                    **value,
+                }
+                writer.append(record)
+                on_step()
+    finally:
+        writer.close()

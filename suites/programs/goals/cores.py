@@ -20,6 +20,8 @@ from reference_impls.checks import (
     true_or_false,
     width_per_part,
 )
+from reference_impls.kernels import core
+from reference_impls.kernels.geometry import GeometryByLength
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.layer import SCALES, TensorizedLayer, concatenate
@@ -84,6 +86,28 @@ class PlainCore(PlainAttention, CoreLayer):
 
 class Algorithm1Core(Algorithm1Attention, CoreLayer):
     """`CoreLayer` by stabilised Algorithm 1; memory B * H * N * N."""
+
+
+class FusedCore(CoreLayer):
+    """`CoreLayer` by `reference_impls.kernels.core.attend`.
+
+    Parameters
+    ----------
+    backend : str
+        As that function takes it; "auto" chooses.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, backend: str = "auto", **options: Any) -> None:
+        super().__init__(d_in, d_out, **options)
+        self.backend = backend
+        self._geometries = GeometryByLength(self.masks)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, s: Tensor, mask: Tensor | None, rows: Tensor | None
+    ) -> Tensor:
+        """Eq. 10-12, see `TensorizedLayer.attend`."""
+        geometry = self._geometries.of(q.shape[2], q.device)
+        return core.attend(q, k, v, s, geometry, mask, self.scale_t, None, backend=self.backend)
 
 
 class DotCore(nn.Module):

@@ -241,7 +241,7 @@ def judge_accuracy(goal: Goal, missing: str, record: Mapping[str, Any] | None) -
     missing : str
         Why there is no such implementation; empty if there is.
     record : mapping or None
-        What `suites.programs.goals.measure.run_accuracies` wrote.
+        What `suites.programs.goals.accuracy.run` wrote.
     """
     if missing:
         return Result(goal, MISSING, missing)
@@ -249,40 +249,18 @@ def judge_accuracy(goal: Goal, missing: str, record: Mapping[str, Any] | None) -
         return Result(goal, UNMEASURED, goal.measured)
     if record["status"] != "ok":
         return Result(goal, str(record["status"]), str(record.get("detail") or ""))
-    errors = _errors(record)
-    if not errors:
-        return Result(goal, UNMEASURED, "the record holds no errors")
-    scale, largest = max(errors, key=lambda pair: pair[1])
-    slope, margin = record.get("gradient_error"), record.get("margin")
     # An error that is no number at all is beyond any bound.
+    errors = [(s, math.inf if math.isnan(e) else float(e)) for s, e in record["by_scale"]]
+    scale, largest = max(errors, key=lambda pair: pair[1])
+    margin = float(record.get("margin", math.nan))
     value = Interval(largest, largest, largest, len(errors))
-    finite = math.isfinite(largest) and isinstance(slope, float) and math.isfinite(slope)
-    says = said(goal, value, 1.0) if finite else MISSED
-    detail = f"largest at scores times {scale:g}"
-    if says == MET and not (isinstance(margin, float) and margin >= 1):
-        says, detail = MISSED, f"{detail}; output or a gradient is over its error budget"
-    if not finite:
-        detail = f"not finite at scores times {scale:g}, or a gradient is not"
-    return Result(
-        goal,
-        says,
-        detail,
-        (Against("", value, 1.0, says),),
-        margin=margin if isinstance(margin, float) else math.nan,
-    )
-
-
-def _errors(record: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Pairs of factor and error; not a number counts as infinite."""
-    pairs = record.get("by_scale")
-    found = []
-    for pair in pairs if isinstance(pairs, list) else []:
-        if not (isinstance(pair, list) and len(pair) == 2):
-            return []
-        if not all(type(part) in (int, float) for part in pair):
-            return []
-        found.append((float(pair[0]), math.inf if math.isnan(pair[1]) else float(pair[1])))
-    return found
+    if not (math.isfinite(largest) and math.isfinite(record.get("gradient_error", math.nan))):
+        says, detail = MISSED, f"not finite at scores times {scale:g}, or a gradient is not"
+    else:
+        says, detail = said(goal, value, 1.0), f"largest at scores times {scale:g}"
+        if says == MET and not margin >= 1:
+            says, detail = MISSED, f"{detail}; output or a gradient is over its error budget"
+    return Result(goal, says, detail, (Against("", value, 1.0, says),), margin=margin)
 
 
 def bounded_by(result: Result) -> str:

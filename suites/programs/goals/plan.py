@@ -93,11 +93,8 @@ def case_of(
 
 def planned(goals: Sequence[Goal], measuring: Measuring, known: Registry) -> list[Planned]:
     """The cases of all goals; a goal whose implementation is not there says so."""
-    return [_planned(goal, measuring, known) for goal in goals]
 
-
-def _planned(goal: Goal, measuring: Measuring, known: Registry) -> Planned:
-    try:
+    def of(goal: Goal) -> Planned:
         if goal.kind == "accuracy":
             known.find(goal.measured)
             return Planned(goal)
@@ -108,9 +105,15 @@ def _planned(goal: Goal, measuring: Measuring, known: Registry) -> Planned:
             for n in goal.lengths
             for name in goal.baselines
         ]
-    except UsageError as reason:
-        return Planned(goal, missing=str(reason))
-    return Planned(goal, tuple(measured), tuple(baselines))
+        return Planned(goal, tuple(measured), tuple(baselines))
+
+    plans = []
+    for goal in goals:
+        try:
+            plans.append(of(goal))
+        except UsageError as reason:
+            plans.append(Planned(goal, missing=str(reason)))
+    return plans
 
 
 def profile_of(measuring: Measuring, device: str, blocks: int | None) -> Profile:
@@ -156,7 +159,12 @@ def sessions(
         for case in one.measured:
             p = case.problem
             if p.device == fingerprint["device"]:
-                groups.setdefault((p.batch, p.length, p.dtype), []).append(_at(one, p.length))
+                part = replace(
+                    one,
+                    measured=(case,),
+                    baselines=tuple(c for c in one.baselines if c.problem.length == p.length),
+                )
+                groups.setdefault((p.batch, p.length, p.dtype), []).append(part)
     made = []
     for group in groups.values():
         cases = unique(case for one in group for case in one.cases)
@@ -180,10 +188,3 @@ def _with_common_partners(pairs: Sequence[tuple[Case, Case]]) -> list[tuple[Case
         if other != first[case] and other not in first and not case.is_control
     ]
     return list(dict.fromkeys([*pairs, *more]))
-
-
-def _at(one: Planned, length: int) -> Planned:
-    """The part of it that is of one length."""
-    measured = tuple(c for c in one.measured if c.problem.length == length)
-    baselines = tuple(c for c in one.baselines if c.problem.length == length)
-    return replace(one, measured=measured, baselines=baselines)

@@ -12,7 +12,6 @@ from reference_impls.mechanism import Implementation, Mechanism, Size
 GIVEN = "suites.programs.goals.records:MECHANISMS"
 """What ``--with`` takes."""
 _CORES = "suites.programs.goals.cores:"
-_FUSED = "suites.programs.goals.fused_core:FusedCore"
 
 
 def _nothing(s: Size) -> int:
@@ -39,7 +38,9 @@ def _dot_operations(s: Size) -> float:
 
 
 def _fused(name: str, summary: str, devices: tuple[str, ...], backend: str) -> Implementation:
-    return Implementation(name, _FUSED, summary, {"backend": backend}, devices, mask_optional=True)
+    return Implementation(
+        name, f"{_CORES}FusedCore", summary, {"backend": backend}, devices, mask_optional=True
+    )
 
 
 MECHANISMS = (

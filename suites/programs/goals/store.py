@@ -14,9 +14,8 @@ from harness.measure.session import Session
 from harness.records import journal
 from harness.records.schema import MEASURED, short_commit
 from reference_impls.mechanism import Mechanism
-from suites.programs.goals.goal import Goal
+from suites.programs.goals.accuracy import KIND, Accuracy, case_of
 from suites.programs.goals.judge import Result, judge, judge_accuracy, not_here
-from suites.programs.goals.measure import KIND, Accuracy
 from suites.programs.goals.plan import Planned
 from suites.programs.goals.readings import Readings
 
@@ -55,7 +54,7 @@ def held_by(
 ) -> Held:
     """What the journal holds of this plan, by today's code on this machine."""
     finished = journal.read(folder).finished()
-    errors = {a.case: finished[a.key] for a in wanted if a.key in finished}
+    errors = {case_of(a.goal): finished[a.key] for a in wanted if a.key in finished}
     return Held(fingerprint, [r for s in made for r in s.records()], errors)
 
 
@@ -70,15 +69,13 @@ def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held]
         If there is nothing, or one device's records come from two machines.
     """
     found = journal.read(folder)
-    cases = {case.id for plan in plans for case in plan.cases}
-    cases |= {gauge_of(parse(case)).id for case in cases}
-    errors = {Accuracy(p.goal, "", "").case: p.goal.device for p in plans if p.goal.kind == KIND}
+    device_of = {case.id: case.problem.device for plan in plans for case in plan.cases}
+    device_of |= {gauge_of(parse(case)).id: device for case, device in device_of.items()}
+    device_of |= {case_of(p.goal): p.goal.device for p in plans if p.goal.kind == KIND}
     by_device: dict[str, list[dict[str, Any]]] = {}
     for r in found.records:
-        if r["kind"] in MEASURED and r["case"] in cases:
-            by_device.setdefault(parse(r["case"]).problem.device, []).append(r)
-        elif r["kind"] == KIND and r["case"] in errors:
-            by_device.setdefault(errors[r["case"]], []).append(r)
+        if r["kind"] in (*MEASURED, KIND) and r["case"] in device_of:
+            by_device.setdefault(device_of[r["case"]], []).append(r)
     if not by_device:
         raise UsageError(f"{folder} holds no record of these goals; measure them first")
     held = {}
@@ -90,31 +87,27 @@ def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held]
                 f"{device}; give a folder of its own to each"
             )
         records = _newest(records)
-        fingerprint = found.sessions[records[-1]["session"]].get("fingerprint", {})
+        sessions = [found.sessions[r["session"]] for r in records]
+        commits = (short_commit(s.get("environment") or {}) for s in sessions)
         held[device] = Held(
-            fingerprint,
+            sessions[-1].get("fingerprint", {}),
             [r for r in records if r["kind"] != KIND],
             {str(r["case"]): r for r in records if r["kind"] == KIND},
-            _commits(found.sessions[r["session"]] for r in records),
+            tuple(dict.fromkeys(commits)),
         )
     return held, found.warnings
 
 
-def _commits(sessions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(short_commit(s.get("environment") or {}) for s in sessions))
-
-
 def _newest(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each case and kind the records of the code that was measured last, in order of time."""
+
+    def sort(record: Mapping[str, Any]) -> tuple[str, str]:
+        # A case that was timed again is of the same kind.
+        return str(record["case"]), "time" if record["kind"] == "anchor" else str(record["kind"])
+
     ordered = sorted(records, key=lambda r: str(r.get("at", "")))
-    last = {_sort(r): r.get("code") for r in ordered}
-    return [r for r in ordered if r.get("code") == last[_sort(r)]]
-
-
-def _sort(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Case and kind; a case that was timed again is of the same kind."""
-    kind = "time" if record["kind"] == "anchor" else str(record["kind"])
-    return str(record["case"]), kind
+    last = {sort(r): r.get("code") for r in ordered}
+    return [r for r in ordered if r.get("code") == last[sort(r)]]
 
 
 def judge_all(
@@ -122,16 +115,14 @@ def judge_all(
 ) -> list[Result]:
     """Judge every goal by what is held of its device."""
     readings = {device: Readings(h.records, mechanisms) for device, h in held.items()}
-    return [
-        _errors(plan.goal, plan.missing, held.get(plan.goal.device))
-        if plan.goal.kind == KIND
-        else judge(plan, readings.get(plan.goal.device))
-        for plan in plans
-    ]
-
-
-def _errors(goal: Goal, missing: str, held: Held | None) -> Result:
-    if held is None and not missing:
-        return not_here(goal)
-    record = None if held is None else held.errors.get(Accuracy(goal, "", "").case)
-    return judge_accuracy(goal, missing, record)
+    results = []
+    for plan in plans:
+        goal = plan.goal
+        if goal.kind != KIND:
+            results.append(judge(plan, readings.get(goal.device)))
+        elif goal.device not in held and not plan.missing:
+            results.append(not_here(goal))
+        else:
+            errors = held[goal.device].errors if goal.device in held else {}
+            results.append(judge_accuracy(goal, plan.missing, errors.get(case_of(goal))))
+    return results

@@ -10,10 +10,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from harness.cli.display import times_text
-from harness.json_file import plain
+from harness.cli.output import bare_table, say
 from reports.core.words import bytes_text, known
 from suites.programs.command import markdown_table
 from suites.programs.goals.goal import Goal
@@ -171,23 +170,17 @@ LEGEND = (
 
 def print_results(out: Console, results: Sequence[Result], held: Mapping[str, Held]) -> None:
     """Print table, remarks and sentences."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table = bare_table()
     for head in HEADS:
-        right = head in ("bound", "found", "off", "ops", "of peak", "memory", "margin", "prototype")
-        table.add_column(
-            head,
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=head in ("bound", "found", "verdict"),
-        )
+        table.add_column(head, overflow="fold", no_wrap=head in ("bound", "found", "verdict"))
+    verdict = HEADS.index("verdict")
     for line in rows(results):
         cells = [escape(cell) for cell in line]
-        verdict = HEADS.index("verdict")
         cells[verdict] = f"[{_COLOURS.get(line[verdict], 'bold red')}]{cells[verdict]}[/]"
         table.add_row(*cells)
     out.print(table)
     for text in [LEGEND, *remarks(results), *sentences(results, held)]:
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(out, text)
 
 
 def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
@@ -198,11 +191,10 @@ def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
 
 
 def as_json(results: Sequence[Result], held: Mapping[str, Held]) -> dict[str, Any]:
-    """Everything, for machines; what is no number is null."""
+    """Everything, for machines."""
     goals = [{**asdict(r), "distance": r.distance, "bounded_by": bounded_by(r)} for r in results]
     devices = {
         device: {"fingerprint": dict(one.fingerprint), "blocks": one.blocks}
         for device, one in held.items()
     }
-    found: dict[str, Any] = plain({"goals": goals, "devices": devices})
-    return found
+    return {"goals": goals, "devices": devices}
