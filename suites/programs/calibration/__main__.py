@@ -10,15 +10,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from harness.cli.output import say, steps
 from harness.errors import UsageError
 from harness.json_file import check_json, write_json
 from harness.measure.device import device_fingerprint
 from suites.programs.calibration import table
 from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
-from suites.programs.calibration.run import missing, run
+from suites.programs.calibration.run import load, missing, run
 from suites.programs.calibration.score import score
-from suites.programs.calibration.store import load
-from suites.programs.command import application, bar, console, finish, say
+from suites.programs.command import application, console, finish
 
 app = application()
 
@@ -30,28 +30,25 @@ def _conditions(text: str) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _measure(out: Console, plan: Plan, conditions: list[str], folder: Path) -> int:
-    """Measure what is missing; returns how many passages failed."""
+def _measure(out: Console, plan: Plan, conditions: list[str], folder: Path) -> bool:
+    """Measure what is missing; returns whether all of it could be."""
     fingerprint = device_fingerprint("cpu")
     todo = missing(plan, conditions, folder, fingerprint)
-    all_of_it = plan.blocks * plan.repeats * len(conditions)
-    there = all_of_it - len(todo)
-    say(out, f"{all_of_it} passages, {there} of them already there; journal {folder}")
-    failures: list[Mapping[str, Any]] = []
-    with bar(out) as progress:
-        task = progress.add_task("calibrating", total=len(todo))
+    wanted = plan.blocks * plan.repeats * len(conditions)
+    say(out, f"{wanted} passages, {wanted - len(todo)} of them already there; journal {folder}")
+    failures: list[str] = []
+    with steps(out, "calibrating", len(todo)) as done:
 
         def on_passage(record: Mapping[str, Any]) -> None:
-            words = f"{record['condition']} {record['block'] + 1}"
-            progress.update(task, advance=1, description=words)
+            done()
             if record["status"] != "ok":
-                failures.append(record)
+                failures.append(record["detail"])
 
         if todo:
             run(plan, todo, folder, fingerprint, on_passage)
-    for record in failures[:5]:
-        say(out, f"not measured: {record['detail']}", style="red")
-    return len(failures)
+    for detail in failures[:5]:
+        say(out, f"not measured: {detail}", "red")
+    return not failures
 
 
 @app.command()
@@ -71,15 +68,15 @@ def main(
 
     Killed and started again it goes on where it was. Exit code 1: the goals are not met.
     """
-    out = console(160, table_alone=markdown)
+    out = console(markdown)
 
     def command() -> int:
         check_json(json_file)
-        plan_id, failed = "", 0
+        plan_id, measured = "", True
         if not given:
             plan = short() if quick else standard(comparisons, blocks)
             plan_id = plan.id
-            failed = _measure(out, plan, _conditions(conditions), Path(journal))
+            measured = _measure(out, plan, _conditions(conditions), Path(journal))
         plan, records, warnings = load(Path(given or journal), plan_id)
         for warning in warnings:
             print(f"calibrate: {warning}", file=sys.stderr)
@@ -89,7 +86,7 @@ def main(
             print(table.markdown(result))
         else:
             table.print_score(out, result, quick)
-        return int(bool(failed) or not (result.reached or quick))
+        return int(not measured or not (result.reached or quick))
 
     finish("calibrate", command)
 

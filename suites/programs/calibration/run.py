@@ -9,15 +9,24 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits
 from harness.measure import device as devices
 from harness.measure.call import PRELOAD
 from harness.records import journal, schema
 from harness.registry import harness_hash
-from suites.programs.calibration.plan import ARMS, BASE_CALLS, Arm, Plan, Problem
+from suites.programs.calibration.plan import (
+    ARMS,
+    BASE_CALLS,
+    Arm,
+    Plan,
+    Problem,
+    from_description,
+)
 
 KIND = "calibration"
 CALL = "suites.programs.calibration.arms:time_arm"
@@ -73,6 +82,42 @@ def missing(
     ]
 
 
+def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], list[str]]:
+    """Plan, finished records and warnings of a folder.
+
+    Parameters
+    ----------
+    plan_id : str
+        Of the plan that is wanted; by default the only one that is there.
+
+    Raises
+    ------
+    UsageError
+        If there is no calibration in the folder, or more than one and none is named.
+    """
+    found = journal.read(folder)
+    plans = {s["plan_id"]: s["plan"] for s in found.sessions.values() if s.get("purpose") == KIND}
+    if not plan_id and len(plans) != 1:
+        raise UsageError(
+            f"{folder} holds {len(plans)} different calibrations; expected one: give a folder of "
+            "its own to each"
+        )
+    plan_id = plan_id or next(iter(plans))
+    if plan_id not in plans:
+        raise UsageError(f"{folder} holds no record of this calibration")
+    records = [
+        r
+        for r in found.records
+        if r["kind"] == KIND and r["plan_id"] == plan_id and r["status"] == "ok"
+    ]
+    if len({(r["condition"], r["repeat"], r["block"]) for r in records}) < len(records):
+        raise UsageError(
+            f"{folder} holds this calibration twice (of other code or another machine); give a "
+            "folder of its own to each"
+        )
+    return from_description(plans[plan_id]), records, found.warnings
+
+
 @contextlib.contextmanager
 def kept_busy(condition: str) -> Iterator[int | None]:
     """Keep one core busy while the condition says so; the process, whose id is given, dies with us.
@@ -117,7 +162,7 @@ def run(
     time_arm : callable, optional
         Times one arm; a test gives made-up samples.
     """
-    time_arm = time_arm or _Timer(plan)
+    time_arm = time_arm or partial(_time_arm, plan)
     environment = {
         "environment": devices.environment(),
         "fingerprint": dict(fingerprint),
@@ -172,26 +217,21 @@ def _measure(
     return record
 
 
-class _Timer:
-    """Times an arm in a fork, under the allocator that bench's times are taken with."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def __call__(self, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:
-        arguments = {
-            "work": problem.work,
-            "sizes": list(problem.sizes),
-            "calls": arm.calls,
-            "base_calls": BASE_CALLS,
-            "rounds": self.plan.rounds,
-            "seconds": self.plan.seconds,
-        }
-        mallopt = devices.TIME_ALLOCATOR if sys.platform == "linux" else None
-        outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS), mallopt)
-        if outcome.status != "ok":
-            return {"detail": f"{outcome.status}: {outcome.detail}"}
-        return compact(outcome.value)
+def _time_arm(plan: Plan, interpreter: Interpreter, problem: Problem, arm: Arm) -> dict[str, Any]:
+    """An arm timed in a fork, under the allocator that bench's times are taken with."""
+    arguments = {
+        "work": problem.work,
+        "sizes": list(problem.sizes),
+        "calls": arm.calls,
+        "base_calls": BASE_CALLS,
+        "rounds": plan.rounds,
+        "seconds": plan.seconds,
+    }
+    mallopt = devices.TIME_ALLOCATOR if sys.platform == "linux" else None
+    outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS), mallopt)
+    if outcome.status != "ok":
+        return {"detail": f"{outcome.status}: {outcome.detail}"}
+    return compact(outcome.value)
 
 
 def compact(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,15 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from harness.cli.output import say
 from suites.programs.calibration.plan import Goal
 from suites.programs.calibration.score import ATTNBENCH, ONE_RUN, POOLED, Score, Share
+from suites.programs.command import markdown_table
 
 JUDGES = (ATTNBENCH, ONE_RUN, POOLED)
 SAYS = {"same": "equal work (A/A): false alarms"}
-
-
-def _what(arm: str) -> str:
-    return SAYS.get(arm, f"{arm}: found")
 
 
 def _wanted(goal: Goal | None, total: int) -> str:
@@ -40,7 +38,7 @@ def rows(score: Score) -> list[list[str]]:
     return [
         [
             condition,
-            _what(arm),
+            SAYS.get(arm, f"{arm}: found"),
             _wanted(by[condition, arm, ATTNBENCH].goal, by[condition, arm, ATTNBENCH].total),
             *(_shown(by[condition, arm, judge]) for judge in JUDGES),
         ]
@@ -79,7 +77,7 @@ def print_score(out: Console, score: Score, quick: bool = False) -> None:
         table.add_row(*row)
     out.print(table)
     for sentence in sentences(score):
-        out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        say(out, sentence)
     if quick:
         out.print("A self-test: so few blocks prove nothing either way.")
     else:
@@ -88,9 +86,7 @@ def print_score(out: Console, score: Score, quick: bool = False) -> None:
 
 def markdown(score: Score) -> str:
     """The table of docs/results, with its sentences below."""
-    lines = [HEADS, ["---"] * len(HEADS), *rows(score)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return table + "\n\n" + "\n".join(sentences(score))
+    return markdown_table(HEADS, rows(score)) + "\n\n" + "\n".join(sentences(score))
 
 
 def as_json(score: Score) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from harness.measure.cpu_clock import Sampled, ratio
 from harness.records import journal
 from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record
-from suites.programs.calibration import arms, plan, run, score, store
+from suites.programs.calibration import arms, plan, run, score
 from suites.programs.calibration import table as printed
 from suites.programs.calibration.__main__ import app
 from suites.programs.calibration.plan import ARMS, Arm, Plan, Problem
@@ -91,7 +91,7 @@ def measured(
 ) -> score.Score:
     todo = run.missing(what, [condition], folder, FINGERPRINT)
     run.run(what, todo, folder, FINGERPRINT, lambda _: None, time_arm)
-    found, records, _ = store.load(folder)
+    found, records, _ = run.load(folder)
     return score.score(found, records)
 
 
@@ -132,17 +132,18 @@ def test_goals_are_met_by_a_quiet_machine_and_by_no_noisy_one(
     tmp_path: Path, no_interpreter: None
 ) -> None:
     what = Plan(40, 15, 3, 0.05, PROBLEMS)
-    assert measured(tmp_path / "quiet", what, MadeUp(0.01)).reached
+    quiet = measured(tmp_path / "quiet", what, MadeUp(0.01))
+    assert quiet.reached
+    line = printed.markdown(quiet).splitlines()[3]
+    assert "| idle | 10 % slower: found | at least 95% | 40 of 40 (100.0%) | 600 of 600" in line
     assert not measured(tmp_path / "noisy", what, MadeUp(0.2)).reached
 
 
-def test_goals_are_those_that_were_set() -> None:
+def test_goals_hold_at_their_bounds() -> None:
     same, ten, five = plan.GOALS
     assert [same.met(15, 200), same.met(16, 200)] == [True, False]
     assert [ten.met(190, 200), ten.met(189, 200)] == [True, False]
     assert [five.met(160, 200), five.met(159, 200)] == [True, False]
-    calls = {arm.name: arm.calls for arm in ARMS}
-    assert calls == {"control": 20, "same": 20, "10 % slower": 22, "5 % slower": 21}
 
 
 def test_work_that_is_not_longer_is_not_found(
@@ -183,7 +184,7 @@ def test_a_lost_record_is_counted_as_missing_and_measured_again(
     lines = path.read_text().splitlines(keepends=True)
     torn = lines[4][: len(lines[4]) // 2] + "\n"
     path.write_text("".join([*lines[:4], torn, *lines[5:]]))
-    _, records, warnings = store.load(tmp_path)
+    _, records, warnings = run.load(tmp_path)
     result = score.score(what, records)
     assert result.missing == {"idle": 10}
     assert not result.reached
@@ -208,7 +209,7 @@ def test_an_arm_that_fails_is_named_and_tried_again(tmp_path: Path, no_interpret
     assert measured(tmp_path, what, good).missing == {"idle": 0}
 
 
-@pytest.mark.parametrize("factor", [0.9, 1.0, 1.03, 1.05, 1.1])
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.03])
 def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
     rng = np.random.default_rng(int(factor * 100))
     times: list[dict[str, Any]] = []
@@ -230,7 +231,7 @@ def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
     assert floor == row.floor
     assert score.interval(blocks, "same") == row.time
     assert score.told_apart(blocks, "same", floor) == (row.verdict in ("slower", "faster"))
-    assert row.verdict == {0.9: "faster", 1.1: "slower"}.get(factor, row.verdict)
+    assert (row.verdict == "faster") == (factor == 0.9)
 
 
 def test_pytest_benchmark_fails_what_is_more_than_five_per_cent_slower_on_the_wall() -> None:
@@ -329,20 +330,12 @@ def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
             assert min(arm["mine"]["us"] + arm["base"]["us"]) > 0
             assert 0 < arm["ratio"] < 10
         assert r["before"]["load"] is None or len(r["before"]["load"]) == 3
-    found, records, _ = store.load(tmp_path)
+    found, records, _ = run.load(tmp_path)
     result = score.score(found, records)
     assert found == what
     assert result.missing == {"idle": 0}
     assert "idle" in printed.markdown(result)
     json.dumps(printed.as_json(result))
-
-
-def test_the_readme_table_says_counts_and_goals(tmp_path: Path, no_interpreter: None) -> None:
-    result = measured(tmp_path, Plan(40, 15, 3, 0.05, PROBLEMS), MadeUp(0.01), "idle")
-    lines = printed.markdown(result).splitlines()
-    assert lines[0].startswith("| condition |")
-    assert "| idle | 10 % slower: found | at least 95% | 40 of 40 (100.0%) | 600 of 600" in lines[3]
-    assert "40 comparisons of each kind in 15 blocks" in "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -363,31 +356,30 @@ def test_a_wrong_word_is_one_line(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_two_calibrations_in_one_folder_are_not_mixed(tmp_path: Path, no_interpreter: None) -> None:
-    for blocks in (2, 3):
-        what = Plan(2, blocks, 3, 0.05, PROBLEMS[:2])
-        todo = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
-        run.run(what, todo, tmp_path, FINGERPRINT, lambda _: None, MadeUp(0.01))
+def test_calibrations_of_two_plans_or_machines_are_not_mixed(
+    tmp_path: Path, no_interpreter: None
+) -> None:
+    def measure(blocks: int, device: str) -> Plan:
+        what, fingerprint = Plan(2, blocks, 3, 0.05, PROBLEMS[:2]), {"device": device}
+        todo = run.missing(what, ["idle"], tmp_path, fingerprint)
+        run.run(what, todo, tmp_path, fingerprint, lambda _: None, MadeUp(0.01))
+        return what
+
+    two, _ = measure(2, "one"), measure(3, "one")
     with pytest.raises(UsageError, match="2 different calibrations"):
-        store.load(tmp_path)
-    found, records, _ = store.load(tmp_path, Plan(2, 2, 3, 0.05, PROBLEMS[:2]).id)
-    assert (found.blocks, len(records)) == (2, 2)
-
-
-def test_other_code_or_another_machine_is_not_mixed(tmp_path: Path, no_interpreter: None) -> None:
-    what = Plan(2, 2, 3, 0.05, PROBLEMS[:2])
-    for device in ("one", "other"):
-        todo = run.missing(what, ["idle"], tmp_path, {"device": device})
-        run.run(what, todo, tmp_path, {"device": device}, lambda _: None, MadeUp(0.01))
+        run.load(tmp_path)
+    found, records, _ = run.load(tmp_path, two.id)
+    assert (found, len(records)) == (two, 2)
+    measure(2, "another")
     with pytest.raises(UsageError, match="twice"):
-        store.load(tmp_path)
+        run.load(tmp_path, two.id)
 
 
 def test_the_docs_show_the_published_records() -> None:
     """By ``python -m suites.programs.calibration --from FOLDER --markdown``."""
     published = "reports/published/cpu/calibration"
     shown = (ROOT / f"{published}.md").read_text(encoding="utf-8").rstrip()
-    given, records, warnings = store.load(ROOT / published)
+    given, records, warnings = run.load(ROOT / published)
     assert warnings == []
     result = score.score(given, records)
     assert (given.comparisons, given.blocks, result.missing) == (200, 15, {"idle": 0, "busy": 0})

@@ -2,32 +2,94 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from harness.cli.output import bare_table, say, steps
 from harness.errors import UsageError
-from suites.programs.command import application, bar, console, finish, say
+from suites.programs.command import application, console, finish
 from suites.programs.mutation import equivalents
 from suites.programs.mutation.draw import Mutant, in_order, sample
 from suites.programs.mutation.equivalents import Equivalent
+from suites.programs.mutation.relevance import Ran
 from suites.programs.mutation.run import baseline, control, run
-from suites.programs.mutation.score import Score, print_mutant, print_table
-from suites.programs.mutation.store import Kept, Store
+from suites.programs.mutation.store import Store
 from suites.programs.mutation.tests import test_files
-from suites.programs.mutation.units import Unit, select, units
+from suites.programs.mutation.units import Unit, select
 
 app = application()
 
+WANTED = 0.9
 
-def _measured(out: Console, chosen: Sequence[Unit], workers: int) -> list[Any]:
+
+@dataclass(frozen=True)
+class Score:
+    """What became of a unit's sample.
+
+    Attributes
+    ----------
+    unit : str
+    sampled, equivalent : int
+        Drawn, and declared equivalent among them, which were not run.
+    survived : int
+        Of the others; those that ended their process were noticed too.
+    """
+
+    unit: str
+    sampled: int
+    equivalent: int
+    survived: int
+
+    @property
+    def killed(self) -> int:
+        """Noticed ones."""
+        return self.sampled - self.equivalent - self.survived
+
+    @property
+    def share(self) -> float:
+        """Killed ones of those that are not equivalent; 1 where there is none."""
+        tried = self.sampled - self.equivalent
+        return self.killed / tried if tried else 1.0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the unit passes."""
+        return self.share >= WANTED
+
+
+def print_table(out: Console, scores: Sequence[Score]) -> None:
+    """A line per unit, and one for all."""
+    numbers = ("sampled", "equivalent", "killed", "survived", "score")
+    table = bare_table("package", numbers=numbers)
+    sums = [sum(getattr(s, name) for s in scores) for name in numbers[:2] + numbers[3:4]]
+    for s in [*scores, Score("all", *sums)] if len(scores) > 1 else scores:
+        colour = "green" if s.enough else "bold red"
+        counts = map(str, (s.sampled, s.equivalent, s.killed, s.survived))
+        table.add_row(s.unit, *counts, f"[{colour}]{s.share:.0%}[/]")
+    out.print(table)
+
+
+def print_mutant(out: Console, mutant: Mutant, row: Mapping[str, Any]) -> None:
+    """Where, what, what was found, and how to run it again."""
+    out.print(f"[bold]{mutant.id}[/] {escape(row['file'])}:{mutant.site.row}", highlight=False)
+    for line in mutant.diff.splitlines()[2:]:
+        colour = {"-": "red", "+": "green"}.get(line[:1], "dim")
+        out.print(f"  [{colour}]{escape(line)}[/]", highlight=False, soft_wrap=True)
+    by = f" by {row['by']}" if row["by"] else ""
+    said = f"{row['verdict']}{by}: {row['detail']} ({row['seconds']:.1f} s, {row['operator']})"
+    out.print(f"  {escape(said)}", highlight=False, soft_wrap=True)
+    out.print(f"  again: nox -s mutants -- --only {mutant.id}", highlight=False)
+
+
+def _measured(out: Console, chosen: Sequence[Unit], workers: int, store: Store) -> list[Ran]:
     """Run all checks on the code as it is; tell of those that fail."""
-    with bar(out) as progress:
-        task = progress.add_task("without mutation", total=len(chosen) + len(test_files()))
-        ran, failed = baseline(chosen, workers, lambda: progress.advance(task), kept=Kept())
+    with steps(out, "without mutation", len(chosen) + len(test_files())) as done:
+        ran, failed = baseline(chosen, workers, done, store=store)
     for line in failed:
         say(out, f"left out, it fails without any mutation: {line}", style="yellow")
     return ran
@@ -41,8 +103,9 @@ def _only(
     mutant = next((m for m in in_order(unit, seed) if m.id == id), None)
     if mutant is None:
         raise UsageError(f"no mutant {id!r} of {unit.name}: the code has changed since")
-    rows: list[Any] = []
-    run([mutant], _measured(out, [unit], workers), Store(), 1, limit_s, rows.append)
+    rows: list[Mapping[str, Any]] = []
+    store = Store()
+    run([mutant], _measured(out, [unit], workers, store), store, 1, limit_s, rows.append)
     print_mutant(out, mutant, rows[0])
     known = equivalents.declared(mutant, entries)
     if known is not None:
@@ -65,42 +128,30 @@ def _score(
     equivalents.refuse_stale(entries, chosen)
     store = Store()
     drawn: dict[str, list[Mutant]] = {}
-    with bar(out) as progress:
-        for unit in progress.track(chosen, description="drawing"):
+    with steps(out, "drawing", len(chosen)) as done:
+        for unit in chosen:
             drawn[unit.name] = sample(unit, count, seed)
+            done()
     tried = {
         name: [m for m in mutants if equivalents.declared(m, entries) is None]
         for name, mutants in drawn.items()
     }
-    found = {m.id: store.find(m) for mutants in tried.values() for m in mutants}
-    todo = [m for mutants in tried.values() for m in mutants if found[m.id] is None]
+    todo = [m for mutants in tried.values() for m in mutants if store.find(m.id) is None]
     if todo:
         missing = {m.site.unit for m in todo}
         touched = [unit for unit in chosen if unit.name in missing]
-        ran = _measured(out, touched, workers)
+        ran = _measured(out, touched, workers, store)
         control(touched, ran, workers, limit_s)
-        with bar(out) as progress:
-            task = progress.add_task("mutants", total=len(todo))
-
-            def on_row(row: Any) -> None:
-                found[row["id"]] = row
-                progress.advance(task)
-
-            run(todo, ran, store, workers, limit_s, on_row)
-    scores = [
-        Score(
-            name,
-            len(drawn[name]),
-            len(drawn[name]) - len(mutants),
-            Counter(found[m.id]["verdict"] for m in mutants),  # type: ignore[index]
-        )
-        for name, mutants in tried.items()
-    ]
-    for mutants in tried.values():
-        for mutant in mutants:
-            row = found[mutant.id]
-            if row is not None and row["verdict"] == "survived":
-                print_mutant(out, mutant, row)
+        with steps(out, "mutants", len(todo)) as done:
+            run(todo, ran, store, workers, limit_s, lambda row: done())
+    scores = []
+    for name, mutants in tried.items():
+        rows = [(mutant, store.find(mutant.id) or {}) for mutant in mutants]
+        survivors = [(mutant, row) for mutant, row in rows if row["verdict"] == "survived"]
+        for mutant, row in survivors:
+            print_mutant(out, mutant, row)
+        all_drawn = len(drawn[name])
+        scores.append(Score(name, all_drawn, all_drawn - len(mutants), len(survivors)))
     print_table(out, scores)
     return int(not all(score.enough for score in scores))
 
@@ -115,14 +166,13 @@ def main(
     limit_s: Annotated[float, typer.Option(help="seconds beyond what the checks need")] = 20.0,
 ) -> None:
     """Put small faults into the mechanisms, and count those that the checks notice."""
-    out = console(160)
+    out = console()
 
     def command() -> int:
         for name, value in (("--sample", sample), ("--workers", workers), ("--limit-s", limit_s)):
             if value <= 0:
                 raise UsageError(f"{name}: given {value}; expected a number above 0")
         entries = equivalents.read()
-        equivalents.refuse_unknown_packages(entries, units())
         if only:
             return _only(out, only, seed, workers, limit_s, entries)
         chosen = select(packages or [])

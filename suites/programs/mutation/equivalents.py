@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError
 from suites.programs.mutation.draw import Mutant, materialise, sites
-from suites.programs.mutation.units import Unit
+from suites.programs.mutation.units import Unit, units
 
 DECLARED = Path(__file__).with_name("equivalent.toml")
-_KEYS = {"package", "file", "line", "becomes", "reason"}
 
 
 @dataclass(frozen=True)
@@ -53,29 +52,19 @@ def read(path: Path = DECLARED) -> list[Equivalent]:
     Raises
     ------
     UsageError
-        If one lacks something or has something else.
+        If one has no reason, or is of no package.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
     found = []
-    for table in tables:
-        if set(table) != _KEYS or not str(table["reason"]).strip():
-            given = ", ".join(sorted(table))
-            raise UsageError(
-                f"{path}: an entry has {given}; expected {', '.join(sorted(_KEYS))}, "
-                "and a reason in words"
-            )
+    for table in tomllib.loads(path.read_text(encoding="utf-8"))["equivalent"]:
+        if table["package"] not in units() or not table["reason"].strip():
+            raise UsageError(f"{path}: {table}: expected a package that is there, and a reason")
         becomes = table["becomes"]
         table["becomes"] = (becomes,) if isinstance(becomes, str) else tuple(becomes)
         found.append(Equivalent(**table))
     return found
 
 
-def refuse_stale(
-    entries: Iterable[Equivalent], units: Sequence[Unit], path: Path = DECLARED
-) -> None:
+def refuse_stale(entries: Iterable[Equivalent], units: Sequence[Unit]) -> None:
     """Refuse entries of these units that no mutant matches: the code has changed since.
 
     Raises
@@ -90,28 +79,11 @@ def refuse_stale(
         mutants = [m for m in map(materialise, near) if m is not None]
         for entry in mine:
             for come in entry.becomes:
-                one = Equivalent(entry.package, entry.file, entry.line, (come,), entry.reason)
-                if not any(one.covers(mutant) for mutant in mutants):
+                if not any(replace(entry, becomes=(come,)).covers(m) for m in mutants):
                     raise UsageError(
-                        f"{path}: no mutant of {unit.name}/{entry.file} makes {entry.line!r} into "
-                        f"{come!r}; the code has changed: correct the entry or take it out"
+                        f"{DECLARED}: no mutant of {unit.name}/{entry.file} makes {entry.line!r} "
+                        f"into {come!r}; the code has changed: correct the entry or take it out"
                     )
-
-
-def refuse_unknown_packages(
-    entries: Iterable[Equivalent], known: Iterable[str], path: Path = DECLARED
-) -> None:
-    """Refuse entries of packages that there are not.
-
-    Raises
-    ------
-    UsageError
-        Naming the first of them.
-    """
-    names = set(known)
-    for entry in entries:
-        if entry.package not in names:
-            raise UsageError(f"{path}: no package {entry.package!r}; take its entries out")
 
 
 def declared(mutant: Mutant, entries: Iterable[Equivalent]) -> Equivalent | None:

@@ -13,7 +13,7 @@ from harness.build import set_tf32
 from reference_impls.mechanism import Unsupported
 from suites.programs.mutation import steps, tests
 from suites.programs.mutation.planting import Planted
-from suites.programs.mutation.trace import traced
+from suites.programs.mutation.relevance import traced
 from suites.programs.mutation.units import ROOT, module_name, short, units
 
 TEST = "test"

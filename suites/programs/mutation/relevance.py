@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 FIRST = 60
 """How many of the verifier's checks come before the tests."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+Lines = dict[str, set[int]]
+
+
+@contextmanager
+def traced(files: Mapping[str, str]) -> Iterator[Lines]:
+    """Collect the lines that run inside the block.
+
+    Parameters
+    ----------
+    files : mapping
+        File name as in a code object -> name in the result.
+
+    Yields
+    ------
+    dict
+        Name -> set of line numbers, filled in as the block runs.
+    """
+    seen: Lines = {}
+
+    def line(frame: Any, event: str, _: Any) -> Any:
+        if event == "line":
+            seen.setdefault(files[frame.f_code.co_filename], set()).add(frame.f_lineno)
+        return line
+
+    def call(frame: Any, event: str, _: Any) -> Any:
+        return line if frame.f_code.co_filename in files else None
+
+    before = sys.gettrace()
+    sys.settrace(call)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
 
 
 @dataclass(frozen=True)

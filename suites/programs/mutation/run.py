@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.isolate import Call, Limits, Outcome, run_all
 from suites.programs.mutation.draw import Mutant
 from suites.programs.mutation.relevance import Ran, relevant
-from suites.programs.mutation.store import Kept, Store
+from suites.programs.mutation.store import Store
 from suites.programs.mutation.tests import test_files
 from suites.programs.mutation.units import Unit, short
 
@@ -33,7 +33,7 @@ def baseline(
     workers: int,
     on_done: Callable[[], None] = lambda: None,
     files: Sequence[str] | None = None,
-    kept: Kept | None = None,
+    store: Store | None = None,
 ) -> tuple[list[Ran], list[str]]:
     """Time and trace all checks on the code as it is.
 
@@ -46,8 +46,8 @@ def baseline(
         Called after each of ``len(units) + len(files)`` parts.
     files : sequence of str or None
         Files with tests; None is all of the verify suite.
-    kept : Kept or None
-        Where parts of the same code are found again.
+    store : Store or None
+        Where parts that were run before are found again.
 
     Returns
     -------
@@ -65,26 +65,24 @@ def baseline(
     calls += [("baseline_steps", {"unit": unit.name}) for unit in units]
     parts: list[Mapping[str, Any]] = []
     missing = []
-    for call in calls:
-        known = kept.find(call[1]) if kept else None
+    for name, given in calls:
+        [part] = given.values()
+        known = store.find(f"unchanged {part}") if store else None
         if known is None:
-            missing.append(call)
+            missing.append((name, given))
         else:
             parts.append(known)
             on_done()
     limits = Limits(BASELINE_SECONDS)
-    tasks = [
-        Call(f"suites.programs.mutation.inside:{name}", given, limits) for name, given in missing
-    ]
+    tasks = [Call(f"suites.programs.mutation.inside:{call}", g, limits) for call, g in missing]
     for place, outcome in outcomes(tasks, workers):
         on_done()
-        given = missing[place][1]
+        [part] = missing[place][1].values()
         if outcome.status != "ok":
-            what = next(iter(given.values()))
-            raise UsageError(f"the checks of {what} don't run: {outcome.status}, {outcome.detail}")
+            raise UsageError(f"the checks of {part} don't run: {outcome.status}, {outcome.detail}")
         parts.append(outcome.value)
-        if kept:
-            kept.add(given, outcome.value)
+        if store:
+            store.add(f"unchanged {part}", "unchanged", outcome.value)
     ran = [
         Ran(
             tuple(row["check"]),
@@ -133,14 +131,14 @@ def run(
         checks = relevant(ran, file, mutant.before, mutant.site.row)
         if not checks:
             nothing = {"verdict": "survived", "by": "", "detail": "no check runs it", "seconds": 0}
-            on_row(store.add(mutant, nothing))
+            on_row(store.add_mutant(mutant, nothing))
             continue
         limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
         given = {"path": file, "source": mutant.source, "checks": [c.check for c in checks]}
         tasks.append(Call("suites.programs.mutation.inside:mutant", given, limits))
         waiting.append(mutant)
     for place, outcome in outcomes(tasks, workers):
-        on_row(store.add(waiting[place], _row(waiting[place], outcome)))
+        on_row(store.add_mutant(waiting[place], _row(waiting[place], outcome)))
 
 
 def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: float) -> None:

@@ -20,8 +20,7 @@ from suites.programs.mutation.inside import baseline_tests
 from suites.programs.mutation.operators import operators, positions
 from suites.programs.mutation.relevance import Ran, lines_to_watch, relevant
 from suites.programs.mutation.run import baseline, control, run
-from suites.programs.mutation.score import Score
-from suites.programs.mutation.store import Kept, Store
+from suites.programs.mutation.store import Store
 from suites.programs.mutation.units import Unit, select, units
 
 SMALL = "source2token"
@@ -46,14 +45,13 @@ UNSEEN = ("modules.py", 'return {"scores": s,', 'return {"scores": -s,')
 
 
 def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "kept")
-    ran, failed = baseline([units()[SMALL]], 1, files=[], kept=kept)
+    results = Store(tmp_path)
+    ran, failed = baseline([units()[SMALL]], 1, files=[], store=results)
     assert ran
     assert not failed
-    assert baseline([units()[SMALL]], 0, files=[], kept=kept) == (ran, failed)
+    assert baseline([units()[SMALL]], 0, files=[], store=results) == (ran, failed)
     mutants = [planted(*m) for m in (SIGN, SAME, LOOP, BROKEN, MEMORY, UNSEEN)]
     rows: dict[str, Any] = {}
-    results = Store(tmp_path)
     run(mutants, ran, results, 1, 1.0, lambda row: rows.update({row["id"]: row}))
     found = [rows[m.id] for m in mutants]
     assert [row["verdict"] for row in found] == [
@@ -69,7 +67,7 @@ def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -
     assert found[5]["detail"] == "no check runs it"  # without any test files
     lines = [json.loads(s) for s in (tmp_path / f"{SMALL}.jsonl").read_text().splitlines()]
     assert {line["id"] for line in lines} == {m.id for m in mutants}
-    assert all(line["becomes"] and line["code"] for line in lines)
+    assert all(line["becomes"] and line["state"] for line in lines)
 
 
 def test_a_check_that_fails_by_itself_kills_nothing_but_the_run() -> None:
@@ -85,22 +83,15 @@ def test_a_check_that_fails_by_itself_kills_nothing_but_the_run() -> None:
 def test_a_finished_mutant_is_not_run_again_unless_something_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed, survived = planted(*SIGN), planted(*SAME)
+    mutant = planted(*SIGN)
     first = Store(tmp_path)
-    for mutant, verdict in ((killed, "killed"), (survived, "survived")):
-        assert first.find(mutant) is None
-        first.add(mutant, {"verdict": verdict, "by": "", "detail": "", "seconds": 0})
+    assert first.find(mutant.id) is None
+    first.add_mutant(mutant, {"verdict": "killed", "by": "", "detail": "", "seconds": 0})
     with (tmp_path / f"{SMALL}.jsonl").open("a") as lines:
         lines.write('{"id": "source2token:torn')
-    again = Store(tmp_path)
-    assert [again.find(m) is None for m in (killed, survived)] == [False, False]
-    # Other checks might notice what survived; what was killed stays so.
-    monkeypatch.setattr(store, "check_files", lambda: [])
-    again = Store(tmp_path)
-    assert [again.find(m) is None for m in (killed, survived)] == [False, True]
-    monkeypatch.setattr(store, "read_by", lambda _: frozenset())
-    again = Store(tmp_path)
-    assert [again.find(m) is None for m in (killed, survived)] == [True, True]
+    assert Store(tmp_path).find(mutant.id) is not None
+    monkeypatch.setattr(store, "state", lambda: "other code or checks")
+    assert Store(tmp_path).find(mutant.id) is None
 
 
 def test_the_program_scores_resumes_and_names_survivors(
@@ -115,7 +106,7 @@ def test_the_program_scores_resumes_and_names_survivors(
     def made_up(todo: Sequence[Mutant], *rest: Any) -> None:
         for mutant, verdict in zip(todo, ("killed", "survived"), strict=True):
             outcome = {"verdict": verdict, "by": "", "detail": "", "seconds": 0.0}
-            rest[-1](rest[1].add(mutant, outcome))
+            rest[-1](rest[1].add_mutant(mutant, outcome))
 
     monkeypatch.setattr(program, "run", made_up)
     told = Console(record=True, width=160, file=(tmp_path / "told").open("w"))
@@ -177,23 +168,20 @@ def test_equivalents_that_match_nothing_are_refused(tmp_path: Path) -> None:
         return equivalents.read(file)
 
     right = entry()
-    equivalents.refuse_stale(right, select([SMALL]), file)
+    equivalents.refuse_stale(right, select([SMALL]))
     assert equivalents.declared(mutant, right) == right[0]
     for stale in (entry(line=gone + " "), entry(becomes=come + " + 1"), entry(file="none.py")):
         with pytest.raises(UsageError, match="the code has changed: correct the entry"):
-            equivalents.refuse_stale(stale, select([SMALL]), file)
+            equivalents.refuse_stale(stale, select([SMALL]))
         assert equivalents.declared(mutant, stale) is None
-    for bad in ({"reason": " "}, {"operator": "x"}):
-        with pytest.raises(UsageError, match="and a reason in words"):
+    for bad in ({"reason": " "}, {"package": "mtsaa"}):
+        with pytest.raises(UsageError, match="expected a package that is there, and a reason"):
             entry(**bad)
-    with pytest.raises(UsageError, match="no package 'mtsaa'"):
-        equivalents.refuse_unknown_packages(entry(package="mtsaa"), units())
 
 
 def test_the_declared_equivalents_are_of_lines_that_there_are() -> None:
     # What the lines become takes a minute to see: the program refuses that.
     entries = equivalents.read()
-    equivalents.refuse_unknown_packages(entries, units())
     for entry in entries:
         [path] = [p for p in units()[entry.package].files if p.name == entry.file]
         text = " ".join(path.read_text(encoding="utf-8").split())
@@ -277,12 +265,9 @@ def test_only_checks_that_run_the_statement_are_asked() -> None:
 
 
 def test_below_nine_in_ten_is_not_enough() -> None:
-    def score(killed: int, survived: int) -> Score:
-        return Score("x", 100, 0, Counter(killed=killed - 1, timeout=1, survived=survived))
-
-    assert score(90, 10).enough
-    assert not score(89, 11).enough
-    assert Score("x", 3, 3, Counter()).enough
+    assert program.Score("x", 100, 0, 10).enough
+    assert not program.Score("x", 100, 1, 10).enough
+    assert program.Score("x", 3, 3, 0).enough
 
 
 def test_an_unknown_package_is_refused() -> None:

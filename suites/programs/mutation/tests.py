@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from suites.programs.mutation.trace import traced
+from suites.programs.mutation.relevance import traced
 from suites.programs.mutation.units import REPOSITORY
 
 SUITES = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ def run(
         Ids, in the order in which they are to be run up to the first that fails; None runs all
         but the slow ones, traced.
     traced_files : mapping
-        See `suites.programs.mutation.trace.traced`.
+        See `suites.programs.mutation.relevance.traced`.
     """
     plugin = _Plugin(chosen, traced_files)
     arguments = [

@@ -86,43 +86,20 @@ def select(names: Iterable[str]) -> list[Unit]:
 
 
 @cache
-def read_by(name: str) -> frozenset[Path]:
-    """All files that decide what a package does: its own, shared modules, packages it imports."""
-    todo, seen = [name], set()
-    files = set(ROOT.glob("*.py"))
-    while todo:
-        package = todo.pop()
-        if package in seen or not (ROOT / package).is_dir():
-            continue
-        seen.add(package)
-        own = set((ROOT / package).rglob("*.py"))
-        files |= own
-        for file in own:
-            todo += re.findall(r"reference_impls\.(\w+)", file.read_text(encoding="utf-8"))
-    return frozenset(files)
-
-
-def digest(files: Iterable[Path], *more: str) -> str:
-    """Hash of some files' names and contents."""
-    total = hashlib.sha256("\0".join(more).encode())
-    for file in sorted(files):
-        total.update(file.relative_to(REPOSITORY).as_posix().encode())
-        total.update(file.read_bytes())
-    return total.hexdigest()[:16]
-
-
-def check_files() -> list[Path]:
-    """Files that decide what the checks notice: tests, goldens, the verifier."""
+def state() -> str:
+    """Hash of all that decides what becomes of a mutant: the code, the checks, this program."""
     suites = Path(__file__).parents[2]
-    return [
-        *sorted((suites / "reference_impls").rglob("*.py")),
-        *sorted((suites / "harness" / "verify").rglob("*.py")),
-        *sorted((suites / "harness" / "verify" / "golden").rglob("*.npz")),
-        *sorted((REPOSITORY / "harness" / "verify").rglob("*.py")),
-    ]
-
-
-def runner_files() -> list[Path]:
-    """Files of ours that decide whether a mutant is killed."""
-    names = ("inside.py", "planting.py", "relevance.py", "run.py", "steps.py", "tests.py")
-    return [Path(__file__).with_name(name) for name in names]
+    folders = (
+        ROOT,
+        REPOSITORY / "harness" / "verify",
+        suites / "reference_impls",
+        suites / "harness" / "verify",
+        suites / "support",
+        Path(__file__).parent,
+    )
+    total = hashlib.sha256()
+    for file in sorted(f for folder in folders for f in folder.rglob("*") if f.is_file()):
+        if "__pycache__" not in file.parts:
+            total.update(file.relative_to(REPOSITORY).as_posix().encode())
+            total.update(file.read_bytes())
+    return total.hexdigest()[:16]

@@ -1,18 +1,20 @@
-"""Simulated experiments: each draws so many, and counts how often something is said.
+"""Simulated experiments: one draw each, and whether something is said of it.
 
 Values are drawn here; what is said of them comes from `harness.stats`, call by call, as `compare`
-does it. Each function takes a generator, the number of draws, and its sizes, and returns a count.
+does it. Each function takes a generator and its sizes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from harness.stats import (
     ALPHA,
+    MeanDifference,
     accuracy_verdict,
     compare_folds,
     compare_means,
@@ -25,7 +27,6 @@ from harness.stats import (
 
 Generator = np.random.Generator
 Values = list[float]
-CLAIMS = ("better", "worse")
 
 
 def _pairs(rng: Generator, count: int, correlation: float) -> tuple[Values, Values]:
@@ -39,130 +40,100 @@ def _sd(correlation: float) -> float:
     return math.sqrt(2 * (1 - correlation))
 
 
-def paired_statistic(rng: Generator, draws: int, count: int, correlation: float) -> int:
+def _paired(rng: Generator, count: int, correlation: float, effect: float = 0.0) -> MeanDifference:
+    """Two models, of which one is better by the effect."""
+    first, second = _pairs(rng, count, correlation)
+    return compare_means([v + effect for v in first], second, paired=True, exact=False)
+
+
+def _claims(difference: MeanDifference, p: float | None = None) -> bool:
+    """Whether the verdict is better or worse."""
+    return accuracy_verdict(difference, True, None, p) in ("better", "worse")
+
+
+def paired_statistic(rng: Generator, **sizes: Any) -> bool:
     """Two equal models: p below alpha."""
-    return sum(
-        compare_means(*_pairs(rng, count, correlation), paired=True, exact=False).p < ALPHA
-        for _ in range(draws)
-    )
+    return _paired(rng, **sizes).p < ALPHA
 
 
-def paired_verdict(rng: Generator, draws: int, count: int, correlation: float) -> int:
+def paired_verdict(rng: Generator, **sizes: Any) -> bool:
     """Two equal models: called better or worse."""
-    found = 0
-    for _ in range(draws):
-        difference = compare_means(*_pairs(rng, count, correlation), paired=True, exact=False)
-        found += accuracy_verdict(difference, True, None) in CLAIMS
-    return found
+    return _claims(_paired(rng, **sizes))
 
 
-def paired_coverage(
-    rng: Generator, draws: int, count: int, correlation: float, effect: float
-) -> int:
+def paired_coverage(rng: Generator, effect: float, **sizes: Any) -> bool:
     """The 95 % interval holds the true difference."""
-    found = 0
-    for _ in range(draws):
-        first, second = _pairs(rng, count, correlation)
-        d = compare_means([v + effect for v in first], second, paired=True, exact=False)
-        found += d.low <= effect <= d.high
-    return found
+    d = _paired(rng, effect=effect, **sizes)
+    return d.low <= effect <= d.high
 
 
-def paired_power(
-    rng: Generator, draws: int, count: int, correlation: float, effect: float, alpha: float
-) -> int:
+def paired_power(rng: Generator, alpha: float, **sizes: Any) -> bool:
     """A difference is found, at a level."""
-    found = 0
-    for _ in range(draws):
-        first, second = _pairs(rng, count, correlation)
-        d = compare_means([v + effect for v in first], second, paired=True, exact=False)
-        found += d.p < alpha
-    return found
+    return _paired(rng, **sizes).p < alpha
 
 
-def unpaired(
-    rng: Generator, draws: int, count: int, ratio: float, effect: float, other: int
-) -> int:
-    """Welch's p below alpha; the second side has `other` values, of `ratio` times the deviation."""
-    return sum(
-        compare_means(
-            rng.normal(effect, 1, count).tolist(),
-            rng.normal(0, ratio, other).tolist(),
-            paired=False,
-            exact=False,
-        ).p
-        < ALPHA
-        for _ in range(draws)
-    )
+def _unpaired(
+    rng: Generator, count: int, other: int, ratio: float, effect: float
+) -> MeanDifference:
+    """Independent sides; the second has `other` values, of `ratio` times the deviation."""
+    first, second = rng.normal(effect, 1, count).tolist(), rng.normal(0, ratio, other).tolist()
+    return compare_means(first, second, paired=False, exact=False)
 
 
-def unpaired_coverage(rng: Generator, draws: int, count: int, ratio: float, other: int) -> int:
+def unpaired(rng: Generator, **sizes: Any) -> bool:
+    """Welch's p below alpha."""
+    return _unpaired(rng, **sizes).p < ALPHA
+
+
+def unpaired_coverage(rng: Generator, **sizes: Any) -> bool:
     """Welch's 95 % interval holds the true difference."""
-    found = 0
-    for _ in range(draws):
-        first, second = rng.normal(1, 1, count).tolist(), rng.normal(0, ratio, other).tolist()
-        d = compare_means(first, second, paired=False, exact=False)
-        found += d.low <= 1 <= d.high
-    return found
+    d = _unpaired(rng, effect=1, **sizes)
+    return d.low <= 1 <= d.high
 
 
-def sign_flips(rng: Generator, draws: int, count: int, correlation: float) -> int:
+def sign_flips(rng: Generator, count: int, correlation: float) -> bool:
     """Two equal models: the exact sign-flip p below alpha."""
-    return sum(
-        compare_means(*_pairs(rng, count, correlation), paired=True).sign_flip_p < ALPHA
-        for _ in range(draws)
-    )
+    return compare_means(*_pairs(rng, count, correlation), paired=True).sign_flip_p < ALPHA
 
 
-def accuracies(rng: Generator, draws: int, count: int, examples: int, accuracy: float) -> int:
+def accuracies(rng: Generator, count: int, examples: int, accuracy: float) -> bool:
     """Two models of equal accuracy, each a share of so many test examples: better or worse."""
-    found = 0
-    for _ in range(draws):
-        first, second = rng.binomial(examples, accuracy, (2, count)) / examples
-        difference = compare_means(first.tolist(), second.tolist(), paired=True)
-        found += accuracy_verdict(difference, True, None) in CLAIMS
-    return found
+    first, second = rng.binomial(examples, accuracy, (2, count)) / examples
+    return _claims(compare_means(first.tolist(), second.tolist(), paired=True))
 
 
-def equal_within(rng: Generator, draws: int, count: int, correlation: float, margin: float) -> int:
+def equal_within(rng: Generator, count: int, correlation: float, margin: float) -> bool:
     """Models that differ by exactly the margin (in deviations of differences): called equal."""
     shift = margin * _sd(correlation)
-    found = 0
-    for _ in range(draws):
-        first, second = _pairs(rng, count, correlation)
-        shifted = [v + shift for v in first]
-        difference = compare_means(shifted, second, paired=True, exact=False)
-        found += equivalence(difference, shift) < ALPHA
-    return found
+    first, second = _pairs(rng, count, correlation)
+    shifted = [v + shift for v in first]
+    difference = compare_means(shifted, second, paired=True, exact=False)
+    return equivalence(difference, shift) < ALPHA
 
 
-def family(
-    rng: Generator, draws: int, count: int, models: int, different: int, effect: float
-) -> int:
+def family(rng: Generator, count: int, models: int, different: int, effect: float) -> bool:
     """Models against one baseline, some truly different: any equal one called better or worse."""
-    found = 0
-    for _ in range(draws):
-        baseline = rng.normal(size=count)
-        values = rng.normal(size=(models, count))
-        values[:different] += effect
-        some = [
-            compare_means(side.tolist(), baseline.tolist(), paired=True, exact=False)
-            for side in values
-        ]
-        adjusted = holm([judged_p(d) for d in some])
-        verdicts = [accuracy_verdict(d, True, None, p) for d, p in zip(some, adjusted, strict=True)]
-        found += any(said in CLAIMS for said in verdicts[different:])
-    return found
+    baseline = rng.normal(size=count).tolist()
+    values = rng.normal(size=(models, count))
+    values[:different] += effect
+    some = [compare_means(v.tolist(), baseline, paired=True, exact=False) for v in values]
+    said = map(_claims, some, holm([judged_p(d) for d in some]))
+    return any(list(said)[different:])
 
 
-def any_model(rng: Generator, draws: int, models: int, tasks: int) -> int:
+def any_model(rng: Generator, models: int, tasks: int) -> bool:
     """Equal models on tasks of unlike difficulty: Friedman's p below alpha."""
-    found = 0
-    for _ in range(draws):
-        values = rng.normal(size=(models, tasks)) + 5 * rng.normal(size=tasks)
-        scores = {str(i): row.tolist() for i, row in enumerate(values)}
-        found += friedman(scores).p <= ALPHA
-    return found
+    values = rng.normal(size=(models, tasks)) + 5 * rng.normal(size=tasks)
+    return friedman({str(i): row.tolist() for i, row in enumerate(values)}).p <= ALPHA
+
+
+def _folds_p(
+    first: Values, second: Values, numbers: list[int], folds: int, as_seeds: bool
+) -> float:
+    """P-value over folds, or, the mistake, as if every value were an independent replicate."""
+    if as_seeds:
+        return compare_means(first, second, paired=True, exact=False).p
+    return compare_folds(first, second, numbers, folds).p
 
 
 def _correlated_folds(rng: Generator, folds: int, correlation: float) -> np.ndarray:
@@ -171,50 +142,26 @@ def _correlated_folds(rng: Generator, folds: int, correlation: float) -> np.ndar
     return np.asarray(math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own)
 
 
-def normal_folds(
-    rng: Generator, draws: int, folds: int, seeds: int, noise: float, as_seeds: bool
-) -> int:
+def normal_folds(rng: Generator, folds: int, seeds: int, noise: float, as_seeds: bool) -> bool:
     """Two equal models over folds that overlap as Nadeau and Bengio suppose: p below alpha.
 
-    Parameters
-    ----------
-    seeds, noise : int, float
-        Every fold once per seed, with noise of its own.
-    as_seeds : bool
-        Judged as if every value were an independent replicate: the mistake.
+    Every fold comes once per seed, with noise of its own.
     """
     numbers = np.tile(np.arange(folds), seeds).tolist()
-    zeros = [0.0] * (folds * seeds)
-    found = 0
-    for _ in range(draws):
-        common = np.tile(_correlated_folds(rng, folds, 1 / folds), seeds)
-        values = (common + noise * rng.normal(size=folds * seeds)).tolist()
-        if as_seeds:
-            p = compare_means(values, zeros, paired=True, exact=False).p
-        else:
-            p = compare_folds(values, zeros, numbers, folds).p
-        found += p < ALPHA
-    return found
+    common = np.tile(_correlated_folds(rng, folds, 1 / folds), seeds)
+    values = (common + noise * rng.normal(size=folds * seeds)).tolist()
+    return _folds_p(values, [0.0] * (folds * seeds), numbers, folds, as_seeds) < ALPHA
 
 
-def learner_folds(
-    rng: Generator, draws: int, folds: int, seeds: int, examples: int, as_seeds: bool
-) -> int:
+def learner_folds(rng: Generator, folds: int, seeds: int, examples: int, as_seeds: bool) -> bool:
     """Two learners that are equally good, cross-validated on a drawn corpus: p below alpha.
 
     Both are linear discriminants (the difference of the class means), each sees features of its own
     that tell the classes equally well; a seed adds noise to the weights. So neither is better in
     the mean over corpora, while folds of one corpus share training examples, and seeds share folds.
     """
-    found = 0
-    for _ in range(draws):
-        first, second, numbers = _cross_validated(rng, folds, seeds, examples)
-        if as_seeds:
-            p = compare_means(first, second, paired=True, exact=False).p
-        else:
-            p = compare_folds(first, second, numbers, folds).p
-        found += p < ALPHA
-    return found
+    first, second, numbers = _cross_validated(rng, folds, seeds, examples)
+    return _folds_p(first, second, numbers, folds, as_seeds) < ALPHA
 
 
 def _cross_validated(
@@ -237,25 +184,19 @@ def _cross_validated(
     return accuracy[0], accuracy[1], np.tile(np.arange(folds), seeds).tolist()
 
 
-def sd_coverage(rng: Generator, draws: int, count: int, correlation: float) -> int:
+def sd_coverage(rng: Generator, count: int, correlation: float) -> bool:
     """The interval of a plan's estimated deviation holds the true one."""
-    found = 0
-    for _ in range(draws):
-        sd = paired_spread(*_pairs(rng, count, correlation)).sd
-        found += sd.low <= _sd(correlation) <= sd.high
-    return found
+    sd = paired_spread(*_pairs(rng, count, correlation)).sd
+    return sd.low <= _sd(correlation) <= sd.high
 
 
-def correlation_coverage(rng: Generator, draws: int, count: int, correlation: float) -> int:
+def correlation_coverage(rng: Generator, count: int, correlation: float) -> bool:
     """The interval of a plan's estimated correlation holds the true one."""
-    found = 0
-    for _ in range(draws):
-        r = paired_spread(*_pairs(rng, count, correlation)).correlation
-        found += r.low <= correlation <= r.high
-    return found
+    r = paired_spread(*_pairs(rng, count, correlation)).correlation
+    return r.low <= correlation <= r.high
 
 
-EXPERIMENTS: dict[str, Callable[..., int]] = {
+EXPERIMENTS: dict[str, Callable[..., bool]] = {
     f.__name__: f
     for f in (
         paired_statistic,

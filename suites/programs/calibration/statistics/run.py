@@ -1,8 +1,8 @@
-"""Draw what is missing, chunk by chunk, each with a stream of its own; every chunk is a record."""
+"""Draw what is missing, chunk by chunk, and hold what came out against what must."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from suites.programs.calibration.statistics.conditions import Condition
 KIND = "simulation"
 CHUNK = 2000
 """Draws of one record: seconds of work that a stop can lose."""
+HEADS = ("what is counted", "rate", "must be", "draws", "")
+GOALS = {"equal": "", "at most": "at most ", "at least": "at least ", "near": "about "}
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a condition's draws.
+    """A part of a condition's draws, with a stream of its own.
 
     Attributes
     ----------
@@ -36,14 +38,9 @@ class Chunk:
     key: str
 
 
-def code() -> str:
-    """Hash of what draws and of what judges."""
-    return schema.digest([harness_hash("stats"), Path(experiments.__file__).read_text()])
-
-
 def chunks(conditions: Iterable[Condition], draws: int) -> list[Chunk]:
     """All chunks: `draws` for each condition, times its weight."""
-    own = code()
+    own = schema.digest([harness_hash("stats"), Path(experiments.__file__).read_text()])
     out = []
     for condition in conditions:
         left = max(1, round(draws * condition.weight))
@@ -57,7 +54,8 @@ def chunks(conditions: Iterable[Condition], draws: int) -> list[Chunk]:
 def count(condition: Condition, number: int, draws: int) -> int:
     """Hits of one chunk: the same numbers every time."""
     generator = np.random.default_rng([int(condition.id, 16), number])
-    return experiments.EXPERIMENTS[condition.experiment](generator, draws, **condition.sizes)
+    once = experiments.EXPERIMENTS[condition.experiment]
+    return sum(once(generator, **condition.sizes) for _ in range(draws))
 
 
 def done(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -85,3 +83,58 @@ def run(todo: Iterable[Chunk], folder: Path) -> Iterator[Mapping[str, Any]]:
             )
     finally:
         writer.close()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One condition as far as it is drawn."""
+
+    condition: Condition
+    count: int
+    draws: int
+    wanted: int
+
+    @property
+    def met(self) -> bool:
+        """Whether all is drawn, and the rate is as it must be."""
+        return self.draws == self.wanted and self.condition.met(self.count, self.draws)
+
+    @property
+    def cells(self) -> list[str]:
+        """As `HEADS` has them."""
+        c = self.condition
+        if not self.draws:
+            return [c.says, "", f"{GOALS[c.goal]}{c.expected:.2%}", "0", "not drawn"]
+        low, high = c.interval(self.draws)
+        ends = {"at most": f"up to {high:.2%}", "at least": f"from {low:.2%}"}
+        accepted = ends.get(c.goal, f"{low:.2%} to {high:.2%}")
+        said = "met" if self.met else "not met" if self.draws == self.wanted else "not finished"
+        return [
+            c.says,
+            f"{self.count / self.draws:.2%}",
+            f"{GOALS[c.goal]}{c.expected:.2%} ({accepted})",
+            f"{self.draws:,}",
+            said,
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return {
+            **vars(self.condition),
+            "count": self.count,
+            "draws": self.draws,
+            "wanted": self.wanted,
+            "accepted": self.condition.interval(max(1, self.draws)),
+            "met": self.met,
+        }
+
+
+def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Judge every condition by the records of its chunks."""
+    rows = []
+    for says in dict.fromkeys(chunk.condition.says for chunk in chunks):
+        mine = [chunk for chunk in chunks if chunk.condition.says == says]
+        found = [records[chunk.key] for chunk in mine if chunk.key in records]
+        hits, draws = (sum(int(r[name]) for r in found) for name in ("count", "draws"))
+        rows.append(Row(mine[0].condition, hits, draws, sum(chunk.draws for chunk in mine)))
+    return rows
