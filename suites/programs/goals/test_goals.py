@@ -294,7 +294,7 @@ def test_a_real_run_measures_judges_tells_and_goes_on_where_it_was(
     gpu = ENTRY.replace('"tiny"', '"tiny-gpu"') + 'device = "cuda"\n'
     goals = load(written(tmp_path, HEAD + ENTRY + core + fits + errors + lost + gpu))
     told, results = tmp_path / "told.json", tmp_path / "results"
-    options = {"journal": str(results), "asked": "cpu"}
+    options: dict[str, Any] = {"journal": str(results), "asked": "cpu"}
     # One implementation is not there.
     assert program.command(goals, **options, json_file=str(told)) == 1
     by_id = {g["goal"]["id"]: g for g in json.loads(told.read_text())["goals"]}
