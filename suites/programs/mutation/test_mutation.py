@@ -36,11 +36,12 @@ def planted(file: str, line: str, becomes: str) -> Mutant:
     return Mutant(site, before, before.replace(line, becomes))
 
 
+DIRECT = "return (closed_at_padding(s, mask).softmax(1) * x)"
 SIGN = ("modules.py", "x @ self.s1_w + self.s1_b", "x @ self.s1_w - self.s1_b")
 SAME = ("modules.py", "s[..., 0]", "s[..., -1]")
-LOOP = ("modules.py", "return (s.softmax(1) * x)", "while True: pass\n        return (s * x)")
+LOOP = ("modules.py", DIRECT, "while True: pass\n        return (s * x)")
 BROKEN = ("modules.py", "import math", "import no_such_module")
-MEMORY = ("modules.py", "return (s.softmax(1) * x)", "bytearray(1 << 40); return (s * x)")
+MEMORY = ("modules.py", DIRECT, "bytearray(1 << 40); return (s * x)")
 UNSEEN = ("modules.py", 'return {"scores": s,', 'return {"scores": -s,')
 
 
