@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -192,3 +192,29 @@ def hrchy_cnn(options: Options, n: int, padded: int, d_out: int) -> list[Part]:
 def msmsa(options: Options, n: int, padded: int, d_out: int) -> list[Part]:
     """The widest window, mixed by the output layer."""
     return _any_of([offsets(n).abs() <= reach for reach in reaches(options, n)])
+
+
+SEES: Mapping[str, Callable[[Options, int, int, int], list[Part]]] = {
+    "none": itself,
+    "multi_head": causal_or_everything,
+    "multi_head_released": causal_or_everything,
+    "multi_head_relu": causal_or_everything,
+    "mtsa": mtsa,
+    "mtsa_released": mtsa_released,
+    "mtsa_stack": everything,
+    "mtsa_nmt": mtsa_nmt,
+    "disa": disa,
+    "resa": resa,
+    "biblosa": biblosa,
+    "biblosa_released": biblosa,
+    "bi_lstm": both_ways,
+    "bi_gru": both_ways,
+    "bi_gru_released": both_ways,
+    "multi_cnn": multi_cnn,
+    "hrchy_cnn": hrchy_cnn,
+    "hrchy_cnn_released": hrchy_cnn,
+    "msmsa": msmsa,
+    "msmsa_layer": msmsa,
+}
+"""By the record's name; the one row of a sentence depends on all tokens. Everything follows from
+options, so that variants added later are covered; a mechanism added later needs no entry."""

@@ -1,10 +1,9 @@
-"""DiSA: its oracle by hand, attention in chunks."""
+"""DiSA: attention in chunks, and at any scale of its tanh."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ from reference_impls.disa.cutting import chunks
 from reference_impls.disa.modules import BroadcastDisa, PlainDisa
 from reference_impls.masks import allowed, parse
 from reference_impls.mechanism import Size
-from suites.reference_impls.mtsa.test_oracle import ALLOWED, mean_of_allowed
 from suites.support.batches import (
     D_IN,
     D_OUT,
@@ -29,31 +27,6 @@ from suites.support.batches import (
     error,
     run,
 )
-from suites.support.oracles import Config, close, naive_of
-
-disa = naive_of("disa")
-
-
-@pytest.mark.parametrize("direction", ["forward", "backward", "diagonal"])
-def test_disa_directions(direction: str) -> None:
-    config = Config("disa", direction, {"direction": direction, "activation": "relu"})
-    x, weights, _ = config.draw()
-    for name in ("dep_w", "head_w", "fi_w", "fa_w"):
-        weights[name] = 0 * weights[name]
-    weights["o_b"] = np.full(3, -50.0)  # the gate takes the attended vector alone
-    h = np.maximum(x @ weights["map_w"] + weights["map_b"], 0)
-    out = config(x, weights)[0]
-    close(out, mean_of_allowed(h, ALLOWED[direction]), 1e-14)
-
-
-def test_disa_of_both_directions_is_two_blocks_side_by_side() -> None:
-    config = Config("disa", "both")
-    x, weights, _ = config.draw()
-    parts = []
-    for prefix, direction in (("fw_", "forward"), ("bw_", "backward")):
-        one = {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
-        parts.append(config(x, one, direction=direction)[0])
-    np.testing.assert_array_equal(config(x, weights)[0], np.concatenate(parts, axis=1))
 
 
 @pytest.mark.parametrize("text", ["forward", "backward", "diagonal"])
@@ -66,17 +39,6 @@ def test_chunks_hold_every_allowed_pair_once(text: str, budget: int) -> None:
     pairs = allowed((direction,), 10, torch.device("cpu"))
     assert (count[pairs.expand(3, -1, -1)] == 1).all()
     assert count.max() == 1
-
-
-def test_directions_skip_keys_that_no_query_may_attend_to() -> None:
-    shape = torch.Size((1, 64, 3))
-    for text, share in (("forward", 0.6), ("backward", 0.6), ("diagonal", 1.0)):
-        direction = parse(text)
-        met = sum(
-            (at.queries.stop - at.queries.start) * (at.keys.stop - at.keys.start)
-            for at in chunks(shape, direction.lo, direction.hi, 4, 8 * 64 * 3 * 4)
-        )
-        assert met <= share * 64**2
 
 
 @pytest.mark.parametrize("scale", [5.0, 100.0])
@@ -106,13 +68,13 @@ class Tanhs(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16"])
-@pytest.mark.parametrize(("n", "count"), [(1, 3), (9, 5), (200, 2), (700, 1)])
+@pytest.mark.parametrize("dtype", ["f64", "bf16"])
+@pytest.mark.parametrize(("n", "count"), [(1, 3), (9, 5), (400, 2)])
 def test_operations_of_disa_in_chunks_are_those_of_its_pairs(
     n: int, count: int, dtype: str
 ) -> None:
     d = 8
-    kind = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    kind = {"f64": torch.float64, "bf16": torch.bfloat16}[dtype]
     with Tanhs() as tanhs, torch.no_grad():
         ChunkedDisa(6, 2 * d).to(kind)(torch.randn(count, n, 6, dtype=kind))
     mechanism = builtins()["disa"]
@@ -147,6 +109,7 @@ def test_gradients_of_chunks() -> None:
                         *leaves, parse(text), given, c, 8 * 2 * 5 * 3
                     ),
                     (h, k, q),
+                    fast_mode=True,
                 )
 
 
@@ -175,7 +138,7 @@ def test_a_chunk_is_all_that_disa_holds() -> None:
 @pytest.mark.parametrize("scale", [5.0, 400.0])
 def test_disa_is_finite_at_any_tanh_scale(scale: float) -> None:
     # Scores up to +-400: their exponentials exceed float32.
-    for seed in range(5):
+    for seed in range(3):
         torch.manual_seed(seed)
         module = BroadcastDisa(D_IN, D_OUT, tanh_scale=scale)
         plain = PlainDisa(D_IN, D_OUT, tanh_scale=scale)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import torch
 
@@ -13,6 +16,11 @@ from reference_impls.resa.modules import PlainResa
 from reference_impls.resa.selecting import given
 from reference_impls.source2token.modules import PlainSource2Token
 from reference_impls.transformer.modules import SdpaTransformer
+from suites.support.batches import FAST, PLAIN, build, error
+from suites.support.batches import batch as batch_of
+from suites.support.configurations import module_of
+
+torch.set_num_threads(1)
 
 B, N, D = 3, 6, 8
 LENGTHS = (6, 4, 1)
@@ -82,9 +90,14 @@ def test_multi_head(batch: tuple) -> None:
 def test_source2token(batch: tuple) -> None:
     x, mask = batch
     module = PlainSource2Token(D, D).double()
-    weights = module.attention(x, mask)["weights"]
-    assert (weights[~mask] == 0).all()
-    out = (weights * x.masked_fill(~mask[..., None], 0)).sum(1)
+    for bias in (module.s1_b, module.s2_b):
+        torch.nn.init.normal_(bias)
+    found, clean = module.attention(x, mask), x.masked_fill(~mask[..., None], 0)
+    hidden = torch.relu(clean @ module.s1_w + module.s1_b)
+    # A bias on all keys alike changes no weight: only the scores show it.
+    scores = hidden @ module.s2_w + module.s2_b
+    torch.testing.assert_close(found["scores"], scores, rtol=0, atol=1e-12)
+    out = (found["weights"] * clean).sum(1)
     torch.testing.assert_close(out, module(x, mask), rtol=0, atol=1e-12)
 
 
@@ -188,3 +201,38 @@ def test_a_multi_scale_transformer_attends_by_what_it_shows(batch: tuple) -> Non
         h = h.masked_fill(~real[..., None], 0)
     tokens = h[:, 1:].masked_fill(~mask[..., None], -torch.inf)
     torch.testing.assert_close(h[:, 0] + tokens.amax(1), module(x, mask), rtol=0, atol=1e-12)
+
+
+LOOKED_AT = [name for name in (*FAST, *PLAIN) if hasattr(module_of(name), "attention")]
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_what_is_shown_are_probabilities_of_what_forward_takes(name: str) -> None:
+    module: Any = build(name)
+    if hasattr(module, "selection"):  # the rows of what is not selected are 0
+        module.selection = "all"
+    x, mask = batch_of((7, 4, 1, 0))
+    shown = module.attention(x, mask)
+    for content in (math.nan, 1e6):
+        found = module.attention(x.masked_fill(~mask[..., None], content), mask)
+        for key in shown:
+            assert torch.equal(found[key], shown[key]), key
+    whole, ones = module.attention(x, None), module.attention(x, torch.ones_like(mask))
+    for key in shown:
+        assert whole[key].shape == shown[key].shape
+        assert error(whole[key], ones[key]) < 1e-14, key
+    pairs = [w for what, w in shown.items() if what.endswith("token2token_weights")]
+    if not pairs:
+        weights = shown["weights"]  # [B, N] or [B, N, D]
+        assert not weights[~mask].any()
+        assert (weights.sum(1)[:3] - 1).abs().max() < 1e-11
+    elif pairs[0].shape[-1] == mask.shape[1] + 1:  # [CLS], which is real in every sample
+        mask = torch.nn.functional.pad(mask, (1, 0), value=True)
+    for weights in pairs:  # [H, B, N, N]
+        assert not (weights < 0).any()
+        assert not weights[:, ~mask].any()
+        assert not weights.transpose(-1, -2)[:, ~mask].any()
+        total = weights.sum(-1)[:, mask]
+        assert torch.minimum(total.abs(), (total - 1).abs()).max() < 1e-11
+        # In the first sample every token attends in some head.
+        assert (total[:, :7].amax(0) > 0.5).all()

@@ -1,47 +1,261 @@
-"""The torch modules against torch's own and among themselves: no oracle is needed here."""
+"""The torch modules among themselves, and what torch does with modules."""
 
 from __future__ import annotations
 
 import copy
-import inspect
 import math
+import re
 import subprocess
 import sys
 from typing import Any, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd import gradcheck
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
+from harness.registry import resolve
 from reference_impls.bi_lstm.modules import PackedBiLstm
-from reference_impls.mechanism import Unsupported
+from reference_impls.checks import glorot, host_can_decide
+from reference_impls.mtsa.optimized import least_denominator
 from reference_impls.mtsa.plain import PlainMTSA
+from reference_impls.mtsa_stack.modules import PlainStackedMTSA
 from reference_impls.multi_head.modules import MatmulMultiHead, PlainMultiHead, sinusoids
 from suites.support.batches import (
     D_IN,
     D_OUT,
     FAST,
     MECHANISMS,
-    PLAIN,
     WITH_VARIANTS,
     assert_same,
     batch,
     build,
     error,
-    fresh,
     run,
 )
+from suites.support.configurations import DEFAULTS, by_day, with_variants
 
 torch.set_num_threads(1)
 
 
-def test_recurrent_bias_is_frozen_at_zero() -> None:
-    module = PackedBiLstm(3, 4)
+@pytest.mark.parametrize(("name", "variant"), WITH_VARIANTS)
+def test_equals_plain(name: str, variant: str) -> None:
+    module = build(name, variant)
+    plain = build(f"{name.partition('.')[0]}.plain", variant)
+    plain.load_state_dict(module.state_dict())
+    short = ((1, 1), (2, 1, 0), (3, 2)) if variant == "default" else ()
+    for lengths in (*short, (7, 4, 1, 0)):
+        x, mask = batch(lengths, padding=math.nan)
+        assert_same(run(module, x, mask), run(plain, x, mask), 1e-11)
+
+
+TILED = [f"{name}.fused_tiled" for name in ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")]
+"""Their backward pass is written by hand."""
+POLICY = re.compile(r"(head|dep|sel)_[wb][12]")
+"""Weights that decide: a selection has no gradient, and finite differences may cross it."""
+
+
+@pytest.mark.parametrize(("name", "variant"), by_day(with_variants([*DEFAULTS, *TILED])))
+def test_gradients_are_finite_differences_in_a_random_direction(name: str, variant: str) -> None:
+    torch.manual_seed(0)
+    x, mask = batch((5, 3, 0), seed=5)
+    module = build(name, variant)
+    weights = [
+        p for n, p in module.named_parameters() if p.requires_grad and not POLICY.fullmatch(n)
+    ]
+    # The weights are changed in place: the module sees it, what is handed over need not be read.
+    given = (x.requires_grad_(), *weights)
+    assert gradcheck(lambda x, *weights: module(x, mask), given, atol=1e-5, fast_mode=True)
+
+
+class Checkpointed(nn.Module):
+    """Another module, its activations computed again in the backward pass."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return cast(Tensor, checkpoint(self.inner, x, mask, use_reentrant=False))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_copies_checkpoints_and_other_tensors_in_the_parameters_places(name: str) -> None:
+    module, (x, mask) = build(name), batch((7, 4))
+    wanted = run(module, x, mask)
+    again = {n.removeprefix("inner."): t for n, t in run(Checkpointed(module), x, mask).items()}
+    assert_same(again, wanted, 0.0)
+    assert torch.equal(copy.deepcopy(module)(x, mask), wanted["output"])
+    module.eval()
+    twin = copy.deepcopy(module)
+    others = {n: 1.5 * w.detach() for n, w in module.state_dict().items()}
+    twin.load_state_dict(others)
+    with torch.no_grad():
+        assert error(functional_call(module, others, (x, mask)), twin(x, mask)) < 1e-12
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_autocast(name: str) -> None:
+    module = build(name).float()
+    x, mask = batch((7, 4, 1, 0), padding=math.nan)
+    x = x.float().requires_grad_()
+    wanted = module(x, mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = module(x, mask)
+    assert 0 < error(low, wanted) < 0.05
+    low.float().sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert torch.equal(module(x, mask), wanted)
+
+
+COMPILED = ["mtsa.algorithm1", "multi_head.sdpa_math", "disa.broadcast"]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiles_into_one_graph(name: str) -> None:
+    module = build(name)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
+    for lengths in ((5, 3, 0), (9, 9, 2)):
+        x, mask = batch(lengths)
+        assert error(compiled(x, mask), module(x, mask)) < 1e-12
+    assert error(compiled(x, None), module(x, None)) < 1e-12
+
+
+def test_the_host_decides_nothing_while_compiling() -> None:
+    seen: list[bool] = []
+
+    def look(x: Tensor) -> Tensor:
+        return x + 1 if host_can_decide(x) else x - 1
+
+    x = torch.zeros(2)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(look, fullgraph=True, backend="eager")
+    seen += [bool((look(x) == 1).all()), bool((compiled(x) == -1).all())]
+    assert seen == [True, True]
+
+
+def test_least_denominator_grows_with_the_length() -> None:
+    assert least_denominator(torch.float64, 10**6) == 1e-280
+    assert least_denominator(torch.float32, 4) == 1e-30
+    assert least_denominator(torch.float32, 1000) == pytest.approx(2e-29, rel=1e-12, abs=0)
+
+
+def test_sums_of_exponentials_do_not_overflow_in_float16() -> None:
+    # 700 weights of up to exp(5) add to more than 65504, the largest float16.
+    module = build("disa.broadcast")
+    x, mask = batch((700, 400))
+    x = 30 * x
+    wanted = module(x, mask)
+    out = module.half()(x.half(), mask)
+    assert error(out, wanted) < 2e-2
+
+
+# Weights
+
+
+FACTORIES = sorted(
+    {i.factory for m in MECHANISMS.values() for i in m.implementations if "cpu" in i.devices}
+)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_without_options_a_factory_builds_what_a_record_says(factory: str) -> None:
+    # Two records, a paper's and its program's, may share a factory and differ in options.
+    same = []
+    for mechanism in MECHANISMS.values():
+        if factory not in {i.factory for i in mechanism.implementations}:
+            continue
+        d_out = (
+            D_IN
+            if mechanism.keeps_width
+            else 4 * len(mechanism.options.get("kernel_sizes", range(4)))
+        )
+        heads = {"heads": 4} if mechanism.takes_heads else {}
+        x, mask = batch((9, 5))
+        built = []
+        for options in ({}, mechanism.options):
+            torch.manual_seed(0)
+            module = resolve(factory)(D_IN, d_out, **heads, **options).double()
+            built.append((module.state_dict(), module(x, mask)))
+        (one, out), (two, wanted) = built
+        shapes = [{name: w.shape for name, w in weights.items()} for weights in (one, two)]
+        same.append(shapes[0] == shapes[1] and torch.equal(out, wanted))
+    assert any(same)
+
+
+def test_one_set_of_weights_serves_all_implementations() -> None:
+    for mechanism in MECHANISMS.values():
+        for variant in ("default", *mechanism.variants):
+            shapes = {
+                frozenset(
+                    (n, tuple(w.shape))
+                    for n, w in build(f"{mechanism.name}.{i.name}", variant).state_dict().items()
+                )
+                for i in mechanism.implementations
+            }
+            assert len(shapes) == 1, (mechanism.name, variant)
+
+
+def test_records_do_not_import_torch_or_numpy() -> None:
+    names = ", ".join(sorted({m.folder for m in MECHANISMS.values()}))
+    code = f"import sys, {names}; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_score_weights_multiply_every_score() -> None:
+    for factory in (PlainMultiHead, MatmulMultiHead):
+        heads = factory(D_IN, D_OUT, heads=2, positions=None, output_layer=False).double()
+        x, _ = batch((5,))
+        with torch.no_grad():
+            heads.q_w.mul_(1e4)
+        # With scores that far apart the softmax picks one key: the output is one of the values.
+        values = x @ heads.v_w[0]  # [1, N, d_h]
+        out = heads(x)[..., : values.shape[-1]]
+        assert (out[0, :, None] - values).abs().amax(-1).amin(-1).max() < 1e-6
+    assert MECHANISMS["mtsa"].score_weights == ("q_w", "s2_w", "s2_b")
+    module = PlainMTSA(D_IN, D_OUT, heads=2).double()
+    before = module.project(batch((5,))[0])
+    with torch.no_grad():
+        for name in MECHANISMS["mtsa"].score_weights:
+            getattr(module, name).mul_(3)
+    after = module.project(batch((5,))[0])
+    assert error(after[0] @ after[1].mT, 3 * before[0] @ before[1].mT) < 1e-14
+    assert error(after[3], 3 * before[3]) < 1e-14
+
+
+@pytest.mark.parametrize(("shape", "taps"), [((300, 40), 1), ((3, 40, 300), 1), ((5, 90, 60), 5)])
+def test_glorot_weights_fill_their_interval(shape: tuple[int, ...], taps: int) -> None:
+    torch.manual_seed(0)
+    weight = glorot(*shape, taps=taps)
+    bound = math.sqrt(6 / (taps * (shape[-2] + shape[-1])))
+    assert 0.99 * bound < weight.max() <= bound
+    assert -bound <= weight.min() < -0.99 * bound
+    assert abs(weight.mean()) < 0.03 * bound
+
+
+def test_lstm_weights_are_glorot_per_gate_and_one_bias_is_frozen_at_zero() -> None:
+    torch.manual_seed(0)
+    module, h = PackedBiLstm(D_IN, D_OUT), D_OUT // 2
+    weights = module.state_dict()
+    for direction in ("", "_reverse"):
+        for name, fan_in in (("weight_ih", D_IN), ("weight_hh", h)):
+            weight = weights[f"lstm.{name}_l0{direction}"]
+            assert weight.shape == (4 * h, fan_in)
+            bound = math.sqrt(6 / (fan_in + h))
+            assert 0.95 * bound < weight.max() <= bound
+            assert -bound <= weight.min() < -0.95 * bound
+        assert not weights[f"lstm.bias_ih_l0{direction}"].any()
     frozen = {n for n, p in module.named_parameters() if not p.requires_grad}
     assert frozen == {"lstm.bias_hh_l0", "lstm.bias_hh_l0_reverse"}
-    assert not any(p.any() for n, p in module.named_parameters() if n in frozen)
+    assert not any(weights[name].any() for name in frozen)
+
+
+# Positions and rows
 
 
 @pytest.mark.parametrize(("form", "base"), [("paper", 1), ("released", 2)])
@@ -52,213 +266,6 @@ def test_sinusoids_follow_their_formula(form: str, base: int) -> None:
             angle = i / 10000 ** (base * 2 * m / 6)
             assert table[i, 2 * m].item() == pytest.approx(math.sin(angle), abs=1e-14)
             assert table[i, 2 * m + 1].item() == pytest.approx(math.cos(angle), abs=1e-14)
-
-
-@pytest.mark.parametrize(("name", "variant"), WITH_VARIANTS)
-def test_equals_plain(name: str, variant: str) -> None:
-    module = build(name, variant)
-    plain = build(f"{name.partition('.')[0]}.plain", variant)
-    plain.load_state_dict(module.state_dict())
-    for lengths in ((1, 1), (2, 1, 0), (3, 2), (7, 4, 1, 0)):
-        x, mask = batch(lengths, padding=math.nan)
-        assert_same(run(module, x, mask), run(plain, x, mask), 1e-11)
-        x, _ = batch((max(lengths),) * 2)
-        assert_same(run(module, x, None), run(plain, x, None), 1e-11)
-
-
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
-def test_padding_reaches_nothing(name: str) -> None:
-    module = build(name)
-    clean, mask = batch((7, 4, 0))
-    wanted = run(module, clean, mask)
-    random = torch.randn(clean.shape, generator=torch.Generator().manual_seed(5)).double()
-    for content in (math.nan, math.inf, -math.inf, 1e6, random):
-        x = torch.where(mask[..., None], clean, content)
-        assert_same(run(module, x, mask), wanted, 0.0)
-    assert not wanted["x"][~mask].any()
-    if wanted["output"].ndim == 3:
-        assert not wanted["output"][~mask].any()
-        assert wanted["output"][mask].any()
-    else:
-        assert not wanted["output"][2].any()
-
-
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
-def test_fully_padded_batch_gives_zeros_and_zero_gradients(name: str) -> None:
-    module = build(name)
-    x, _ = batch((3, 3))
-    found = run(module, x, torch.zeros(2, 3, dtype=torch.bool))
-    for tensor in found.values():
-        assert not tensor.any()
-
-
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
-def test_a_batch_of_no_samples_gives_one(name: str) -> None:
-    module = build(name)
-    x, mask = batch((3, 2))
-    for some in (mask, None):
-        wanted = module(x, some)
-        none = x[:0].clone().requires_grad_()
-        found = module(none, None if some is None else some[:0])
-        assert found.shape == (0, *wanted.shape[1:])
-        found.sum().backward()
-        assert none.grad is not None
-        assert none.grad.shape == none.shape
-
-
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
-def test_other_tensors_may_stand_in_the_parameters_places(name: str) -> None:
-    module, twin = build(name).eval(), build(name).eval()
-    x, mask = batch((7, 4))
-    others = {n: 1.5 * w.detach() for n, w in module.state_dict().items()}
-    twin.load_state_dict(others)
-    with torch.no_grad():
-        assert error(functional_call(module, others, (x, mask)), twin(x, mask)) < 1e-12
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_checkpointing_changes_nothing(name: str) -> None:
-    module = build(name)
-    x, mask = batch((7, 4))
-    assert_same(run(Checkpointed(module), x, mask), run(Checkpointed(module, False), x, mask), 0.0)
-
-
-class Checkpointed(nn.Module):
-    """Another module, its activations computed again in the backward pass."""
-
-    def __init__(self, inner: nn.Module, again: bool = True) -> None:
-        super().__init__()
-        self.inner, self.again = inner, again
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        if not self.again:
-            return cast(torch.Tensor, self.inner(x, mask))
-        return cast(torch.Tensor, checkpoint(self.inner, x, mask, use_reentrant=False))
-
-
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
-def test_mask_of_ones_is_no_mask(name: str) -> None:
-    module = build(name)
-    x, mask = batch((6, 6))
-    assert_same(run(module, x, None), run(module, x, mask), 1e-12)
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_plain_computes_only_the_rows_asked_for(name: str) -> None:
-    module = build(f"{name}.plain")
-    x, mask = batch((7, 4, 0))
-    rows = torch.tensor([6, 0, 3])
-    for given in (mask, None):
-        whole, some = module(x, given), module(x, given, rows=rows)
-        wanted = whole if MECHANISMS[name].output == "sentence" else whole[:, rows]
-        assert error(some, wanted) < 1e-13
-
-
-TAKE_ROWS = [
-    name
-    for name in FAST
-    if "rows" in inspect.signature(getattr(build(name), "fuse", lambda: None)).parameters
-]
-
-
-@pytest.mark.parametrize("name", TAKE_ROWS)
-def test_others_refuse_some_rows_in_one_line(name: str) -> None:
-    module: Any = build(name)
-    x, mask = batch((7, 4))
-    for given in (mask, None):
-        with pytest.raises(Unsupported, match=r"rows names some query positions.*take plain") as it:
-            module.fuse(x, given, torch.tensor([6, 0, 3]))
-        assert "\n" not in str(it.value)
-
-
-def test_the_layers_that_know_rows_are_found() -> None:
-    known = {name.partition(".")[0] for name in TAKE_ROWS}
-    assert known >= {
-        "mtsa",
-        "mtsa_released",
-        "mtsa_nmt",
-        "mtsa_stack",
-        "msmsa",
-        "multi_head",
-        "disa",
-    }
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_x_need_not_be_contiguous(name: str) -> None:
-    module = build(name)
-    x, mask = batch((7, 4))
-    strided = torch.zeros(7, 2, 2 * D_IN, dtype=torch.float64)[..., ::2].transpose(0, 1)
-    strided.copy_(x)
-    assert not strided.is_contiguous()
-    assert error(module(strided, mask), module(x, mask)) < 1e-13
-
-
-@pytest.mark.parametrize("name", FAST)
-def test_copies_and_autocast(name: str) -> None:
-    module = build(name).float()
-    x, mask = batch((7, 4, 1, 0), padding=math.nan)
-    x = x.float().requires_grad_()
-    wanted = module(x, mask)
-    twin = copy.deepcopy(module)
-    assert torch.equal(twin(x, mask), wanted)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = module(x, mask)
-    assert 0 < error(low, wanted) < 0.05
-    low.float().sum().backward()
-    assert x.grad is not None
-    assert x.grad.isfinite().all()
-    assert torch.equal(module(x, mask), wanted)
-
-
-@pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("name", FAST)
-def test_steps_that_torch_does_not_count_are_seen(name: str, mode: bool) -> None:
-    """An optimiser with ``fused=True`` writes weights in place and says so to nobody."""
-    module, (x, mask) = build(name).eval(), batch((7, 4))
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, fused=True)
-
-    def told() -> torch.Tensor:
-        with torch.no_grad():
-            return module(x, mask).clone()
-
-    before = told()
-    for _ in range(2):
-        module.train(mode)
-        module(x, mask).sum().backward()
-        optimizer.step()
-        if mode:
-            module.eval()
-    twin = fresh(module, name)
-    assert error(told(), before) > 1e-4
-    assert error(told(), twin(x, mask).detach()) < 1e-12
-
-
-@pytest.mark.parametrize("name", [n for n in FAST if hasattr(build(n), "attention")])
-def test_a_step_after_looking_at_the_scores_is_seen(name: str) -> None:
-    module, (x, mask) = cast(Any, build(name).eval()), batch((7, 4))
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.5, fused=True)
-    with torch.no_grad():
-        before = module(x, mask).clone()
-    scores = [t for t in module.attention(x, mask).values() if t.requires_grad]
-    torch.stack([(t.masked_fill(t.isinf(), 0) ** 2).sum() for t in scores]).sum().backward()
-    optimizer.step()
-    twin = fresh(module, name)
-    with torch.no_grad():
-        found = module(x, mask)
-    assert error(found, before) > 1e-6
-    assert error(found, twin(x, mask)) < 1e-12
-
-
-@pytest.mark.parametrize("name", ["mtsa.algorithm1", "multi_head.sdpa", "disa.broadcast"])
-def test_compiles_into_one_graph(name: str) -> None:
-    module = build(name)
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
-    for lengths in ((5, 3, 0), (9, 9, 2)):
-        x, mask = batch(lengths)
-        assert error(compiled(x, mask), module(x, mask)) < 1e-12
-        assert error(compiled(x, None), module(x, None)) < 1e-12
 
 
 def test_positions_are_added_to_the_input() -> None:
@@ -284,42 +291,9 @@ def test_positions_stay_exact_when_the_dtype_changes() -> None:
     assert not any("position" in key for key in module.state_dict())
 
 
-def test_records_do_not_import_torch_or_numpy() -> None:
-    names = ", ".join(sorted({m.folder for m in MECHANISMS.values()}))
-    code = f"import sys, {names}; print([m for m in ('torch', 'numpy') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_one_set_of_weights_serves_all_implementations() -> None:
-    for mechanism in MECHANISMS.values():
-        for variant in ("default", *mechanism.variants):
-            shapes = {
-                frozenset(
-                    (n, tuple(w.shape))
-                    for n, w in build(f"{mechanism.name}.{i.name}", variant).state_dict().items()
-                )
-                for i in mechanism.implementations
-            }
-            assert len(shapes) == 1, (mechanism.name, variant)
-
-
-def test_score_weights_multiply_every_score() -> None:
-    for factory in (PlainMultiHead, MatmulMultiHead):
-        heads = factory(D_IN, D_OUT, heads=2, positions=None, output_layer=False).double()
-        x, _ = batch((5,))
-        with torch.no_grad():
-            heads.q_w.mul_(1e4)
-        # With scores that far apart the softmax picks one key: the output is one of the values.
-        values = x @ heads.v_w[0]  # [1, N, d_h]
-        out = heads(x)[..., : values.shape[-1]]
-        assert (out[0, :, None] - values).abs().amax(-1).amin(-1).max() < 1e-6
-    assert MECHANISMS["mtsa"].score_weights == ("q_w", "s2_w", "s2_b")
-    module = PlainMTSA(D_IN, D_OUT, heads=2).double()
-    before = module.project(batch((5,))[0])
-    with torch.no_grad():
-        for name in MECHANISMS["mtsa"].score_weights:
-            getattr(module, name).mul_(3)
-    after = module.project(batch((5,))[0])
-    assert error(after[0] @ after[1].mT, 3 * before[0] @ before[1].mT) < 1e-14
-    assert error(after[3], 3 * before[3]) < 1e-14
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_the_stack_at_some_positions_is_the_stack(layers: int) -> None:
+    module = PlainStackedMTSA(D_IN, D_IN, heads=2, layers=layers).double()
+    x, mask = batch((9, 5))
+    rows = torch.tensor([0, 3, 7])
+    assert error(module.fuse(x, mask, rows), module(x, mask)[:, rows]) < 1e-12

@@ -1,14 +1,10 @@
-"""Peers are never handicapped: weights put together once, chunks, products, torch's own layers."""
+"""Peers are never handicapped: never slower than torch's own, forced kernels, FlexAttention."""
 
 from __future__ import annotations
 
-import copy
-import io
 import random
-import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -16,19 +12,16 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functional_call
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from harness.measure.cpu_clock import undisturbed
 from harness.stats import block_time, noise_floor, ratio_interval
 from reference_impls.bi_lstm import modules as lstm
 from reference_impls.bi_lstm.modules import PackedBiLstm
 from reference_impls.mechanism import Unsupported
+from reference_impls.multi_head import modules as multi_head
 from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.modules import (
     MatmulMultiHead,
@@ -39,60 +32,15 @@ from reference_impls.multi_head.modules import (
 )
 from suites.support.batches import (
     D_IN,
+    D_OUT,
     MECHANISMS,
-    WITH_VARIANTS,
-    assert_same,
     batch,
     build,
     error,
-    fresh,
     run,
 )
 
 torch.set_num_threads(1)
-
-# Weights side by side
-
-MERGING = [
-    "multi_head.sdpa",
-    "multi_head.matmul",
-    "multi_head_relu.sdpa",
-    "msmsa.masked",
-    "msmsa.windowed",
-    "transformer.sdpa",
-    "multi_scale_transformer.windowed",
-    *(f"{name}.fused_tiled" for name in ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")),
-    "disa.chunked",
-    "disa.broadcast",
-    "resa.gathered",
-]
-
-
-class Copies(TorchDispatchMode):
-    """Counts how often weights are put side by side: what is made of weights alone."""
-
-    def __init__(self, weights: list[Tensor]) -> None:
-        super().__init__()
-        self.held = list(weights)  # no address is given away twice
-        self.known = {w.untyped_storage().data_ptr() for w in weights}
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        parts = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
-        if parts and all(t.untyped_storage().data_ptr() in self.known for t in parts):
-            self.count += func is torch.ops.aten.cat.default
-            made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
-            self.held += made
-            self.known |= {t.untyped_storage().data_ptr() for t in made}
-        return result
-
-
-def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
-    """How often a call without gradients puts weights together."""
-    with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
-        module(x, mask)
-    return counter.count
 
 
 @pytest.mark.parametrize(("lengths", "turned"), [((9, 5, 0, 8), True), ((9, 1, 0, 2), False)])
@@ -118,134 +66,6 @@ def test_an_lstm_on_a_cpu_packs_only_what_is_mostly_padding(
     assert packing.call_count == (1 if turned else 2)  # at 1.0 always, at 0.0 never
     for one in found[1:]:
         assert all(error(a, b) < 1e-12 for a, b in zip(found[0], one, strict=True))
-
-
-@pytest.mark.parametrize("name", MERGING)
-def test_evaluation_puts_weights_together_once(name: str) -> None:
-    module = build(name).eval()
-    x, mask = batch((7, 4))
-    assert copies(module, x, mask) > 0
-    assert copies(module, x, mask) == 0
-    assert copies(module, x) == 0
-    module.train()
-    assert copies(module, x) == copies(module, x) > 0
-
-
-FUSED = [(name, label) for name, label in WITH_VARIANTS if name.endswith(".fused_tiled")]
-
-
-@pytest.mark.parametrize(("name", "label"), FUSED)
-def test_evaluation_by_the_kernels_puts_no_weights_together(name: str, label: str) -> None:
-    module = build(name, label).eval()
-    x, mask = batch((7, 4))
-    copies(module, x, mask)
-    assert copies(module, x, mask) == 0
-
-
-def doubled(module: nn.Module) -> None:
-    """Change all weights where they are."""
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.mul_(1.5)
-
-
-def stepped(module: nn.Module) -> None:
-    """One step of an optimizer."""
-    for weight in module.parameters():
-        weight.grad = torch.ones_like(weight)
-    torch.optim.Adam(module.parameters(), lr=0.1).step()
-
-
-def loaded(module: nn.Module) -> None:
-    """Load other weights."""
-    module.load_state_dict({n: 1.5 * w for n, w in module.state_dict().items()})
-
-
-def rounded(module: nn.Module) -> None:
-    """To half precision and back: the old memory may be given to the new weights."""
-    module.bfloat16()
-    module.double()
-
-
-def replaced(module: nn.Module) -> None:
-    """Put other memory behind the parameters."""
-    for weight in module.parameters():
-        weight.data = 1.5 * weight.data
-
-
-def written_behind(module: nn.Module) -> None:
-    """Write where torch does not count it, as averages of weights do, then evaluate."""
-    module.train()
-    for weight in module.parameters():
-        weight.data.mul_(1.5)
-    module.eval()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [doubled, stepped, loaded, rounded, replaced, written_behind],
-    ids=lambda c: c.__name__,
-)
-@pytest.mark.parametrize("name", MERGING)
-def test_weights_that_change_are_put_together_again(
-    name: str, change: Callable[[nn.Module], None]
-) -> None:
-    module = build(name).eval()
-    x, mask = batch((7, 4))
-    with torch.no_grad():
-        before = module(x, mask)
-        change(module)
-        after = module(x, mask)
-        assert torch.equal(after, fresh(module, name)(x, mask))
-    assert not torch.equal(after, before)
-
-
-@pytest.mark.parametrize("name", MERGING)
-def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
-    module = build(name).eval()
-    x, mask = batch((7, 4))
-    with torch.inference_mode():
-        wanted = module(x, mask)
-    # Gradients afterwards.
-    assert_same(run(module, x, mask), run(fresh(module, name), x, mask), 0.0)
-    # Other tensors in the parameters' place.
-    others = {n: 1.5 * w for n, w in module.state_dict().items()}
-    with torch.no_grad():
-        found = functional_call(module, others, (x, mask))
-        assert torch.equal(module(x, mask), wanted)
-        twin = fresh(module, name)
-        twin.load_state_dict(others)
-        assert torch.equal(found, twin(x, mask))
-        # Copies, and a file.
-        copied = copy.deepcopy(module)
-        doubled(copied)
-        assert torch.equal(copied(x, mask), twin(x, mask))
-        assert torch.equal(module(x, mask), wanted)
-        saved = io.BytesIO()
-        torch.save(module, saved)
-        saved.seek(0)
-        assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
-
-
-def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
-    module = build("multi_head.sdpa").eval()
-    x, _ = batch((7, 4))
-    with torch.no_grad():
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            module(x)
-        assert torch.equal(module(x), fresh(module, "multi_head.sdpa")(x))
-
-
-def test_a_compiled_call_sees_weights_that_change() -> None:
-    module = build("multi_head.sdpa").eval()
-    x, _ = batch((7, 4))
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
-    with torch.no_grad():
-        module(x)
-        compiled(x)
-        doubled(module)
-        assert error(compiled(x), fresh(module, "multi_head.sdpa")(x)) < 1e-13
 
 
 # Multi-head against torch's own
@@ -290,37 +110,6 @@ def judged(found: dict[str, list[float]]) -> tuple[str, str]:
     if interval.low > floor * MARGIN:
         return "slower", numbers
     return "not slower" if floor <= LARGEST_FLOOR else "inconclusive", numbers
-
-
-@pytest.mark.parametrize(
-    ("ratio", "noise", "verdict"),
-    [
-        (1.0, 1.0, "not slower"),
-        (1.1, 1.1, "not slower"),
-        (1.3, 1.1, "slower"),
-        (1.4, 1.4, "inconclusive"),
-        (1.0, 1.4, "inconclusive"),
-        (2.0, 1.4, "slower"),
-    ],
-)
-def test_a_disturbed_machine_passes_nothing(ratio: float, noise: float, verdict: str) -> None:
-    # The control is off by the noise, alike in all blocks: the floor is just that.
-    found = {"ours": [ratio] * BLOCKS, "again": [ratio * noise] * BLOCKS, "theirs": [1.0] * BLOCKS}
-    assert judged(found)[0] == verdict
-
-
-@pytest.mark.parametrize(("noise", "blocks"), [(1.0, BLOCKS), (1.4, MOST_BLOCKS)])
-def test_more_blocks_are_taken_where_they_are_needed(
-    noise: float, blocks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sampled(calls: list[Callable[[], float]], *limits: Any) -> list[SimpleNamespace]:
-        return [SimpleNamespace(samples=[call()]) for call in calls]
-
-    monkeypatch.setattr(sys.modules[__name__], "undisturbed", sampled)
-    monkeypatch.setattr(sys.modules[__name__], "block_time", lambda samples: samples[0])
-    seconds = {"ours": 1.0, "again": noise, "theirs": 1.0}
-    found = seconds_of({name: partial(seconds.get, name) for name in seconds})
-    assert len(found["ours"]) == blocks
 
 
 @pytest.mark.alone
@@ -400,6 +189,100 @@ def test_with_padding_not_slower_than_torchs_packed_lstm(training: bool) -> None
         passing(lambda: ours(x, mask), leaves, g, training),
         passing(call_theirs, leaves, g, training),
     )
+
+
+# Multi-head: positions and forced backends
+
+
+def test_positions_are_computed_once_for_each_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    original = multi_head.sinusoids
+
+    def spy(length: int, *rest: Any) -> Tensor:
+        made.append(length)
+        return original(length, *rest)
+
+    monkeypatch.setattr(multi_head, "sinusoids", spy)
+    module = build("multi_head.sdpa")
+    for n in (8, 8, 5, 9, 16, 17):
+        module(*batch((n, 2)))
+    assert made == [8, 16, 32]
+
+
+def test_positions_made_without_gradients_serve_training() -> None:
+    module: Any = build("multi_head.sdpa")
+    x, mask = batch((5, 3))
+    with torch.inference_mode():
+        module(x, mask)
+    [table] = module.positions._tables.values()
+    assert not table.is_inference()
+    wanted = run(build("multi_head.sdpa"), x, mask)
+    got = run(module, x, mask)
+    assert torch.equal(got["x"], wanted["x"])
+
+
+class Anywhere:
+    """As much of a query as is asked for: a device and a dtype."""
+
+    def __init__(self, device: str, dtype: torch.dtype) -> None:
+        self.device, self.dtype = SimpleNamespace(type=device), dtype
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "dtype", "masked", "reason"),
+    [
+        ("efficient", "cpu", torch.float32, False, "runs on CUDA only"),
+        ("cudnn", "cpu", torch.float16, False, "runs on CUDA only"),
+        ("flash", "cpu", torch.float32, True, ""),
+        ("math", "cpu", torch.float64, True, ""),
+        ("flash", "cuda", torch.float16, True, "takes no padding mask on CUDA"),
+        ("flash", "cuda", torch.float16, False, ""),
+        ("flash", "cuda", torch.float32, False, "not float32"),
+        ("cudnn", "cuda", torch.float32, True, "not float32"),
+        ("cudnn", "cuda", torch.bfloat16, True, ""),
+        ("efficient", "cuda", torch.float32, True, ""),
+        ("math", "cuda", torch.float64, True, ""),
+    ],
+)
+def test_a_backend_is_refused_where_it_is_known_not_to_run(
+    backend: str, device: str, dtype: torch.dtype, masked: bool, reason: str
+) -> None:
+    query: Any = Anywhere(device, dtype)
+    said = multi_head._refusal(backend, query, torch.ones(1) if masked else None)
+    assert (reason in said) if reason else not said
+
+
+@pytest.mark.parametrize(
+    ("message", "masked", "raised"),
+    [
+        ("No available kernel. Aborting execution.", True, "head width 4, a mask"),
+        ("No viable backend for it", False, "head width 4, no mask"),
+        ("something else", True, None),
+    ],
+)
+def test_a_backend_without_a_kernel_is_unsupported(
+    message: str, masked: bool, raised: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Tensor:
+        raise RuntimeError(message)
+
+    module = SdpaMultiHead(D_IN, D_OUT, heads=4, backend="math").double()
+    x, mask = batch((3, 2))
+    monkeypatch.setattr(multi_head, "scaled_dot_product_attention", fail)
+    if raised is None:
+        with pytest.raises(RuntimeError, match=message):
+            module(x, None)
+        return
+    with pytest.raises(Unsupported, match=f"sdpa backend math has no kernel on cpu .*{raised}"):
+        module(x, mask if masked else None)
+
+
+def test_a_forced_backend_compiles_into_one_graph() -> None:
+    module = build("multi_head.sdpa_math")
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
+    x, mask = batch((5, 3, 0))
+    assert error(compiled(x, mask), module(x, mask)) < 1e-12
 
 
 # FlexAttention, by its definition: its kernels are for CUDA

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -10,16 +12,24 @@ from torch import Tensor
 
 from harness.build import make
 from reference_impls.bi_lstm.modules import PackedBiLstm, PlainBiLstm
+from reference_impls.checks import positive_int
+from reference_impls.disa.modules import PlainDisa
+from reference_impls.masks import parse, parse_all
 from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.mtsa.optimized import Algorithm1ReleasedMTSA
+from reference_impls.mtsa_stack.modules import PlainStackedMTSA
 from reference_impls.multi_head.modules import SdpaMultiHead
-from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, build
+from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch
+from suites.support.configurations import module_of
 
 torch.set_num_threads(1)
 
+ALL = [*FAST, *PLAIN]
 
-@pytest.mark.parametrize("name", [*FAST, *PLAIN])
+
+@pytest.mark.parametrize("name", ALL)
 def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
-    module = build(name)
+    module = module_of(name)
     x, mask = batch((3, 2))
     bad: list[tuple[Tensor, Tensor | None, str]] = [
         (x, mask.double(), r"mask has dtype torch.float64; expected torch.bool"),
@@ -30,10 +40,11 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         (x[..., :5], None, r"x has shape \[2, 3, 5\]; expected \[B, N, 12\]"),
         (x.long(), None, r"x has dtype torch.int64; expected a floating dtype"),
     ]
-    for values, real, message in bad:
-        with pytest.raises(ValueError, match=message) as caught:
-            module(values, real)
-        assert "\n" not in str(caught.value)
+    for call in (module, getattr(module, "attention", module)):
+        for values, real, message in bad:
+            with pytest.raises(ValueError, match=message) as caught:
+                call(values, real)
+            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +122,64 @@ def test_padding_in_front_is_refused_by_the_packed_lstm() -> None:
     with pytest.raises(ValueError, match="mask has a real token behind padding"):
         PackedBiLstm(D_IN, D_OUT).double()(x, mask)
     assert PlainBiLstm(D_IN, D_OUT).double()(x, mask).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_unknown_option_is_refused(name: str) -> None:
+    mechanism = MECHANISMS[name.partition(".")[0]]
+    implementation = mechanism.implementation(name.partition(".")[2])
+    options = {**mechanism.options, **implementation.options, "no_such_option": 1}
+    d_out = D_IN if mechanism.keeps_width else D_OUT
+    with pytest.raises(BadOption, match="has no option 'no_such_option'"):
+        make(mechanism, implementation.factory, D_IN, d_out, 4, options)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if MECHANISMS[n.partition(".")[0]].keeps_width])
+@pytest.mark.parametrize("d_out", [D_IN - 4, D_IN + 4])
+def test_a_width_that_can_not_change_is_refused_both_ways(name: str, d_out: int) -> None:
+    mechanism = MECHANISMS[name.partition(".")[0]]
+    factory = mechanism.implementation(name.partition(".")[2]).factory
+    with pytest.raises(BadOption, match=f"d_out={d_out}"):
+        make(mechanism, factory, D_IN, d_out, 4, mechanism.options)
+
+
+@pytest.mark.parametrize("output", [{"head_dim": 9}, {"head_dim": 7}, {"output_hidden": 17}])
+def test_released_mtsa_refuses_widths_that_are_not_d_out(output: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match="d_out=16, but"):
+        Algorithm1ReleasedMTSA(D_IN, 16, heads=2, **output)
+
+
+@pytest.mark.parametrize("value", [True, 2.0, 0, -1, "3", None])
+def test_what_is_no_positive_integer_is_refused(value: Any) -> None:
+    with pytest.raises(BadOption, match="expected an integer of at least 1"):
+        positive_int("layers", value)
+
+
+@pytest.mark.parametrize("value", ["5", None, 0, -1.0, math.inf, math.nan])
+def test_what_is_no_scale_of_disa_is_refused(value: Any) -> None:
+    with pytest.raises(BadOption, match="expected a number above 0"):
+        PlainDisa(D_IN, D_OUT, tanh_scale=value)
+
+
+def test_masks_are_shared_and_can_not_be_changed() -> None:
+    assert parse("forward") is parse("forward")
+    with pytest.raises(FrozenInstanceError):
+        parse("forward").lo = 0  # type: ignore[misc]
+
+
+def test_masks_are_refused_in_one_line() -> None:
+    with pytest.raises(BadOption, match="distance:A, A a number >= 0"):
+        parse("distance:-0.5")
+    assert parse("distance:0").slope == 0
+    for given in (3, {"forward": 1, "none": 2}, iter(["none", "none"])):
+        with pytest.raises(BadOption, match="expected a list with one text per head"):
+            parse_all(given, 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, -0.5, math.inf, math.nan, "1e-5", None])
+def test_the_stacks_epsilon_is_a_number_above_zero(value: Any) -> None:
+    with pytest.raises(BadOption, match=r"ln_epsilon=.*; expected a number above 0"):
+        PlainStackedMTSA(D_IN, D_IN, heads=2, ln_epsilon=value)
 
 
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])

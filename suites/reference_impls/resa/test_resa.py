@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from reference_impls.mechanism import BadOption, Size
 from reference_impls.resa import MECHANISMS as RESA
 from reference_impls.resa import naive
 from reference_impls.resa.modules import GatheredResa, MaskedResa, PlainResa
-from reference_impls.resa.selecting import POLICIES, Decision, Selection, given
+from reference_impls.resa.selecting import POLICIES, Selection, given
 from reference_impls.resan import MECHANISMS as RESAN
 from reference_impls.resan.modules import (
     PREFIXES,
@@ -29,9 +27,9 @@ from reference_impls.resan.modules import (
     PlainWords,
 )
 from suites.support.batches import D_IN, D_OUT, assert_same, batch, error, run
+from suites.support.oracles import assert_gradients
 
 torch.set_num_threads(1)
-GOLDEN = Path(__file__).parents[2] / "harness" / "verify" / "golden"
 ALL = (PlainResa, MaskedResa, GatheredResa)
 LENGTHS = (7, 4, 1, 0)
 SHARES = (0.5, 0.1, 0.9, 0.0)
@@ -66,28 +64,45 @@ def run_with(module: Any, x: Tensor, mask: Tensor, selection: Selection) -> dict
 # Policies
 
 
-def rss_golden() -> tuple[dict[str, Any], dict[str, Tensor]]:
-    with np.load(GOLDEN / "rss" / "policy.npz") as z:
-        arrays = {name: torch.from_numpy(z[name]) for name in z.files if name != "config"}
-        return json.loads(str(z["config"])), arrays
+RSS = {"w1": (9, 3), "b1": (3,), "w2": (3, 1), "b2": (1,)}
+"""Weights of a policy over tokens of width 3."""
 
 
-def decided(dtype: torch.dtype) -> tuple[Decision, dict[str, Tensor]]:
-    config, a = rss_golden()
-    weights = {name: a[name].to(dtype) for name in ("w1", "b1", "w2", "b2")}
-    made = POLICIES["rss"].decide(
-        weights, a["x"].to(dtype), a["mask"], a["uniform"].to(dtype), config["activation"]
+@pytest.mark.parametrize("f", ["elu", "relu", "selu"])
+def test_rss_gradients(f: str) -> None:
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(6, 3))
+    W = {name: rng.normal(size=shape) for name, shape in RSS.items()}
+    chosen, g = rng.random(6) < 0.5, rng.normal(size=6)
+    grad_x, grads = naive.gradients(x, W, chosen, g, f)
+
+    def value(at: dict[str, np.ndarray]) -> float:
+        p = naive.probabilities(at.pop("x"), at, f)
+        return float(naive.log_probabilities(p, chosen) @ g)
+
+    assert_gradients(value, {"x": x, **W}, {"x": grad_x, **grads}, rng)
+
+
+def test_rss_by_hand() -> None:
+    x = np.array([[1.0], [3.0]])  # m = 2, z = [1, 2, 2] and [3, 2, 6]
+    W = {"w1": np.array([[1.0], [-2.0], [0.5]]), "b1": np.array([0.0]), "w2": np.full((1, 1), 2.0)}
+    p = naive.probabilities(x, {**W, "b2": np.array([1.0])})
+    hidden = [np.exp(-2.0) - 1, 2.0]  # elu of -2 and of 2
+    np.testing.assert_allclose(p, [1 / (1 + np.exp(-1 - 2 * t)) for t in hidden], rtol=1e-15)
+    np.testing.assert_array_equal(naive.actions(p, p), [True, True])
+    np.testing.assert_array_equal(naive.actions(p, np.nextafter(p, 1)), [False, False])
+    assert naive.share(np.array([True, False, False, True])) == 0.5
+
+
+def test_improbable_actions_count_as_much_as_the_clip_and_have_no_gradient() -> None:
+    W = {"w1": np.zeros((3, 1)), "b1": np.zeros(1), "w2": np.zeros((1, 1)), "b2": np.array([-30.0])}
+    x, chosen = np.array([[1.0], [2.0]]), np.array([True, False])
+    p = naive.probabilities(x, W)
+    np.testing.assert_allclose(
+        naive.log_probabilities(p, chosen), [np.log(1e-10), -np.exp(-30)], rtol=1e-2
     )
-    return made, a
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_rss_is_the_released_programs(dtype: torch.dtype) -> None:
-    made, a = decided(dtype)
-    assert error(made.probability, a["output"]) < 1e-6
-    assert torch.equal(made.actions, a["actions"])
-    assert error(made.log_probability, a["logp"]) < 1e-6
-    assert error(made.share, a["percentage"]) < 1e-6
+    _, grads = naive.gradients(x, W, chosen, np.array([1.0, 0.0]))
+    assert not grads["b2"].any()
 
 
 def test_rss_is_the_oracles() -> None:
@@ -158,7 +173,9 @@ def test_gradients_of_log_probabilities(policy: str) -> None:
         named = dict(zip(weights, values, strict=True))
         return POLICIES[policy].decide(named, x * mask[..., None], mask, uniform).log_probability
 
-    assert torch.autograd.gradcheck(log_probability, (x.requires_grad_(), *weights.values()))
+    assert torch.autograd.gradcheck(
+        log_probability, (x.requires_grad_(), *weights.values()), fast_mode=True
+    )
 
 
 def test_log_probability_is_clipped_and_finite() -> None:
@@ -299,7 +316,7 @@ def test_all_ways_to_compute_are_equal(kind: type, unselected: str, share: float
         }
         plain, fast = built(PlainResa, **options), built(kind, **options)
         x, mask = batch(LENGTHS, padding=math.nan)
-        for seed in range(3):
+        for seed in range(2):
             selection = drawn(mask, seed, share)
             wanted = run_with(plain, x, mask, selection)
             assert all(torch.isfinite(value).all() for value in wanted.values())
@@ -395,9 +412,8 @@ def test_gathering_saves_products_and_memory() -> None:
     assert kept[GatheredResa] < kept[MaskedResa] / 4
 
 
-@pytest.mark.parametrize("kind", [GatheredResa, GatheredResan])
-def test_it_compiles(kind: type) -> None:
-    layer = built(kind).float()
+def test_it_compiles() -> None:
+    layer = built(GatheredResan, variant="one_rss").float()
     x, mask = batch((9, 4))
     wanted = layer(x.float(), mask)
     got = torch.compile(layer, backend="eager")(x.float(), mask)
@@ -410,16 +426,16 @@ def test_it_compiles(kind: type) -> None:
 def test_the_estimator_is_unbiased() -> None:
     """Eq. 19-20: over all actions, sum of p R grad log p = gradient of the expected reward."""
     layer = built(GatheredResa, rss_hidden=2)
-    x, mask = batch((3, 2))
+    x, mask = batch((2, 1))
     readout = torch.randn(D_OUT, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     weights = layer.policy_parameters()
-    for b, n in enumerate((3, 2)):
+    for b, n in enumerate((2, 1)):
         one, real = x[b : b + 1], mask[b : b + 1]
         expected = torch.zeros((), dtype=torch.float64)
         estimate = [torch.zeros_like(w) for w in weights]
         total = 0.0
         for actions in itertools.product((False, True), repeat=2 * n):
-            heads, dependents = torch.zeros(2, 1, 3, dtype=torch.bool)
+            heads, dependents = torch.zeros(2, 1, 2, dtype=torch.bool)
             heads[0, :n], dependents[0, :n] = torch.tensor(actions[:n]), torch.tensor(actions[n:])
             # u = -1 selects and u = 2 does not, whatever the probability.
             log_probability = torch.stack(
@@ -532,25 +548,6 @@ def test_what_each_variant_pools() -> None:
         whole, part = (torch.nn.functional.pad(t, grown) for t in (x, kept))
         alone = layer(part, everything, selection=given(everything, everything))
         assert error(layer(whole, mask, selection=both), alone) < 1e-12
-
-
-def test_without_hard_attention_it_is_the_released_disan() -> None:
-    with np.load(GOLDEN / "disan" / "encoder.npz") as z:
-        arrays = {name: z[name] for name in z.files if name != "config"}
-        config = json.loads(str(z["config"]))
-    layer = GatheredResan(
-        arrays["x"].shape[-1],
-        arrays["output"].shape[-1],
-        variant="no_hard",
-        activation=config["activation"],
-        tanh_scale=config["tanh_scale"],
-    ).double()
-    layer.load_state_dict(
-        {name: torch.from_numpy(arrays[name]).double() for name in layer.state_dict()}
-    )
-    assert layer.policy_parameters() == []
-    out = layer(torch.from_numpy(arrays["x"]).double(), torch.from_numpy(arrays["mask"]))
-    assert error(out, torch.from_numpy(arrays["output_f64"])) < 1e-10
 
 
 def test_nothing_kept_gives_zeros() -> None:

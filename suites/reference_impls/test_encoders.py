@@ -1,6 +1,11 @@
-"""Sentence, pair and sequence models against their formulas in numpy."""
+"""Sentence, pair and sequence models against their formulas in numpy.
+
+The authors' whole inference model is a golden, see `reference_impls.golden_encoders`.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ from harness.verify.check import check_batch
 from reference_impls.encoders import (
     Embedding,
     Encoder,
+    PairClassifier,
     PairRelatedness,
     SentenceClassifier,
     SequenceRegressor,
@@ -142,6 +148,91 @@ def test_the_distribution_of_a_degree(degree: float, expected: list[float]) -> N
 def test_the_expected_degree() -> None:
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.3, 0.4, 1e-30], [0.5, 1e-30, 1e-30, 1e-30, 0.5]]))
     assert expected_degree(logits).tolist() == pytest.approx([0.1 + 0.4 + 0.9 + 1.6, 3.0], rel=1e-5)
+
+
+def test_the_hidden_layer_drops_features_in_training_only() -> None:
+    torch.manual_seed(0)
+    parts = Embedding(torch.randn(4, 6)), Encoder(Total(), None, 0.0)
+    classifier = SentenceClassifier(*parts, width=6, hidden=200, classes=3, dropout=0.5)
+    pair = PairRelatedness(*parts, width=6, hidden=200, degrees=5, dropout=0.5)
+    for model, given in ((classifier, (IDS,)), (pair, (IDS, OTHER))):
+        assert not torch.equal(model(*given), model(*given))
+        model.eval()
+        assert torch.equal(model(*given), model(*given))
+
+
+def test_word_vectors_are_trained_but_that_of_padding() -> None:
+    embedding = Embedding(torch.randn(4, 3))
+    x, _ = embedding(torch.tensor([[1, 3, 0], [1, 0, 0]]))
+    (x * 2).sum().backward()
+    grad = embedding.words.weight.grad
+    assert grad is not None
+    assert grad.tolist() == [[0.0] * 3, [4.0] * 3, [0.0] * 3, [2.0] * 3]
+
+
+FEATURES = ("[p;h;p-h;p*h]", "[p;h;|p-h|;p-h]")
+
+
+def small(**options: Any) -> PairClassifier:
+    torch.manual_seed(0)
+    table = torch.randn(5, 4)
+    table[0] = 0
+    encoder = Encoder(Total(), None, options.pop("encoder_dropout", 0.0))
+    settings = {"width": 4, "hidden": 6, "classes": 3, "dropout": 0.0, **options}
+    model = PairClassifier(Embedding(table), encoder, **settings).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".b"):
+                parameter.normal_()
+    return model
+
+
+FIRST = torch.tensor([[3, 1, 2, 0], [2, 0, 0, 0], [1, 1, 3, 4]])
+SECOND = torch.tensor([[2, 2], [1, 3], [4, 0]])
+
+
+def elu(z: np.ndarray) -> np.ndarray:
+    return np.where(z > 0, z, np.expm1(np.minimum(z, 0)))
+
+
+@pytest.mark.parametrize("highway", [True, False])
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_the_formula(features: str, highway: bool, activation: str) -> None:
+    model = small(features=features, highway=highway, activation=activation)
+    w = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    p, h = (w["embedding.words.weight"][ids.numpy()].sum(1) for ids in (FIRST, SECOND))
+    difference = [p - h, p * h] if features == FEATURES[0] else [np.abs(p - h), p - h]
+    f = elu if activation == "elu" else lambda z: np.maximum(z, 0)
+    hidden = f(np.concatenate([p, h, *difference], 1) @ w["hidden.w"] + w["hidden.b"])
+    if highway:
+        gate = 1 / (1 + np.exp(-(hidden @ w["highway.gate.w"] + w["highway.gate.b"])))
+        mapped = f(hidden @ w["highway.map.w"] + w["highway.map.b"])
+        hidden = gate * mapped + (1 - gate) * hidden
+    assert any("highway" in name for name in w) == highway
+    wanted = hidden @ w["logits.w"] + w["logits.b"]
+    np.testing.assert_allclose(model(FIRST, SECOND).detach().numpy(), wanted, rtol=0, atol=1e-13)
+
+
+def test_dropout_acts_in_front_of_highway_and_logits_in_training_only() -> None:
+    model = small(dropout=0.5)
+    seen: dict[str, Tensor] = {}
+    assert model.highway is not None
+    for name, part in (("highway", model.highway), ("logits", model.logits)):
+        part.register_forward_pre_hook(lambda _, a, name=name: seen.update({name: a[0]}))
+    with torch.no_grad():
+        model(FIRST.repeat(100, 1), SECOND.repeat(100, 1))
+        for value in seen.values():
+            # 1800 numbers: five standard deviations are 0.06.
+            assert (value == 0).double().mean().item() == pytest.approx(0.5, abs=0.06)
+        model.eval()(FIRST, SECOND)
+    assert all((value != 0).all() for value in seen.values())
+
+
+@pytest.mark.parametrize("option", ["features", "activation"])
+def test_unknown_choices_are_refused(option: str) -> None:
+    with pytest.raises(BadOption, match=f"{option}='other'; expected"):
+        small(**{option: "other"})
 
 
 PRESET_TRIALS = [

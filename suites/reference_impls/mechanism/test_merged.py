@@ -1,0 +1,229 @@
+"""Weights put together once, and again as soon as one of them is another."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from reference_impls.merged import MergingModule
+from suites.support.batches import (
+    FAST,
+    WITH_VARIANTS,
+    assert_same,
+    batch,
+    build,
+    error,
+    fresh,
+    run,
+)
+from suites.support.configurations import module_of
+
+torch.set_num_threads(1)
+
+MERGING = [n for n in FAST if any(isinstance(m, MergingModule) for m in module_of(n).modules())]
+ONCE = [
+    "multi_head.sdpa",
+    "multi_head.matmul",
+    "multi_head_relu.sdpa",
+    "msmsa.masked",
+    "msmsa.windowed",
+    "transformer.sdpa",
+    "multi_scale_transformer.windowed",
+    "disa.chunked",
+    "disa.broadcast",
+    "resa.gathered",
+]
+FUSED = [(name, label) for name, label in WITH_VARIANTS if name.endswith(".fused_tiled")]
+
+
+class Copies(TorchDispatchMode):
+    """Counts how often weights are put side by side: what is made of weights alone."""
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        super().__init__()
+        self.held = list(weights)  # no address is given away twice
+        self.known = {w.untyped_storage().data_ptr() for w in weights}
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        parts = [t for t in tree_leaves(args) if isinstance(t, Tensor)]
+        if parts and all(t.untyped_storage().data_ptr() in self.known for t in parts):
+            self.count += func is torch.ops.aten.cat.default
+            made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+            self.held += made
+            self.known |= {t.untyped_storage().data_ptr() for t in made}
+        return result
+
+
+def copies(module: nn.Module, x: Tensor, mask: Tensor | None = None) -> int:
+    """How often a call without gradients puts weights together."""
+    with torch.inference_mode(), Copies([w.detach() for w in module.parameters()]) as counter:
+        module(x, mask)
+    return counter.count
+
+
+@pytest.mark.parametrize("name", [*ONCE, *sorted({name for name, _ in FUSED})])
+def test_evaluation_puts_weights_together_once(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    assert copies(module, x, mask) > 0
+    assert copies(module, x, mask) == 0
+    assert copies(module, x) == 0
+    module.train()
+    assert copies(module, x) == copies(module, x) > 0
+
+
+@pytest.mark.parametrize(("name", "label"), FUSED)
+def test_evaluation_by_the_kernels_puts_no_weights_together(name: str, label: str) -> None:
+    module = build(name, label).eval()
+    x, mask = batch((7, 4))
+    copies(module, x, mask)
+    assert copies(module, x, mask) == 0
+
+
+def doubled(module: nn.Module) -> None:
+    """Change all weights where they are."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(1.5)
+
+
+def stepped(module: nn.Module) -> None:
+    """One step of an optimizer."""
+    for weight in module.parameters():
+        weight.grad = torch.ones_like(weight)
+    torch.optim.Adam(module.parameters(), lr=0.1).step()
+
+
+def loaded(module: nn.Module) -> None:
+    """Load other weights."""
+    module.load_state_dict({n: 1.5 * w for n, w in module.state_dict().items()})
+
+
+def rounded(module: nn.Module) -> None:
+    """To half precision and back: the old memory may be given to the new weights."""
+    module.bfloat16()
+    module.double()
+
+
+def replaced(module: nn.Module) -> None:
+    """Put other memory behind the parameters."""
+    for weight in module.parameters():
+        weight.data = 1.5 * weight.data
+
+
+def written_behind(module: nn.Module) -> None:
+    """Write where torch does not count it, as averages of weights do, then evaluate."""
+    module.train()
+    for weight in module.parameters():
+        weight.data.mul_(1.5)
+    module.eval()
+
+
+def stepped_unnoticed(module: nn.Module) -> None:
+    """Steps of an optimiser that writes weights in place and says so to nobody, in evaluation."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, fused=True)
+    x, mask = batch((7, 4))
+    with torch.enable_grad():
+        for mode in (True, False):
+            module.train(mode)(x, mask).sum().backward()
+            optimizer.step()
+            module.eval()
+
+
+def stepped_after_looking(module: Any) -> None:
+    """Such a step by gradients of what `attention` shows."""
+    if not hasattr(module, "attention"):
+        return doubled(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5, fused=True)
+    with torch.enable_grad():
+        scores = [t for t in module.attention(*batch((7, 4))).values() if t.requires_grad]
+        torch.stack([(t.masked_fill(t.isinf(), 0) ** 2).sum() for t in scores]).sum().backward()
+    optimizer.step()
+    return None
+
+
+CHANGES = (
+    doubled,
+    stepped,
+    loaded,
+    rounded,
+    replaced,
+    written_behind,
+    stepped_unnoticed,
+    stepped_after_looking,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("name", MERGING)
+def test_weights_that_change_are_put_together_again(
+    name: str, change: Callable[[nn.Module], None]
+) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.no_grad():
+        before = module(x, mask).clone()
+        change(module)
+        after = module(x, mask)
+        assert error(after, fresh(module, name)(x, mask)) < 1e-12
+    assert error(after, before) > 1e-6
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
+    module = build(name).eval()
+    x, mask = batch((7, 4))
+    with torch.inference_mode():
+        wanted = module(x, mask)
+    # Gradients afterwards.
+    assert_same(run(module, x, mask), run(fresh(module, name), x, mask), 0.0)
+    # Other tensors in the parameters' place.
+    others = {n: 1.5 * w for n, w in module.state_dict().items()}
+    with torch.no_grad():
+        found = functional_call(module, others, (x, mask))
+        assert torch.equal(module(x, mask), wanted)
+        twin = fresh(module, name)
+        twin.load_state_dict(others)
+        assert error(found, twin(x, mask)) < 1e-12
+        # Copies, and a file.
+        copied = copy.deepcopy(module)
+        doubled(copied)
+        assert error(copied(x, mask), twin(x, mask)) < 1e-12
+        assert torch.equal(module(x, mask), wanted)
+        saved = io.BytesIO()
+        torch.save(module, saved)
+        saved.seek(0)
+        assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
+
+
+def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    with torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            module(x)
+        assert torch.equal(module(x), fresh(module, "multi_head.sdpa")(x))
+
+
+def test_a_compiled_call_sees_weights_that_change() -> None:
+    module = build("multi_head.sdpa").eval()
+    x, _ = batch((7, 4))
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        module(x)
+        compiled(x)
+        doubled(module)
+        assert error(compiled(x), fresh(module, "multi_head.sdpa")(x)) < 1e-13
