@@ -8,7 +8,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,152 +16,42 @@ from harness.train.data.corpora import CorpusFile, HubSource, KnownCorpus, corpo
 
 QUESTIONS = {
     "ABBR": (
-        (
-            "What does {} stand for ?",
-            "What is the abbreviation of {} ?",
-            "What does {} mean ?",
-            "What is {} short for ?",
-        ),
-        (
-            "NATO",
-            "AIDS",
-            "the NAACP",
-            "SCUBA",
-            "IBM",
-            "NASA",
-            "the EU",
-            "the UN",
-            "LASER",
-            "RADAR",
-            "CNN",
-            "BBC",
-            "the FBI",
-            "the CIA",
-            "DNA",
-        ),
+        "What does {} stand for ? | What is the abbreviation of {} ? | What does {} mean ? | "
+        "What is {} short for ?",
+        "NATO, AIDS, the NAACP, SCUBA, IBM, NASA, the EU, the UN, LASER, RADAR, CNN, BBC, the "
+        "FBI, the CIA, DNA",
     ),
     "DESC": (
-        ("What is {} ?", "How does {} work ?", "Why is {} important ?", "What causes {} ?"),
-        (
-            "thunder",
-            "a rainbow",
-            "an eclipse",
-            "gravity",
-            "rust",
-            "a volcano",
-            "electricity",
-            "the tide",
-            "erosion",
-            "photosynthesis",
-            "inflation",
-            "fog",
-            "snow",
-            "a drought",
-            "fire",
-        ),
+        "What is {} ? | How does {} work ? | Why is {} important ? | What causes {} ?",
+        "thunder, a rainbow, an eclipse, gravity, rust, a volcano, electricity, the tide, "
+        "erosion, photosynthesis, inflation, fog, snow, a drought, fire",
     ),
     "ENTY": (
-        (
-            "What animal eats {} ?",
-            "What food is made of {} ?",
-            "What colour is {} ?",
-            "What film shows {} ?",
-        ),
-        (
-            "grass",
-            "honey",
-            "bamboo",
-            "milk",
-            "fish",
-            "corn",
-            "rice",
-            "olives",
-            "wheat",
-            "nuts",
-            "apples",
-            "barley",
-            "berries",
-            "clover",
-            "seaweed",
-        ),
+        "What animal eats {} ? | What food is made of {} ? | What colour is {} ? | What film "
+        "shows {} ?",
+        "grass, honey, bamboo, milk, fish, corn, rice, olives, wheat, nuts, apples, barley, "
+        "berries, clover, seaweed",
     ),
     "HUM": (
-        (
-            "Who invented {} ?",
-            "Who discovered {} ?",
-            "Who was the first owner of {} ?",
-            "Name the founder of {} .",
-        ),
-        (
-            "the telephone",
-            "penicillin",
-            "dynamite",
-            "the radio",
-            "paper",
-            "the zipper",
-            "the barometer",
-            "the piano",
-            "television",
-            "the bicycle",
-            "the compass",
-            "glass",
-            "the camera",
-            "radium",
-            "the engine",
-        ),
+        "Who invented {} ? | Who discovered {} ? | Who was the first owner of {} ? | Name the "
+        "founder of {} .",
+        "the telephone, penicillin, dynamite, the radio, paper, the zipper, the barometer, "
+        "the piano, television, the bicycle, the compass, glass, the camera, radium, the "
+        "engine",
     ),
     "LOC": (
-        (
-            "Where is {} ?",
-            "What country is {} in ?",
-            "What river flows through {} ?",
-            "What city is near {} ?",
-        ),
-        (
-            "Paris",
-            "Cairo",
-            "Lima",
-            "Oslo",
-            "Quito",
-            "Rome",
-            "Dublin",
-            "Delhi",
-            "Kyoto",
-            "Lagos",
-            "Perth",
-            "Hanoi",
-            "Riga",
-            "Sofia",
-            "Tunis",
-        ),
+        "Where is {} ? | What country is {} in ? | What river flows through {} ? | What city "
+        "is near {} ?",
+        "Paris, Cairo, Lima, Oslo, Quito, Rome, Dublin, Delhi, Kyoto, Lagos, Perth, Hanoi, "
+        "Riga, Sofia, Tunis",
     ),
     "NUM": (
-        (
-            "How many people live in {} ?",
-            "When was {} founded ?",
-            "How far is {} ?",
-            "How old is {} ?",
-        ),
-        (
-            "Berlin",
-            "Madrid",
-            "Boston",
-            "Texas",
-            "Canada",
-            "Chile",
-            "Kenya",
-            "Peru",
-            "Japan",
-            "Iran",
-            "Spain",
-            "Ghana",
-            "Nepal",
-            "Malta",
-            "Cuba",
-        ),
+        "How many people live in {} ? | When was {} founded ? | How far is {} ? | How old is {} ?",
+        "Berlin, Madrid, Boston, Texas, Canada, Chile, Kenya, Peru, Japan, Iran, Spain, "
+        "Ghana, Nepal, Malta, Cuba",
     ),
 }
-"""Templates and what fills them, by coarse class."""
+"""Templates (between bars) and what fills them (between commas), by coarse class."""
 
 SUBJECTS = ("A man", "A woman", "The boy", "The girl's dog", "An old lady", "Two kids")
 ACTIONS = (
@@ -215,7 +104,8 @@ def _questions(shuffled: random.Random) -> tuple[list[list[str]], list[list[str]
     for coarse, (templates, fillers) in QUESTIONS.items():
         rows = [
             [coarse, f"fine{number}", template.format(filler)]
-            for (number, template), filler in product(enumerate(templates), fillers)
+            for number, template in enumerate(templates.split(" | "))
+            for filler in fillers.split(", ")
         ]
         shuffled.shuffle(rows)
         train += rows[:40]

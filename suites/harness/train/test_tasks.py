@@ -8,8 +8,6 @@ import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,47 +24,30 @@ from harness.train import objective
 from harness.train.batches import gather
 from harness.train.data.corpora import (
     corpora,
-    corpus_named,
-    findings,
-    found_in,
+    data_digest,
+    is_known,
     supplied,
     tasks_of,
+    unlike,
 )
 from harness.train.data.directory import corpus_files, read_table
 from harness.train.data.examples import cross_validated, folds_of, held_out
-from harness.train.run import train_run
+from harness.train.data.vectors import read_vectors
 from harness.train.task import Data, load, task, tasks
+from harness.train.tasks.mirrored_summation import examples
 from harness.train.tasks.sst5 import tokens
-from suites.support.command_line import attnbench
+from suites.support.command_line import here
 from suites.support.made_up_data import (
-    made_up_corpus,
     write_data_directory,
     write_more_corpora,
     write_table,
 )
 from suites.support.real_data import REAL, real
+from suites.support.training import small, train
 
 FOLDED = ("cr", "mpqa", "subj", "mr")
-TEXT = [name for name, record in tasks().items() if record.files]
 PINNED = "ba05913e9df08a88"
 """Hash of the order in which the folds of CR are cut."""
-SMALL: dict[str, Any] = {"width": 12, "heads": 2, "hidden": 10, "epochs": 1, "batch": 40}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A made-up data directory with all corpora."""
-    found = write_more_corpora(write_data_directory(tmp_path_factory.mktemp("data")))
-    pairs = [[r["label"], r["sentence1"], r["sentence2"]] for r in _snli(found, "dev")]
-    write_table(found / "snli" / "train.tsv.gz", ("label", "sentence1", "sentence2"), pairs)
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def _snli(folder: Path, split: str) -> list[dict[str, str]]:
@@ -129,18 +110,45 @@ def test_targets_are_those_of_the_lines(folder: Path) -> None:
     assert data.dev.inputs[0] == [data.encode(row["sentence_a"]) for row in table]
 
 
-def test_every_text_task_has_its_files_known_and_a_test() -> None:
+def test_tasks_are_complete() -> None:
     known = {file.name for corpus in corpora().values() for file in corpus.files}
-    for name in TEXT:
-        assert set(task(name).files) <= known | set(supplied()), name
-        assert tasks_of(task(name).files[0].partition("/")[0])
+    for name, record in tasks().items():
+        assert record.name == name
+        assert set(record.metrics) <= set(objective.METRICS)
+        assert bool(record.files) == bool(record.vectors)
+        assert set(record.files) <= known | set(supplied())
+        assert all(name in tasks_of(file.partition("/")[0]) for file in record.files)
+    paper = tasks()["mirrored_summation_paper"].options
+    assert (paper["length"], paper["width"], paper["train"]) == (100, 50, 200_000)
 
 
-def test_a_class_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
-    folder = write_more_corpora(write_data_directory(tmp_path))
-    write_table(folder / "cr" / "all.tsv.gz", ("label", "text"), [["1", "good"], ["2", "bad"]])
+def test_a_target_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
+    write_table(tmp_path / "cr" / "all.tsv.gz", ("label", "text"), [["1", "good"], ["2", "bad"]])
     with pytest.raises(UsageError, match=r"cr/all.tsv.gz:3: label '2'; expected 0, 1"):
-        _load("cr", folder)
+        _load("cr", tmp_path)
+    rows = [["6", "a man", "the man"]]
+    columns = ("relatedness", "sentence_a", "sentence_b")
+    write_table(tmp_path / "sick" / "train.tsv.gz", columns, rows)
+    with pytest.raises(UsageError, match=r"'6'; expected a number from 1 to 5"):
+        _load("sick_relatedness", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "keep", "says"),
+    [
+        ("trec", "train", 4, "the dev split has no example"),
+        ("sick_relatedness", "train", 0, "the train split has no example"),
+        ("sick_relatedness", "dev", 1, "all degrees of dev are"),
+    ],
+)
+def test_too_little_data_is_a_users_mistake(
+    tmp_path: Path, name: str, split: str, keep: int, says: str
+) -> None:
+    path = write_data_directory(tmp_path) / name.partition("_")[0] / f"{split}.tsv.gz"
+    lines = gzip.decompress(path.read_bytes()).split(b"\n")
+    path.write_bytes(gzip.compress(b"\n".join([*lines[: keep + 1], b""])))
+    with pytest.raises(UsageError, match=says):
+        _load(name, tmp_path)
 
 
 @pytest.mark.parametrize("model", list(registry.builtins()))
@@ -167,11 +175,8 @@ def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model
 
 
 def test_a_mechanism_that_keeps_its_width_trains_at_the_recipes_width(folder: Path) -> None:
-    record = task("trec")
-    recipe = replace(record.recipe, **{**SMALL, "width": 24, "heads": 4})
-    result = train_run(
-        "mtsa_stack", "trec", recipe.as_dict(), 0, directory=str(folder), vectors=record.vectors
-    )
+    record, recipe = task("trec"), small("trec", width=24, heads=4, epochs=1)
+    result = train(folder, "mtsa_stack", epochs=1, width=24, heads=4)
     assert result["test"]["accuracy"] >= 0
     data = load(record, recipe, str(folder), record.vectors, 0)
     module = objective.build(record, "mtsa_stack", {}, data, recipe, Registry(), 0)
@@ -210,10 +215,10 @@ def test_a_fold_is_tested_on_what_the_others_train_on(folder: Path, name: str) -
         index = cross_validated(len(rows), 10, fold, seed=5)
         assert sorted(np.concatenate(list(index.values()))) == list(range(len(rows)))
         tested += list(index["test"])
-        data = _load(name, folder, seed=5, fold=fold)
-        assert [data.encode(rows[i]["text"]) for i in index["test"]] == data.test.inputs[0]
-        assert [int(rows[i]["label"]) for i in index["dev"]] == data.dev.targets.tolist()
     assert sorted(tested) == list(range(len(rows)))
+    data = _load(name, folder, seed=5, fold=9)
+    assert [data.encode(rows[i]["text"]) for i in index["test"]] == data.test.inputs[0]
+    assert [int(rows[i]["label"]) for i in index["dev"]] == data.dev.targets.tolist()
 
 
 def test_seeds_share_the_folds_and_draw_their_own_dev() -> None:
@@ -226,11 +231,13 @@ def test_seeds_share_the_folds_and_draw_their_own_dev() -> None:
     assert len(places[0]) < 0.3 * len(one["dev"]), "the same draw for another fold"
 
 
-def test_dev_is_a_tenth_of_what_is_trained_on() -> None:
+def test_dev_is_a_tenth_of_what_is_trained_on_drawn_by_the_seed(folder: Path) -> None:
     index = cross_validated(3771, 10, 0, 0)
     assert (len(index["train"]), len(index["dev"]), len(index["test"])) == (3054, 339, 378)
     kept, dev = held_out(5452, 3)
     assert (len(kept), len(dev)) == (4907, 545)
+    one, other = (_load("trec", folder, seed).dev.inputs[0] for seed in (0, 1))
+    assert sorted(one) != sorted(other)
 
 
 @pytest.mark.parametrize(
@@ -284,30 +291,16 @@ def test_another_tasks_code_is_not_a_runs(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_train_takes_a_fold(folder: Path, tmp_path: Path) -> None:
     command = (
-        "train",
-        "none",
-        "--task",
-        "cr",
-        "--data",
-        str(folder),
-        "--vectors",
-        "none",
-        "--recipe",
-        "width=12",
-        "--recipe",
-        "hidden=10",
-        "--recipe",
-        "epochs=1",
-        "--device",
-        "cpu",
+        "train none --task cr --vectors none --device cpu --recipe width=12 --recipe hidden=10"
     )
-    done = attnbench(*command, "--fold", "3", "--json", "run.json", cwd=tmp_path)
+    told = (*command.split(), "--recipe", "epochs=1", "--data", str(folder))
+    done = here(*told, "--fold", "3", "--json", "run.json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((tmp_path / "run.json").read_text())
     assert (record["seed"], record["fold"]) == (0, 3)
     assert record["case"].endswith(" cr seed 0 fold 3")
     assert record["examples"] == {"train": 49, "dev": 5, "test": 6}
-    missing = attnbench(*command, cwd=tmp_path)
+    missing = here(*told, cwd=tmp_path)
     assert missing.returncode == 2
     assert "expected --fold 0 to 9" in missing.stderr
 
@@ -360,6 +353,26 @@ def test_a_size_that_cannot_be_is_told(options: str, says: str) -> None:
         load(record, record.recipe, None, "", 0)
 
 
+def test_mirrored_summation_by_hand() -> None:
+    split = examples(np.random.default_rng(3), 5, 7, 2, 3)
+    a = split.inputs[0]
+    assert 0 <= a.min() < a.max() < 1
+    for s in range(5):
+        for d in range(2):
+            expected = sum(a[s, i - 1, d] * a[s, 7 - i, d] for i in (1, 2, 3))
+            assert split.targets[s, d] == pytest.approx(expected, rel=1e-6)
+
+
+def test_every_seed_has_data_of_its_own() -> None:
+    record = task("mirrored_summation[length=5,width=2,k=2,train=50,test=30]")
+    one, same, other = (load(record, record.recipe, None, "", seed) for seed in (0, 0, 1))
+    assert (len(one.train), len(one.dev), len(one.test)) == (45, 5, 30)
+    assert (one.test.inputs[0] == same.test.inputs[0]).all()
+    assert (one.test.inputs[0] != other.test.inputs[0]).all()
+    everything = np.concatenate([s.inputs[0] for s in (one.train, one.dev, one.test)])
+    assert len(np.unique(everything.reshape(80, -1), axis=0)) == 80
+
+
 # SST-5.
 
 
@@ -398,143 +411,28 @@ def test_how_the_training_file_is_made_is_told_in_one_line(tmp_path: Path) -> No
 
 
 def test_the_command_line_says_it_too(tmp_path: Path) -> None:
-    folder = write_more_corpora(write_data_directory(tmp_path / "data"))
-    done = attnbench(
-        "train", "none", "--task", "snli", "--data", str(folder), "--device", "cpu", cwd=tmp_path
-    )
+    write_more_corpora(write_data_directory(tmp_path))
+    command = "train none --task snli --data . --device cpu"
+    done = here(*command.split(), cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert "paste labels.train s1.train s2.train" in done.stderr
 
 
-# Corpora and their checksums.
-
-
-def test_a_copy_is_right_by_its_content(folder: Path, tmp_path: Path) -> None:
-    file = next(f for f in made_up_corpus(folder).files if f.name == "trec/train.tsv")
-    assert found_in(folder, file).status == "right"
-    packed = (folder / "trec" / "train.tsv.gz").read_bytes()
-    place = tmp_path / "trec"
-    place.mkdir()
-    assert found_in(tmp_path, file).status == "missing"
-    assert str(place / "train.tsv.gz") in found_in(tmp_path, file).detail
-    content = gzip.decompress(packed)
-    (place / "train.tsv").write_bytes(content)
-    assert found_in(tmp_path, file).status == "right"
-    (place / "train.tsv.gz").write_bytes(gzip.compress(content, compresslevel=1))
-    assert found_in(tmp_path, file).status == "right"
-    for wrong in (gzip.compress(content + b"x"), packed[:-20], b"no gzip"):
-        (place / "train.tsv.gz").write_bytes(wrong)
-        finding = found_in(tmp_path, file)
-        assert finding.status == "wrong"
-        assert str(place / "train.tsv.gz") in finding.detail
-        assert "\n" not in finding.detail
-
-
-def test_a_file_of_the_users_is_named(folder: Path, tmp_path: Path) -> None:
-    one = {f.name: f for f in findings(folder, corpus_named("snli"))}
-    assert one["snli/train.tsv"].status == "yours"
-    none = {f.name: f for f in findings(tmp_path, corpus_named("snli"))}
-    assert none["snli/train.tsv"].status == "missing"
-    assert "e-SNLI" in none["snli/train.tsv"].detail
-
-
-def test_data_check_and_list(folder: Path, tmp_path: Path) -> None:
-    listed = attnbench("data", "list", "--json", "list.json", cwd=tmp_path, ATTNBENCH_DATA="")
-    assert listed.returncode == 0, listed.stderr
-    for corpus in corpora().values():
-        assert corpus.what in listed.stdout
-        assert corpus.licence in listed.stdout
-        assert corpus.original in listed.stdout
-        for file in corpus.files:
-            assert f"DIR/{file.name}.gz: {file.rows:,} rows" in listed.stdout
-            assert file.sha256 in listed.stdout
-    assert {c["name"] for c in json.loads((tmp_path / "list.json").read_text())} == set(corpora())
-    for elsewhere in ("hub", str(tmp_path / "gone")):
-        done = attnbench("data", "list", "trec", cwd=tmp_path, ATTNBENCH_DATA=elsewhere)
-        assert done.returncode == 0, done.stderr
-        assert "DIR/trec/train.tsv.gz: 5,452 rows" in done.stdout
-    here = attnbench("data", "list", "trec", "--data", str(folder), cwd=tmp_path)
-    assert f"{folder}/trec/train.tsv.gz" in here.stdout
-    assert "customer reviews" not in here.stdout
-    wrong = attnbench("data", "check", "--data", str(folder), "--json", "c.json", cwd=tmp_path)
-    assert wrong.returncode == 1
-    assert re.search(r"wrong +trec/train.tsv: .*SHA-256 of its content is", wrong.stdout)
-    assert re.search(r"missing +wnut17/dev.tsv", wrong.stdout)
-    found = {f["name"]: f["status"] for f in json.loads((tmp_path / "c.json").read_text())}
-    assert found["snli/train.tsv"] == "yours"
-    (tmp_path / "empty").mkdir()
-    empty = ("data", "check", "--data", "empty")
-    nothing = attnbench(*empty, cwd=tmp_path)
-    assert nothing.returncode == 2
-    assert "none of 30 files is there; expected cr/all.tsv.gz" in nothing.stderr
-    assert attnbench(*empty[:2], "cr", *empty[2:], cwd=tmp_path).returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("data", "check"), "set --data DIR or ATTNBENCH_DATA"),
-        (("data", "check", "--data", "nowhere"), "'nowhere', which is no folder"),
-        (("data", "check", "trec", "--data", "hub"), "from there is checked when it is loaded"),
-        (("data", "list", "--data", "nowhere"), "'nowhere', which is no folder"),
-        (("data", "check", "trek", "--data", "."), "unknown corpus 'trek'; there are cr, mpqa"),
-        (("data", "list", "trek"), "unknown corpus 'trek'"),
-    ],
-)
-def test_a_mistake_with_data_is_told_in_one_line(
-    arguments: tuple[str, ...], says: str, tmp_path: Path
-) -> None:
-    done = attnbench(*arguments, cwd=tmp_path, ATTNBENCH_DATA="")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 # The real corpora.
 
 
-@real("README.md")
-def test_corpora_are_those_of_the_real_read_me() -> None:
-    text = (REAL / "README.md").read_text()
-    row = re.compile(
-        r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M
-    )
-    told = {
-        m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
-        for m in row.finditer(text)
-    }
-    known = {
-        file.name: (file.rows, file.bytes, list(file.columns), file.sha256)
-        for corpus in corpora().values()
-        for file in corpus.files
-    }
-    assert known == told
-
-
-@real("README.md")
-@pytest.mark.parametrize("name", list(corpora()))
-def test_the_real_files_are_right(name: str) -> None:
-    for finding in findings(REAL, corpora()[name]):
-        assert finding.status == "right" or finding.name in supplied(), finding
-    for file in corpora()[name].files:
-        packed = (REAL / f"{file.name}.gz").read_bytes()
-        content = gzip.decompress(packed)
-        assert hashlib.sha256(packed).hexdigest() == file.sha256
-        assert (content.count(b"\n") - 1, len(packed)) == (file.rows, file.bytes)
-        assert tuple(content.split(b"\n", 1)[0].decode().split("\t")) == file.columns
-
-
-@real("cr/all.tsv.gz", "sst5/train_phrases.tsv.gz", "sick/train.tsv.gz")
+@real("cr/all.tsv.gz", "sst5/train_phrases.tsv.gz", "sick/train.tsv.gz", "trec/train.tsv.gz")
 @pytest.mark.parametrize(
     ("name", "sizes", "classes"),
     [
+        ("trec", (4907, 545, 500), None),
         ("cr", (3054, 339, 378), {0: 1366, 1: 2405}),
         ("mpqa", (8588, 954, 1061), {0: 7292, 1: 3311}),
         ("subj", (8100, 900, 1000), {0: 5000, 1: 5000}),
         ("mr", (8635, 960, 1067), {0: 5331, 1: 5331}),
         ("sst5", (8544, 1101, 2210), None),
-        ("sst5_phrases", (159_274, 1101, 2210), None),
+        pytest.param("sst5_phrases", (159_274, 1101, 2210), None, marks=pytest.mark.nightly),
         ("sick_entailment", (4500, 500, 4927), None),
     ],
 )
@@ -546,24 +444,44 @@ def test_real_tasks(name: str, sizes: tuple[int, ...], classes: dict[int, int] |
     assert set(found) == set(range(data.outputs))
     if classes is not None:
         assert found == classes
+    assert is_known(name, data_digest(task(name), REAL, "none"))
+    assert unlike(REAL, task(name).files) == []
 
 
-@real("sst5/train.tsv.gz", "glove/top10k_100d_int8.tsv.gz")
-def test_real_coverage_of_sst5_is_that_of_the_read_me() -> None:
-    record = task("sst5")
+@real("trec/train.tsv.gz", "sick/train.tsv.gz", "sst5/train.tsv.gz", "glove/sick_840B_300d.tsv.gz")
+@pytest.mark.parametrize(
+    ("name", "width", "words", "running"),
+    [
+        ("trec", 100, ("51.8", 8981), ("90.3", 59_393)),
+        ("sick_relatedness", 300, ("99.7", 2409), ("99.5", 192_193)),
+        ("sst5", 100, ("31.1", 19_536), ("85.2", 227_245)),
+    ],
+)
+def test_real_coverage_is_that_of_the_read_me(
+    name: str, width: int, words: tuple[str, int], running: tuple[str, int]
+) -> None:
+    record = task(name)
     data = load(record, record.recipe, str(REAL), record.vectors, 0)
-    assert data.coverage is not None
     found = data.coverage
-    assert (found.vocabulary, found.running_words) == (19_536, 227_245)
-    assert found.covered / found.vocabulary == pytest.approx(0.311, abs=5e-4)
-    assert found.covered_running / found.running_words == pytest.approx(0.852, abs=5e-4)
+    assert found is not None
+    assert data.width == width
+    assert (f"{100 * found.covered / found.vocabulary:.1f}", found.vocabulary) == words
+    share = 100 * found.covered_running / found.running_words
+    assert (f"{share:.1f}", found.running_words) == running
 
 
-@real("cr/all.tsv.gz")
-def test_a_real_corpus_without_a_split_is_learnt_from() -> None:
-    record = task("cr")
-    recipe = replace(record.recipe, width=24, heads=2, hidden=24, epochs=2)
-    found = train_run(
-        "mtsa", "cr", recipe.as_dict(), 0, directory=str(REAL), vectors=record.vectors, fold=0
+@real("glove/top10k_100d_int8.tsv.gz", "glove/sick_840B_300d.tsv.gz")
+def test_real_vectors() -> None:
+    quantised = read_vectors("top10k_100d", REAL)
+    assert quantised.matrix.shape == (10_000, 100)
+    assert not quantised.cased
+    np.testing.assert_allclose(quantised.matrix.mean(axis=0), 0, atol=1e-5)
+    the, comma = (quantised.matrix[quantised.rows[word]] for word in ("the", ","))
+    expected = [(7 * 5.736062 - 4.866347) / 127, (-7 * 5.736062 - 8 * 4.866347) / 127]
+    np.testing.assert_allclose((the - comma)[:2], expected, rtol=1e-4)
+    plain = read_vectors("sick_840B_300d", REAL)
+    assert plain.matrix.shape == (2402, 300)
+    assert plain.cased
+    np.testing.assert_array_equal(
+        plain.matrix[plain.rows["the"], :3], np.array([0.27204, -0.06203, -0.1884], np.float32)
     )
-    assert found["test"]["accuracy"] > 0.66  # the larger class has 0.638

@@ -1,9 +1,11 @@
-"""The data of training: tables, tokens, vectors, vocabulary."""
+"""The data of training: tables, tokens, vectors, vocabulary; corpora and their checksums."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
+from harness.train.data.corpora import (
+    corpora,
+    corpus_named,
+    data_digest,
+    findings,
+    found_in,
+    is_known,
+    supplied,
+    unlike,
+)
 from harness.train.data.directory import VARIABLE, data_directory, digest_of, read_table
 from harness.train.data.texts import tokens_raw
 from harness.train.data.vectors import Vectors, canonical, no_vectors, read_vectors
 from harness.train.data.vocabulary import PADDING, SPECIAL, UNKNOWN, Coverage, Vocabulary, coverage
-from suites.support.made_up_data import write_table
+from harness.train.task import task
+from suites.support.command_line import here
+from suites.support.made_up_data import made_up_corpus, write_table
+from suites.support.real_data import REAL, real
 
 FEW = settings(deadline=None, max_examples=40)
 """For examples that are written to a file each."""
@@ -380,3 +395,135 @@ def test_the_embedding_has_vectors_where_there_are_some_and_small_values_elsewhe
     bare = Vocabulary.build([*sentences, ["the", "cat"] * 2], no_vectors(2))
     np.testing.assert_array_equal(bare.embedding(3)[[UNKNOWN, 4, 99]], table[[UNKNOWN, 4, 99]])
     assert (bare.embedding(4)[1:] != bare.embedding(3)[1:]).all()
+
+
+# Corpora and their checksums.
+
+
+def test_a_copy_is_right_by_its_content(folder: Path, tmp_path: Path) -> None:
+    file = next(f for f in made_up_corpus(folder).files if f.name == "trec/train.tsv")
+    assert found_in(folder, file).status == "right"
+    packed = (folder / "trec" / "train.tsv.gz").read_bytes()
+    place = tmp_path / "trec"
+    place.mkdir()
+    assert found_in(tmp_path, file).status == "missing"
+    assert str(place / "train.tsv.gz") in found_in(tmp_path, file).detail
+    content = gzip.decompress(packed)
+    (place / "train.tsv").write_bytes(content)
+    assert found_in(tmp_path, file).status == "right"
+    (place / "train.tsv.gz").write_bytes(gzip.compress(content, compresslevel=1))
+    assert found_in(tmp_path, file).status == "right"
+    for wrong in (gzip.compress(content + b"x"), packed[:-20], b"no gzip"):
+        (place / "train.tsv.gz").write_bytes(wrong)
+        finding = found_in(tmp_path, file)
+        assert finding.status == "wrong"
+        assert str(place / "train.tsv.gz") in finding.detail
+        assert "\n" not in finding.detail
+
+
+def test_a_file_of_the_users_is_named(folder: Path, tmp_path: Path) -> None:
+    one = {f.name: f for f in findings(folder, corpus_named("snli"))}
+    assert one["snli/train.tsv"].status == "yours"
+    none = {f.name: f for f in findings(tmp_path, corpus_named("snli"))}
+    assert none["snli/train.tsv"].status == "missing"
+    assert "e-SNLI" in none["snli/train.tsv"].detail
+
+
+def test_files_that_are_not_the_listed_ones_are_found(folder: Path) -> None:
+    record = task("trec")
+    assert is_known("trec", data_digest(record, folder, "none")) is False
+    assert [one.name for one in unlike(folder, record.files)] == list(record.files)
+    assert unlike(folder, ["snli/train.tsv"]) == [], "the user's own: no list knows it"
+
+
+def test_data_list_says_what_there_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNBENCH_DATA", "")
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = here("data", "list", "--json", "list.json", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    for corpus in corpora().values():
+        for text in (corpus.what, corpus.licence, corpus.original):
+            assert text in listed.stdout
+        for file in corpus.files:
+            assert f"DIR/{file.name}.gz: {file.rows:,} rows" in listed.stdout
+            assert file.sha256 in listed.stdout
+    assert {c["name"] for c in json.loads((tmp_path / "list.json").read_text())} == set(corpora())
+    for elsewhere in ("hub", str(tmp_path / "gone")):
+        monkeypatch.setenv("ATTNBENCH_DATA", elsewhere)
+        done = here("data", "list", "trec", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "DIR/trec/train.tsv.gz: 5,452 rows" in done.stdout
+    there = here("data", "list", "trec", "--data", str(folder), cwd=tmp_path)
+    assert f"{folder}/trec/train.tsv.gz" in there.stdout
+    assert there.stdout.count(", there") == 2
+    assert "customer reviews" not in there.stdout
+
+
+def test_data_check_says_what_is_wrong(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    wrong = here("data", "check", "--data", str(folder), "--json", "c.json", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert re.search(r"wrong +trec/train.tsv: .*SHA-256 of its content is", wrong.stdout)
+    assert re.search(r"missing +wnut17/dev.tsv", wrong.stdout)
+    found = {f["name"]: f["status"] for f in json.loads((tmp_path / "c.json").read_text())}
+    assert found["snli/train.tsv"] == "yours"
+    nothing = here("data", "check", "--data", ".", cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert "none of 30 files is there; expected cr/all.tsv.gz" in nothing.stderr
+    assert here("data", "check", "cr", "--data", ".", cwd=tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("check", "set --data DIR or ATTNBENCH_DATA"),
+        ("check --data nowhere", "'nowhere', which is no folder"),
+        ("check trec --data hub", "from there is checked when it is loaded"),
+        ("list --data nowhere", "'nowhere', which is no folder"),
+        ("check trek --data .", "unknown corpus 'trek'; there are cr, mpqa"),
+        ("list trek", "unknown corpus 'trek'"),
+    ],
+)
+def test_a_mistake_with_data_is_told_in_one_line(
+    command: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNBENCH_DATA", "")
+    done = here("data", *command.split(), cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@real("README.md")
+def test_corpora_are_those_of_the_real_read_me() -> None:
+    text = (REAL / "README.md").read_text()
+    row = re.compile(
+        r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M
+    )
+    told = {
+        m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
+        for m in row.finditer(text)
+    }
+    known = {
+        file.name: (file.rows, file.bytes, list(file.columns), file.sha256)
+        for corpus in corpora().values()
+        for file in corpus.files
+    }
+    assert known == told
+
+
+@real("README.md")
+@pytest.mark.parametrize("name", list(corpora()))
+def test_the_real_files_are_right(name: str) -> None:
+    for finding in findings(REAL, corpora()[name]):
+        assert finding.status == "right" or finding.name in supplied(), finding
+    for file in corpora()[name].files:
+        packed = (REAL / f"{file.name}.gz").read_bytes()
+        content = gzip.decompress(packed)
+        assert hashlib.sha256(packed).hexdigest() == file.sha256
+        assert (content.count(b"\n") - 1, len(packed)) == (file.rows, file.bytes)
+        assert tuple(content.split(b"\n", 1)[0].decode().split("\t")) == file.columns
