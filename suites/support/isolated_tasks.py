@@ -76,13 +76,6 @@ def fail(kind: str) -> NoReturn:
     raise ERRORS[kind]()
 
 
-def cuda_out_of_memory() -> NoReturn:
-    """Raise what torch raises when a GPU is full."""
-    import torch
-
-    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-
-
 def tensor_bytes(size: int) -> int:
     """Allocate a tensor of `size` bytes and write to it; return how many it has."""
     import torch

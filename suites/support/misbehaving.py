@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +52,6 @@ class Segfault(Behaved):
         tasks.read_null()
 
 
-class Scribbler(Behaved):
-    """Writes into every pipe it inherits."""
-
-    def before(self, call: int) -> None:
-        """Write rubbish to all descriptors above stderr."""
-        tasks.scribble()
-
-
-class Shouter(Behaved):
-    """Prints what looks like an answer."""
-
-    def before(self, call: int) -> None:
-        """Shout once: it is slow."""
-        if call == 1:
-            tasks.shout()
-
-
 class Nan(Behaved):
     """Returns NaN."""
 
@@ -113,14 +94,6 @@ class Greedy(Behaved):
         torch.empty(2**50, dtype=torch.uint8)
 
 
-class Exits(Behaved):
-    """Ends the process as if all were well."""
-
-    def before(self, call: int) -> None:
-        """Exit without a word."""
-        os._exit(0)
-
-
 class Daemon(Behaved):
     """Leaves a daemon behind, detached from everything."""
 
@@ -137,15 +110,6 @@ class Twin(Behaved):
         """Fork once; the twin notes its process id."""
         if call == 1 and os.fork() == 0:
             _note(os.getpid())
-
-
-class Thread(Behaved):
-    """Leaves a thread that would keep an interpreter from ending."""
-
-    def before(self, call: int) -> None:
-        """Start it once."""
-        if call == 1:
-            threading.Thread(target=time.sleep, args=(600,)).start()
 
 
 class Unprintable(Behaved):

@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from harness import isolate
 from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.isolate.interpreter import Mode
@@ -77,38 +76,22 @@ def soon(condition: Callable[[], bool], within: float) -> bool:
     return condition()
 
 
-def test_every_mode_answers(any_mode: Interpreter) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("add", 3.5), ("shout", "genuine"), ("read_stdin", ""), ("thread", "left one")],
+)
+def test_an_answer_is_right_whatever_else_a_task_prints_reads_or_leaves(
+    any_mode: Interpreter, name: str, value: object
+) -> None:
     for _ in range(2):
-        outcome = perform(any_mode, "add", a=1, b=2.5)
-        assert (outcome.status, outcome.value, outcome.detail) == ("ok", 3.5, "")
+        outcome = perform(any_mode, name, 5, **({"a": 1, "b": 2.5} if name == "add" else {}))
+        assert (outcome.status, outcome.value, outcome.detail) == ("ok", value, "")
         assert 0 < outcome.seconds < 5
 
 
-def test_one_off() -> None:
-    outcome = isolate.run(HERE + "add", {"a": 1, "b": 1}, preload=())
-    assert (outcome.status, outcome.value) == ("ok", 2)
-
-
-def test_output_cannot_corrupt_the_answer(any_mode: Interpreter) -> None:
-    for _ in range(2):
-        outcome = perform(any_mode, "shout")
-        assert (outcome.status, outcome.value) == ("ok", "genuine")
-
-
-def test_stdin_is_empty(any_mode: Interpreter) -> None:
-    assert perform(any_mode, "read_stdin", seconds=5).value == ""
-    assert perform(any_mode, "add", a=1, b=1).value == 2
-
-
-def test_a_million_numbers_travel(any_mode: Interpreter) -> None:
-    outcome = perform(any_mode, "numbers", count=1_000_000)
-    assert outcome.status == "ok"
-    assert outcome.value == list(range(1_000_000))
-
-
-def test_long_arguments_travel(any_mode: Interpreter) -> None:
-    outcome = any_mode.run("builtins:dict", {"a": "x" * MIB})
-    assert outcome.value == {"a": "x" * MIB}
+def test_long_arguments_and_answers_travel(any_mode: Interpreter) -> None:
+    assert perform(any_mode, "numbers", count=200_000).value == list(range(200_000))
+    assert any_mode.run("builtins:dict", {"a": "x" * MIB}).value == {"a": "x" * MIB}
 
 
 def test_numbers_that_are_not_finite_travel(fork: Interpreter) -> None:
@@ -173,33 +156,36 @@ def test_the_kind_of_an_error_is_a_field(
     assert kind_of(raised) == error
 
 
-def test_what_cannot_be_compiled_here_is_unsupported() -> None:
-    class InvalidCxxCompiler(RuntimeError):
-        pass
+def raised(name: str, message: str, inner: BaseException | None = None) -> RuntimeError:
+    """An error of a class that torch has, told by its name."""
+    error: RuntimeError = type(name, (RuntimeError,), {})(message)
+    if inner is not None:
+        error.inner_exception = inner  # type: ignore[attr-defined]
+    return error
 
-    class InductorError(RuntimeError):
-        inner_exception = InvalidCxxCompiler("no g++")
 
-    for error in (InvalidCxxCompiler("no g++"), InductorError("InvalidCxxCompiler: no g++")):
-        status, detail = of_exception(error, limited=False)
-        assert status == "unsupported"
-        assert "no g++" in detail
+@pytest.mark.parametrize(
+    ("error", "limited", "status"),
+    [
+        (raised("InvalidCxxCompiler", "no g++"), False, "unsupported"),
+        (raised("InductorError", "x", raised("InvalidCxxCompiler", "no g++")), 0, "unsupported"),
+        (raised("OutOfMemoryError", "CUDA"), False, "oom"),
+        # A refused thread is a refusal of memory under a limit on data alone.
+        (RuntimeError("can't start new thread"), True, "oom"),
+        (RuntimeError("can't start new thread"), False, "crash"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_had_here_is_told_by_name_and_message(
+    error: RuntimeError, limited: bool, status: str
+) -> None:
+    assert of_exception(error, limited=limited)[0] == status
 
 
 def test_a_long_message_is_cut(fork: Interpreter) -> None:
     outcome = perform(fork, "fail", kind="long")
     assert len(outcome.detail) < 400
     assert len(outcome.traceback) == 2000
-
-
-def test_a_full_gpu_is_oom(with_torch: Interpreter) -> None:
-    assert perform(with_torch, "cuda_out_of_memory").status == "oom"
-
-
-def test_a_refused_thread_is_oom_only_under_a_limit_on_data() -> None:
-    error = RuntimeError("can't start new thread")
-    assert of_exception(error, limited=True)[0] == "oom"
-    assert of_exception(error, limited=False)[0] == "crash"
 
 
 @pytest.mark.parametrize("call", ["no_such_module:f", HERE + "no_such_function"])
@@ -227,13 +213,30 @@ def test_a_limit_is_positive_and_finite(limits: dict[str, Any]) -> None:
         Limits(**limits)
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
-def test_a_death_by_signal_is_a_crash_that_names_it(any_mode: Interpreter, number: int) -> None:
-    outcome = perform(any_mode, "end_by_signal", number=number)
+@pytest.mark.parametrize(
+    ("name", "arguments", "detail"),
+    [
+        ("end_by_signal", {"number": signal.SIGSEGV}, "killed by SIGSEGV: about to end"),
+        ("end_by_signal", {"number": signal.SIGKILL}, "killed by SIGKILL: about to end"),
+        ("end_by_code", {"code": 3}, "ended with exit code 3 and no result"),
+        # A grandchild holds the pipes.
+        ("end_by_code", {"code": 3, "leave": True}, "ended with exit code 3 and no result"),
+        ("kill_group", {}, "killed by SIGKILL"),
+        ("scribble", {}, ""),
+    ],
+    ids=str,
+)
+def test_a_death_is_a_crash_that_names_it_and_the_server_lives(
+    any_mode: Interpreter, name: str, arguments: dict[str, Any], detail: str
+) -> None:
+    perform(any_mode, "shout")  # what was said before is not the dead one's
+    server = any_mode.pid
+    outcome = perform(any_mode, name, 10, **arguments)
     assert outcome.status == "crash"
-    assert outcome.detail == f"killed by {signal.Signals(number).name}: about to end"
-    assert "about to end" in outcome.traceback
+    assert outcome.detail == detail or name == "scribble"
+    assert outcome.seconds < 5
     assert perform(any_mode, "add", a=1, b=1).value == 2
+    assert any_mode.pid == server
 
 
 def test_a_segmentation_fault_shows_where(fork: Interpreter) -> None:
@@ -242,44 +245,16 @@ def test_a_segmentation_fault_shows_where(fork: Interpreter) -> None:
     assert "in read_null" in outcome.traceback
 
 
-def test_an_exit_code_is_named(any_mode: Interpreter) -> None:
-    perform(any_mode, "shout")
-    outcome = perform(any_mode, "end_by_code", code=3)
-    assert (outcome.status, outcome.detail) == ("crash", "ended with exit code 3 and no result")
-
-
-def test_a_death_is_noticed_while_a_grandchild_holds_the_pipes(any_mode: Interpreter) -> None:
-    outcome = perform(any_mode, "end_by_code", seconds=10, code=3, leave=True)
-    assert outcome.status == "crash"
-    assert outcome.seconds < 2
-
-
-def test_killing_its_own_group_leaves_the_server_alone(any_mode: Interpreter) -> None:
-    server = any_mode.pid
-    assert perform(any_mode, "kill_group").detail == "killed by SIGKILL"
-    assert perform(any_mode, "add", a=1, b=1).value == 2
-    assert any_mode.pid == server
+NO_THREAD = "libgomp: Thread creation failed: Resource temporarily unavailable"
 
 
 @pytest.mark.parametrize(
     ("code", "stderr", "limited", "oom_killed", "status"),
     [
-        (
-            -6,
-            "terminate called after throwing an instance of 'std::bad_alloc'",
-            False,
-            False,
-            "oom",
-        ),
-        (-6, "out of memory, trying again\n1\n2\n3\nassertion failed", False, False, "crash"),
-        (
-            1,
-            "libgomp: Thread creation failed: Resource temporarily unavailable",
-            True,
-            False,
-            "oom",
-        ),
-        (1, "libgomp: Thread creation failed: Resource temporarily unavailable", 0, False, "crash"),
+        (-6, "terminate called after throwing an instance of 'std::bad_alloc'", 0, 0, "oom"),
+        (-6, "out of memory, trying again\n1\n2\n3\nassertion failed", 0, 0, "crash"),
+        (1, NO_THREAD, True, 0, "oom"),
+        (1, NO_THREAD, False, 0, "crash"),
         (-9, "", False, True, "oom"),
         (-9, "out of memory", False, False, "crash"),
     ],
@@ -290,7 +265,7 @@ def test_a_death_for_lack_of_memory_is_oom(
     assert of_death(code, stderr, limited, oom_killed)[0] == status
 
 
-@pytest.mark.parametrize("how", ["sleep", "spin", "deaf", "c"])
+@pytest.mark.parametrize("how", ["spin", "deaf", "c"])
 def test_a_hang_ends_in_time(fork: Interpreter, how: str, tmp_path: Path) -> None:
     began = time.monotonic()
     outcome = perform(fork, "hang", seconds=0.4, how=how, pid_file=str(tmp_path / "pid"))
@@ -314,12 +289,6 @@ def test_a_flood_of_output_neither_blocks_nor_outlives_its_time(fork: Interprete
     assert time.monotonic() - began < 0.9
 
 
-def test_scribbling_on_all_descriptors_is_a_crash(any_mode: Interpreter) -> None:
-    outcome = perform(any_mode, "scribble", seconds=5)
-    assert outcome.status == "crash"
-    assert perform(any_mode, "add", a=1, b=1).value == 2
-
-
 @linux
 @pytest.mark.parametrize("name", ["detached", "program"])
 def test_processes_left_behind_are_killed(name: str) -> None:
@@ -331,19 +300,12 @@ def test_processes_left_behind_are_killed(name: str) -> None:
 
 
 @linux
-@pytest.mark.parametrize("name", ["detached", "program"])
-def test_a_persistent_worker_keeps_its_processes_until_it_ends(name: str) -> None:
+def test_a_persistent_worker_keeps_its_processes_until_it_ends() -> None:
     with Interpreter("persistent", preload=()) as interpreter:
-        pid = perform(interpreter, name, seconds=5).value
+        pid = perform(interpreter, "detached", seconds=5).value
         perform(interpreter, "add", a=1, b=1)
         assert not gone(pid, within=0)
     assert gone(pid, within=0)
-
-
-def test_threads_left_behind_do_not_matter(any_mode: Interpreter) -> None:
-    outcome = perform(any_mode, "thread", seconds=5)
-    assert (outcome.status, outcome.value) == ("ok", "left one")
-    assert outcome.seconds < 1
 
 
 @linux
@@ -385,10 +347,18 @@ def test_a_refused_allocator_setting_is_never_silent(fork: Interpreter) -> None:
     assert outcome.detail == "ValueError: glibc refuses M_MMAP_THRESHOLD=4294967297"
 
 
-@pytest.mark.parametrize("mode", ["fork", "spawn"])
-def test_no_task_sees_what_another_left(mode: Literal["fork", "spawn"]) -> None:
-    with Interpreter(mode, preload=()) as interpreter:
-        assert [perform(interpreter, "set_global", value=v).value for v in (1, 2)] == [None, None]
+@pytest.mark.parametrize("any_mode", ["fork", "spawn"], indirect=True)
+def test_no_task_sees_what_another_left(any_mode: Interpreter) -> None:
+    assert [perform(any_mode, "set_global", value=v).value for v in (1, 2)] == [None, None]
+
+
+@linux
+def test_the_late_answer_of_a_twin_is_not_taken_for_the_next_tasks() -> None:
+    """In one process for all tasks, as on a GPU, who forked and went on answers later as well."""
+    with Interpreter("persistent", preload=()) as interpreter:
+        assert interpreter.run(HERE + "twin", {"seconds": 0.3}).value == "the worker"
+        time.sleep(0.6)
+        assert perform(interpreter, "add", a=1, b=2).value == 3
 
 
 def test_a_persistent_worker_is_replaced_only_when_it_broke() -> None:
@@ -466,12 +436,9 @@ with Interpreter(sys.argv[1], preload=()) as interpreter:
     ("mode", "how", "number"),
     [
         ("fork", "sleep", signal.SIGINT),
-        ("fork", "c", signal.SIGTERM),
         ("fork", "c", signal.SIGKILL),
-        ("persistent", "c", signal.SIGINT),
-        ("persistent", "c", signal.SIGKILL),
+        ("persistent", "c", signal.SIGTERM),
         ("spawn", "c", signal.SIGINT),
-        ("spawn", "c", signal.SIGKILL),
     ],
 )
 def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_path: Path) -> None:
@@ -499,7 +466,7 @@ def test_no_orphan_outlives_its_driver(mode: str, how: str, number: int, tmp_pat
 
 
 @linux
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_a_task_outlives_neither_when_driver_and_server_are_killed(
     mode: str, tmp_path: Path
 ) -> None:
@@ -518,10 +485,8 @@ def test_a_task_outlives_neither_when_driver_and_server_are_killed(
 
 
 @linux
-@pytest.mark.parametrize("mode", MODES)
-def test_programs_that_a_task_starts_inherit_no_pipe(mode: Mode) -> None:
-    with Interpreter(mode, preload=()) as interpreter:
-        assert perform(interpreter, "open_to_programs").value == [0, 1, 2]
+def test_programs_that_a_task_starts_inherit_no_pipe(any_mode: Interpreter) -> None:
+    assert perform(any_mode, "open_to_programs").value == [0, 1, 2]
 
 
 def test_an_interrupted_interpreter_can_go_on(fork: Interpreter) -> None:
@@ -536,19 +501,19 @@ def test_interpreters_in_threads_do_not_disturb_each_other() -> None:
     durations: list[float] = []
 
     def drive() -> None:
-        for count in range(3):
+        for count in range(2):
             with Interpreter(preload=()) as interpreter:
                 assert perform(interpreter, "numbers", count=10**5 + count).status == "ok"
                 assert perform(interpreter, "end_by_code", code=3).status == "crash"
                 began = time.monotonic()
             durations.append(time.monotonic() - began)
 
-    threads = [threading.Thread(target=drive) for _ in range(4)]
+    threads = [threading.Thread(target=drive) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(durations) == 12
+    assert len(durations) == 6
     # A server whose stdin another one holds open would not see it end, and would be waited for.
     assert max(durations) < 3
 
@@ -566,18 +531,13 @@ def test_the_driver_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 
-def test_environment_variables_reach_the_task() -> None:
-    with Interpreter(preload=(), env={"OMP_NUM_THREADS": "3"}) as interpreter:
-        assert perform(interpreter, "state").value["threads"] == "3"
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_a_module_that_cannot_be_imported_is_named(mode: Mode) -> None:
     with pytest.raises(StartError, match="no_such_module"):
         Interpreter(mode, preload=("no_such_module",))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_modules_are_found_as_in_the_driver_whatever_the_folder(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

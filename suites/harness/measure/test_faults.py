@@ -128,17 +128,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 MISBEHAVING = {
     "Hang": "timeout",
     "Segfault": "crash",
-    "Scribbler": "crash",
-    "Exits": "crash",
     "Unprintable": "crash",
     "Nan": "wrong",
     "LateNan": "wrong",
     "NanGradient": "wrong",
     "Greedy": "oom",
-    "Shouter": "ok",
     "Daemon": "ok",
     "Twin": "ok",
-    "Thread": "ok",
     "Behaved": "ok",
 }
 
@@ -276,47 +272,14 @@ def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
     assert "torn" in warning
 
 
-@linux
-def test_a_read_only_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    """The whole command, without root's right to write where it may not."""
-    folder = tmp_path / "schreibgeschützt, mit Leerzeichen"
-    folder.mkdir()
-    folder.chmod(0o555)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "bench", *SMALL, "--journal", folder.name],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    folder.chmod(0o755)
-    assert done.returncode == 2, done.stdout + done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.strip()]
-    assert errors == [
-        f"attnbench: can't write the journal in {folder.name}: Permission denied; "
-        "give another --journal"
-    ]
-    assert list(folder.iterdir()) == []
-
-
-WITHOUT_ROOTS_RIGHT = """
-import ctypes, os, sys
-CAP_DAC_OVERRIDE, PR_CAPBSET_DROP = 1, 24
-if os.geteuid() == 0:
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0, ctypes.get_errno()
-os.execv(sys.executable, [sys.executable, "-m", "harness", *sys.argv[1:]])
-"""
-
-
 def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:
     """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
     names = ("Greedy", "Segfault", "Nan", "Behaved")
     given = [f"--with=suites.support.misbehaving:{name}" for name in names]
     done = pytest_bench(
         *given,
-        *(f"--only={name}" for name in names),
+        "--with=suites.support.mutants:WRONG",
+        *(f"--only={name}" for name in (*names, "wrong_cnn.shifted")),
         *SMALL[2:],
         "--blocks=1",
         "--passes=forward",
@@ -328,14 +291,15 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
     told = [line for line in done.stdout.splitlines() if re.match("PASS|FAIL|ERROR|SKIP", line)]
     assert Counter(line[:4].replace("ERRO", "FAIL") for line in told) == {
         "PASS": 3,
-        "FAIL": 2,
+        "FAIL": 3,
         "SKIP": 1,
     }
     (skipped,) = (line for line in told if line.startswith("SKIP"))
     assert "oom: " in skipped
     assert "Segfault.module" in done.stdout
     assert "crash: killed by SIGSEGV" in done.stdout
-    assert "wrong: output" in done.stdout
+    assert "wrong: output or a gradient" in done.stdout
+    assert "wrong: output: error" in done.stdout, "a margin over budget"
     written = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
     timed = sorted(b["extra_info"]["case"].partition(".")[0] for b in written)
     assert timed == ["Behaved", "multi_head", "multi_head"]

@@ -118,10 +118,10 @@ def test_noise_is_seldom_called_drift() -> None:
     assert alarms == 0  # 1 % of noise can't move a third of the session by 5 %
 
 
-@pytest.mark.parametrize("blocks", [4, 7, 15])
+@pytest.mark.parametrize("blocks", [4, 15])
 def test_false_alarms_over_a_session_are_as_frequent_as_the_test_says(blocks: int) -> None:
     draw = np.random.default_rng(blocks)
-    runs, alarms = 1000, 0
+    runs, alarms = 800, 0
     for _ in range(runs):
         trend = session_trend(dict(enumerate(np.exp(draw.normal(0, 0.3, blocks)).tolist())))
         assert trend is not None
@@ -130,11 +130,11 @@ def test_false_alarms_over_a_session_are_as_frequent_as_the_test_says(blocks: in
     assert low <= alarms <= high
 
 
-@pytest.mark.parametrize("blocks", [4, 7, 15])
+@pytest.mark.parametrize("blocks", [4, 9])
 def test_false_alarms_inside_blocks_are_as_frequent_as_the_test_says(blocks: int) -> None:
     """Also where single blocks do move, this way and that: the blocks are what is independent."""
     draw = np.random.default_rng(blocks)
-    runs, alarms, cases = 400, 0, 6
+    runs, alarms, cases = 300, 0, 4
     for _ in range(runs):
         readings = []
         for block in range(blocks):

@@ -88,29 +88,13 @@ RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0}
 
 def _trained() -> list[dict[str, Any]]:
     """A comparison of three seeds, by itself and as one of several, a sweep, and a verdict."""
-    runs = [
+    runs: list[dict[str, Any]] = [
         {
-            "kind": "run",
-            "key": f"{model}{seed}",
-            "case": f"{model} {seed}",
-            "model": model,
-            "task": "trec",
-            "seed": seed,
-            "fold": None,
-            "recipe": RECIPE,
-            "status": "ok",
-            "code": "c",
-            "fingerprint": "f",
-            "vectors": "v",
-            "data": "",
-            "workers": 2,
-            "task_seconds": 4.0,
-            "seconds": 3.0,
-            "parameters": 9,
-            "parameters_with_words": 19,
-            "peak_bytes": 2**20,
-            "memory_method": "VmHWM",
-            "coverage": COVERED,
+            **{"kind": "run", "key": f"{model}{seed}", "case": f"{model} {seed}", "status": "ok"},
+            **{"model": model, "task": "trec", "seed": seed, "fold": None, "recipe": RECIPE},
+            **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "", "workers": 2},
+            **{"task_seconds": 4.0, "seconds": 3.0, "parameters": 9, "parameters_with_words": 19},
+            **{"peak_bytes": 2**20, "memory_method": "VmHWM", "coverage": COVERED},
             "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)},
             "chosen_epoch": 1,
             "epochs": [{"epoch": 1, "loss": 0.5, "dev": {"accuracy": 0.8}, "seconds": 1.0}],
@@ -118,43 +102,20 @@ def _trained() -> list[dict[str, Any]]:
         for seed in range(3)
         for model in (MINE, BASE)
     ]
+    both = {"models": [MINE, BASE], "status": "ok"}
     design = {
-        "kind": "design",
-        "key": "d",
-        "question": "q",
-        "models": [MINE, BASE],
-        "task": "trec",
-        "metric": "accuracy",
-        "metrics": ["accuracy"],
-        "higher_is_better": True,
-        "split": "s",
-        "one_test_set": True,
-        "recipes": [RECIPE, RECIPE],
-        "seeds": [0, 1, 2],
-        "folds": 0,
-        "margin": None,
-        "match": "none",
-        "status": "ok",
+        **{"kind": "design", "key": "d", "question": "q", **both, "task": "trec"},
+        **{"metric": "accuracy", "metrics": ["accuracy"], "higher_is_better": True},
+        **{"split": "s", "one_test_set": True, "recipes": [RECIPE, RECIPE], "seeds": [0, 1, 2]},
+        **{"folds": 0, "margin": None, "match": "none"},
         "runs": [[f"{MINE}{seed}", f"{BASE}{seed}"] for seed in range(3)],
     }
     family = {
-        "kind": "family",
-        "key": "y",
-        "question": "yq",
-        "baseline": BASE,
-        "models": [MINE],
-        "tasks": ["trec"],
-        "designs": [design],
-        "status": "ok",
+        **{"kind": "family", "key": "y", "question": "yq", "baseline": BASE, "models": [MINE]},
+        **{"tasks": ["trec"], "designs": [design], "status": "ok"},
     }
-    sweep = {
-        "kind": "sweep",
-        "key": "s",
-        "models": [MINE, BASE],
-        "tasks": ["trec"],
-        "runs": [run["key"] for run in runs],
-        "status": "ok",
-    }
+    sweep: dict[str, Any] = {"kind": "sweep", "key": "s", **both, "tasks": ["trec"]}
+    sweep["runs"] = [run["key"] for run in runs]
     verdict = {"kind": "verdict", "key": "v", "design": "d", "designs": ["d"], "status": "ok"}
     return [design, family, sweep, *runs, verdict]
 
@@ -186,31 +147,8 @@ def _edited(records: list[dict[str, Any]], index: int, line: dict[str, Any], fol
 
 
 NOTHING = object()
-EDITS: list[Any] = [
-    NOTHING,
-    None,
-    3,
-    -1,
-    0.5,
-    True,
-    float("nan"),
-    float("inf"),
-    10**400,
-    1e200,
-    "x",
-    "",
-    [],
-    [3],
-    ["x"],
-    [[]],
-    [[3, 3]],
-    [{}],
-    [None, None],
-    {},
-    {"mse": "x"},
-    {"accuracy": None},
-    {"accuracy": []},
-]
+SCALARS: tuple[Any, ...] = (NOTHING, None, -1, True, float("nan"), 10**400, "x")
+NESTED: tuple[Any, ...] = ([], {}, [3], ["x"], [[3, 3]], [{}], {"mse": "x"}, {"accuracy": None})
 
 
 @pytest.mark.parametrize("kind", ["design", "family", "sweep", "run", "verdict"])
@@ -221,7 +159,7 @@ def test_no_edit_of_a_record_stops_what_reads_it(tmp_path: Path, kind: str) -> N
     for name in [*records[index], "designs", "resumed", "selected", "test_sampled", "at"]:
         if name == "kind":
             continue
-        for value in EDITS:
+        for value in (*SCALARS, *NESTED):
             line = _without(records[index], name)
             if value is not NOTHING:
                 line[name] = value

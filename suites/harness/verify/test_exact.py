@@ -71,6 +71,7 @@ def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch
             Algorithm1MTSA, "forward", lambda self, x, mask: forward(self, x, mask) + 1e-9
         )
     monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
+    monkeypatch.setattr(algorithm1, "MASKS", algorithm1.MASKS[:1])
     found = algorithm1.check()
     assert found["verdict"] == "wrong"
     assert found["parts"]["output"]["verdict"] == "wrong"
@@ -89,6 +90,7 @@ def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPat
     right = algorithm1.head
     monkeypatch.setattr(algorithm1, "head", lambda *a: Wrong.apply(right(*a)))
     monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
+    monkeypatch.setattr(algorithm1, "MASKS", algorithm1.MASKS[:1])
     found = algorithm1.check()
     assert found["parts"]["output"]["verdict"] == "ok"
     assert found["parts"]["gradients"]["verdict"] == "wrong"

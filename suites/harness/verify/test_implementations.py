@@ -94,7 +94,7 @@ def test_an_oracle_is_asked_again_when_anything_differs() -> None:
 def telling(mechanism: Mechanism) -> list[Batch]:
     """The batches of `batches` that differ most: ragged over a tile's edge, whole, each variant."""
     few = {f"{name}, N=7" for name in mechanism.variants}
-    few |= {"N=65", "N=2 without padding", "x times 4, N=65", "scores times 100, N=65"}
+    few |= {"N=1", "N=65", "N=2 without padding", "scores times 100, N=65"}
     return [trial for trial in batches(mechanism, "f32") if trial.label in few]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.margin import check_case
 from reference_impls.mechanism import Implementation, Mechanism
-from suites.support.command_line import SMALL, attnbench, pytest_bench
+from suites.support.command_line import SMALL, here
 from suites.support.mutants import MUTANTS
 from suites.support.patching import OPERATORS, PATCHES, Patch, patched
 
@@ -38,17 +37,10 @@ def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Batch]:
     return sorted(batches(mechanism, dtype), key=lambda batch: sum(batch.lengths))
 
 
-def _broken_batches(name: str, dtype: str) -> Iterator[str]:
-    mechanism, implementation = _mutant(name)
-    for batch in cheapest_first(mechanism, dtype):
-        found = check_drawn(mechanism, implementation, batch, dtype, "cpu")
-        yield from (d.what for d in found if not d.ok)
-
-
 @pytest.mark.parametrize("name", MUTANTS)
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
-def test_a_mutant_exceeds_the_budget(name: str, dtype: str) -> None:
-    assert next(_broken_batches(name, dtype), None) is not None, f"{name} passes as correct"
+def test_a_mutant_exceeds_the_budget(name: str) -> None:
+    """In float32, whose budget is the wider one."""
+    assert _noticed(*_mutant(name), "f32"), f"{name} passes as correct"
 
 
 def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
@@ -104,17 +96,11 @@ def test_every_mechanism_has_a_margin_where_a_benchmark_pads(name: str) -> None:
 
 
 def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
-    done = attnbench("bench", "--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    done = here("bench", "--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
     assert done.returncode == 1
     assert "wrong_cnn.shifted f32 is not measured: wrong" in done.stdout
     kinds = {r["kind"] for r in journal.read(tmp_path / "results").records}
     assert kinds == {"verify"}
-
-
-def test_a_wrong_margin_fails_plain_pytest(tmp_path: Path) -> None:
-    done = pytest_bench("--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "wrong: output: error" in done.stdout
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=str)
@@ -124,11 +110,11 @@ def test_a_changed_line_is_noticed(patch: Patch) -> None:
         assert _noticed(mechanism, implementation), f"{patch} passes as correct"
 
 
-def _noticed(mechanism: Mechanism, implementation: Implementation) -> bool:
-    """Whether any batch in float64 is over budget or fails."""
-    for batch in cheapest_first(mechanism, "f64"):
+def _noticed(mechanism: Mechanism, implementation: Implementation, dtype: str = "f64") -> bool:
+    """Whether any batch is over budget or fails."""
+    for batch in cheapest_first(mechanism, dtype):
         try:
-            found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
+            found = check_drawn(mechanism, implementation, batch, dtype, "cpu")
         except (ValueError, RuntimeError, IndexError):
             return True
         if not all(d.ok for d in found):
