@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from harness.records.ratios import block_ratios, margin_frame, time_frame
 from harness.stats import ratio_interval
-from reports.core import sizes
 from reports.core.costs import Costs
 from reports.core.frontiers import reaches
 from reports.core.source import PUBLISHED, DeviceRecords, Source, find
@@ -22,7 +21,7 @@ from reports.core.words import bytes_text
 from reports.pages.scaling.figures import curve
 from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
-from reports.pages.size.answers import Answer, answers
+from reports.pages.size.answers import Answer, Found, found_at
 from reports.pages.size.figures import glance
 
 FILE = Path(__file__).with_name("speed.toml")
@@ -111,41 +110,20 @@ def ratio_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
     return [(one.title, one.markdown(published)) for one in declared]
 
 
-def costs_of(source: Source) -> list[Costs]:
-    """Costs of every device that has any; first of the one with most timings.
+def timed(source: Source) -> list[Found]:
+    """What every device that has timings says of the profile's size; first the one with most.
 
     That one is what the pictures and the README's table are of.
     """
 
-    def timings(measured: Costs) -> int:
-        return sum(record["kind"] == "time" for record in measured.device.records)
+    def timings(device: DeviceRecords) -> int:
+        return sum(record["kind"] == "time" for record in device.records)
 
-    timed = [Costs(device) for device in source.devices]
-    return sorted(filter(timings, timed), key=timings, reverse=True)
-
-
-@dataclass(frozen=True)
-class AtSize:
-    """Every implementation beside the baseline at the size nearest to the profile's."""
-
-    size: str
-    baseline: str
-    answers: Sequence[Answer]
+    devices = sorted(filter(timings, source.devices), key=timings, reverse=True)
+    return [found_at(device, {}) for device in devices]
 
 
-def at_size(measured: Costs) -> AtSize | None:
-    """What the report's first page says of one device; None where nothing was finished."""
-    size = sizes.of_profile(measured.profile)
-    problem = sizes.nearest(measured.rows, size)
-    if problem is None:
-        return None
-    batch, length, width, dtype, setting = problem
-    here = [row for row in measured.rows if sizes.problem_of(row) == problem]
-    said = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
-    return AtSize(said, measured.baseline, answers(here, measured, size))
-
-
-def answers_table(found: Iterable[Answer]) -> str:
+def answers_table(found: Found) -> str:
     """Time, memory, crossover and longest sequence of every implementation."""
     columns = [
         "",
@@ -155,34 +133,22 @@ def answers_table(found: Iterable[Answer]) -> str:
         "faster in training",
         "longest sequence",
     ]
-    rows = [
-        [a.label, a.text("training"), a.text("forward"), a.memory_text, a.crossover, a.frontier]
-        for a in found
-    ]
-    return markdown(columns, rows, (0, 3, 4, 5))
+    return markdown(columns, [a.cells for a in found.answers], (0, 3, 4, 5))
 
 
-def best_of_each(found: Iterable[Answer]) -> list[Answer]:
-    """Of every mechanism the implementation whose training step is the fastest."""
+def small_table(found: Found) -> str:
+    """The README's: of every mechanism the implementation whose training step is the fastest."""
     best: dict[str, Answer] = {}
-    for one in found:
+    for one in found.answers:
         row = one.rows.get("training")
         if row is None or row.time is None or row.status != "ok":
             continue
         before = best.get(one.mechanism)
         if before is None or row.seconds < before.rows["training"].seconds:
             best[one.mechanism] = one
-    return list(best.values())
-
-
-def small_table(found: AtSize) -> str:
-    """The README's: mechanisms by their fastest implementations."""
-    rows = [
-        [a.label, a.text("training"), a.text("forward"), a.memory_text]
-        for a in best_of_each(found.answers)
-    ]
-    columns = [f"over {found.baseline}", "training step", "forward pass", "memory, training"]
-    return markdown(columns, rows, range(len(columns)))
+    base = found.measured.baseline
+    columns = [f"over {base}", "training step", "forward pass", "memory, training"]
+    return markdown(columns, [a.cells[:4] for a in best.values()], range(len(columns)))
 
 
 def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
@@ -211,20 +177,21 @@ def frontier_table(device: DeviceRecords) -> str:
     return markdown(["", "pass", "memory", "longest sequence"], rows, range(4)) if rows else ""
 
 
-def figures(measured: Costs, found: AtSize | None) -> dict[str, tuple[Figure, str]]:
+def figures(found: Found) -> dict[str, tuple[Figure, str]]:
     """Costs at one size, and over length: figure and what it says, by name."""
-    device, made = measured.device, {}
-    if found is not None:
+    device, base, made = found.device, found.measured.baseline, {}
+    if found.answers:
         made["glance"] = (
-            footed(glance(found.answers, found.baseline, found.size), device, "time", "memory"),
-            f"Time and peak memory of every mechanism over those of {found.baseline}, {found.size}",
+            footed(glance(found.answers, base, found.where), device, "time", "memory"),
+            f"Time and peak memory of every mechanism over those of {base}, {found.where}",
         )
-    if measured.sweeps and measured.sweeps[0].lines("training"):
+    sweeps = found.measured.sweeps
+    if sweeps and sweeps[0].lines("training"):
         where = f"{device.fingerprint.get('model')} ({device.kind})"
-        figure = curve("ratio", measured.sweeps[0], "training", measured.baseline, where)
+        figure = curve("ratio", sweeps[0], "training", base, where)
         made["length"] = (
             footed(figure, device, "time"),
-            f"Time of a training step over that of {measured.baseline}, against length",
+            f"Time of a training step over that of {base}, against length",
         )
     return made
 

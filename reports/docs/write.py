@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from reports.core.style import with_dark
 from reports.docs import speed, training
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.claims.page import Ledger
+from reports.pages.size.answers import Found
 
 RESULTS = Path("docs/results")
 PICTURES = RESULTS / "figures"
@@ -48,21 +49,22 @@ def _environment() -> Environment:
 
 
 def values_of(
-    source: Source, sizes: list[tuple[str, speed.AtSize]], published: Path = PUBLISHED
+    source: Source, timed: Sequence[Found], published: Path = PUBLISHED
 ) -> dict[str, Any]:
     """All that the templates are filled with.
 
     Parameters
     ----------
-    sizes : list of (title, AtSize)
+    timed : sequence of Found
         What every device measured at the profile's size, the README's first.
     """
     claims = Ledger(
         devices_of("" if source.published else str(source.folders[0])), "", PlainOutput()
     )
+    known = [f for f in timed if f.problem]
     return {
-        "at_sizes": [(title, one.size, speed.answers_table(one.answers)) for title, one in sizes],
-        "small": speed.small_table(sizes[0][1]) if sizes else "",
+        "at_sizes": [(f.device.title, f.where, speed.answers_table(f)) for f in known],
+        "small": speed.small_table(known[0]) if known else "",
         "frontiers": [(d.title, t) for d in source.devices if (t := speed.frontier_table(d))],
         "ratios": speed.ratio_tables(published),
         "growth": speed.growth_tables(published),
@@ -141,12 +143,11 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     if not (root / README).is_file() or not (root / "pyproject.toml").is_file():
         raise UsageError(f"--docs: {root} is no clone of attnbench; run it in one")
     source = find("") if source is None else source
-    timed = speed.costs_of(source)
-    sizes = [(c.device.title, one) for c in timed if (one := speed.at_size(c)) is not None]
+    timed = speed.timed(source)
     figures = training.figures(source)
     if timed:
-        figures |= speed.figures(timed[0], sizes[0][1] if sizes else None)
-    values = values_of(source, sizes)
+        figures |= speed.figures(timed[0])
+    values = values_of(source, timed)
     captions = {name: caption for name, (_, caption) in figures.items()}
     values |= {"figures": captions}
     stale: dict[Path, str] = {}

@@ -11,11 +11,13 @@ from harness.experiments.comparison import Comparison
 from harness.experiments.conclusion import conclusions
 from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval
+from reports.core import sizes
 from reports.core.costs import Costs
 from reports.core.crossovers import short_crossover
 from reports.core.frontiers import NONE as NO_FRONTIER
 from reports.core.frontiers import Reach, reaches
 from reports.core.sizes import Problem, Size, padded
+from reports.core.source import DeviceRecords
 from reports.core.style import mechanism_of
 from reports.core.sweeps import label_of
 from reports.core.tables import Cell
@@ -73,31 +75,84 @@ class Answer:
         return str(m) if m.known else f"{m.ratio:.2f}x, one reading"
 
     @property
+    def cells(self) -> list[str]:
+        """Name, times of both passes, memory, crossover and longest sequence, as texts."""
+        times = (self.text("training"), self.text("forward"))
+        return [self.label, *times, self.memory_text, self.crossover, self.frontier]
+
+    @property
     def numbers(self) -> dict[str, Any]:
         """All of it, for the CSV."""
         out: dict[str, Any] = {"implementation": self.label}
         for phase, row in self.rows.items():
-            t = row.time
+            out |= _spread(f"{phase}_time_ratio", row.time)
             out |= {
-                f"{phase}_time_ratio": t.ratio if t else None,
-                f"{phase}_time_ratio_low": t.low if t else None,
-                f"{phase}_time_ratio_high": t.high if t else None,
                 f"{phase}_noise_floor_ratio": None if math.isinf(row.floor) else row.floor,
                 f"{phase}_verdict": row.verdict or row.status,
                 f"{phase}_verified": row.verified,
             }
-        m = self.memory
-        return out | {
-            "memory_ratio": m.ratio if m else None,
-            "memory_ratio_low": m.low if m else None,
-            "memory_ratio_high": m.high if m else None,
-            "accuracy": self.accuracy,
-            "crossover": self.crossover,
-            "frontier": self.frontier,
-        }
+        texts = ("accuracy", "crossover", "frontier")
+        return out | _spread("memory_ratio", self.memory) | {t: getattr(self, t) for t in texts}
 
 
-def answers(here: Sequence[Row], measured: Costs, size: Size) -> list[Answer]:
+def _spread(name: str, t: Interval | None) -> dict[str, float | None]:
+    values = (t.ratio, t.low, t.high) if t else (None, None, None)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the records of one device say about a size.
+
+    Attributes
+    ----------
+    measured : Costs
+    size : Size
+        What was asked.
+    problem : Problem or None
+        The nearest that was measured; None if no cost was.
+    here : list of Row
+        All that was measured at it.
+    answers : list of Answer
+        A row per implementation.
+    trained : list of Comparison
+        Of accuracies, against the baseline.
+    """
+
+    measured: Costs
+    size: Size
+    problem: Problem | None
+    here: list[Row]
+    answers: list[Answer]
+    trained: list[Comparison]
+
+    @property
+    def device(self) -> DeviceRecords:
+        """Whose records they are."""
+        return self.measured.device
+
+    @property
+    def where(self) -> str:
+        """``batch 64, N = 64, 300 wide, f32, 1-thread``; empty if no cost was measured."""
+        if self.problem is None:
+            return ""
+        batch, length, width, dtype, setting = self.problem
+        return f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
+
+
+def found_at(device: DeviceRecords, given: dict[str, Any]) -> Found:
+    """What a device's records say about the profile's size, or about what is given of another."""
+    measured = Costs(device, str(given.get("baseline", "")))
+    size = sizes.size_for(measured.profile, given)
+    problem = sizes.nearest(measured.rows, size)
+    here = [r for r in measured.rows if problem and sizes.problem_of(r) == problem]
+    trained = differences(device.records, size)
+    return Found(measured, size, problem, here, answers(here, measured, size, trained), trained)
+
+
+def answers(
+    here: Sequence[Row], measured: Costs, size: Size, trained: Sequence[Comparison] = ()
+) -> list[Answer]:
     """Every implementation measured at one problem, the one asked about first.
 
     Configurations with options of their own (ablations, say) are left to the page of all cases,
@@ -108,24 +163,20 @@ def answers(here: Sequence[Row], measured: Costs, size: Size) -> list[Answer]:
         name = str(row.columns["name"])
         if row.verdict != "baseline" and ("[" not in name or name == size.mechanism):
             by.setdefault(label_of(row), {})[str(row.columns["phase"])] = row
-    reach = longest(measured.device.records, size)
-    trained = differences(measured.device.records, size)
+    reach = {r.label: r.span for r in longest(measured.device.records, size)}
     found = []
     for label, rows in by.items():
         row = rows.get("training") or next(iter(rows.values()))
-        name, mechanism = str(row.columns["name"]), str(row.columns["mechanism"])
-        line = next(
-            (r for r in reach if r.name == name and r.heads == int(str(row.columns["heads"]))), None
-        )
+        mechanism = str(row.columns["mechanism"])
         found.append(
             Answer(
                 label,
                 mechanism,
                 rows,
                 measured.memory_ratio(row),
-                _accuracy([c for c in trained if _is(c.first, mechanism)], size),
+                "; ".join(difference_text(c) for c in trained if _is(c.first, mechanism)),
                 short_crossover(measured.rows, rows["training"]) if "training" in rows else "",
-                line.span if line else "",
+                reach.get(label, ""),
             )
         )
     wanted = f"{size.mechanism} {size.heads}h"
@@ -136,6 +187,11 @@ def answers(here: Sequence[Row], measured: Costs, size: Size) -> list[Answer]:
 def _is(model: str, mechanism: str) -> bool:
     """Whether a trained model is a mechanism in its own configuration."""
     return mechanism_of(model) == mechanism and "[" not in model
+
+
+def _short(model: str) -> str:
+    """A mechanism for its own configuration: whatever computes it has its accuracy."""
+    return model if "[" in model else mechanism_of(model)
 
 
 def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Comparison]:
@@ -150,10 +206,9 @@ def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Compar
         fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
         if not fits or c.difference is None:
             continue
-        model = c.first if "[" in c.first else mechanism_of(c.first)
-        before = kept.get((model, c.task))
+        before = kept.get((_short(c.first), c.task))
         if before is None or _weight(c) >= _weight(before):
-            kept[model, c.task] = c
+            kept[_short(c.first), c.task] = c
     return list(kept.values())
 
 
@@ -161,27 +216,15 @@ def _weight(c: Comparison) -> tuple[bool, int]:
     return c.together > 1, len(c.values)
 
 
-def _accuracy(found: Sequence[Comparison], size: Size) -> str:
-    """``trec −0.64 [−1.33, +0.05] points, undecided``; several tasks behind each other."""
-    return "; ".join(difference_text(c) for c in found)
-
-
 def difference_text(c: Comparison) -> str:
-    """One comparison in short."""
-    of = c.unit.of_differences or f" {c.metric}"
-    return f"{c.task} {_interval_text(c)}{of}, {_verdict_text(c)}"
+    """``trec −0.64 [−1.33, +0.05] points, undecided``: one comparison in short."""
+    return f"{c.task} {_cell(c, c.unit.of_differences or f' {c.metric}')}"
 
 
-def _verdict_text(c: Comparison) -> str:
-    return c.verdict if c.paired else f"{c.verdict} (unpaired)"
-
-
-def _interval_text(c: Comparison) -> str:
-    d, unit = c.difference, c.unit
-    assert d is not None
-    if math.isnan(d.low):
-        return unit.difference(d.difference)
-    return f"{unit.difference(d.difference)} [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+def _cell(c: Comparison, unit: str = "") -> str:
+    assert c.difference is not None
+    unpaired = "" if c.paired else " (unpaired)"
+    return f"{c.unit.interval(c.difference)}{unit}, {c.verdict}{unpaired}"
 
 
 def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
@@ -190,107 +233,78 @@ def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], 
     The mechanism asked about is the first row; variants (ablations, say) are left to the page of
     corpora, unless one is asked about.
     """
-    by = {(_short(c.first), c.task): c for c in found if _is_own(c.first, size)}
-    tasks = {
-        c.task: f"{_unit_text(c)}; {_counted([o for o in by.values() if o.task == c.task])}"
-        for c in by.values()
-    }
+    own = [c for c in found if "[" not in c.first or c.first == size.mechanism]
+    by = {(_short(c.first), c.task): c for c in own}
+    tasks = {}
+    for c in by.values():
+        counts = sorted({len(o.values) for o in by.values() if o.task == c.task})
+        better = "" if c.higher_is_better else "lower is better"
+        unit = ", ".join(filter(None, [c.metric, c.unit.of_differences.strip(), better]))
+        tasks[c.task] = f"{c.task} ({unit}; {' or '.join(map(str, counts))} {c.replicate}s)"
     mine = _short(size.mechanism)
     models = sorted({model for model, _ in by}, key=lambda name: (name != mine, name))
-    rows = [[model, *(_cell(by.get((model, task))) for task in sorted(tasks))] for model in models]
-    return [f"{task} ({tasks[task]})" for task in sorted(tasks)], rows
+    rows = [
+        [model, *(_cell(by[model, t]) if (model, t) in by else "" for t in sorted(tasks))]
+        for model in models
+    ]
+    return [tasks[task] for task in sorted(tasks)], rows
 
 
-def _counted(found: Sequence[Comparison]) -> str:
-    """``5 seeds``, ``5 or 10 seeds``."""
-    counts = sorted({len(c.values) for c in found})
-    return f"{' or '.join(map(str, counts))} {found[0].replicate}s"
-
-
-def _is_own(model: str, size: Size) -> bool:
-    return "[" not in model or model == size.mechanism
-
-
-def _short(model: str) -> str:
-    """A mechanism for its own configuration: whatever computes it has its accuracy."""
-    return model if "[" in model else mechanism_of(model)
-
-
-def accuracy_note(found: Sequence[Comparison]) -> str:
-    """How the table must be read."""
-    counted = sorted({c.together for c in found if c.together > 1})
-    said = " and ".join(map(str, counted))
-    holm = f"; verdicts allow for {said} comparisons (Holm), intervals do not" if counted else ""
-    return f"Differences with 95 % t-intervals over seeds or folds{holm}."
-
-
-def _unit_text(c: Comparison) -> str:
-    unit, better = c.unit.of_differences.strip(), "" if c.higher_is_better else "lower is better"
-    return ", ".join(part for part in (c.metric, unit, better) if part)
-
-
-def _cell(c: Comparison | None) -> str:
-    return "" if c is None else f"{_interval_text(c)}, {_verdict_text(c)}"
+def accuracy_note(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:
+    """How the table must be read: how verdicts were made, and models, which costs were not."""
+    together = " and ".join(map(str, sorted({c.together for c in found if c.together > 1})))
+    holm = f"; verdicts allow for {together} comparisons (Holm), intervals do not"
+    note = f"Differences with 95 % t-intervals over seeds or folds{holm if together else ''}."
+    models = {name for c in found for name in (c.first, c.second)}
+    recipes = [
+        r.get("recipe") or {} for r in records if r["kind"] == "run" and r["model"] in models
+    ]
+    sizes = sorted({(r["width"], r["heads"]) for r in recipes if "heads" in r and "width" in r})
+    said = " or ".join(f"{width} wide with {heads} heads" for width, heads in sizes)
+    return f"{note} Accuracies are of the mechanism, trained {said}." if said else note
 
 
 def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
     """All of them, for the CSV."""
-    rows = []
-    for c in found:
-        d = c.difference
-        assert d is not None
-        rows.append(
-            {
-                "task": c.task,
-                "metric": c.metric,
-                "model": c.first,
-                "baseline": c.second,
-                "difference": d.difference,
-                "low": d.low,
-                "high": d.high,
-                "replicates": len(c.values),
-                "verdict": c.verdict,
-            }
-        )
-    return rows
+    return [
+        {
+            "task": c.task,
+            "metric": c.metric,
+            "model": c.first,
+            "baseline": c.second,
+            "difference": c.difference.difference,
+            "low": c.difference.low,
+            "high": c.difference.high,
+            "replicates": len(c.values),
+            "verdict": c.verdict,
+        }
+        for c in found
+        if c.difference is not None
+    ]
 
 
-def headline(
-    measured: Costs,
-    size: Size,
-    problem: Problem | None,
-    found: Sequence[Answer],
-    trained: Sequence[Comparison],
-) -> dict[str, Cell]:
+def headline(found: Found) -> dict[str, Cell]:
     """The mechanism asked about against the baseline, in a few lines, each with its name."""
-    mine = _asked_about(found, size)
-    accuracies = [c for c in trained if _is(c.first, mechanism_of(size.mechanism))]
+    size, mine = found.size, _asked_about(found.answers, found.size)
     names = {"mechanism": mechanism_of(size.mechanism), "baseline": mechanism_of(size.baseline)}
-    if problem is None or mine is None:
-        nothing = f"Not measured here: {size.command}"
-        lines = {"measured": Cell(nothing)}
+    lines = dict.fromkeys(HEADLINE, Cell(""))
+    if mine is None:
+        lines["measured"] = Cell(f"Not measured here: {size.command}")
     else:
-        batch, length, width, dtype, setting = problem
-        where = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
-        lines = {
-            "measured": Cell.of(f"{mine.label}, {where}"),
-            "right?": Cell.of(_right(mine)),
-            "time of a training step": Cell.of(mine.text("training"), strong=True),
-            "time of a forward pass": Cell.of(mine.text("forward"), strong=True),
-            "peak memory": Cell.of(mine.memory_text, strong=True),
-            "faster in training": Cell(mine.crossover or "measured at one length only"),
-        }
-    empty = {name: Cell("") for name in HEADLINE}
-    return (
-        empty
-        | lines
-        | {
-            "longest sequence": Cell(frontier_sentence(measured.device.records, size)),
-            "accuracy, 95 % t-intervals": Cell.of("", notes=tuple(map(difference_text, accuracies)))
-            if accuracies
-            else Cell(NOT_TRAINED.format(**names)),
-        }
+        lines["measured"] = Cell(f"{mine.label}, {found.where}")
+        lines["right?"] = Cell(_right(mine))
+        costs = (mine.text("training"), mine.text("forward"), mine.memory_text)
+        for name, text in zip(HEADLINE[2:5], costs, strict=True):
+            lines[name] = Cell.of(text, strong=True)
+        lines["faster in training"] = Cell(mine.crossover or "measured at one length only")
+    trained = [c for c in found.trained if _is(c.first, names["mechanism"])]
+    lines["longest sequence"] = Cell(frontier_sentence(found.device.records, size))
+    lines["accuracy, 95 % t-intervals"] = (
+        Cell.of("", notes=tuple(map(difference_text, trained)))
+        if trained
+        else Cell(NOT_TRAINED.format_map(names))
     )
+    return lines
 
 
 HEADLINE = (
@@ -330,22 +344,8 @@ def _right(mine: Answer) -> str:
     )
 
 
-def trained_as(records: Sequence[Mapping[str, Any]], found: Sequence[Comparison]) -> str:
-    """How the compared models were made, which is not how costs were measured; or empty."""
-    models = {name for c in found for name in (c.first, c.second)}
-    recipes = [
-        r.get("recipe") or {} for r in records if r["kind"] == "run" and r["model"] in models
-    ]
-    sizes = {(r["width"], r["heads"]) for r in recipes if "heads" in r and "width" in r}
-    said = " or ".join(f"{width} wide with {heads} heads" for width, heads in sorted(sizes))
-    return f"Accuracies are of the mechanism, trained {said}." if said else ""
-
-
 def longest(records: Sequence[Mapping[str, Any]], size: Size) -> list[Reach]:
     """Frontiers of training steps that are most like a size: its batch and dtype if there are."""
-    found = [r for r in reaches(records) if r.phase == "training"]
-    if not found:
-        return []
 
     def distance(r: Reach) -> tuple[Any, ...]:
         return (
@@ -356,7 +356,8 @@ def longest(records: Sequence[Mapping[str, Any]], size: Size) -> list[Reach]:
             r.settings != size.setting,
         )
 
-    best = min(found, key=distance).problem
+    found = [r for r in reaches(records) if r.phase == "training"]
+    best = min(found, key=distance).problem if found else None
     return [r for r in found if r.problem == best]
 
 
@@ -365,14 +366,12 @@ def frontier_sentence(records: Sequence[Mapping[str, Any]], size: Size) -> str:
     found = longest(records, size)
     if not found:
         return NO_FRONTIER
-    names = (size.mechanism, size.baseline)
-    said = [f"{r.label} {r.span}" for r in found if r.name in names] or [
-        f"{r.label} {r.span}" for r in found
-    ]
+    asked = [r for r in found if r.name in (size.mechanism, size.baseline)]
+    said = "; ".join(f"{r.label} {r.span}" for r in asked or found)
     r = found[0]
     setting = "" if r.settings == "eager" else f", {r.settings}"
     return (
         f"Longest sequence for a training step within {r.memory_limit_bytes / 2**30:.3g} GiB and "
         f"{r.seconds_limit:g} s (batch {r.batch}, {r.d_in} to {r.d_out}, {r.dtype}{setting}): "
-        f"{'; '.join(said)}. An end lies between the two lengths."
+        f"{said}. An end lies between the two lengths."
     )

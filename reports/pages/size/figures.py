@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -10,43 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.stats import Interval
-from reports.core.axes import bare, titled
+from reports.core.axes import name_rows, note, titled
 from reports.core.forest import Line, draw_rows
 from reports.core.style import look, text_colour
 from reports.pages.size.answers import Answer
 
 WIDTH = 8.6
 STEPS = (
-    *(10.0**power for power in range(-3, 4)),
-    2,
-    0.5,
-    5,
-    0.2,
-    20,
-    50,
-    0.05,
-    0.02,
-    200,
-    500,
-    1.5,
-    3,
-    0.7,
-    0.8,
-    1.2,
-    1.4,
-    0.6,
-    0.9,
-    1.1,
-    1.6,
-    1.8,
-    2.5,
-    4,
-    7,
-    1.3,
-    0.3,
-    0.4,
-    15,
-    30,
+    (0.001, 0.01, 0.1, 1, 10, 100, 1000),
+    (2, 0.5, 5, 0.2, 20, 50, 0.05, 0.02, 200, 500),
+    (1.5, 3, 0.7, 0.8, 1.2, 1.4, 0.6, 0.9, 1.1, 1.6, 1.8, 2.5, 4, 7, 1.3),
+    (0.3, 0.4, 15, 30),
 )
 """The roundest first."""
 
@@ -62,22 +37,24 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
     for y, answer in enumerate(found):
         for phase, shift in (("training", -0.13), ("forward", 0.13)):
             row = answer.rows.get(phase)
-            if row is not None and row.time is not None and row.status == "ok":
-                name = f"{answer.label}, {phase}"
-                draw_rows(times, {y + shift: _line(name, answer, row.time, phase == "forward")})
-            elif row is not None and row.status != "ok":
-                ink = look(answer.mechanism).colour
-                _failed(times, y + shift, f"{phase}: {row.status}", ink)
+            if row is None:
+                continue
+            if row.status != "ok":
+                at, ink = (0.985, y + shift), text_colour(look(answer.mechanism).colour)
+                edge = times.get_yaxis_transform()
+                text = f"{phase}: {row.status}"
+                note(times, text, at, ink=ink, align="right center", within=edge)
+            elif row.time is not None:
+                draw_rows(times, {y + shift: _line(answer, phase, row.time, phase == "forward")})
         if answer.memory is not None:
-            name = f"{answer.label}, {'training' if 'training' in answer.rows else 'forward'}"
-            draw_rows(memory, {y: _line(name, answer, answer.memory)})
+            phase = "training" if "training" in answer.rows else "forward"
+            draw_rows(memory, {y: _line(answer, phase, answer.memory)})
     floors = [r.floor for a in found for r in a.rows.values() if not math.isinf(r.floor)]
     if floors:
         times.axvspan(1 / max(floors), max(floors), color="0.5", alpha=0.22, linewidth=0)
     for axes, what in ((times, "time"), (memory, "peak memory")):
-        _dress(axes, f"{what} / {what} of {baseline}")
-    times.set_ylim(len(found) - 0.5, -0.6)
-    times.set_yticks(range(len(found)), [a.label for a in found], fontsize=8.5)
+        _scale(axes)
+        name_rows(axes, [a.label for a in found], f"{what} / {what} of {baseline}", size=8.5)
     for label, answer in zip(times.get_yticklabels(), found, strict=True):
         label.set_color(text_colour(look(answer.mechanism).colour))
     memory.tick_params(axis="y", labelleft=False)
@@ -86,34 +63,24 @@ def glance(found: Sequence[Answer], baseline: str, under: str) -> Figure:
     return figure
 
 
-def _line(name: str, answer: Answer, at: Interval, hollow: bool = False) -> Line:
+def _line(answer: Answer, phase: str, at: Interval, hollow: bool = False) -> Line:
+    name = f"{answer.label}, {phase}"
     return Line(name, answer.mechanism, at.ratio, at.low, at.high, decided=True, hollow=hollow)
-
-
-def _failed(axes: Axes, y: float, text: str, ink: str) -> None:
-    axes.annotate(
-        text,
-        (0.985, y),
-        xycoords=axes.get_yaxis_transform(),
-        fontsize=7.5,
-        ha="right",
-        va="center",
-        color=text_colour(ink),
-    )
 
 
 def ticks(low: float, high: float) -> list[float]:
     """Round ratios on a logarithmic axis, 1 among them, none too near to another."""
     apart = 0.1 * math.log(high / low)
     shown = [1.0]
-    for step in STEPS:
+    for step in itertools.chain(*STEPS):
         near = min(abs(math.log(step / other)) for other in shown)
         if low <= step <= high and near >= apart:
             shown.append(step)
     return sorted(shown)
 
 
-def _dress(axes: Axes, label: str) -> None:
+def _scale(axes: Axes) -> None:
+    """Ratios on a logarithmic axis around 1."""
     axes.set_xscale("log")
     axes.margins(x=0.08)
     low, high = axes.get_xlim()
@@ -123,8 +90,3 @@ def _dress(axes: Axes, label: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}x"))
     axes.axvline(1, color="0.4", linewidth=1, zorder=0)
-    bare(axes)
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(label, fontsize=8.5)

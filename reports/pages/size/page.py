@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from harness.experiments.comparison import Comparison
-from harness.records.ratios import Row
 from harness.records.schema import digest
 from reports.core import sizes
-from reports.core.costs import Costs
 from reports.core.html import pieces
 from reports.core.page import Output, Shown, heading, remark, says, together, warns
 from reports.core.parameters import opens
-from reports.core.sizes import Problem, Size, problem_of
-from reports.core.source import DeviceRecords, Source, find
+from reports.core.source import Source, find
 from reports.core.style import mechanism_of
 from reports.pages.claims.page import score
 from reports.pages.size.answers import (
-    Answer,
+    Found,
     accuracy_note,
     accuracy_numbers,
     accuracy_table,
-    answers,
-    differences,
+    found_at,
     headline,
-    trained_as,
 )
 from reports.pages.size.figures import glance
 
@@ -51,40 +45,7 @@ def begin(journal: str, like: str, out: str, page: str) -> Sized:
     page : str
         What their names begin with.
     """
-    return Sized(find(str(journal)), _given(str(like)), Output.of(out, page))
-
-
-def _given(file: str) -> dict[str, Any]:
-    return sizes.read(file)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What the records of one device say about a size.
-
-    Attributes
-    ----------
-    device : DeviceRecords
-    measured : Costs
-    size : Size
-        What was asked.
-    problem : Problem or None
-        The nearest that was measured; None if no cost was.
-    here : list of Row
-        All that was measured at it.
-    answers : list of Answer
-        A row per implementation.
-    trained : list of Comparison
-        Of accuracies, against the baseline.
-    """
-
-    device: DeviceRecords
-    measured: Costs
-    size: Size
-    problem: Problem | None
-    here: list[Row]
-    answers: list[Answer]
-    trained: list[Comparison]
+    return Sized(find(str(journal)), sizes.read(str(like)), Output.of(out, page))
 
 
 class Sized:
@@ -107,35 +68,21 @@ class Sized:
     @cached_property
     def found(self) -> list[Found]:
         """What each device's records say."""
-        return [self._found(d) for d in self.source.devices if d.has(*KINDS)]
-
-    def _found(self, device: DeviceRecords) -> Found:
-        measured = Costs(device, str(self.given.get("baseline", "")))
-        size = sizes.size_for(measured.profile, self.given)
-        problem = sizes.nearest(measured.rows, size)
-        here = [r for r in measured.rows if problem and problem_of(r) == problem]
-        trained = differences(device.records, size)
-        return Found(device, measured, size, problem, here, answers(here, measured, size), trained)
+        return [found_at(d, self.given) for d in self.source.devices if d.has(*KINDS)]
 
     def headline(self) -> Shown:
         """The mechanism asked about against the baseline: a column per device."""
         if not self.found:
             return says([NONE])
-        size = self.found[0].size
-        columns = {
-            f.device.title: headline(f.measured, f.size, f.problem, f.answers, f.trained)
-            for f in self.found
-        }
-        rows = {
-            name: [one[name] for one in columns.values()] for name in next(iter(columns.values()))
-        }
+        size, columns = self.found[0].size, [f.device.title for f in self.found]
+        every = [headline(f) for f in self.found]
+        rows = {name: [one[name] for one in every] for name in every[0]}
         title = f"{size.mechanism} against {size.baseline}"
-        body = pieces().answer(title, list(columns), rows)
         plain = [f"{title}: {', '.join(columns)}"]
         for name, cells in rows.items():
             texts = ["; ".join([*([one] if one else []), *one.notes]) for one in cells]
             plain.append(f"{name}: {' | '.join(texts)}")
-        return Shown(body, "\n".join(plain))
+        return Shown(pieces().answer(title, columns, rows), "\n".join(plain))
 
     def pictures(self) -> Shown:
         """Time and memory of every mechanism, a figure per device."""
@@ -148,61 +95,56 @@ class Sized:
 
     def score(self) -> Shown:
         """How many of the published claims hold here."""
-        journal = "" if self.source.published else str(self.source.folders[0])
-        return score(journal)
+        return score("" if self.source.published else str(self.source.folders[0]))
 
     def _device(self, found: Found) -> Shown:
         shown = [heading(found.device.title), warns(self._warnings(found))]
         if found.answers:
             shown.append(self._table(found))
         if found.trained:
-            how = trained_as(found.device.records, found.trained)
-            shown.append(self._accuracies(found, how))
+            shown += [heading("Accuracy", 4), self._accuracies(found)]
+            shown.append(remark(accuracy_note(found.device.records, found.trained)))
         return together(*shown)
 
     @staticmethod
     def _warnings(found: Found) -> list[str]:
-        size, problem = found.size, found.problem
-        if problem is None:
+        size = found.size
+        if found.problem is None:
             return [f"No cost was measured here: {size.command}"]
         said = []
-        if problem != sizes.wanted(size):
-            batch, length, width, dtype, setting = problem
+        if found.problem != sizes.wanted(size):
             said.append(
-                f"Your size ({size}) was not measured here. Shown is the nearest that was: batch "
-                f"{batch}, N = {length:,}, {width} wide, {dtype}, {setting}. To measure yours: "
-                f"{size.command}"
+                f"Your size ({size}) was not measured here. Shown is the nearest that was: "
+                f"{found.where}. To measure yours: {size.command}"
             )
         mine = [r for r in found.here if r.columns["name"] == size.mechanism]
         heads = sorted({int(str(r.columns["heads"])) for r in mine})
         outs = sorted({int(str(r.columns["d_out"])) for r in mine})
-        if mine and not {0, size.heads} & set(heads):
+        if not mine:
+            said.append(f"{size.mechanism} was not measured at this size: {size.command}")
+        elif not {0, size.heads} & set(heads):
             said.append(
                 f"{size.mechanism} was measured here with {' and '.join(map(str, heads))} heads, "
                 f"not with {size.heads}: {size.command}"
             )
-        elif mine and size.width[1] not in outs:
+        elif size.width[1] not in outs:
             said.append(
                 f"{size.mechanism} was measured here to {' and '.join(map(str, outs))} wide, not "
                 f"to {size.width[1]}: {size.command}"
             )
-        elif not mine:
-            said.append(f"{size.mechanism} was not measured at this size: {size.command}")
         return said
 
     def _figure(self, found: Found) -> Shown:
         device, baseline = found.device, found.measured.baseline
-        batch, length, width, dtype, setting = problem_of(found.here[0])
-        under = f"batch {batch}, N = {length:,}, {width} wide, {dtype}, {setting}"
-        place = Output(self.place.folder, self.place.page, device.footer("time", "memory"))
+        place = replace(self.place, footer=device.footer("time", "memory"))
         caption = (
             f"{device.title}: time and peak memory of one call, over those of {baseline}: left of "
             "1 is better. Filled: training step; hollow: forward pass. Bars are 95 % t-intervals "
             "over blocks; the grey band is the noise floor of the A/A control, and nothing inside "
             "it is claimed."
         )
-        name = f"glance-{digest(dict(device.fingerprint))[:6]}"
-        return place.figure(name, glance(found.answers, baseline, under), caption)
+        figure = glance(found.answers, baseline, found.where)
+        return place.figure(_named("glance", found), figure, caption)
 
     def _table(self, found: Found) -> Shown:
         columns = [
@@ -213,22 +155,21 @@ class Sized:
             "faster in training",
             "longest sequence",
         ]
-        rows = [
-            [a.label, a.text("training"), a.text("forward"), a.memory_text, a.crossover, a.frontier]
-            for a in found.answers
-        ]
+        rows = [a.cells for a in found.answers]
         frame = pd.DataFrame([a.numbers for a in found.answers])
-        name = f"answers-{digest(dict(found.device.fingerprint))[:6]}"
         shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
         words = [shown.index(i) for i in (0, 4, 5) if i in shown]
         kept = [[row[i] for i in shown] for row in rows]
+        name = _named("answers", found)
         return self.place.table(name, frame, [columns[i] for i in shown], kept, words)
 
-    def _accuracies(self, found: Found, how: str) -> Shown:
+    def _accuracies(self, found: Found) -> Shown:
         tasks, rows = accuracy_table(found.trained, found.size)
-        name = f"accuracies-{digest(dict(found.device.fingerprint))[:6]}"
         columns = [f"less {mechanism_of(found.size.baseline)}", *tasks]
         frame = pd.DataFrame(accuracy_numbers(found.trained))
-        shown = self.place.table(name, frame, columns, rows, range(len(columns)))
-        note = " ".join(filter(None, [accuracy_note(found.trained), how]))
-        return together(heading("Accuracy", 4), shown, remark(note))
+        name = _named("accuracies", found)
+        return self.place.table(name, frame, columns, rows, range(len(columns)))
+
+
+def _named(what: str, found: Found) -> str:
+    return f"{what}-{digest(dict(found.device.fingerprint))[:6]}"
