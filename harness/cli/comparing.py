@@ -35,9 +35,8 @@ from harness.experiments.design import (
     make_family,
 )
 from harness.experiments.model import Model, check_read, meaning, parse_model
-from harness.experiments.replicates import counted, counted_each, units_of
-from harness.experiments.session import finished
-from harness.experiments.wording import unit_of
+from harness.experiments.queue import finished
+from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.options import CompareOptions
 from harness.records import journal, schema
 from harness.registry import Registry

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.experiments.comparison import Comparison
-from harness.experiments.conclusion import Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.overall import Overall
 from harness.experiments.tables import (
     BASELINE,

@@ -14,7 +14,7 @@ from harness.cli.output import bare_table, console, say, write_json
 from harness.errors import UsageError
 from harness.experiments.estimate import Recorded, recorded_spread
 from harness.experiments.model import parse_model
-from harness.experiments.wording import Unit, unit_of
+from harness.experiments.replicates import Unit, unit_of
 from harness.options import Amount, PlanOptions
 from harness.records import journal
 from harness.registry import Registry

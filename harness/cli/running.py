@@ -19,8 +19,8 @@ from harness.errors import UsageError
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.session import CHECKPOINTS, RunSession
-from harness.experiments.session import SessionProgress as Standing
+from harness.experiments.queue import CHECKPOINTS, RunSession
+from harness.experiments.queue import SessionProgress as Standing
 from harness.measure.device import environment
 from harness.records import journal
 from harness.train.task import task as find_task

@@ -21,7 +21,7 @@ from harness.experiments.buildable import check, checks
 from harness.experiments.costs import Durations
 from harness.experiments.design import Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.session import finished
+from harness.experiments.queue import finished
 from harness.experiments.sweep import Entry, Part, Sweep, make_sweep, read_file
 from harness.measure.device import device_fingerprint
 from harness.options import SweepOptions

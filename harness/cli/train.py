@@ -20,8 +20,8 @@ from harness.errors import UsageError
 from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run
 from harness.experiments.model import check_read, parse_model
-from harness.experiments.session import finished
-from harness.experiments.wording import unit_of
+from harness.experiments.queue import finished
+from harness.experiments.replicates import unit_of
 from harness.options import TrainOptions
 from harness.registry import Registry
 from harness.train.recipe import changed, parse_settings

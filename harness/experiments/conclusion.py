@@ -1,21 +1,142 @@
-"""What a declared family of comparisons allows to say: Holm over all, and a test over tasks.
+"""What a declared family of comparisons allows to say: differences, tests, verdicts, sentences.
 
-Two models on one task are the smallest family: of one comparison, which needs no correction.
+From records alone, without torch. Two models on one task are the smallest family: of one
+comparison, which needs no correction; more are judged with Holm's over all of them.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
+from dataclasses import dataclass
 
-from harness.experiments.comparison import Comparison, compare
+from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.overall import Overall, overall
-from harness.experiments.preregistration import Order, designs, left_out, run_keys
-from harness.experiments.wording import sentence
+from harness.experiments.preregistration import (
+    Order,
+    designs,
+    judged_elsewhere,
+    left_out,
+    run_keys,
+)
+from harness.experiments.replicates import (
+    Measured,
+    Record,
+    Unit,
+    Units,
+    Values,
+    counted,
+    counted_each,
+    is_paired,
+    measured,
+    pairs_of,
+    sides_of,
+    unit_of,
+)
+from harness.experiments.warnings import told_once, warnings_of
+from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
-from harness.stats import holm, judged_p
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on one task, as far as their runs are there.
+
+    Attributes
+    ----------
+    key : str
+        Of the design.
+    design : mapping
+        Its record: models, task, metric, recipes, seeds, folds, margin, match.
+    title : str
+    first, second : str
+        Models; the first is judged against the second.
+    task, metric : str
+    higher_is_better : bool
+    choose : {"dev", "best-on-test"}
+    seeds : tuple of int
+        Declared.
+    units : {"seeds", "folds", "repeated folds"}
+        What is counted.
+    margin : float or None
+    values : tuple of (seed, first, second)
+        Test metric of each finished pair; with folds (fold, first, second), means over seeds.
+        Unpaired also of a seed of which one run is finished; nan stands for the other.
+    pairs, finished : int
+        Declared pairs of runs, and those of which both runs are done.
+    difference : MeanDifference or None
+        None without a pair.
+    equivalence_p : float or None
+        Of the two one-sided tests against the margin; None without one.
+    verdict : str
+        ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
+        ``unfinished``.
+    sentence : str
+    warnings : tuple of str
+    costs : mapping
+        `TrainingCost` by model; none for a model without a finished run.
+    runs : tuple of mapping
+        The run records, those that failed too.
+    coverage : str
+        One line, or empty for tasks without words.
+    together : int
+        How many comparisons it was declared and is judged with; 1 by itself.
+    adjusted_p, adjusted_equivalence_p : float or None
+        By Holm over these; None by itself.
+    """
+
+    key: str
+    design: Record
+    title: str
+    first: str
+    second: str
+    task: str
+    metric: str
+    higher_is_better: bool
+    choose: str
+    seeds: tuple[int, ...]
+    units: Units
+    margin: float | None
+    values: tuple[tuple[int, float, float], ...]
+    pairs: int
+    finished: int
+    difference: MeanDifference | None
+    equivalence_p: float | None
+    verdict: str
+    sentence: str
+    warnings: tuple[str, ...]
+    costs: Mapping[str, TrainingCost]
+    runs: tuple[Record, ...]
+    coverage: str
+    together: int
+    adjusted_p: float | None
+    adjusted_equivalence_p: float | None
+
+    @property
+    def replicate(self) -> str:
+        """What a value belongs to: ``seed`` or ``fold``."""
+        return "seed" if self.units == "seeds" else "fold"
+
+    @property
+    def paired(self) -> bool:
+        """Whether differences are of one seed or fold, as was declared."""
+        return self.units != "seeds" or is_paired(self.design)
+
+    @property
+    def sides(self) -> tuple[list[Record], list[Record]]:
+        """The run records of the first model, and those of the second."""
+        return sides_of(pairs_of(self.design, self.runs))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every declared pair is finished."""
+        return self.finished == self.pairs
+
+    @property
+    def unit(self) -> Unit:
+        """How the metric is written."""
+        return unit_of(self.metric)
 
 
 @dataclass(frozen=True)
@@ -38,7 +159,7 @@ class Conclusion:
     """
 
     key: str
-    record: Mapping[str, Any]
+    record: Record
     baseline: str
     models: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -70,7 +191,7 @@ class Conclusion:
         return all(c.complete for c in self.comparisons)
 
     @property
-    def runs(self) -> tuple[Mapping[str, Any], ...]:
+    def runs(self) -> tuple[Record, ...]:
         """The run records, each once, those that failed too."""
         return tuple({run["key"]: run for c in self.comparisons for run in c.runs}.values())
 
@@ -79,9 +200,7 @@ class Conclusion:
         """The verdict; of several how many there are of each kind, then what was decided."""
         if self.is_pair:
             return (self.comparisons[0].sentence,)
-        counts: dict[str, int] = {}
-        for c in self.comparisons:
-            counts[c.verdict] = counts.get(c.verdict, 0) + 1
+        counts = Counter(c.verdict for c in self.comparisons)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         decided = ("better", "worse", "practically equal")
         return (
@@ -90,7 +209,7 @@ class Conclusion:
         )
 
 
-def conclusions(records: Iterable[Mapping[str, Any]]) -> list[Conclusion]:
+def conclusions(records: Iterable[Record]) -> list[Conclusion]:
     """All conclusions of a journal, of each question the newest declaration, oldest first.
 
     A declaration of which no run was ever recorded (an option that does not exist, say) is none.
@@ -103,7 +222,7 @@ def conclusions(records: Iterable[Mapping[str, Any]]) -> list[Conclusion]:
     everything = list(records)
     order = Order(everything)
     begun = {r["key"] for r in everything if r["kind"] == "run"}
-    newest: dict[str, Mapping[str, Any]] = {}
+    newest: dict[str, Record] = {}
     for record in order.oldest_first(r for r in everything if r["kind"] in ("design", "family")):
         if begun & run_keys(record):
             question = str(record.get("question") or record["key"])
@@ -112,10 +231,11 @@ def conclusions(records: Iterable[Mapping[str, Any]]) -> list[Conclusion]:
     return [conclude(record, everything, order) for record in newest.values()]
 
 
-def conclude(
-    record: Mapping[str, Any], records: Sequence[Mapping[str, Any]], order: Order | None = None
-) -> Conclusion:
+def conclude(record: Record, records: Sequence[Record], order: Order | None = None) -> Conclusion:
     """Judge what was declared, by the runs that are there.
+
+    Claims of a difference and claims of equality are two kinds, each adjusted by itself; a
+    comparison without a p-value, or with runs to come, counts among them with 1.
 
     Parameters
     ----------
@@ -127,99 +247,123 @@ def conclude(
         Of the records, where it is known already.
     """
     order = order or Order(records)
-    judged = [compare(design, records, order) for design in designs([record])]
-    if len(judged) > 1:
-        judged = _adjusted(judged)
-    together = overall(judged)
+    found = [measured(design, records) for design in designs([record])]
+    p_values = holm([judged_p(m.difference) if m.difference and m.ended else 1.0 for m in found])
+    equal = holm([1.0 if m.equivalence_p is None else m.equivalence_p for m in found])
+    judged = tuple(
+        _judged(m, len(found), p, equal_p, records, order)
+        for m, p, equal_p in zip(found, p_values, equal, strict=True)
+    )
+    over = overall(found)
     return Conclusion(
         key=record["key"],
         record=record,
         baseline=judged[0].second,
         models=tuple(dict.fromkeys(c.first for c in judged)),
         tasks=tuple(dict.fromkeys(c.task for c in judged)),
-        comparisons=tuple(judged),
-        overall=together,
+        comparisons=judged,
+        overall=over,
         warnings=(
-            *_common(judged),
-            *(together.warnings if together is not None else ()),
+            *told_once([(c.first, c.task, c.warnings) for c in judged]),
+            *(over.warnings if over is not None else ()),
             *(left_out(record, records, order) if record["kind"] == "family" else ()),
         ),
     )
 
 
-def _adjusted(alone: Sequence[Comparison]) -> list[Comparison]:
-    """Holm over all declared comparisons; one that has no p-value counts with 1.
-
-    Claims of a difference and claims of equality are two kinds, each adjusted by itself.
-    """
-    p_values = holm(
-        [
-            1.0 if c.difference is None or c.verdict == "unfinished" else judged_p(c.difference)
-            for c in alone
-        ]
+def _judged(
+    found: Measured,
+    together: int,
+    p: float,
+    equal_p: float,
+    records: Sequence[Record],
+    order: Order,
+) -> Comparison:
+    """One of so many comparisons, with both p-values as adjusted for their number."""
+    design, values, d = found.design, found.values, found.difference
+    several = together > 1
+    adjusted_p = p if several else None
+    of_equality = None if found.equivalence_p is None else equal_p
+    verdict = "unfinished"
+    if d is not None and found.ended:
+        verdict = judge(d, design["higher_is_better"], of_equality, adjusted_p)
+    first, second = design["models"]
+    runs = tuple(r for pair in found.pairs for r in pair if r is not None)
+    alone = () if design.get("family") else judged_elsewhere(design, records)
+    title = f"{first} and {second} on {design['task']}"
+    return Comparison(
+        key=design["key"],
+        design=design,
+        title=title + ("" if values.paired else ", unpaired"),
+        first=first,
+        second=second,
+        task=design["task"],
+        metric=design["metric"],
+        higher_is_better=design["higher_is_better"],
+        choose="best-on-test" if _by_test(design) else "dev",
+        seeds=tuple(design["seeds"]),
+        units=values.units,
+        margin=design["margin"],
+        values=values.rows,
+        pairs=len(found.pairs),
+        finished=values.finished,
+        difference=d,
+        equivalence_p=found.equivalence_p,
+        verdict=verdict,
+        sentence=_sentence(design, values, d, verdict, together, p),
+        warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
+        costs=costs_of(dict(zip((first, second), sides_of(found.pairs), strict=True))),
+        runs=runs,
+        coverage=coverage(runs),
+        together=together,
+        adjusted_p=adjusted_p,
+        adjusted_equivalence_p=of_equality if several else None,
     )
-    equal = holm([1.0 if c.equivalence_p is None else c.equivalence_p for c in alone])
-    out = []
-    for c, p, equal_p in zip(alone, p_values, equal, strict=True):
-        of_equality = None if c.equivalence_p is None else equal_p
-        verdict = c.verdict
-        if c.difference is not None and verdict != "unfinished":
-            verdict = judge(c.difference, c.higher_is_better, of_equality, p)
-        said = sentence(c.design, c.difference, verdict, c.units, p, len(alone))
-        out.append(
-            replace(
-                c,
-                verdict=verdict,
-                sentence=said,
-                together=len(alone),
-                adjusted_p=p,
-                adjusted_equivalence_p=of_equality,
-            )
-        )
-    return out
 
 
-def _common(judged: Sequence[Comparison]) -> tuple[str, ...]:
-    """Warnings of all comparisons: once for a task where all of its comparisons have them."""
-    places: dict[str, list[Comparison]] = {}
-    for c in judged:
-        for warning in c.warnings:
-            places.setdefault(warning, []).append(c)
-    sizes: dict[str, int] = {}
-    for c in judged:
-        sizes[c.task] = sizes.get(c.task, 0) + 1
-    out: list[str] = []
-    alone: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for warning, where in places.items():
-        of_task: dict[str, list[Comparison]] = {}
-        for c in where:
-            of_task.setdefault(c.task, []).append(c)
-        whole = [task for task, some in of_task.items() if len(some) == sizes[task]]
-        if len(whole) == len(sizes):
-            out.append(warning)
-            continue
-        if whole:
-            out.append(f"{', '.join(whole)}: {warning}")
-        head, _, body = warning.partition(": ")
-        for task, some in of_task.items():
-            if task not in whole:
-                alone.setdefault((task, head), []).extend((c.first, body) for c in some)
-    for (task, head), found in alone.items():
-        bodies = dict.fromkeys(body for _, body in found)
-        if len(bodies) == 1:  # of one, or the same of several
-            names = ", ".join(name for name, _ in found)
-            body = next(iter(bodies))
-            out.append(f"{names} on {task}: {head}{': ' if body else ''}{body}")
-        else:
-            out.append(f"{task}: {head}: {_joined(list(bodies))}")
-    return tuple(out)
+def _by_test(design: Record) -> bool:
+    """Whether a run's epoch was chosen by the test set, as the papers do."""
+    return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
 
 
-def _joined(bodies: Sequence[str]) -> str:
-    """Texts behind each other, what all of them end with said once."""
-    backwards = zip(*(reversed(body) for body in bodies), strict=False)
-    alike = takewhile(lambda letters: len(set(letters)) == 1, backwards)
-    ending = "".join(letters[0] for letters in alike)[::-1]
-    cuts = [i for i in (ending.find(", "), ending.find("; ")) if i >= 0]
-    shared = ending[min(cuts) :] if cuts else ""
-    return "; ".join(body.removesuffix(shared) for body in bodies) + shared
+def _sentence(
+    design: Record, values: Values, d: MeanDifference | None, verdict: str, together: int, p: float
+) -> str:
+    """Verdict in words, the interval before the p-value; p is that by Holm, if of several."""
+    first, second = design["models"]
+    where = f"on {design['task']}"
+    if d is None:
+        none = "no pair of runs is finished"
+        if not values.paired:
+            none = "unpaired, and not a run of each is finished"
+        return f"{first} and {second} {where}: {none}"
+    unit = unit_of(design["metric"])
+    how = "best over time on the test set" if _by_test(design) else "test"
+    size = (
+        f"{how} {design['metric']} {unit.value(d.mean_first)} and {unit.value(d.mean_second)}, "
+        f"difference {unit.difference(d.difference)}{unit.of_differences}"
+    )
+    if not math.isnan(d.low):
+        size += f" [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+    seeds = len(design["seeds"])
+    over = f"over {counted(values.units, d.count_first, seeds)}"
+    if not d.paired:
+        over = f"over {counted_each(d.count_first, d.count_second)}"
+    few = "too few seeds to conclude" if values.units == "seeds" else "too few folds to conclude"
+    says = {
+        "better": f"{first} is better than {second} {where}",
+        "worse": f"{first} is worse than {second} {where}",
+        "practically equal": f"{first} and {second} are practically equal {where}",
+        "undecided": f"{first} or {second} {where}: undecided",
+        "descriptive only": f"{first} and {second} {where}: {few}",
+        "unfinished": f"{first} and {second} {where}: unfinished",
+    }[verdict]
+    text = f"{says}: {size} {over}"
+    if verdict in ("better", "worse", "undecided"):
+        text += f" ({'' if d.paired else 'Welch, '}p = {d.p:.2g}"
+        if together > 1:
+            text += f"; {p:.2g} by Holm over {together} comparisons"
+        text += ")"
+    if verdict == "unfinished":
+        text += f" of {design.get('folds') or seeds}"
+    return text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.experiments.comparison import Comparison
-from harness.experiments.replicates import values_of
+from harness.experiments.replicates import Measured
 from harness.stats import (
     LEAST_REPLICATES,
     Friedman,
@@ -91,30 +90,40 @@ class _Shared:
         return f"{self.count} of {self.declared} {self.units}"
 
 
-def overall(judged: Sequence[Comparison]) -> Overall | None:
+def overall(found: Sequence[Measured]) -> Overall | None:
     """Test models over tasks; None where fewer than two tasks have replicates of every model.
 
     A model and the baseline are compared by the means over their pairs, as on each task; all models
     are ranked by the means over the replicates that every one of them finished.
+
+    Parameters
+    ----------
+    found : sequence of Measured
+        Of each model and task, each against the same baseline.
     """
-    by = {(c.first, c.task): None if c.verdict == "unfinished" else c.difference for c in judged}
-    models = list(dict.fromkeys(c.first for c in judged))
-    named = list(dict.fromkeys(c.task for c in judged))
-    whole = [t for t in named if all(by.get((m, t)) is not None for m in models)]
-    shared = {t: _shared([c for c in judged if c.task == t]) for t in whole}
-    tasks = [t for t in whole if shared[t].count]
+    by = {(m.design["models"][0], m.design["task"]): m for m in found}
+    models = list(dict.fromkeys(model for model, _ in by))
+    named = list(dict.fromkeys(task for _, task in by))
+    of_task = {t: [by[m, t] for m in models if (m, t) in by] for t in named}
+    whole = [t for t, some in of_task.items() if all(m.ended and m.difference for m in some)]
+    shared = {t: _shared(of_task[t]) for t in whole if len(of_task[t]) == len(models)}
+    tasks = [t for t in shared if shared[t].count]
     if len(tasks) < LEAST_TASKS:
         return None
-    metrics = {c.task: c.metric for c in judged}
-    higher = {c.task: c.higher_is_better for c in judged}
-    mine, base = _means(judged, tasks)
-    found = {m: over_tasks(mine[m], base[m], metrics, higher) for m in models}
+    metrics = {t: str(some[0].design["metric"]) for t, some in of_task.items()}
+    higher = {t: bool(some[0].design["higher_is_better"]) for t, some in of_task.items()}
+    compared = {}
+    for model in models:
+        known = {t: d for t in tasks if (d := by[model, t].difference) is not None}
+        mine = {t: d.mean_first for t, d in known.items()}
+        base = {t: d.mean_second for t, d in known.items()}
+        compared[model] = over_tasks(mine, base, metrics, higher)
     adjusted = holm(
-        [r.sign_p if r.difference is None else judged_p(r.difference) for r in found.values()]
+        [r.sign_p if r.difference is None else judged_p(r.difference) for r in compared.values()]
     )
     alike = tuple(sharing(tasks, metrics))
     rows = []
-    for (model, row), p in zip(found.items(), adjusted, strict=True):
+    for (model, row), p in zip(compared.items(), adjusted, strict=True):
         d = row.difference
         verdict = "signs only" if d is None else judge(d, higher[alike[0]], None, p)
         used = alike if d is not None else ()
@@ -122,7 +131,7 @@ def overall(judged: Sequence[Comparison]) -> Overall | None:
     omnibus, warnings = None, []
     if len(models) + 1 >= LEAST_MODELS:
         sign = {t: 1 if higher[t] else -1 for t in tasks}
-        everyone = [*models, judged[0].second]
+        everyone = [*models, found[0].design["models"][1]]
         omnibus = friedman({m: [sign[t] * shared[t].means[m] for t in tasks] for m in everyone})
         warnings = _fewer(shared)
     left_out = tuple(t for t in named if t not in tasks)
@@ -130,32 +139,16 @@ def overall(judged: Sequence[Comparison]) -> Overall | None:
     return Overall(omnibus, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
 
 
-def _means(
-    judged: Sequence[Comparison], tasks: Sequence[str]
-) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """Mean test metric by model and task, and the baseline's beside it, over the same pairs."""
-    mine: dict[str, dict[str, float]] = {}
-    base: dict[str, dict[str, float]] = {}
-    for c in judged:
-        if c.task in tasks and c.difference is not None:
-            mine.setdefault(c.first, {})[c.task] = c.difference.mean_first
-            base.setdefault(c.first, {})[c.task] = c.difference.mean_second
-    return mine, base
-
-
-def _shared(judged: Sequence[Comparison]) -> _Shared:
+def _shared(found: Sequence[Measured]) -> _Shared:
     """Of one task's comparisons, which have the baseline's runs in common."""
-    found = {}
-    for c in judged:
-        by_key = {run["key"]: run for run in c.runs}
-        pairs = [(by_key.get(first), by_key.get(second)) for first, second in c.design["runs"]]
-        found[c.first] = values_of(c.design, pairs)
-    common = frozenset.intersection(*(frozenset(v.replicates) for v in found.values()))
+    common = frozenset.intersection(*(frozenset(m.values.replicates) for m in found))
     means = {}
-    for model, values in found.items():
-        means[model], means[judged[0].second] = values.only(common).means
-    units = "replicates" if judged[0].units == "repeated folds" else judged[0].units
-    return _Shared(means, len(common), max(c.pairs for c in judged), units)
+    for m in found:
+        first, second = m.design["models"]
+        means[first], means[second] = m.values.only(common).means
+    units = found[0].values.units
+    called = "replicates" if units == "repeated folds" else units
+    return _Shared(means, len(common), max(len(m.pairs) for m in found), called)
 
 
 def _fewer(shared: Mapping[str, _Shared]) -> list[str]:

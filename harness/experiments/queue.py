@@ -1,4 +1,4 @@
-"""Which run is next, when other sessions may be at work on the same journal.
+"""Runs that are missing: each done once by an executor, whoever else is at it, and written down.
 
 Two sessions on one journal never do the same run. It is reserved by a lock on one byte of a file in
 the journal's folder; the byte's place is a hash of the run's key, the file stays empty. The kernel
@@ -8,15 +8,22 @@ session.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from harness.errors import UsageError
+from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.design import Run
+from harness.experiments.executors import Executor, Job, Standing
+from harness.isolate import USAGE, Outcome
+from harness.records import journal, schema
 from harness.records.journal import Follower
 
 FILE = ".running"
@@ -24,6 +31,11 @@ SETTLED = ("ok", "diverged", "unsupported")
 """Statuses that are results. A crash is tried again by the next command, and so is oom: how much
 memory a run may take depends on what is free, and on how many run at a time. One whose time was up
 goes on from its checkpoint."""
+CALL = "harness.train.run:train_run"
+REFUSED = "refused"
+"""Status of what is the user's mistake: shown, never written."""
+CHECKPOINTS = "checkpoints"
+"""Folder, beside the journal's files, of the runs that are under way."""
 
 
 class Reservations:
@@ -92,45 +104,16 @@ def _place(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 2
 
 
-class OtherSessions:
-    """What other sessions on the same journal do and have done.
-
-    Parameters
-    ----------
-    own : Path
-        The file of this session, in the folder of the journal.
-    """
-
-    def __init__(self, own: Path) -> None:
-        self._reserved = Reservations(own.parent)
-        self._follower = Follower(own.parent, "run", own)
-        # What failed long ago is tried again; what fails from now on in another session is not.
-        self._done = {r["key"]: r for r in self._follower.new() if r["status"] in SETTLED}
-
-    def __enter__(self) -> OtherSessions:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._reserved.close()
-
-    def look(self) -> dict[str, dict[str, Any]]:
-        """Runs that others have done, by key."""
-        self._done |= {r["key"]: r for r in self._follower.new()}
-        return self._done
-
-    def reserve(self, run: Run) -> bool:
-        """Whether nobody else has the run under way; then it is reserved."""
-        return self._reserved.take(run.key)
-
-    def give_back(self, run: Run) -> None:
-        """End a reservation."""
-        self._reserved.give_back(run.key)
-
-
 class Queue:
     """Runs in their order, each handed out when it is asked for and nobody else does it.
 
     Iterating gives the next run; None when all that are left are under way elsewhere.
+
+    Parameters
+    ----------
+    todo : sequence of Run
+    own : Path or None
+        The file of this session, in the folder of the journal; None: there are no others.
 
     Attributes
     ----------
@@ -141,11 +124,23 @@ class Queue:
         How many of those that wait are under way in another session, when last looked at.
     """
 
-    def __init__(self, todo: Sequence[Run], others: OtherSessions | None) -> None:
+    def __init__(self, todo: Sequence[Run], own: Path | None) -> None:
         self.waiting, self.running = list(todo), dict[str, Run]()
         self.elsewhere = 0
-        self._others = others
         self._found: list[dict[str, Any]] = []
+        self._reserved = None
+        if own is not None:
+            self._reserved = Reservations(own.parent)
+            self._others = Follower(own.parent, "run", own)
+            # What failed long ago is tried again; what fails from now on in another session is not.
+            self._done = {r["key"]: r for r in self._others.new() if r["status"] in SETTLED}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
 
     def __iter__(self) -> Iterator[Run | None]:
         while self.waiting:
@@ -158,8 +153,8 @@ class Queue:
     def ended(self, run: Run) -> None:
         """A run that was handed out has its record."""
         del self.running[run.key]
-        if self._others is not None:
-            self._others.give_back(run)
+        if self._reserved is not None:
+            self._reserved.give_back(run.key)
 
     def found_elsewhere(self) -> list[dict[str, Any]]:
         """Records of other sessions that made runs needless, each once."""
@@ -167,17 +162,222 @@ class Queue:
         return found
 
     def _next(self) -> Run | None:
-        if self._others is None:
+        if self._reserved is None:
             return self.waiting[0]
         self.elsewhere = 0
         for run in list(self.waiting):
-            if not self._others.reserve(run):
+            if not self._reserved.take(run.key):
                 self.elsewhere += 1
                 continue
             # In this order: whoever had it wrote its record before giving it back.
-            if (record := self._others.look().get(run.key)) is None:
+            self._done |= {r["key"]: r for r in self._others.new()}
+            if run.key not in self._done:
                 return run
-            self._others.give_back(run)
+            self._reserved.give_back(run.key)
             self.waiting.remove(run)
-            self._found.append(record)
+            self._found.append(self._done[run.key])
         return None
+
+
+@dataclass(frozen=True)
+class SessionProgress:
+    """Where a session stands.
+
+    Attributes
+    ----------
+    done, total : int
+        Runs.
+    parts : float
+        Runs finished, those under way counted by their epochs.
+    running : tuple of str
+        What is under way, with its epoch where that is known.
+    left_seconds : float or None
+        Once something is known.
+    """
+
+    done: int
+    total: int
+    parts: float
+    running: tuple[str, ...]
+    left_seconds: float | None
+
+
+def finished(
+    folder: Path, tell: Callable[[Sequence[str]], None] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Settled runs of a journal by key.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Given what had to be skipped; left out where the journal is read once more and told then.
+    """
+    if not journal.exists(folder):
+        return {}
+    found = journal.read(folder)
+    if tell is not None:
+        tell(found.warnings)
+    return {r["key"]: r for r in found.records if r["kind"] == "run" and r["status"] in SETTLED}
+
+
+def checkpoint_of(folder: Path, run: Run) -> Path:
+    """The file in which a run under way is kept."""
+    return folder / f"{run.key}.pt"
+
+
+class RunSession:
+    """Does runs and writes their records.
+
+    Parameters
+    ----------
+    writer : journal.Writer or None
+        None: the records are not kept (a run that is repeated for its attention scores).
+    fingerprint : mapping
+    executor : Executor
+        Where the runs are done.
+    on_progress : callable
+        Called with a `SessionProgress` twice a second.
+    durations : Durations, optional
+        What is known of the time that runs take.
+    strict : bool
+        Whether a run that can't be what was asked for ends all of them, or only itself.
+    call : str
+        The function that trains; see `harness.train.run.train_run`.
+    checkpoints : Path, optional
+        Folder in which runs under way are kept, so that one that is killed goes on where it was.
+    checkpoint_seconds : float
+        Least time between two writes of such a file.
+    """
+
+    def __init__(
+        self,
+        writer: journal.Writer | None,
+        fingerprint: Mapping[str, Any],
+        executor: Executor,
+        on_progress: Callable[[SessionProgress], None],
+        *,
+        durations: Durations | None = None,
+        strict: bool = True,
+        call: str = CALL,
+        checkpoints: Path | None = None,
+        checkpoint_seconds: float = 60.0,
+        names: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.writer, self.fingerprint, self.executor = writer, fingerprint, executor
+        self.on_progress, self.strict, self.call = on_progress, strict, call
+        self.durations = durations or Durations(fingerprint, executor.workers)
+        self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
+        self.names = names
+
+    def run(self, todo: Sequence[Run]) -> Iterator[dict[str, Any]]:
+        """Train, yielding each record as it is written.
+
+        A run that another session has under way is left to it; its record is yielded too.
+
+        Raises
+        ------
+        UsageError
+            If `strict`, and a run can't be what was asked for: an option that does not exist, say.
+        """
+        own = None if self.writer is None else self.writer.path
+        try:
+            with Queue(todo, own) as queue:
+                jobs = (None if run is None else self._job(run) for run in queue)
+
+                def tick(standings: Mapping[str, Standing]) -> None:
+                    self.on_progress(self._progress(len(todo), queue, standings))
+
+                for job, outcome in self.executor.run(jobs, tick):
+                    run = queue.running[job.key]
+                    record = self._record(run, outcome)
+                    self.durations.add(record)
+                    if self.writer is not None and record["status"] != REFUSED:
+                        record = self.writer.append(record)
+                        self._forget(run, record)
+                    queue.ended(run)
+                    yield record
+                    yield from queue.found_elsewhere()
+                yield from queue.found_elsewhere()
+        finally:
+            if self.checkpoints is not None:
+                with contextlib.suppress(OSError):  # of other sessions, or there is none
+                    self.checkpoints.rmdir()
+
+    def _job(self, run: Run) -> Job:
+        arguments = dict(run.arguments)
+        if self.checkpoints is not None:
+            # A node of a cluster keeps a checkpoint only if it sees this folder.
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            arguments["checkpoint"] = str(checkpoint_of(self.checkpoints, run))
+            arguments["checkpoint_seconds"] = self.checkpoint_seconds
+        return Job(run.key, run.label, self.call, arguments, run.code, run.data)
+
+    def _forget(self, run: Run, record: Mapping[str, Any]) -> None:
+        """Remove the checkpoint of a run whose result has been written down."""
+        if self.checkpoints is not None and record["status"] in SETTLED:
+            # Its draft too: the run may have been killed while it wrote one.
+            for left in self.checkpoints.glob(f"{checkpoint_of(self.checkpoints, run).name}*"):
+                left.unlink(missing_ok=True)
+
+    def _record(self, run: Run, outcome: Outcome) -> dict[str, Any]:
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        record = {
+            "kind": "run",
+            "key": run.key,
+            "case": run.case,
+            "model": str(run.model),
+            "task": run.task,
+            "recipe": run.recipe.as_dict(),
+            "seed": run.seed,
+            "fold": run.fold,
+            "vectors": run.arguments["vectors"],
+            "data": run.data,
+            "code": run.code,
+            "fingerprint": schema.digest(dict(self.fingerprint)),
+            "workers": self.executor.workers,
+            "status": outcome.status,
+            "task_seconds": outcome.seconds,
+            **value,
+        }
+        if value.get("diverged"):
+            record |= {"status": "diverged", "detail": value["diverged"]}
+        if outcome.detail:
+            record["detail"] = outcome.detail
+        if outcome.error == USAGE:
+            if self.strict:
+                raise UsageError(f"{run.label}: {outcome.detail}")
+            record["status"] = REFUSED
+        return record
+
+    def _progress(
+        self, total: int, queue: Queue, standings: Mapping[str, Standing]
+    ) -> SessionProgress:
+        done = total - len(queue.waiting) - len(queue.running)
+        parts, shown, left = float(done), [], []
+        for key, run in queue.running.items():
+            standing = standings.get(key)
+            left.append((run, standing.seconds if standing else 0.0))
+            if standing is None:
+                continue
+            if standing.epochs:
+                parts += (standing.epoch - 1) / standing.epochs
+                epoch = f"epoch {standing.epoch} of at most {standing.epochs}"
+            else:
+                epoch = "loading"
+            shown.append(f"{self.names.get(key, run.label)}: {epoch}")
+        if unseen := len(queue.running) - len(shown):
+            shown.append(f"{unseen} handed to the cluster")
+        if queue.elsewhere:
+            shown.append(f"{queue.elsewhere} under way in another session")
+        left += [(run, 0.0) for run in queue.waiting]
+        return SessionProgress(done, total, parts, tuple(shown), self._left(left))
+
+    def _left(self, runs: Sequence[tuple[Run, float]]) -> float | None:
+        """Seconds that these runs, since so many seconds under way, will take."""
+        seconds = []
+        for run, gone in runs:
+            guess = self.durations.guess(run)
+            if guess is None:
+                return None
+            seconds.append(max(guess - gone, 0.0))
+        return wall_seconds(seconds, self.executor.workers)

@@ -1,17 +1,17 @@
-"""What a comparison counts: seeds, or the folds of a cross-validation, which are no seeds."""
+"""What a comparison counts: seeds, or folds, which are no seeds; and how its metric is written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
 
 Units = Literal["seeds", "folds", "repeated folds"]
-Run = Mapping[str, Any]
-Pair = tuple[Run | None, Run | None]
+Record = Mapping[str, Any]
+Pair = tuple[Record | None, Record | None]
 
 
 @dataclass(frozen=True)
@@ -107,73 +107,105 @@ class Values:
 
     def difference(self) -> MeanDifference | None:
         """The first side minus the second; None without a pair, or a value of each."""
-        first, second = self._there
+        first, second = ([v for v in s if not math.isnan(v)] for s in (self.first, self.second))
         if not first or not second:
             return None
         if self.folds:
             return compare_folds(first, second, self._of_fold, self.folds)
         return compare_means(first, second, paired=self.paired)
 
-    def equivalence(self, margin: float | None) -> float | None:
-        """The p of two one-sided tests against a margin; None without one, or with a single row."""
-        found = self.difference()
-        if margin is None or found is None or math.isnan(found.error):
-            return None
-        return equivalence(found, margin)
+
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of a design show, before it is judged as one of several.
+
+    Attributes
+    ----------
+    design : mapping
+        Its record.
+    pairs : list of (record or None, record or None)
+        Runs by seed (and fold), in the order of the design.
+    values : Values
+        Of the finished pairs; of a design that is unpaired of all finished runs.
+    difference : MeanDifference or None
+    equivalence_p : float or None
+        Of the two one-sided tests against the margin; None without one, or for a single value.
+    """
+
+    design: Record
+    pairs: list[Pair]
+    values: Values
+    difference: MeanDifference | None
+    equivalence_p: float | None
 
     @property
-    def _there(self) -> tuple[Sequence[float], Sequence[float]]:
-        if self.paired:
-            return self.first, self.second
-        first, second = ([v for v in s if not math.isnan(v)] for s in (self.first, self.second))
-        return first, second
+    def ended(self) -> bool:
+        """Whether every declared run has a record, be it of a failure."""
+        return all(None not in pair for pair in self.pairs)
 
 
-def values_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> Values:
+def measured(design: Record, records: Iterable[Record]) -> Measured:
+    """What a journal's runs show of a design; one that does not know the metric is no run of it."""
+    metric, margin = design["metric"], design["margin"]
+    runs = (r for r in records if r["kind"] == "run")
+    pairs = pairs_of(design, (r for r in runs if r["status"] != "ok" or metric in r["test"]))
+    values = values_of(design, pairs)
+    difference, equal_p = values.difference(), None
+    if margin is not None and difference is not None and not math.isnan(difference.error):
+        equal_p = equivalence(difference, margin)
+    return Measured(design, pairs, values, difference, equal_p)
+
+
+def pairs_of(design: Record, runs: Iterable[Record]) -> list[Pair]:
+    """The runs of a design, as far as they are there, paired as it declares them."""
+    by_key = {run["key"]: run for run in runs}
+    return [(by_key.get(first), by_key.get(second)) for first, second in design["runs"]]
+
+
+def sides_of(pairs: Sequence[Pair]) -> tuple[list[Record], list[Record]]:
+    """The runs of the first model, and those of the second: a run may name them as once typed."""
+    sides = zip(*pairs, strict=True) if pairs else ((), ())
+    first, second = ([run for run in side if run is not None] for side in sides)
+    return first, second
+
+
+def is_ok(run: Record | None) -> TypeGuard[Record]:
+    """Whether a run is there, and has a result."""
+    return run is not None and run["status"] == "ok"
+
+
+def values_of(design: Record, pairs: Sequence[Pair]) -> Values:
     """The finished pairs of a design's record; of one that is unpaired all finished runs.
 
     Runs say themselves of which fold they are: a design that takes them for seeds is not believed.
     """
     metric = design["metric"]
-    done = [
-        (Replicate(a["seed"], a.get("fold")), float(a["test"][metric]), float(b["test"][metric]))
-        for a, b in pairs
-        if a is not None and b is not None and a["status"] == b["status"] == "ok"
-    ]
     folds, seeds = design.get("folds") or 0, len(set(design["seeds"]))
-    found = {r.fold for r, *_ in done} - {None}
+    done = [(a, b) for a, b in pairs if is_ok(a) and is_ok(b)]
+    found = {a.get("fold") for a, _ in done} - {None}
     if found and not folds:
-        folds, seeds = max(2, len(found)), len({r.seed for r, *_ in done})
+        folds, seeds = max(2, len(found)), len({a["seed"] for a, _ in done})
     paired = is_paired(design) or bool(folds)  # all models share the folds
-    if folds:
-        done = [row for row in done if row[0].fold is not None]
-    if not paired:
-        done = _each(pairs, metric)
+    rows: list[tuple[Replicate, float, float]] = []
+    for pair in pairs:
+        some = next(filter(is_ok, pair), None)
+        first, second = (float(r["test"][metric]) if is_ok(r) else math.nan for r in pair)
+        whole = not paired or not math.isnan(first + second)
+        if some is not None and whole and (not folds or some.get("fold") is not None):
+            rows.append((Replicate(some["seed"], some.get("fold")), first, second))
     return Values(
         units=units_of(seeds, folds),
         folds=folds,
-        replicates=tuple(r for r, *_ in done),
-        first=tuple(v for _, v, _ in done),
-        second=tuple(v for *_, v in done),
+        replicates=tuple(r for r, *_ in rows),
+        first=tuple(v for _, v, _ in rows),
+        second=tuple(v for *_, v in rows),
         paired=paired,
     )
 
 
-def is_paired(design: Mapping[str, Any]) -> bool:
+def is_paired(design: Record) -> bool:
     """Whether a design's record declares pairs; older ones say nothing, and are of pairs."""
     return design.get("paired") is not False
-
-
-def _each(pairs: Sequence[Pair], metric: str) -> list[tuple[Replicate, float, float]]:
-    """Both values by seed, nan for a run that is not finished, where one of them is."""
-    rows = []
-    for pair in pairs:
-        done = [run if run is not None and run["status"] == "ok" else None for run in pair]
-        some = done[0] or done[1]
-        if some is not None:
-            first, second = (math.nan if r is None else float(r["test"][metric]) for r in done)
-            rows.append((Replicate(some["seed"]), first, second))
-    return rows
 
 
 def counted_each(first: int, second: int) -> str:
@@ -187,3 +219,58 @@ def counted(units: Units, count: int, seeds: int) -> str:
         return f"{count} paired seed{'' if count == 1 else 's'}"
     text = f"{count} paired fold{'' if count == 1 else 's'}"
     return f"{text}, each the mean of {seeds} seeds" if units == "repeated folds" else text
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Scale and form of a metric.
+
+    Attributes
+    ----------
+    scale : float
+        Values are multiplied by it.
+    digits : int
+    of_values, of_differences : str
+        Behind a number.
+    """
+
+    scale: float
+    digits: int
+    of_values: str = ""
+    of_differences: str = ""
+
+    def value(self, value: float) -> str:
+        """``90.20 %`` or ``0.8512``."""
+        return f"{self.scale * value:.{self.digits}f}{self.of_values}"
+
+    def number(self, value: float) -> str:
+        """``90.20`` or ``0.8512``: where the unit stands beside it."""
+        return f"{self.scale * value:.{self.digits}f}"
+
+    def difference(self, value: float) -> str:
+        """``+0.40`` or ``-0.0012``: in points for accuracies."""
+        return f"{self.scale * value:+.{self.digits}f}"
+
+    def interval(self, difference: MeanDifference) -> str:
+        """``-0.64 [-1.33, +0.05]``: a difference with its interval, if it has one."""
+        text = self.difference(difference.difference)
+        if math.isnan(difference.low):
+            return text
+        return f"{text} [{self.difference(difference.low)}, {self.difference(difference.high)}]"
+
+    def size(self, value: float) -> str:
+        """A positive difference, such as a margin: ``0.40 points``."""
+        return f"{self.scale * value:.{self.digits}f}{self.of_differences}"
+
+    def named(self, metric: str) -> str:
+        """``accuracy (%)`` or ``pearson``: for an axis."""
+        return f"{metric} ({self.of_values.strip()})" if self.of_values else metric
+
+
+_SHARE = Unit(100.0, 2, " %", " points")
+_PLAIN = Unit(1.0, 4)
+
+
+def unit_of(metric: str) -> Unit:
+    """The unit of a metric."""
+    return _SHARE if metric == "accuracy" else _PLAIN

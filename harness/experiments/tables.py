@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.experiments.comparison import Comparison
-from harness.experiments.conclusion import Conclusion
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.overall import Overall, OverallRow
-from harness.experiments.replicates import counted, counted_each
-from harness.experiments.wording import Unit, unit_of
+from harness.experiments.replicates import Unit, counted, counted_each, unit_of
 from harness.stats import Friedman, MeanDifference, too_few
 
 OVER_TASKS = (

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
+from harness.experiments.replicates import unit_of
 from harness.experiments.warnings import selecting_everything
-from harness.experiments.wording import unit_of
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.device import (

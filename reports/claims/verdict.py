@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from harness.experiments.wording import unit_of
+from harness.experiments.replicates import unit_of
 from reports.claims.printed import size_text
 from reports.claims.record import Claim
 

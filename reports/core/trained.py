@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.replicates import Replicate, Values, counted, units_of
+from harness.experiments.replicates import Replicate, Unit, Values, counted, unit_of, units_of
 from harness.experiments.warnings import selecting_everything
-from harness.experiments.wording import Unit, unit_of
 from harness.records.schema import digest
 from harness.stats import MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.experiments.design import Run, run_code
 from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.model import Model
-from harness.experiments.session import RunSession
+from harness.experiments.queue import RunSession
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import task

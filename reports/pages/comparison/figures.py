@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import Comparison
+from harness.experiments.replicates import Unit
 from harness.experiments.tables import interval
-from harness.experiments.wording import Unit
 from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import ON_LINES, End, bare, label_ends, note, panel, row_panel, titled
 from reports.core.forest import Line, draw_rows, dress

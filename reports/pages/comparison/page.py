@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from harness.errors import UsageError
-from harness.experiments.comparison import Comparison
-from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.conclusion import Comparison, Conclusion, conclusions
 from harness.experiments.tables import (
     COSTS,
     OVER_TASKS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.experiments.comparison import Comparison
+from harness.experiments.conclusion import Comparison
 from harness.experiments.costs import TrainingCost
 
 

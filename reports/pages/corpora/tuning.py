@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from harness.errors import UsageError
-from harness.experiments.wording import Unit, unit_of
+from harness.experiments.replicates import Unit, unit_of
 from harness.records import journal
 from harness.records.schema import digest
 from harness.stats import (

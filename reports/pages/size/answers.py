@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.comparison import Comparison
-from harness.experiments.conclusion import conclusions
+from harness.experiments.conclusion import Comparison, conclusions
 from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval
 from reports.core import sizes

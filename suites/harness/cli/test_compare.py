@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.experiments.session import finished
+from harness.experiments.queue import finished
 from harness.records import journal
 from harness.train.run import count_parameters
 from harness.train.task import task

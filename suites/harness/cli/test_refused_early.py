@@ -15,7 +15,7 @@ from rich.text import Text
 from harness.cli import app
 from harness.cli import run as cli
 from harness.errors import UsageError
-from harness.experiments.comparison import compare
+from harness.experiments.conclusion import conclude
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import check_read, meaning, one_sided, parse_model
 from harness.experiments.sweep import Part, make_sweep
@@ -240,10 +240,10 @@ def test_a_comparison_warns_of_what_only_one_model_reads() -> None:
     recipe = replace(task("trec").recipe, attention_dropout=0.2)
     design = make_design(models, task("trec"), [recipe, recipe], (0, 1, 2), around).record({})
     says = "attention_dropout=0.2 is read by mtsa.fused alone, not by multi_head.sdpa"
-    assert says in compare(design, [design]).warnings
+    assert says in conclude(design, [design]).warnings
     usual = [task("trec").recipe] * 2
     plain = make_design(models, task("trec"), usual, (0, 1, 2), around).record({})
-    assert not [text for text in compare(plain, [plain]).warnings if " alone, " in text]
+    assert not [text for text in conclude(plain, [plain]).warnings if " alone, " in text]
 
 
 @pytest.mark.parametrize(

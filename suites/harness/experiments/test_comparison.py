@@ -1,79 +1,41 @@
-"""What may be concluded from recorded runs: verdicts, sentences, warnings."""
+"""What may be concluded of two models on one task: verdicts, sentences, warnings, rows."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from harness.experiments.comparison import Comparison, compare
-from harness.experiments.conclusion import conclusions
+from harness.cli import comparing
+from harness.cli import run as cli
+from harness.experiments.conclusion import Comparison
+from harness.experiments.design import Surroundings, make_design
+from harness.experiments.model import parse_model
 from harness.experiments.tables import statistics_rows
+from harness.records import journal
+from harness.registry import Registry
 from harness.train.data.corpora import corpora, is_known
 from harness.train.task import task
+from reports.pages.comparison.page import begin
+from suites.support.comparisons import (
+    HIGH,
+    LOW,
+    RECIPE,
+    A,
+    B,
+    compared,
+    design,
+    judged,
+    run,
+    runs,
+    warned,
+)
 
-RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0, "rate": 0.001}
-A, B = "mtsa.algorithm1", "multi_head.sdpa"
-
-
-def run(model: str, seed: int, value: float, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "run",
-        "key": f"{model}-{seed}",
-        "model": model,
-        "seed": seed,
-        "status": "ok",
-        "test": {"accuracy": value, "mse": value},
-        "parameters": 100,
-        "parameters_with_words": 150,
-        "seconds": 10.0 + seed,
-        "peak_bytes": 1000 * (seed + 1),
-        "epochs": [{"epoch": 1, "seconds": 2.0}, {"epoch": 2, "seconds": 4.0}],
-        "chosen_epoch": 2,
-        "coverage": None,
-        "at": "2026-01-02",
-        "session": "s",
-        **more,
-    }
-
-
-def design(count: int, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "design",
-        "key": "d",
-        "question": "q",
-        "models": [A, B],
-        "task": "trec",
-        "metric": "accuracy",
-        "metrics": ["accuracy"],
-        "higher_is_better": True,
-        "split": "s",
-        "one_test_set": False,
-        "recipes": [dict(RECIPE), dict(RECIPE)],
-        "seeds": list(range(count)),
-        "margin": None,
-        "match": "none",
-        "paired": True,
-        "runs": [[f"{A}-{i}", f"{B}-{i}"] for i in range(count)],
-        "at": "2026-01-01",
-        "session": "s",
-        "status": "ok",
-        **more,
-    }
-
-
-def compared(first: list[float], second: list[float], **more: Any) -> Comparison:
-    records = [run(A, i, v) for i, v in enumerate(first)]
-    records += [run(B, i, v) for i, v in enumerate(second)]
-    return compare(design(max(len(first), len(second)), **more), records)
-
-
-LOW = [0.80, 0.81, 0.79, 0.80, 0.82]
-HIGH = [0.90, 0.92, 0.89, 0.91, 0.90]
 NEAR = [0.801, 0.809, 0.791, 0.799, 0.821]
 
 
@@ -141,15 +103,15 @@ def test_few_seeds_are_described_and_not_tested() -> None:
 
 @pytest.mark.parametrize(("model", "place"), [(A, 1), (B, 6)])
 def test_failed_runs_are_told_and_left_out(model: str, place: int) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)] + [run(B, i, v) for i, v in enumerate(LOW)]
+    records = [*runs(A, HIGH), *runs(B, LOW)]
     records[place] |= {"status": "diverged", "detail": "the loss is nan"}
     del records[place]["test"], records[place]["chosen_epoch"]
-    found = compare(design(5), records)
+    found = judged(design(5), records)
     assert [seed for seed, *_ in found.values] == [0, 2, 3, 4]
     assert any(f"1 of 5 runs of {model} diverged" in w for w in found.warnings)
     assert any("1 of 5 pairs are incomplete" in w for w in found.warnings)
     assert found.verdict == "descriptive only"
-    without = compare(design(5), records[:9])
+    without = judged(design(5), records[:9])
     assert any("1 of 10 runs are missing" in w for w in without.warnings)
 
 
@@ -162,19 +124,12 @@ def test_costs_are_medians_of_the_finished_runs() -> None:
 
 def test_runs_trained_under_another_spelling_are_the_models() -> None:
     typed = "mtsa.algorithm1[scale_t=log_sigmoid]"
-    records = [{**run(A, i, v), "model": typed} for i, v in enumerate(HIGH)]
-    records += [run(B, i, v) for i, v in enumerate(LOW)]
-    found = compare(design(5), records)
-    assert found.costs == compared(HIGH, LOW).costs
+    records = [{**r, "model": typed} for r in runs(A, HIGH)] + runs(B, LOW)
+    found, drawn = judged(design(), records), compared(HIGH, LOW)
+    assert found.costs == drawn.costs
     assert [[r["model"] for r in side] for side in found.sides] == [[typed] * 5, [B] * 5]
-    drawn = compared(HIGH, LOW)
-    assert [[r["key"] for r in s] for s in found.sides] == [
-        [r["key"] for r in s] for s in drawn.sides
-    ]
-
-
-def warned(text: str, comparison: Comparison) -> bool:
-    return any(text in warning for warning in comparison.warnings)
+    keys = [[r["key"] for r in side] for side in drawn.sides]
+    assert [[r["key"] for r in side] for side in found.sides] == keys
 
 
 def test_warnings_appear_when_they_must_and_only_then() -> None:
@@ -199,9 +154,7 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
     known = [content[name] for name in task("trec").files]
     right = hashlib.sha256(b"".join(map(bytes.fromhex, known))).hexdigest()[:16]
     for data, told in (("", False), (right + "of vectors", False), ("0" * 16, True)):
-        records = [run(A, i, v, data=data) for i, v in enumerate(HIGH)]
-        records += [run(B, i, v, data=data) for i, v in enumerate(LOW)]
-        found = compare(design(5), records)
+        found = judged(design(), [*runs(A, HIGH, data=data), *runs(B, LOW, data=data)])
         assert warned("this is not the trec of attnbench data list", found) == told
         assert found.difference is not None
     assert is_known("mirrored_summation[k=3]", "0" * 16) is None
@@ -211,159 +164,25 @@ def test_data_that_are_not_the_known_corpus_are_told() -> None:
 
 def test_policies_that_leave_nothing_out_are_told() -> None:
     for share, told in ((0.995, True), (0.9, False)):
-        records = [
-            run(A, i, v, selected={"heads": 1.0, "dependents": share}) for i, v in enumerate(HIGH)
-        ]
-        records += [run(B, i, v) for i, v in enumerate(LOW)]
-        found = compare(design(5), records)
+        mine = runs(A, HIGH, selected={"heads": 1.0, "dependents": share})
+        found = judged(design(), [*mine, *runs(B, LOW)])
         assert warned(f"{A} selects 99.5 % of the tokens", found) == told
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "pearson", "spearman"])
 def test_a_correlation_with_a_constant_is_told(metric: str) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)]
-    records += [run(B, i, v) for i, v in enumerate([0.0, 0.0, *LOW[2:]])]
+    records = runs(A, HIGH) + runs(B, [0.0, 0.0, *LOW[2:]])
     for record in records:
         record["test"] = {metric: record["test"]["accuracy"]}
-    found = compare(design(5, metric=metric, metrics=[metric]), records)
+    found = judged(design(metric=metric, metrics=[metric]), records)
     told = f"2 of 5 runs of {B} predict one value for all test examples: their {metric}"
     assert warned(told, found) is (metric != "accuracy")
 
 
 @pytest.mark.parametrize(("other", "told"), [(100, False), (101, False), (102, True), (50, True)])
 def test_unequal_parameters(other: int, told: bool) -> None:
-    records = [run(A, i, v) for i, v in enumerate(HIGH)]
-    records += [run(B, i, v, parameters=other) for i, v in enumerate(LOW)]
-    assert warned("unequal parameters", compare(design(5), records)) is told
-
-
-def session_of(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
-    """Records of one session file, in the order of its lines."""
-    return [{**record, "session": name} for record in records]
-
-
-def pairs(first: list[float] = HIGH, second: list[float] = LOW, **more: Any) -> list[dict]:
-    made = [run(A, i, v, **more) for i, v in enumerate(first)]
-    return made + [run(B, i, v, **more) for i, v in enumerate(second)]
-
-
-def judged(key: str, *sessions: list[dict[str, Any]]) -> Comparison:
-    """The comparison of a declared design, from a journal of several sessions."""
-    records = [record for session in sessions for record in session]
-    return compare(next(r for r in records if r["key"] == key), records)
-
-
-NOW = "2026-01-10T00:00"
-SEEDS_CHANGED = "seeds changed after looking: results were seen with 3, now there are 5"
-
-
-def seen(declared: str, looked: str, **more: Any) -> tuple[list[dict], list[dict]]:
-    """A design of the same question in one session, and in another that its results were seen."""
-    verdict = {"kind": "verdict", "key": f"v{looked}", "design": "old", "at": looked}
-    return (
-        session_of(f"d{declared}", design(3, key="old", at=declared, **more)),
-        session_of(f"v{looked}", verdict),
-    )
-
-
-def test_looking_before_declaring_is_told() -> None:
-    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
-    before = seen("2026-01-04T00:00", "2026-01-05T00:00")
-    assert warned(SEEDS_CHANGED, judged("d", *before, now))
-    assert judged("d", before[0], now).warnings == (), "nobody has looked"
-    assert judged("d", now, *seen("2026-01-11T00:00", "2026-01-12T00:00")).warnings == ()
-    other = seen("2026-01-04T00:00", "2026-01-05T00:00", question="another")
-    assert judged("d", *other, now).warnings == ()
-    later = seen("2026-01-04T00:00", "2026-01-20T00:00")[1]
-    assert warned(SEEDS_CHANGED, judged("d", *before, now, later)), "a second look changes nothing"
-    margin = session_of("now", design(5, at=NOW, margin=0.01), *pairs(at="2026-01-10T01:00"))
-    assert warned("margin was changed", judged("d", *before, margin))
-
-
-def test_lines_of_a_session_are_in_order_whatever_the_clock_says() -> None:
-    runs = pairs(at="2026-01-10T01:00")
-    one = session_of("one", design(5, at=NOW), *runs)
-    assert judged("d", one).warnings == ()
-    assert warned("10 runs were trained", judged("d", session_of("one", *runs, design(5, at=NOW))))
-    # The clock went back by nine days while they were trained: the lines say what happened.
-    back = session_of("one", design(5, at=NOW), *pairs(at="2026-01-01T00:00"))
-    assert judged("d", back).warnings == ()
-
-
-def test_an_order_that_rests_on_a_clock_that_went_back_is_unsure() -> None:
-    unsure = "can't be known: a clock went back"
-    now = session_of("now", design(5, at=NOW), *pairs(at="2026-01-10T01:00"))
-    declared, looked = seen("2026-01-04T00:00", "2026-01-05T00:00")
-    assert not warned(unsure, judged("d", declared, looked, now))
-    # What was seen was written down after a line of a later day: its own time may be wrong.
-    turned = session_of("v", {"kind": "time", "key": "t", "at": "2026-01-30T00:00"}, *looked)
-    found = judged("d", declared, session_of("v", *turned), now)
-    assert warned(unsure, found)
-    assert not warned("seeds changed", found), "after 30 January, for all that is known"
-    without = session_of("none", {**looked[0], "at": None})
-    assert warned(unsure, judged("d", declared, without, now))
-
-
-def test_runs_that_were_there_before_the_design_are_told() -> None:
-    runs = session_of("runs", *pairs(at="2026-01-05T00:00"))
-    now = session_of("now", design(5, at=NOW))
-    assert warned("10 runs were trained, and their test metrics shown", judged("d", runs, now))
-    asked = session_of(
-        "asked",
-        {"kind": "sweep", "key": "s", "at": "2026-01-04T00:00", "runs": [r["key"] for r in runs]},
-    )
-    assert judged("d", asked, runs, now).warnings == (), "a sweep asked for them, and shows none"
-    late = session_of("late", {**asked[0], "at": "2026-01-06T00:00"})
-    assert warned("10 runs were trained", judged("d", runs, late, now)), "asked for afterwards"
-    few = session_of("now", design(3, at=NOW))
-    more = [{**r, "task": "trec", "recipe": dict(RECIPE)} for r in runs]
-    assert warned("2 more seeds of both models had been trained", judged("d", asked, more, few))
-    assert warned("not in it: 3, 4", judged("d", asked, more, few))
-    tuned = [{**r, "recipe": {**RECIPE, "tuning_trials": 9}} for r in more]
-    assert warned("not in it: 3, 4", judged("d", asked, tuned, few)), "the same recipe"
-    other = [{**r, "recipe": {"width": 9}} if r["seed"] == 4 else r for r in more]
-    assert warned("1 more seeds", judged("d", asked, other, few))
-    words = [{**r, "vectors": "none" if r["seed"] > 2 else "glove.txt"} for r in more]
-    assert not warned("more seeds", judged("d", asked, words, few)), "other words"
-    typed = [{**r, "model": f"{r['model']}[causal=false]"} for r in more]
-    assert warned("not in it: 3, 4", judged("d", asked, typed, few)), "the same models"
-
-
-def test_what_was_added_to_a_plan_after_its_first_run_is_told() -> None:
-    runs = pairs(at="2026-01-05T00:00")
-    plans = {
-        count: {
-            "kind": "sweep",
-            "key": f"s{count}",
-            "runs": [r["key"] for r in runs if r["seed"] < count],
-        }
-        for count in (3, 5)
-    }
-    three = session_of("3", {**plans[3], "at": "2026-01-04T00:00"})
-    begun = session_of("begun", *[r for r in runs if r["seed"] < 3])
-    more = [{**r, "at": "2026-01-07T00:00"} for r in runs if r["seed"] >= 3]
-    added = session_of("5", {**plans[5], "at": "2026-01-06T00:00"}, *more)
-    now = session_of("now", design(5, at=NOW))
-    text = f"2 runs of {A} were added to a plan of 3 when some of these were finished"
-    assert warned(text, judged("d", three, begun, added, now))
-    alone = session_of("now", design(5, at="2026-01-06T00:00"), *more)
-    assert warned(text, judged("d", three, begun, alone)), "a comparison adds as a sweep does"
-    early = session_of("5", {**plans[5], "at": "2026-01-04T12:00"}, *more)
-    assert judged("d", three, early, begun, now).warnings == (), "nothing had been trained"
-    assert judged("d", three, begun, session_of("now", design(3, at=NOW))).warnings == ()
-
-
-def test_the_newest_design_of_each_question_counts() -> None:
-    newer = session_of("3", design(5, key="newer", at="2026-04-01"), *pairs())
-    records = [
-        *newer,
-        *session_of("1", design(3, key="older", at="2026-01-01")),
-        *session_of("2", design(2, key="other", question="r", at="2026-03-01")),
-        {"kind": "time", "key": "t", "at": "2026-01-01"},
-    ]
-    assert [c.key for c in conclusions(records)] == ["other", "newer"]
-    assert conclusions(pairs()) == []
-    assert conclusions([design(5)]) == []  # no run was recorded: a mistake in the command
+    found = judged(design(), [*runs(A, HIGH), *runs(B, LOW, parameters=other)])
+    assert warned("unequal parameters", found) is told
 
 
 # Cross-validation
@@ -381,7 +200,7 @@ def folded(seeds: int, gain: float = 0.02, folds: int = 10, **more: Any) -> Comp
             records.append(run(B, seed, value, key=keys[-1][1], fold=fold))
     units = "folds" if seeds == 1 else "repeated folds"
     declared = {"folds": folds, "units": units, "runs": keys, "seeds": list(range(seeds)), **more}
-    return compare(design(1, **declared), records)
+    return judged(design(1, **declared), records)
 
 
 def test_folds_are_judged_with_the_corrected_variance() -> None:
@@ -415,7 +234,7 @@ def test_seeds_on_the_same_folds_are_averaged_inside_them() -> None:
 
 def test_a_design_that_takes_folds_for_seeds_is_not_believed() -> None:
     right = folded(1)
-    found = compare({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
+    found = judged({**right.design, "folds": 0, "units": "seeds"}, list(right.runs))
     assert found.difference is not None
     assert found.difference.test == "corrected resampled t"
     assert warned("takes folds for seeds", found)
@@ -440,8 +259,137 @@ def test_missing_folds_are_told_and_left_out() -> None:
     records = [run(A, 0, 0.8, key=f"a{f}", fold=f) for f in range(10)]
     records += [run(B, 0, 0.7, key=f"b{f}", fold=f) for f in range(8)]
     keys = [[f"a{f}", f"b{f}"] for f in range(10)]
-    found = compare(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
+    found = judged(design(1, folds=10, units="folds", runs=keys, seeds=[0]), records)
     assert found.verdict == "unfinished"
     assert (found.pairs, found.finished, len(found.values)) == (10, 8, 8)
     assert "over 8 paired folds of 10" in found.sentence
     assert warned("2 of 20 runs are missing", found)
+
+
+# Unpaired
+
+
+def test_unpaired_is_welchs_t_and_never_called_pairs() -> None:
+    mine, theirs = HIGH, [v + 0.07 for v in LOW]
+    found = compared(mine, theirs, paired=False, margin=0.5)
+    expected, d = stats.ttest_ind(mine, theirs, equal_var=False), found.difference
+    assert d is not None
+    interval = expected.confidence_interval(0.95)
+    assert (d.p, d.low, d.high) == pytest.approx(
+        (expected.pvalue, interval.low, interval.high), rel=1e-9
+    )
+    exact = stats.permutation_test(  # all 252 splits
+        (mine, theirs), lambda a, b: np.mean(a) - np.mean(b), n_resamples=10_000
+    )
+    assert d.sign_flip_p == pytest.approx(exact.pvalue)
+    far = stats.ttest_ind(mine, [v - 0.5 for v in theirs], equal_var=False, alternative="greater")
+    near = stats.ttest_ind(mine, [v + 0.5 for v in theirs], equal_var=False, alternative="less")
+    assert found.equivalence_p == pytest.approx(max(far.pvalue, near.pvalue), rel=1e-9)
+    assert (d.test, d.paired, d.differences) == ("Welch", False, ())
+    assert "practically equal" in found.sentence
+    assert "5 and 5 unpaired seeds" in found.sentence
+    assert "(Welch, p = " in compared(mine, theirs, paired=False).sentence
+    said = " ".join(" ".join(row) for row in statistics_rows(found))
+    for words in ("(Welch, two-sided)", "exact permutation, sens", "at these 5 and 5 seeds"):
+        assert words in said
+    assert "pair" not in (said + found.sentence).replace("unpaired", "")
+
+
+def test_runs_without_a_partner_count_too() -> None:
+    failed = runs(A, HIGH)
+    failed[1] |= {"status": "diverged", "test": {}}
+    found = judged(design(paired=False), [*failed, *runs(B, LOW)])
+    kept = [v for i, v in enumerate(HIGH) if i != 1]
+    expected = stats.ttest_ind(kept, LOW, equal_var=False)
+    assert found.difference is not None
+    assert (found.difference.count_first, found.difference.count_second) == (4, 5)
+    assert found.difference.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert "4 and 5 unpaired seeds" in found.sentence
+    assert (found.finished, found.pairs) == (4, 5)
+    assert math.isnan(found.values[1][1])
+    assert found.values[1][2] == LOW[1]
+    assert warned("diverged", found)
+    assert not warned("pairs", found)
+    nothing = judged(design(paired=False), [run(A, 0, 0.5)])
+    assert nothing.sentence.endswith("unpaired, and not a run of each is finished")
+
+
+TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+
+
+def test_the_command_declares_it_and_the_page_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command itself, with runs that are written down instead of trained."""
+
+    def write(missing: Any, around: Surroundings, folder: Path, *others: Any) -> None:
+        writer = journal.Writer(folder, {"fingerprint": dict(around.fingerprint)})
+        for record in others[-1]:
+            writer.append(record)
+        for one in missing:
+            value = (HIGH if one.model.mechanism == "mtsa" else LOW)[one.seed]
+            made = run(str(one.model), one.seed, value, TASK, key=one.key)
+            writer.append({k: v for k, v in made.items() if k not in ("session", "at")})
+        writer.close()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(comparing, "train_missing", write)
+    monkeypatch.setattr(comparing, "not_buildable", lambda *_: {})
+    monkeypatch.setattr(comparing, "verified_or_refused", lambda *_: None)
+    compare = ["compare", "mtsa", "multi_head", "--task", TASK, "--device", "cpu"]
+    assert cli([*compare, "--unpaired"]) == 0
+    assert "5 and 5 unpaired seeds (Welch, p = " in " ".join(capsys.readouterr().out.split())
+    page = begin(journal="results", device="", out="", page="comparison")
+    pieces = (page.about, page.verdicts, page.seeds, page.differences, page.statistics, page.power)
+    shown = " ".join(piece().html for piece in pieces)
+    words = [
+        "declared unpaired: two independent groups",
+        "5 and 5 unpaired seeds (Welch, p",
+        "Every run of",
+        "difference of the means, unpaired",
+        "p (Welch, two-sided)",
+        "p (exact permutation, sensitivity)",
+        "plan --unpaired",
+    ]
+    places = [shown.index(word) for word in words]
+    assert places == sorted(places)
+    assert "did better than" not in shown
+    assert "pairs" not in shown.replace(task(TASK).summary, "")
+    assert cli(compare) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "10 of them already there" in told
+    assert "paired was declared after the unpaired results had been seen" in told
+
+
+def test_designs_that_were_declared_before_keep_their_keys() -> None:
+    registry, toy = Registry(), task(TASK)
+    models = [parse_model(name, registry) for name in ("mtsa", "multi_head")]
+    around = Surroundings(registry, {"device": "cpu"})
+    one, other = (
+        make_design(models, toy, [toy.recipe] * 2, [0, 1], around, paired=paired).record({})
+        for paired in (True, False)
+    )
+    assert one["paired"] is True
+    assert one["question"] == one["paired_question"] == other["paired_question"]
+    assert one["question"] != other["question"]
+    assert one["key"] != other["key"]
+    assert one["runs"] == other["runs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("mtsa", "--task", "cr"), "--unpaired: cr is judged by 10 folds, which both models share"),
+        (("--all", "multi_head"), "--unpaired is for two models on one task"),
+        (("mtsa", "--task", "trec", "--task", "mr"), "--unpaired is for two models on one task"),
+    ],
+)
+def test_what_cannot_be_unpaired_is_refused_in_one_line(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--data", str(tmp_path), "--journal", str(tmp_path / "j"))
+    assert cli(["compare", *arguments, "--unpaired", *where]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "j").exists()

@@ -1,4 +1,4 @@
-"""Many models against a baseline: declared together, judged together; on records and for real."""
+"""Many models against a baseline: declared together, judged together, and over tasks."""
 
 from __future__ import annotations
 
@@ -10,81 +10,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from harness.experiments.comparison import compare
 from harness.experiments.conclusion import Conclusion, conclude, conclusions
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, replicates, units_of
 from harness.experiments.tables import columns, omnibus, reading, task_rows
 from harness.records import journal, schema
 from harness.stats import friedman
-from suites.harness.experiments.test_comparison import RECIPE, run
+from suites.support.comparisons import RECIPE, B, family, judged, run, runs
 
-BASE = "multi_head.sdpa"
 SEEDS = 6
-METRICS = {"mse": ("mse", False), "sick": ("pearson", True)}
-
-
-def pair_design(model: str, task: str, seeds: int = SEEDS, **more: Any) -> dict[str, Any]:
-    metric, higher = METRICS.get(task, ("accuracy", True))
-    return {
-        "kind": "design",
-        "key": f"{model} {task}",
-        "question": f"{model} {task}",
-        "models": [model, BASE],
-        "task": task,
-        "metric": metric,
-        "metrics": [metric],
-        "higher_is_better": higher,
-        "split": "s",
-        "one_test_set": True,
-        "recipes": [dict(RECIPE), dict(RECIPE)],
-        "seeds": list(range(seeds)),
-        "folds": 0,
-        "units": "seeds",
-        "paired": True,
-        "margin": None,
-        "match": "none",
-        "status": "ok",
-        "runs": [[f"{model} {task} {i}", f"{BASE} {task} {i}"] for i in range(seeds)],
-        **more,
-    }
-
-
-def family(models: list[str], tasks: list[str], **more: Any) -> dict[str, Any]:
-    own: dict[str, Any] = {
-        name: more.pop(name) for name in ("key", "question", "session", "at") if name in more
-    }
-    made = [pair_design(model, task, **more) for task in tasks for model in models]
-    return {
-        "kind": "family",
-        "key": "f",
-        "question": "fq",
-        "baseline": BASE,
-        "models": models,
-        "tasks": tasks,
-        "correction": "holm",
-        "designs": made,
-        "status": "ok",
-        "session": "s",
-        "at": "2026-01-01",
-        **own,
-    }
-
-
-def runs(model: str, task: str, values: Any, **more: Any) -> list[dict[str, Any]]:
-    metric = METRICS.get(task, ("accuracy", True))[0]
-    return [
-        run(
-            model,
-            seed,
-            float(v),
-            key=f"{model} {task} {seed}",
-            task=task,
-            test={metric: float(v)},
-            **more,
-        )
-        for seed, v in enumerate(values)
-    ]
 
 
 def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.ndarray:
@@ -94,28 +28,25 @@ def noisy(mean: float, number: int, sd: float = 0.01, count: int = SEEDS) -> np.
 GAINS = {"disa.plain": 0.06, "bi_lstm.packed": 0.012, "none.fused": 0.008, "mtsa.fused": 0.0}
 
 
-def judged(
+def concluded(
     tasks: list[str] | None = None, gains: dict[str, float] | None = None, **more: Any
 ) -> Conclusion:
     tasks, gains = tasks or ["trec"], gains or GAINS
     base = {task: noisy(0.8, i) for i, task in enumerate(tasks)}
     records = [family(list(gains), tasks, **more)]
     for i, task in enumerate(tasks):
-        records += runs(BASE, task, base[task])
+        records += runs(B, base[task], task)
         sign = -1 if task == "mse" else 1
         for j, (model, gain) in enumerate(gains.items()):
             spread = noisy(0, 100 + 10 * i + j)
             # Tasks are not all alike: without it differences over tasks would have no spread.
             own = gain + (0.004 * np.sin(3 * i + j) if i else 0.0)
-            records += runs(model, task, base[task] + spread + sign * own)
+            records += runs(model, base[task] + spread + sign * own, task)
     return conclude(records[0], records)
 
 
-# Holm
-
-
 def test_holm_is_over_all_comparisons() -> None:
-    found = judged()
+    found = concluded()
     p_values = []
     for c in found.comparisons:
         assert c.difference is not None
@@ -137,7 +68,7 @@ def test_holm_is_over_all_comparisons() -> None:
 
 
 def test_holm_is_over_tasks_too() -> None:
-    one, two = judged(["trec"]), judged(["trec", "cr"])
+    one, two = concluded(["trec"]), concluded(["trec", "cr"])
     same = [c for c in two.comparisons if c.task == "trec"]
     assert [c.difference for c in same] == [c.difference for c in one.comparisons]
     assert {c.together for c in two.comparisons} == {8}
@@ -151,9 +82,9 @@ def test_holm_is_over_tasks_too() -> None:
 def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
     record = family(["disa.plain", "bi_lstm.packed"], ["trec"])
     base = noisy(0.8, 0)
-    records = [record, *runs(BASE, "trec", base)]
-    records += runs("disa.plain", "trec", (base + noisy(0.02, 5))[:5])
-    records += runs("bi_lstm.packed", "trec", base + noisy(0.02, 6))
+    records = [record, *runs(B, base)]
+    records += runs("disa.plain", (base + noisy(0.02, 5))[:5])
+    records += runs("bi_lstm.packed", base + noisy(0.02, 6))
     found = conclude(record, records)
     first, second = found.comparisons
     assert (first.verdict, first.adjusted_p) == ("unfinished", 1.0)
@@ -166,8 +97,8 @@ def test_an_unfinished_comparison_counts_among_them_and_finds_nothing() -> None:
 
 
 def test_claims_of_equality_are_adjusted_by_themselves() -> None:
-    found = judged(gains={"a.x": 0.0, "b.x": 0.0, "c.x": 0.1}, margin=0.02)
-    alone = [compare(c.design, list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
+    found = concluded(gains={"a.x": 0.0, "b.x": 0.0, "c.x": 0.1}, margin=0.02)
+    alone = [judged(dict(c.design), list(c.runs)).equivalence_p or 0.0 for c in found.comparisons]
     adjusted = [c.adjusted_equivalence_p for c in found.comparisons]
     assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
     assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
@@ -176,14 +107,14 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
 
 
 def test_few_seeds_are_only_described() -> None:
-    found = judged(seeds=4)
+    found = concluded(count=4)
     assert {c.verdict for c in found.comparisons} == {"descriptive only"}
     assert {c.adjusted_p for c in found.comparisons} == {1.0}
     assert {row[-2] for row in task_rows(found.comparisons)} == {""}
 
 
 def test_what_could_have_been_found_allows_for_the_others() -> None:
-    found = judged()
+    found = concluded()
     place = columns(found.comparisons).index("detectable")
     for c, row in zip(found.comparisons, task_rows(found.comparisons)[1:], strict=True):
         assert c.difference is not None
@@ -192,17 +123,15 @@ def test_what_could_have_been_found_allows_for_the_others() -> None:
     assert "judged as one of 4." in reading(found)[1]
 
 
-# Over tasks
-
 FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
 
 
 def test_over_tasks_of_one_metric_means_are_compared() -> None:
-    found = judged(FIVE).overall
+    found = concluded(FIVE).overall
     assert found is not None
     assert found.tasks == tuple(FIVE)
     row = next(r for r in found.rows if r.model == "disa.plain")
-    many = judged(FIVE)
+    many = concluded(FIVE)
     mine = [c.difference for c in many.comparisons if c.first == "disa.plain"]
     first = [d.mean_first for d in mine if d]
     second = [d.mean_second for d in mine if d]
@@ -216,12 +145,12 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     adjusted = [r.adjusted_p for r in found.rows]
     assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
     assert found.omnibus is not None
-    means: dict[str, list[float]] = {m: [] for m in (*(r.model for r in found.rows), BASE)}
+    means: dict[str, list[float]] = {m: [] for m in (*(r.model for r in found.rows), B)}
     for c in many.comparisons:
         assert c.difference is not None
         means[c.first].append(c.difference.mean_first)
         if c.first == "disa.plain":
-            means[BASE].append(c.difference.mean_second)
+            means[B].append(c.difference.mean_second)
     assert found.omnibus.statistic == pytest.approx(
         stats.friedmanchisquare(*means.values()).statistic
     )
@@ -243,7 +172,7 @@ def test_a_p_that_no_permutation_reached_is_a_bound() -> None:
 
 def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     tasks = ["trec", "mse", "sick", "cr"]
-    found = judged(tasks).overall
+    found = concluded(tasks).overall
     assert found is not None
     row = found.rows[0]
     assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
@@ -251,7 +180,7 @@ def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     assert row.verdict == "descriptive only"
     assert found.omnibus is not None
     assert found.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
-    unlike = judged(["mse", "sick"]).overall
+    unlike = concluded(["mse", "sick"]).overall
     assert unlike is not None
     assert unlike.rows[0].tasks.difference is None
     assert unlike.rows[0].verdict == "signs only"
@@ -259,19 +188,19 @@ def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
 
 
 def test_what_is_over_tasks_needs_tasks() -> None:
-    assert judged(["trec"]).overall is None
-    two = judged(FIVE, gains={"disa.plain": 0.06}).overall
+    assert concluded(["trec"]).overall is None
+    two = concluded(FIVE, gains={"disa.plain": 0.06}).overall
     assert two is not None
     assert two.omnibus is None, "of two models the ranks say no more than the signs"
     record = family(["disa.plain"], ["trec", "cr", "mr"])
     records = [record]
     for task in ("trec", "cr"):
-        records += [*runs(BASE, task, noisy(0.8, 1)), *runs("disa.plain", task, noisy(0.9, 2))]
+        records += [*runs(B, noisy(0.8, 1), task), *runs("disa.plain", noisy(0.9, 2), task)]
     partly = conclude(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
     # One seed of many is no mean of a task.
-    records += [*runs(BASE, "mr", [0.8]), *runs("disa.plain", "mr", [0.9])]
+    records += [*runs(B, [0.8], "mr"), *runs("disa.plain", [0.9], "mr")]
     partly = conclude(record, records).overall
     assert partly is not None
     assert (partly.tasks, partly.left_out) == (("trec", "cr"), ("mr",))
@@ -284,9 +213,9 @@ def diverged(models: list[str], tasks: list[str], failing: dict[str, list[int]])
     hard = np.array([-0.4, 0, 0, 0, 0, 0])
     for number, task in enumerate(tasks):
         own = hard + 0.001 * number * np.arange(SEEDS)
-        gains = {BASE: 0.9, "none.fused": 0.88, "disa.plain": 0.85}
+        gains = {B: 0.9, "none.fused": 0.88, "disa.plain": 0.85}
         for model, mean in gains.items():
-            made = runs(model, task, mean + (hard if model == BASE else own))
+            made = runs(model, mean + (hard if model == B else own), task)
             for seed in failing.get(f"{model} {task}", failing.get(model, [])):
                 made[seed] |= {"status": "diverged", "test": {}}
             records += made
@@ -300,7 +229,7 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
         assert found.overall is not None
         assert found.overall.omnibus is not None
         # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
-        ranks = {BASE: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
+        ranks = {B: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
         assert found.overall.omnibus.ranks == ranks
         assert found.overall.omnibus.statistic == pytest.approx(6.0), "of three tasks that agree"
         (told,) = found.overall.warnings
@@ -323,11 +252,11 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     record = family(["a.x", "b.x"], ["cr", "mr"])
     # Three folds, each with seeds 0 and 1: fold 2 is hard; b.x loses it with seed 1 only.
     base = {(s, f): 0.9 - 0.3 * (f == 2) - 0.1 * s for s in (0, 1) for f in range(3)}
-    own = {BASE: 0.0, "a.x": -0.01, "b.x": -0.02}
+    own = {B: 0.0, "a.x": -0.01, "b.x": -0.02}
     records: list[dict[str, Any]] = [record]
     for design in record["designs"]:
         model, task = design["models"][0], design["task"]
-        keys = [[f"{m} {task} {s} {f}" for m in (model, BASE)] for s, f in base]
+        keys = [[f"{m} {task} {s} {f}" for m in (model, B)] for s, f in base]
         design |= {"folds": 3, "units": "repeated folds", "seeds": [0, 1], "runs": keys}
     for model, more in own.items():
         for task in ("cr", "mr"):
@@ -346,25 +275,22 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
     found = conclude(record, records).overall
     assert found is not None
     assert found.omnibus is not None
-    assert found.omnibus.ranks == {BASE: 1.0, "a.x": 2.0, "b.x": 3.0}
+    assert found.omnibus.ranks == {B: 1.0, "a.x": 2.0, "b.x": 3.0}
     assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
-
-
-# Folds
 
 
 def test_folds_and_seeds_in_one_family() -> None:
     record = family(["disa.plain"], ["trec", "cr"])
-    keys = [[f"disa.plain cr {f}", f"{BASE} cr {f}"] for f in range(10)]
+    keys = [[f"disa.plain cr {f}", f"{B} cr {f}"] for f in range(10)]
     record["designs"][1] |= {"folds": 10, "units": "folds", "seeds": [0], "runs": keys}
     base = noisy(0.8, 3, count=10)
     records = [
         record,
-        *runs(BASE, "trec", noisy(0.8, 1)),
-        *runs("disa.plain", "trec", noisy(0.9, 2)),
+        *runs(B, noisy(0.8, 1)),
+        *runs("disa.plain", noisy(0.9, 2)),
     ]
-    for model, values in ((BASE, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
-        records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, "cr", values))]
+    for model, values in ((B, base), ("disa.plain", base + noisy(0.01, 4, count=10))):
+        records += [{**r, "seed": 0, "fold": f} for f, r in enumerate(runs(model, values, "cr"))]
     found = conclude(record, records)
     tests = [c.difference.test for c in found.comparisons if c.difference]
     assert tests == ["paired t", "corrected resampled t"]
@@ -378,20 +304,17 @@ def test_folds_and_seeds_in_one_family() -> None:
     ]
 
 
-# Warnings
-
-
 def test_a_warning_of_all_is_told_once() -> None:
-    found = judged(["trec", "cr"])
+    found = concluded(["trec", "cr"], one_test_set=True)
     assert [w for w in found.warnings if "one and the same test set" in w] == [
         "all runs are tested on one and the same test set: the interval covers seeds, not the "
         "choice of test examples"
     ]
     record = family(list(GAINS), ["trec"])
     record["designs"][0]["recipes"] = [{**RECIPE, "tuning_trials": 3}, dict(RECIPE)]
-    records = [record, *runs(BASE, "trec", noisy(0.8, 0))]
+    records = [record, *runs(B, noisy(0.8, 0))]
     for model in GAINS:
-        records += runs(model, "trec", noisy(0.8, 1))
+        records += runs(model, noisy(0.8, 1))
     told = conclude(record, records).warnings
     assert [w for w in told if "unequal tuning budgets" in w] == [
         "disa.plain on trec: unequal tuning budgets: 3 recipes were tried for disa.plain, 0 for "
@@ -406,65 +329,16 @@ def test_a_warning_of_all_is_told_once() -> None:
     assert line.endswith(", 0 for multi_head.sdpa")
 
 
-def looked(record: dict[str, Any], session: str, at: str) -> list[dict[str, Any]]:
-    """A family in a session of its own, and that its results were seen."""
-    verdict = {
-        "kind": "verdict",
-        "key": f"v{session}",
-        "design": record["key"],
-        "designs": [d["key"] for d in record["designs"]],
-    }
-    return [{**r, "session": session, "at": at} for r in (record, verdict)]
-
-
-def test_comparisons_left_out_after_looking_are_told() -> None:
-    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
-    before = family(list(GAINS), ["trec"], key="old", question="o")
-    few = family(list(GAINS)[:2], ["trec"], session="now", at="2026-02-01")
-    records = [*looked(before, "then", "2026-01-01"), *trained, few]
-    text = "2 comparisons that were seen together with these are left out now"
-    assert any(text in w for w in conclude(few, records).warnings)
-    assert any("allow for 2, not for 4" in w for w in conclude(few, records).warnings)
-    assert not any("left out" in w for w in conclude(few, [few, *trained]).warnings)
-    unseen = [r for r in records if r["kind"] != "verdict"]
-    assert not any("left out" in w for w in conclude(few, unseen).warnings)
-    later = [*trained, few, *looked(before, "later", "2026-03-01")]
-    assert not any("left out" in w for w in conclude(few, later).warnings)
-    all_of_them = {**before, "key": "again", "session": "now", "at": "2026-02-01"}
-    told = conclude(all_of_them, [*records[:-1], all_of_them]).warnings
-    assert not any("left out" in w for w in told)
-
-
-def test_one_of_many_judged_alone_is_told() -> None:
-    trained = [r for m in [BASE, *GAINS] for r in runs(m, "trec", noisy(0.8, len(m)))]
-    before = looked(family(list(GAINS), ["trec"]), "then", "2026-01-01")
-    alone = {
-        **pair_design("disa.plain", "trec", seeds=5),
-        "key": "alone",
-        "session": "now",
-        "at": "2026-02-01",
-    }
-    warnings = compare(alone, [*before, *trained, alone]).warnings
-    assert any("one of 4 comparisons that were judged together" in w for w in warnings)
-    assert any("seeds changed after looking: results were seen with 6" in w for w in warnings)
-    assert not any("judged together" in w for w in compare(alone, [*trained, alone]).warnings)
-    together = conclude(before[0], [*before, *trained]).warnings
-    assert not any("judged together" in w for w in together)
-
-
-# Records
-
-
 def test_families_are_no_single_comparisons() -> None:
     record = family(["disa.plain"], ["trec", "cr"])
     records = [
         record,
-        *runs(BASE, "trec", noisy(0.8, 1)),
-        *runs("disa.plain", "trec", noisy(0.9, 2)),
+        *runs(B, noisy(0.8, 1)),
+        *runs("disa.plain", noisy(0.9, 2)),
     ]
     (found,) = conclusions(records)
     assert not found.is_pair
-    assert found.title == f"disa.plain against {BASE} on trec, cr"
+    assert found.title == f"disa.plain against {B} on trec, cr"
     assert conclusions([record]) == []
     assert [d["family"] for d in designs(records)] == ["f", "f"]
     older = {**record, "key": "g", "session": "old", "at": "2025-01-01"}

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.model import Model
-from harness.experiments.session import RunSession
+from harness.experiments.queue import RunSession
 from harness.isolate.outcome import of_exception
 from harness.records import journal
 from harness.registry import Registry

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.experiments.comparison import Comparison
-from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.conclusion import Comparison, Conclusion, conclusions
 from harness.stats import power_of
 from reports.core.figure_data import data_of
 from reports.core.source import DeviceRecords, Source

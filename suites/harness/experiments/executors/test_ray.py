@@ -19,7 +19,7 @@ from harness.experiments.design import run_code
 from harness.experiments.executors import Job
 from harness.experiments.executors.node import OtherNode, inside
 from harness.experiments.executors.ray import RayExecutor
-from harness.experiments.session import RunSession, finished
+from harness.experiments.queue import RunSession, finished
 from harness.isolate import run as run_isolated
 from harness.records import journal
 from harness.registry import Registry

@@ -17,11 +17,17 @@ import pytest
 
 from harness.errors import UsageError
 from harness.experiments.costs import Durations, wall_seconds
+from harness.experiments.design import Run
 from harness.experiments.executors import Job, local
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
-from harness.experiments.queue import Reservations
-from harness.experiments.session import RunSession, SessionProgress, checkpoint_of, finished
+from harness.experiments.queue import (
+    Reservations,
+    RunSession,
+    SessionProgress,
+    checkpoint_of,
+    finished,
+)
 from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.journal import Follower
@@ -66,7 +72,7 @@ def test_a_record_says_what_the_run_was(tmp_path: Path) -> None:
 def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_workers(
     tmp_path: Path,
 ) -> None:
-    todo = [fake_run(tmp_path, seed, "0.3") for seed in (5, 2, 9, 4)]
+    todo = [fake_run(tmp_path, seed, "0.2") for seed in (5, 2, 9, 4)]
     records = do_locally(tmp_path / "results", todo)
     assert {r["seed"] for r in records[:2]} == {5, 2}
     assert {r["seed"] for r in records[2:]} == {9, 4}
@@ -99,36 +105,36 @@ def test_a_users_mistake_ends_what_is_strict(tmp_path: Path) -> None:
         do_locally(tmp_path / "results", [fake_run(tmp_path, 0, "mistake")])
 
 
-def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> None:
-    place = tmp_path / "results" / "checkpoints"
-    done, crashed = fake_run(tmp_path, 0, "0.05"), fake_run(tmp_path, 1, "crash")
-    place.mkdir(parents=True)
-    for run in (done, crashed):
+def kept(folder: Path, todo: list[Run]) -> list[str]:
+    """Statuses of a session that keeps checkpoints, each run's begun already."""
+    place = folder / "results" / "checkpoints"
+    place.mkdir(parents=True, exist_ok=True)
+    for run in todo:
         checkpoint_of(place, run).touch()
-    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
+    writer = journal.Writer(folder / "results", {"fingerprint": FINGERPRINT})
     with LocalExecutor([{}], preload=()) as executor:
         session = RunSession(
             writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
         )
-        assert [r["status"] for r in session.run([done, crashed])] == ["ok", "crash"]
-        assert list(place.iterdir()) == [checkpoint_of(place, crashed)]
-        checkpoint_of(place, crashed).unlink()
-        assert list(session.run([])) == []
+        return [r["status"] for r in session.run(todo)]
+
+
+def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "results" / "checkpoints"
+    done, crashed = fake_run(tmp_path, 0, "0.05"), fake_run(tmp_path, 1, "crash")
+    assert kept(tmp_path, [done, crashed]) == ["ok", "crash"]
+    assert list(place.iterdir()) == [checkpoint_of(place, crashed)]
+    checkpoint_of(place, crashed).unlink()
+    assert kept(tmp_path, []) == []
     assert not place.exists()
 
 
 def test_a_run_whose_time_was_up_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, run = tmp_path / "results" / "checkpoints", fake_run(tmp_path, 0, "5")
-    place.mkdir(parents=True)
-    checkpoint_of(place, run).touch()
+    run = fake_run(tmp_path, 0, "5")
     monkeypatch.setattr(local, "LIMIT_SECONDS", 0.5)
-    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
-    with LocalExecutor([{}], preload=()) as executor:
-        session = RunSession(
-            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
-        )
-        assert [r["status"] for r in session.run([run])] == ["timeout"]
-    assert checkpoint_of(place, run).exists(), "what it had done is lost"
+    assert kept(tmp_path, [run]) == ["timeout"]
+    left = checkpoint_of(tmp_path / "results" / "checkpoints", run)
+    assert left.exists(), "what it had done is lost"
     assert run.key not in finished(tmp_path / "results")
 
 
@@ -139,12 +145,12 @@ def test_a_node_that_does_not_see_the_folder_keeps_no_checkpoint(tmp_path: Path)
 
 
 def test_two_sessions_at_once_share_the_work(tmp_path: Path) -> None:
-    both = [driver(tmp_path / "results", tmp_path, "0.25", 24) for _ in range(2)]
+    both = [driver(tmp_path / "results", tmp_path, "0.2", 12) for _ in range(2)]
     said = [process.communicate(timeout=60)[0].split() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert set(Counter(begun(tmp_path)).values()) == {1}, "a run was trained twice"
     records = written(tmp_path / "results")
-    assert len(records) == len({r["key"] for r in records}) == 24
+    assert len(records) == len({r["key"] for r in records}) == 12
     assert len({r["session"] for r in records}) == 2, "one of them did nothing"
     # Each of them knows all results in the end.
     for keys in said:
@@ -181,7 +187,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
 
 
 def test_killed_and_started_again(tmp_path: Path) -> None:
-    process = driver(tmp_path / "results", tmp_path, "0.2", 24)
+    process = driver(tmp_path / "results", tmp_path, "0.2", 10)
     assert process.stdout is not None
     for _ in range(3):
         assert process.stdout.readline()
@@ -189,8 +195,8 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     before = {r["key"] for r in written(tmp_path / "results")}
-    assert 3 <= len(before) < 24
-    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(24)]
+    assert 3 <= len(before) < 10
+    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(10)]
     records = do_locally(tmp_path / "results", [r for r in todo if r.key not in before])
     assert {r["key"] for r in records} == {run.key for run in todo} - before
     assert Counter(r["key"] for r in written(tmp_path / "results")) == {r.key: 1 for r in todo}
@@ -215,12 +221,15 @@ import sys
 from pathlib import Path
 from harness.experiments.queue import Reservations
 held = Reservations(Path(sys.argv[1]))
-print(held.take("a"), flush=True)
+print(held.take("a"), held.take("c"), flush=True)
+sys.stdin.readline()
+held.give_back("c")
+print("given back", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_reservation_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_reservation_ends_when_it_is_given_back_or_with_its_process(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         env=environment(),
@@ -228,35 +237,22 @@ def test_a_reservation_ends_with_its_process(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
+    assert holder.stdin is not None
     assert holder.stdout is not None
-    assert holder.stdout.readline() == "True\n"
+    assert holder.stdout.readline() == "True True\n"
     with Reservations(tmp_path) as mine:
         assert not mine.take("a")
+        assert not mine.take("c")
         assert mine.take("b")
+        print(file=holder.stdin, flush=True)
+        assert holder.stdout.readline() == "given back\n"
+        assert mine.take("c")
+        assert not mine.take("a")
         holder.kill()
         holder.communicate()
         assert mine.take("a")
         mine.give_back("a")
         mine.give_back("b")
-
-
-def test_a_reservation_given_back_can_be_taken(tmp_path: Path) -> None:
-    code = HOLD.replace("sys.stdin.read()", "held.give_back('a'); sys.stdin.read()")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)],
-        env=environment(),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with Reservations(tmp_path) as mine:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "True\n"
-        deadline = time.monotonic() + 10
-        while not mine.take("a"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    holder.communicate()
 
 
 def test_a_journal_that_cannot_be_locked_is_told_in_one_line(tmp_path: Path) -> None:
@@ -339,7 +335,7 @@ def test_jobs_run_on_their_slots_gpu_never_two_in_one_slot() -> None:
             str(i),
             "",
             "suites.support.fake_training:visible",
-            {"directory": "", "seconds": 0.2},
+            {"directory": "", "seconds": 0.1},
             reports=False,
         )
         for i in range(6)
@@ -347,7 +343,7 @@ def test_jobs_run_on_their_slots_gpu_never_two_in_one_slot() -> None:
     with LocalExecutor(slots, preload=()) as executor:
         began = time.monotonic()
         outcomes = [outcome for _, outcome in executor.run(iter(jobs), lambda _: None)]
-        assert time.monotonic() - began >= 0.6
+        assert time.monotonic() - began >= 0.3
     assert Counter(outcome.value for outcome in outcomes) == {"0": 3, "1": 3}
 
 
@@ -364,15 +360,15 @@ def test_progress_and_the_time_left(tmp_path: Path) -> None:
     writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
     with LocalExecutor([{}], preload=()) as executor:
         session = RunSession(writer, FINGERPRINT, executor, seen.append, call=CALL)
-        todo = [fake_run(tmp_path, seed, "0.7") for seed in range(4)]
+        todo = [fake_run(tmp_path, seed, "0.6") for seed in range(3)]
         longest = max(record["task_seconds"] for record in session.run(todo))
     assert [p.done for p in seen] == sorted(p.done for p in seen)
-    assert (seen[0].left_seconds, seen[-1].done, seen[-1].total) == (None, 4, 4)
+    assert (seen[0].left_seconds, seen[-1].done, seen[-1].total) == (None, 3, 3)
     for progress in seen:
         if progress.left_seconds is not None:
-            left = 4 - progress.done
-            # That under way may be nearly done; no run takes less than 0.7 s.
-            assert 0.7 * (left - 1) <= progress.left_seconds <= longest * left
+            left = 3 - progress.done
+            # That under way may be nearly done; no run takes less than 0.6 s.
+            assert 0.6 * (left - 1) <= progress.left_seconds <= longest * left
     assert any("mtsa.algorithm1 seed 0" in text for p in seen for text in p.running)
 
 
@@ -410,15 +406,14 @@ def test_a_run_takes_what_its_kind_took() -> None:
     assert Durations(FINGERPRINT, 2).guess(fake_run(Path(), 0)) is None
 
 
-def test_a_recipe_tuned_further_takes_as_long() -> None:
+def test_what_a_time_is_known_by() -> None:
     tuned = {**fake_run(Path(), 0).recipe.as_dict(), "tuning_trials": 99}
     assert durations((A, "trec", 2, 10.0), recipe=tuned).of(fake_run(Path(), 0)) == 10.0
-
-
-def test_as_many_at_a_time_counts_more() -> None:
     known = durations((A, "trec", 1, 10.0), (A, "trec", 2, 30.0))
-    assert known.of(fake_run(Path(), 0)) == 30.0
+    assert known.of(fake_run(Path(), 0)) == 30.0, "as many at a time count more"
     assert durations((A, "trec", 1, 10.0)).of(fake_run(Path(), 0)) == 10.0
+    resumed = durations((A, "trec", 2, 10.0), seconds=70.0)
+    assert resumed.of(fake_run(Path(), 0)) == 70.0, "all of its time"
 
 
 @pytest.mark.parametrize(
@@ -435,10 +430,6 @@ def test_as_many_at_a_time_counts_more() -> None:
 )
 def test_other_times_do_not_count(more: dict[str, Any]) -> None:
     assert durations((A, "trec", 2, 10.0), **more).of(fake_run(Path(), 0)) is None
-
-
-def test_a_run_that_was_resumed_took_all_of_its_time() -> None:
-    assert durations((A, "trec", 2, 10.0), seconds=70.0).of(fake_run(Path(), 0)) == 70.0
 
 
 @pytest.mark.parametrize(
