@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.conclusion import conclusions
@@ -15,41 +15,6 @@ from reports.pages.corpora import page as corpora
 from reports.pages.scaling import page as scaling
 from reports.pages.tradeoff import page as tradeoff
 from reports.pages.trust import page as trust
-
-
-@dataclass(frozen=True)
-class Page:
-    """One execution of a notebook.
-
-    Attributes
-    ----------
-    notebook : str
-        Of ``notebooks/<notebook>.ipynb``.
-    name : str
-        Of its file, without suffix.
-    title : str
-    parameters : mapping
-        For the notebook, beside ``out`` and ``page``.
-    device : DeviceRecords or None
-        Whose records it shows.
-    front : bool
-        Whether it stands on the index, and has no file of its own.
-    weight : int
-        The heavier are begun first.
-    """
-
-    notebook: str
-    name: str
-    title: str
-    parameters: Mapping[str, str]
-    device: DeviceRecords | None = None
-    front: bool = False
-    weight: int = 1
-
-    @property
-    def file(self) -> str:
-        """``scaling.html``."""
-        return f"{self.name}.html"
 
 
 @dataclass(frozen=True)
@@ -71,91 +36,111 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Page:
+    """One execution of a notebook.
+
+    Attributes
+    ----------
+    notebook : Notebook
+    name : str
+        Of its file, without suffix.
+    title : str
+    parameters : mapping
+        For the notebook, beside ``out`` and ``page``.
+    device : DeviceRecords or None
+        Whose records it shows.
+    """
+
+    notebook: Notebook
+    name: str
+    title: str
+    parameters: Mapping[str, str]
+    device: DeviceRecords | None = None
+
+    @property
+    def file(self) -> str:
+        """``scaling.html``."""
+        return f"{self.name}.html"
+
+
+Found = Callable[[DeviceRecords], list[tuple[str, str]]]
+"""Keys and titles of the records of a device that have a page each."""
+
+
+@dataclass(frozen=True)
 class Notebook:
-    """A notebook and the pages it becomes.
+    """A notebook and the pages it becomes: one, or one for every device or record.
 
     Attributes
     ----------
     name : str
         Of ``notebooks/<name>.ipynb``.
-    pages : callable
-        `Page` list of what is `Asked`.
+    title : str
+        Of its pages, unless these are of records.
     reader : str
-        For whom the pages are, to be read after "For".
+        For whom they are, to be read after "For".
+    kinds : tuple of str
+        Records that a device must have for a page; without any there is one always.
+    given : tuple of str
+        What of `Asked` the notebook is given, as parameters.
+    record : str
+        The parameter that says of which record a page is.
+    found : callable, optional
+        Finds these records.
+    alone : bool
+        Whether one page is about all devices.
     missing : str
-        What the index says when there are none.
+        What the index says when there are no pages.
     group, label : str
         Where and as what the navigation leads to the first of them; empty where `under` does.
     under : str
         Name of the notebook whose page leads to these.
+    front : bool
+        Whether it stands on the index, and has no file of its own.
+    weight : int
+        The heavier are begun first.
     """
 
     name: str
-    pages: Callable[[Asked], list[Page]]
+    title: str
     reader: str
+    kinds: tuple[str, ...] = ()
+    given: tuple[str, ...] = ("journal",)
+    record: str = ""
+    found: Found | None = None
+    alone: bool = False
     missing: str = ""
     group: str = ""
     label: str = ""
     under: str = ""
+    front: bool = False
+    weight: int = 1
 
-
-def by_device(
-    name: str, title: str, kinds: tuple[str, ...], weight: int = 1
-) -> Callable[[Asked], list[Page]]:
-    """A page for every device that has records of one of these kinds."""
-
-    def pages(asked: Asked) -> list[Page]:
-        devices = [d for d in asked.source.devices if d.has(*kinds)]
+    def pages(self, asked: Asked) -> list[Page]:
+        """Its pages, of what is asked for."""
+        parameters = {one: str(getattr(asked, one)) for one in self.given}
+        devices = [d for d in asked.source.devices if d.has(*self.kinds)]
+        if self.alone:
+            there = devices or not self.kinds
+            return [Page(self, self.name, self.title, parameters)] if there else []
+        if self.found is None:
+            every = [(d, {}, d.slug, self.title) for d in devices]
+        else:
+            every = [
+                (d, {self.record: key}, file_name(key), title)
+                for d in devices
+                for key, title in self.found(d)
+            ]
         return [
             Page(
-                name,
-                name if len(devices) == 1 else f"{name}-{d.slug}",
+                self,
+                self.name if len(every) == 1 else f"{self.name}-{suffix}",
                 title,
-                {"journal": asked.journal, "device": d.key},
-                d,
-                weight=weight,
-            )
-            for d in devices
-        ]
-
-    return pages
-
-
-def by_record(
-    name: str, parameter: str, found: Callable[[DeviceRecords], list[tuple[str, str]]]
-) -> Callable[[Asked], list[Page]]:
-    """A page for every key and title that is found in a device's records."""
-
-    def pages(asked: Asked) -> list[Page]:
-        every = [(d, key, title) for d in asked.source.devices for key, title in found(d)]
-        return [
-            Page(
-                name,
-                name if len(every) == 1 else f"{name}-{file_name(key)}",
-                title,
-                {"journal": asked.journal, "device": d.key, parameter: key},
+                {**parameters, "device": d.key, **more},
                 d,
             )
-            for d, key, title in every
+            for d, more, suffix, title in every
         ]
-
-    return pages
-
-
-def once(name: str, title: str, *given: str, front: bool = False) -> Callable[[Asked], list[Page]]:
-    """One page of all devices, whose notebook is given the journal, say."""
-
-    def pages(asked: Asked) -> list[Page]:
-        parameters = {one: str(getattr(asked, one)) for one in given}
-        return [Page(name, name, title, parameters, front=front, weight=2)]
-
-    return pages
-
-
-def _experiments(asked: Asked) -> list[Page]:
-    if not any(d.has("design", "family") for d in asked.source.devices):
-        return []
-    return once("experiments", "Experiments", "journal")(asked)
 
 
 def page_of(source: Source) -> Callable[[str, str], str]:
@@ -164,109 +149,124 @@ def page_of(source: Source) -> Callable[[str, str], str]:
     for notebook in NOTEBOOKS:
         for page in notebook.pages(Asked(source, "")):
             for key in (page.device.key if page.device else "", *page.parameters.values()):
-                found.setdefault((page.notebook, key), page.file)
+                found.setdefault((notebook.name, key), page.file)
     return lambda name, key: found.get((name, key)) or found.get((name, ""), "")
 
 
-def navigation(pages: list[Page]) -> tuple[tuple[str, tuple[Link, ...]], ...]:
+def navigation(pages: Sequence[Page]) -> dict[str, list[Link]]:
     """The groups of the navigation, each with links to the pages that there are."""
-    first = {p.notebook: p.file for p in reversed(pages)}
-    groups = dict.fromkeys(one.group for one in NOTEBOOKS if one.group and one.name in first)
-    return tuple(
-        (
-            group,
-            tuple(
-                Link(first[one.name], one.label)
-                for one in NOTEBOOKS
-                if one.group == group and one.name in first
-            ),
-        )
-        for group in groups
-    )
+    groups: dict[str, list[Link]] = {}
+    for notebook in dict.fromkeys(page.notebook for page in pages):
+        if notebook.group:
+            first = next(page for page in pages if page.notebook == notebook)
+            groups.setdefault(notebook.group, []).append(Link(first.file, notebook.label))
+    return groups
+
+
+def _compared(device: DeviceRecords) -> list[tuple[str, str]]:
+    return [(one.key, one.title) for one in conclusions(device.records)]
+
+
+def _attended(device: DeviceRecords) -> list[tuple[str, str]]:
+    looks = attention.newest(device.records)
+    return [(str(r["key"]), f"What {r['model']} attends to ({r['task']})") for r in looks]
 
 
 NOTEBOOKS = (
     Notebook(
         "size",
-        once("size", "Should I use it at my size?", "journal", "like", front=True),
+        "Should I use it at my size?",
         "whoever wants an answer and has a minute",
+        given=("journal", "like"),
+        alone=True,
+        front=True,
+        weight=2,
     ),
     Notebook(
         "scaling",
-        by_device("scaling", "Cost against length", (*scaling.KINDS, *scaling.MORE), 3),
+        "Cost against length",
         "whoever wants to know what a mechanism costs at other lengths, batches and settings",
-        scaling.NONE,
-        "Cost",
-        "Time and memory",
+        (*scaling.KINDS, *scaling.MORE),
+        missing=scaling.NONE,
+        group="Cost",
+        label="Time and memory",
+        weight=3,
     ),
     Notebook(
         "tradeoff",
-        by_device("tradeoff", "Memory, time and accuracy", tradeoff.KINDS),
+        "Memory, time and accuracy",
         "whoever must choose a mechanism under a budget of time or memory",
-        tradeoff.NONE,
-        "Cost",
-        "Against accuracy",
+        tradeoff.KINDS,
+        missing=tradeoff.NONE,
+        group="Cost",
+        label="Against accuracy",
     ),
     Notebook(
         "experiments",
-        _experiments,
+        "Experiments",
         "whoever wants to know what was compared, and how it ended",
+        comparison.KINDS,
+        alone=True,
         group="Accuracy",
         label="Experiments",
+        weight=2,
     ),
     Notebook(
         "comparison",
-        by_record(
-            "comparison", "design", lambda d: [(c.key, c.title) for c in conclusions(d.records)]
-        ),
+        "",
         "whoever wants to check one comparison, or several that were declared together, run by run",
-        comparison.NONE,
+        comparison.KINDS,
+        record="design",
+        found=_compared,
+        missing=comparison.NONE,
         under="experiments",
     ),
     Notebook(
         "corpora",
-        by_device("corpora", "Over corpora", corpora.KINDS),
-        "whoever knows the papers' tables and wants the same of these runs",
-        corpora.NONE,
-        "Accuracy",
         "Over corpora",
+        "whoever knows the papers' tables and wants the same of these runs",
+        corpora.KINDS,
+        missing=corpora.NONE,
+        group="Accuracy",
+        label="Over corpora",
     ),
     Notebook(
         "attention",
-        by_record(
-            "attention",
-            "look",
-            lambda d: [
-                (str(r["key"]), f"What {r['model']} attends to ({r['task']})")
-                for r in attention.newest(d.records)
-            ],
-        ),
+        "",
         "whoever wants to see what a trained model looks at",
-        attention.NONE,
-        "Accuracy",
-        "What it attends to",
+        attention.KINDS,
+        record="look",
+        found=_attended,
+        missing=attention.NONE,
+        group="Accuracy",
+        label="What it attends to",
     ),
     Notebook(
         "claims",
-        once("claims", "A verdict for every published claim", "journal"),
+        "A verdict for every published claim",
         "whoever wants to know which of the papers' claims hold here",
+        alone=True,
         group="Claims",
         label="Every claim",
+        weight=2,
     ),
     Notebook(
         "audit",
-        once("audit", "The published numbers, re-analysed"),
+        "The published numbers, re-analysed",
         "whoever wants to know what the papers' printed numbers allow to conclude",
+        given=(),
+        alone=True,
         group="Claims",
         label="Printed numbers",
+        weight=2,
     ),
     Notebook(
         "trust",
-        by_device("trust", "Can this be trusted?", trust.KINDS),
+        "Can this be trusted?",
         "whoever doubts the measuring",
-        trust.NONE,
-        "Trust",
-        "Noise and errors",
+        trust.KINDS,
+        missing=trust.NONE,
+        group="Trust",
+        label="Noise and errors",
     ),
 )
-NOTEBOOK = {one.name: one for one in NOTEBOOKS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.errors import UsageError
-from reports.contents import NOTEBOOK, NOTEBOOKS, Asked, Notebook, Page, navigation
+from reports.contents import NOTEBOOKS, Asked, Page, navigation
 from reports.core import html
 from reports.core.html import Frame, Link
 from reports.core.page import MIME
 from reports.core.source import Source
 from reports.execute import Kernel, NotebookFailed, in_parallel
 
+Groups = Mapping[str, Sequence[Link]]
+"""Of the navigation."""
 OURS = ("figures", "tables", "notebooks")
 
 
@@ -97,7 +99,6 @@ def build(
     journal: str,
     out: Path,
     on_page: Callable[[Built], None] = lambda built: None,
-    notebooks: Iterable[Notebook] | None = None,
     like: str = "",
     workers: int | None = None,
 ) -> Report:
@@ -109,21 +110,16 @@ def build(
         Folder for the notebooks to read; empty for the published records.
     on_page : callable
         Called after each page.
-    notebooks : iterable of Notebook, optional
-        All without any.
     like : str
         File with the reader's sizes; empty for the profile's.
     workers : int, optional
         Notebooks at a time; as many as there are cores, at most four.
     """
     prepare(out)
-    pages: list[Page] = []
-    missing = []
-    for notebook in NOTEBOOKS if notebooks is None else notebooks:
-        found = notebook.pages(Asked(source, journal, like))
-        pages += found
-        if not found and notebook.missing:
-            missing.append(notebook.missing)
+    asked = Asked(source, journal, like)
+    found = {notebook: notebook.pages(asked) for notebook in NOTEBOOKS}
+    pages = [page for some in found.values() for page in some]
+    missing = tuple(one.missing for one, some in found.items() if one.missing and not some)
     groups = navigation(pages)
     # An index from the first moment on: the folder is known as a report although it was stopped.
     index = out / "index.html"
@@ -133,13 +129,13 @@ def build(
         return lambda kernel: _page(kernel, page, out, _frame(page, pages, groups))
 
     # The longest first: nothing is left to wait for at the end.
-    order = sorted(range(len(pages)), key=lambda i: -pages[i].weight)
+    order = sorted(range(len(pages)), key=lambda i: -pages[i].notebook.weight)
     done = in_parallel(
         [task(pages[i]) for i in order], workers or cores(), lambda _, built: on_page(built)
     )
-    built = [one for _, one in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
-    index.write_text(overview(source, built, missing, groups), encoding="utf-8")
-    return Report(index, tuple(built), tuple(missing))
+    report = Report(index, tuple(done[order.index(i)] for i in range(len(pages))), missing)
+    index.write_text(overview(source, report, groups), encoding="utf-8")
+    return report
 
 
 def cores() -> int:
@@ -148,15 +144,15 @@ def cores() -> int:
     return min(4, known or 1)
 
 
-def _frame(page: Page, pages: Sequence[Page], groups: Any) -> Frame:
+def _frame(page: Page, pages: Sequence[Page], groups: Groups) -> Frame:
     """What stands around a page: navigation, reader, and the same of other devices or models."""
-    notebook = NOTEBOOK.get(page.notebook)
-    alike = [] if notebook and notebook.under else [p for p in pages if p.notebook == page.notebook]
-    entry = (notebook.under if notebook else "") or page.notebook
+    notebook = page.notebook
+    entry = notebook.under or notebook.name
+    alike = [] if notebook.under else [p for p in pages if p.notebook == notebook]
     return Frame(
         groups,
-        next((p.file for p in pages if p.notebook == entry), page.file),
-        notebook.reader if notebook else "",
+        next((p.file for p in pages if p.notebook.name == entry), page.file),
+        notebook.reader,
         [Link(p.file, _of(p, alike)) for p in alike] if len(alike) > 1 else [],
         page.file,
         f"notebooks/{page.name}.ipynb",
@@ -172,15 +168,15 @@ def _of(page: Page, alike: Sequence[Page]) -> str:
 def _page(kernel: Kernel, page: Page, out: Path, frame: Frame) -> Built:
     parameters = {**page.parameters, "out": str(out.resolve()), "page": page.name}
     try:
-        executed = kernel.execute(page.notebook, parameters, out / frame.notebook)
+        executed = kernel.execute(page.notebook.name, parameters, out / frame.notebook)
     except NotebookFailed as error:
         built = Built(page, failure=str(error))
         text = html.fill("failed.html.jinja", page.title, frame, failure=str(error))
     else:
         body = html.body_of(executed)
-        built = Built(page, tuple(_sentences(executed)), body=body if page.front else "")
+        built = Built(page, tuple(_sentences(executed)), body=body if page.notebook.front else "")
         text = html.document(page.title, body, frame)
-    if not page.front:
+    if not page.notebook.front:
         (out / page.file).write_text(text, encoding="utf-8")
     return built
 
@@ -194,27 +190,22 @@ def _sentences(executed: Any) -> list[str]:
     ]
 
 
-def overview(source: Source, done: Sequence[Built], missing: Iterable[str], groups: Any) -> str:
+def overview(source: Source, report: Report, groups: Groups) -> str:
     """``index.html``: the first page, and what every other page says in short."""
-    cards = []
-    for name, links in groups:
-        cards += [(name, link, next(b for b in done if b.page.file == link.file)) for link in links]
+    by_file = {built.page.file: built for built in report.pages}
     return html.fill(
         "index.html.jinja",
         "attnbench report",
         Frame(groups, file="index.html"),
         says=source.says,
-        fronts=[Markup(b.body) for b in done if b.body],
+        fronts=[Markup(built.body) for built in report.pages if built.body],
         cards=[
-            (
-                group,
-                link,
-                NOTEBOOK[b.page.notebook].reader if b.page.notebook in NOTEBOOK else "",
-                b.sentences[:1],
-            )
-            for group, link, b in cards
+            (group, link, one.page.notebook.reader, one.sentences[:1])
+            for group, links in groups.items()
+            for link in links
+            for one in (by_file[link.file],)
         ],
-        failures=[f"{b.page.name}: {b.failure}" for b in done if b.failure],
-        missing=list(missing),
+        failures=report.failures,
+        missing=report.missing,
         warnings=source.warnings,
     )

@@ -24,8 +24,7 @@ from harness.options import BenchOptions
 from harness.records import journal
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
-from reports.core.drifts import drift_sentences
-from reports.core.sentences import closing
+from reports.core.sentences import closing, drift_sentences
 from reports.pages.bench.page import write_page
 
 SUITE = "suites.bench"

@@ -49,7 +49,7 @@ def run_report(options: ReportOptions) -> int:
             print(
                 f"attnbench: {built.page.name} could not be made: {built.failure}", file=sys.stderr
             )
-        elif not built.page.front:
+        elif not built.page.notebook.front:
             say(screen, f"{built.page.name}.html")
 
     place = "" if source.published else journal
@@ -63,7 +63,7 @@ def run_report(options: ReportOptions) -> int:
             "index": str(report.index),
             "published": source.published,
             "devices": [d.title for d in source.devices],
-            "pages": [f"{b.page.name}.html" for b in report.pages if not b.page.front],
+            "pages": [f"{b.page.name}.html" for b in report.pages if not b.page.notebook.front],
             "missing": list(report.missing),
             "failures": report.failures,
         },

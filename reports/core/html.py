@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,8 @@ class Frame:
 
     Attributes
     ----------
-    groups : sequence of (name, links)
-        The navigation; empty for a page that stands alone.
+    groups : mapping
+        Links of the navigation by their group; empty for a page that stands alone.
     current : str
         File of the entry that the page belongs to.
     reader : str
@@ -45,10 +45,10 @@ class Frame:
         Path of the executed notebook that made it; empty without one.
     """
 
-    groups: Sequence[tuple[str, Sequence[Link]]] = ()
+    groups: Mapping[str, Sequence[Link]] = field(default_factory=dict)
     current: str = ""
     reader: str = ""
-    others: Sequence[Link] = field(default=())
+    others: Sequence[Link] = ()
     file: str = ""
     notebook: str = ""
 

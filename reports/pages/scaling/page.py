@@ -12,10 +12,9 @@ from harness.measure.ceilings import impossible
 from harness.records.ratios import Row
 from reports.core import frontiers
 from reports.core.costs import TIMED, Costs
-from reports.core.drifts import drift_sentences
 from reports.core.page import DevicePage, Shown, remark, says, together
 from reports.core.printed_values import printed_costs
-from reports.core.sentences import closing
+from reports.core.sentences import closing, drift_sentences
 from reports.core.slopes import by_block, fit_slope, longest
 from reports.core.sweeps import LengthSweep, label_of
 from reports.core.words import bytes_text, error_text, file_name, known, time_text

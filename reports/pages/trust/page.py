@@ -12,8 +12,8 @@ from harness.records.ratios import PROBLEM, block_ratios, margin_frame
 from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
 from reports.core.costs import Costs
-from reports.core.drifts import drift_sentences
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
+from reports.core.sentences import drift_sentences
 from reports.pages.trust import figures
 from reports.pages.trust.figures import Control, Margin
 

@@ -21,7 +21,7 @@ from harness.records.ratios import (
     time_frame,
 )
 from reports.core.sentences import closing
-from reports.pages.bench.figures import cost
+from reports.pages.bench.page import cost
 from reports.pages.scaling.tables import cells, numbers
 
 BASE = "multi_head.sdpa"
@@ -341,8 +341,8 @@ def test_oom_is_marked_where_the_line_ends() -> None:
 
 def test_reports_and_listing_do_not_load_torch() -> None:
     code = (
-        "import sys, reports.pages.bench.page, reports.core.sentences;"
-        "import harness.cli.list_, harness.plan;"
+        "import sys, reports.pages.bench.page, reports.execute, reports.site;"
+        "import harness.cli.list_, harness.cli.report, harness.plan;"
         "from harness.registry import Registry; Registry();"
         "sys.exit('torch' in sys.modules)"
     )

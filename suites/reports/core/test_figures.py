@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -42,62 +41,38 @@ from reports.core.style import (
 )
 from reports.core.tables import Best, latex, markdown
 from reports.core.words import file_name
-from reports.pages.bench.figures import cost
+from reports.pages.bench.page import cost
 from reports.pages.scaling import figures as scaling_figures
 from reports.pages.tradeoff.figures import Box, label_points, span
 from suites.support import browser
 from suites.support.report_records import BASE
 
 MECHANISMS = sorted(builtins())
+TABLE1 = ("mtsa", "multi_head", "disa", "biblosa", "bi_lstm", "bi_gru", "multi_cnn", "hrchy_cnn")
 
 
-def test_no_two_mechanisms_look_alike() -> None:
+def test_no_two_mechanisms_look_alike_and_what_the_papers_compare_differs_in_grey() -> None:
     looks = [look(name) for name in MECHANISMS]
     assert len(set(looks)) == len(looks)
     assert set(LOOKS) >= set(MECHANISMS)  # chosen, not left to chance
     assert len(set(LOOKS.values())) == len(LOOKS)
-
-
-def test_a_foreign_mechanism_has_a_look_of_its_own_and_keeps_it() -> None:
-    found = {name: look(name) for name in ("theirs", "another", "x.y")}
-    assert found == {name: look(name) for name in found}
-    assert not set(found.values()) & set(LOOKS.values())
-
-
-def test_families_differ_without_colour() -> None:
-    """What the papers compare is told apart in grey, by marker at least."""
-    table1 = (
-        "mtsa",
-        "multi_head",
-        "disa",
-        "biblosa",
-        "bi_lstm",
-        "bi_gru",
-        "multi_cnn",
-        "hrchy_cnn",
-    )
-    markers = [look(name).marker for name in table1]
+    foreign = {name: look(name) for name in ("theirs", "another", "x.y")}
+    assert foreign == {name: look(name) for name in foreign}
+    assert not set(foreign.values()) & set(LOOKS.values())
+    markers = [look(name).marker for name in TABLE1]
     assert len(set(markers)) == len(markers)
     lights = sorted(luminance(c) for c in PALETTE)
     assert lights[-1] - lights[0] > 0.4
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_names_in_a_mechanisms_colour_can_be_read(name: str) -> None:
-    ink = text_colour(look(name).colour)
-    assert 1.05 / (luminance(ink) + 0.05) >= CONTRAST
-
-
-def test_a_dark_colour_is_left_as_it_is() -> None:
-    assert text_colour("#882255") == "#882255"
+def test_names_in_a_mechanisms_colour_can_be_read_on_white_and_on_dark() -> None:
+    for name in MECHANISMS:
+        ink = look(name).colour
+        assert 1.05 / (luminance(text_colour(ink)) + 0.05) >= CONTRAST
+        assert (luminance(on_dark(ink)) + 0.05) / (luminance(PAPER) + 0.05) >= CONTRAST
+        assert changes()[ink.lower()] == on_dark(ink)
+    assert text_colour("#882255") == "#882255", "dark enough as it is"
     assert text_colour("#E69F00") != "#e69f00"
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_colours_can_be_read_on_a_dark_page(name: str) -> None:
-    ink = on_dark(look(name).colour)
-    assert (luminance(ink) + 0.05) / (luminance(PAPER) + 0.05) >= CONTRAST
-    assert changes()[look(name).colour.lower()] == ink
 
 
 def test_an_svg_brings_its_dark_colours() -> None:
@@ -146,16 +121,20 @@ def test_a_figure_is_read_back_as_it_was_drawn() -> None:
     axes.axvline(1)
     axes.plot([1.0, 2.0], [5, 5], label="bar" + INTERVAL)
     axes.errorbar([1.0, 2.0], [3.0, 4.0], yerr=[[0.5, 1.0], [0.25, 2.0]], label="errors")
+    axes.errorbar([5.0], [1.0], xerr=[[1.0], [2.0]], yerr=[[0.5], [0.5]], label="both")
     axes.set_xlabel("N (tokens)")
     other.imshow(np.array([[1.0, np.nan], [3.0, 4.0]]), label="heat")
     other.bar([0, 1], [7, 8], label="bars")
     data = data_of(figure)
-    assert set(data["series"]) == {"line", "bar", "errors", "heat", "bars"}
+    assert set(data["series"]) == {"line", "bar", "errors", "both", "heat", "bars"}
     assert data.query("series == 'line'")[["x", "y"]].to_numpy().tolist() == [[1, 3], [2, 4]]
     (bar,) = data.query("series == 'bar'").to_dict("records")
     assert (bar["kind"], bar["low"], bar["high"]) == ("interval", 1.0, 2.0)
     errors = data.query("series == 'errors'")
     assert errors[["low", "high"]].to_numpy().tolist() == [[2.5, 3.25], [3.0, 6.0]]
+    (both,) = data.query("series == 'both'").to_dict("records")
+    ends = (both["low"], both["high"], both["x_low"], both["x_high"])
+    assert ends == (0.5, 1.5, 4.0, 7.0)
     assert data.query("series == 'heat'")["value"].tolist()[2:] == [3.0, 4.0]
     assert data.query("series == 'bars'")["y"].tolist() == [7, 8]
     assert set(data["x_axis"]) == {"N (tokens)", ""}
@@ -171,14 +150,6 @@ def test_a_point_without_an_interval_is_read_back_too() -> None:
     assert (one["x"], one["y"]) == (1.0, 3.0)
     assert np.isnan(one["low"])
     assert (two["y"], two["low"], two["high"]) == (4.5, 4.0, 6.0)
-
-
-def test_horizontal_intervals_have_ends_too() -> None:
-    figure = Figure()
-    axes = figure.subplots()
-    axes.errorbar([5.0], [1.0], xerr=[[1.0], [2.0]], yerr=[[0.5], [0.5]], label="e")
-    (row,) = data_of(figure).to_dict("records")
-    assert (row["low"], row["high"], row["x_low"], row["x_high"]) == (0.5, 1.5, 4.0, 7.0)
 
 
 def test_a_place_writes_every_form(tmp_path: Path) -> None:
@@ -210,30 +181,8 @@ def test_names_from_records_stay_in_their_folder(text: str) -> None:
     assert not set(name) & set("/\\.<>[]=")
     assert len(name) < 60
     assert (name == "trec") == (text == "trec")
-
-
-def test_different_texts_have_different_names() -> None:
     texts = ["a/b", "a-b", "a b", "A-B", "a_b"]
     assert len({file_name(t) for t in texts}) == len(texts)
-
-
-def test_labels_stay_under_the_title_and_apart() -> None:
-    assert below([1.0, 5.0, 9.0], 6.0, 2.0) == [1.0, 4.0, 6.0]
-    assert below([1.0, 3.0], 6.0, 2.0) == [1.0, 3.0]
-    assert below([], 6.0, 2.0) == []
-
-
-def test_what_matplotlib_fills_with_black_is_ink_on_a_dark_page() -> None:
-    """It writes no fill for black, so that no rule about a colour would find it."""
-    figure = Figure()
-    axes = figure.subplots()
-    axes.plot([1, 2], [1, 2], "X", color="#000000")
-    axes.bar([1], [1], color="#000000")
-    drawn = svg(figure)
-    uses = re.findall(r"<use [^>]*style=\"([^\"]*)\"", drawn)
-    assert any("fill" not in style for style in uses)
-    for one in ("text", "use", "g > path"):
-        assert f"{one}:not([style*='fill']) {{ fill: {INK}; }}" in dark_rules()
 
 
 def test_names_of_points_cover_neither_each_other_nor_a_marker() -> None:
@@ -269,6 +218,9 @@ def test_labels_are_moved_apart_as_little_as_possible() -> None:
     assert np.diff(moved).min() >= 10 - 1e-9
     assert moved[1] == pytest.approx(11.0)
     assert moved[3] == 60.0
+    assert below([1.0, 5.0, 9.0], 6.0, 2.0) == [1.0, 4.0, 6.0], "and stay under the title"
+    assert below([1.0, 3.0], 6.0, 2.0) == [1.0, 3.0]
+    assert below([], 6.0, 2.0) == []
 
 
 def test_names_at_line_ends_do_not_overlap(measured: Costs) -> None:
@@ -305,30 +257,6 @@ def test_labels_of_lengths_never_touch_and_the_longest_is_named(
     plt.close(figure)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(browser.executable() is None, reason="no chromium here")
-def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
-    """Its outline is drawn through a ``use``, which rules with a parent do not reach."""
-    figure = Figure(figsize=(2, 2))
-    axes = figure.subplots()
-    axes.set_axis_off()
-    axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
-    page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
-    shown = Output(None, "x").figure("marker", figure, "caption")
-    alone = "<style>figcaption, nav { display: none }</style>"
-    page.write_text(document("x", f"{alone}{shown.html}"))
-    seen = {}
-    for dark in (False, True):
-        browser.look([page], dark=dark, shots=[shot])
-        seen[dark] = imread(shot)[..., :3].mean(-1)
-    assert seen[False].min() < 0.1
-    ground = seen[True][-1, -1]
-    assert ground < 0.2
-    assert seen[True].max() > 0.8
-    # Nothing is darker than the paper: that would be ink that was left as it is.
-    assert seen[True].min() > ground - 0.02
-
-
 def test_a_forest_draws_every_replicate_zero_interval_and_margin() -> None:
     line = Line("m", "mtsa", 1.0, 0.5, 1.5, True, (0.75, 1.0, 1.25))
     figure = forest([line], "t", "u", "x", margin=0.5)
@@ -349,3 +277,24 @@ def test_the_figure_of_bench_has_a_row_for_each_pass_that_was_measured(measured:
     (first, *_) = axes = cost(forward, BASE, "here").axes
     assert len(axes) == 3
     assert first.get_title(loc="left").startswith("forward: time")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.executable() is None, reason="no chromium here")
+def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
+    """Its outline is drawn through a ``use``, which rules with a parent do not reach."""
+    figure = Figure(figsize=(2, 2))
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
+    page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
+    shown = Output(None, "x").figure("marker", figure, "caption")
+    alone = "<style>figcaption, nav { display: none }</style>"
+    page.write_text(document("x", f"{alone}{shown.html}"))
+    browser.look([page], dark=True, shots=[shot])
+    seen = imread(shot)[..., :3].mean(-1)
+    ground = seen[-1, -1]
+    assert ground < 0.2
+    assert seen.max() > 0.8
+    # Nothing is darker than the paper: that would be ink that was left as it is.
+    assert seen.min() > ground - 0.02

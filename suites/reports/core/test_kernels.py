@@ -91,25 +91,16 @@ def test_a_dead_kernel_is_replaced(books: Path, kernel: Kernel) -> None:
     assert kernel.started == 2
 
 
-def test_results_come_in_order_and_each_is_told() -> None:
-    told: list[int] = []
+def test_workers_run_beside_each_other_and_results_come_in_order() -> None:
+    barrier, told = threading.Barrier(2, timeout=20), []
 
     def task(number: int) -> Any:
-        def do(kernel: Kernel) -> int:
-            time.sleep(0.05 * (3 - number))
-            return number
+        return lambda kernel: (barrier.wait(), number, kernel)[1:]
 
-        return do
-
-    tasks = [task(number) for number in range(4)]
-    assert in_parallel(tasks, 2, lambda number, _: told.append(number)) == [0, 1, 2, 3]
+    found = in_parallel([task(n) for n in range(4)], 2, lambda n, _: told.append(n))
+    assert [number for number, _ in found] == [0, 1, 2, 3]
     assert sorted(told) == [0, 1, 2, 3]
-
-
-def test_workers_run_beside_each_other() -> None:
-    barrier = threading.Barrier(2, timeout=20)
-    tasks = [lambda _: barrier.wait()] * 2
-    assert sorted(in_parallel(tasks, 2, lambda *_: None)) == [0, 1]
+    assert len({id(kernel) for _, kernel in found}) == 2
 
 
 def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
@@ -127,15 +118,6 @@ def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
     with pytest.raises(RuntimeError, match="broken"):
         in_parallel([task(n) for n in range(50)], 1, lambda *_: None)
     assert len(begun) < 50
-
-
-def test_two_notebooks_at_a_time(books: Path) -> None:
-    tasks = [
-        lambda kernel, n=n: result(kernel.execute("leaves", {}, books / f"out{n}.ipynb"), 1)
-        for n in range(4)
-    ]
-    pids = in_parallel(tasks, 2, lambda *_: None)
-    assert len(set(pids)) == 2
 
 
 def test_papermill_needs_no_kernel_installed_elsewhere() -> None:

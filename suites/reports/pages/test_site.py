@@ -18,7 +18,7 @@ import reports.core.source
 import reports.site
 from harness.cli import run as command
 from reports import contents
-from reports.contents import NOTEBOOKS, Asked, Notebook, Page
+from reports.contents import NOTEBOOKS, Asked, Notebook
 from reports.core.html import TEMPLATES, document
 from reports.core.page import table
 from reports.core.parameters import unknown
@@ -43,6 +43,7 @@ from suites.support.report_records import (
 )
 
 PAIR, MANY = (f"comparison-{file_name(key)}" for key in (EVIL_KEY, FAMILY))
+NONSENSE = f"nonsense{EVIL}"
 BOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 in_a_browser = pytest.mark.skipif(browser.executable() is None, reason="no chromium here")
 
@@ -294,26 +295,22 @@ def test_bad_sizes_are_refused_before_anything_is_made(
 def test_a_failing_notebook_is_named_and_the_others_are_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    bad = Page(
-        "scaling", "broken", "Broken", {"journal": str(tmp_path), "device": f"nonsense{EVIL}"}
+    bad = Notebook(
+        "scaling", "", "nobody", ("run",), record="device", found=lambda _: [(NONSENSE, "Broken")]
     )
-    good = Page("experiments", "good", "Good", {"journal": str(tmp_path)})
-    books = (
-        Notebook("scaling", lambda _: [bad], "nobody"),
-        Notebook("experiments", lambda _: [good], "nobody"),
-    )
+    books = (bad, Notebook("experiments", "Good", "nobody", alone=True))
     monkeypatch.setattr(reports.site, "NOTEBOOKS", books)
     write(tmp_path, "Fast", [design(), *(run(MINE, "trec", s, {"accuracy": 0.5}) for s in (0, 1))])
     out = tmp_path / "out"
     assert command(["report", "--journal", str(tmp_path), "--out", str(out)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "broken could not be made: NotebookError: given device 'nonsense" in error
+    assert "scaling could not be made: NotebookError: given device 'nonsense" in error
     index = (out / "index.html").read_text()
-    assert "broken: NotebookError: given device" in index
+    assert "scaling: NotebookError: given device" in index
     assert EVIL not in index
-    assert "1 experiments." in (out / "good.html").read_text()
-    assert "could not be made" in (out / "broken.html").read_text()
+    assert "1 experiments." in (out / "experiments.html").read_text()
+    assert "could not be made" in (out / "scaling.html").read_text()
 
 
 def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
@@ -332,7 +329,7 @@ def test_pages_and_files_of_a_source(source: Source, device: DeviceRecords) -> N
     found = [p for book in NOTEBOOKS for p in book.pages(Asked(source, "j"))]
     names = [p.name for p in found]
     assert len(names) == len(set(names))
-    assert [p.name for p in found if p.front] == ["size"]
+    assert [p.name for p in found if p.notebook.front] == ["size"]
     file_of = contents.page_of(source)
     assert file_of("scaling", device.key).startswith("scaling-made-up-cpu-")
     assert file_of("audit", device.key) == "audit.html"
@@ -400,10 +397,3 @@ def test_notebooks_are_thin_and_stripped(path: Path) -> None:
 
 def test_every_page_has_its_notebook() -> None:
     assert {book.name for book in NOTEBOOKS} == {path.stem for path in BOOKS}
-
-
-def test_reports_do_not_load_torch() -> None:
-    modules = ", ".join(f"reports.{p.stem}" for p in (ROOT / "reports").glob("[a-z]*.py"))
-    code = f"import sys, harness.cli.report, {modules}; sys.exit('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
