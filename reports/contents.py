@@ -123,14 +123,13 @@ class Notebook:
         if self.alone:
             there = devices or not self.kinds
             return [Page(self, self.name, self.title, parameters)] if there else []
-        if self.found is None:
-            every = [(d, {}, d.slug, self.title) for d in devices]
-        else:
-            every = [
-                (d, {self.record: key}, file_name(key), title)
-                for d in devices
-                for key, title in self.found(d)
-            ]
+        every: list[tuple[DeviceRecords, dict[str, str], str, str]] = []
+        for d in devices:
+            if self.found is None:
+                every.append((d, {}, d.slug, self.title))
+            else:
+                found = self.found(d)
+                every += [(d, {self.record: key}, file_name(key), title) for key, title in found]
         return [
             Page(
                 self,
