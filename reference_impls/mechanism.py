@@ -106,6 +106,30 @@ class Implementation:
     operations: Callable[[Size], float] | None = None
 
 
+def implementations_in(folder: str, **classes: tuple[Any, ...]) -> tuple[Implementation, ...]:
+    """Implementations by classes of one package that all take no mask, then no token is padding.
+
+    Parameters
+    ----------
+    folder : str
+        A package; the classes are in its ``modules``, or in a module named in front of a colon.
+    **classes
+        Name of the implementation -> class, summary, and perhaps a mapping of other fields.
+
+    Examples
+    --------
+    >>> one, two = implementations_in("p", plain=("A", "slow"), fast=("b:B", "quick", {}))
+    >>> one.factory, two.factory, two.summary, two.mask_optional
+    ('p.modules:A', 'p.b:B', 'quick', True)
+    """
+    found = []
+    for name, (own, summary, *more) in classes.items():
+        factory = f"{folder}.{own if ':' in own else f'modules:{own}'}"
+        fields = more[0] if more else {}
+        found.append(Implementation(name, factory, summary, mask_optional=True, **fields))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """A context-fusion mechanism in one named configuration.
@@ -151,9 +175,9 @@ class Mechanism:
         Options that the formulas for parameters and operations read from `Size.options`. With any
         other option that differs from `options` they say nothing.
     goldens : mapping
-        Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``, or with
-        a fourth element: arrays that take the place of the file's (an ``x`` that carries what
-        the program was given beside it, say).
+        Golden folder -> dotted function ``(config, arrays) -> (options, weights, d_out)``, weights
+        float64 by state_dict name, or with a fourth element: arrays that take the place of the
+        file's (an ``x`` that carries what the program was given beside it, say).
     part_goldens : mapping
         Golden folder of what is no mechanism, a part of this one or a model around it -> dotted
         function ``(config, arrays, build, dtype) -> {array: Tensor}``. ``build(d_in, d_out, heads,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.additive.modules:PlainAdditive"
 
@@ -33,14 +33,13 @@ MECHANISMS = (
         name="additive",
         summary="additive attention with a scalar score, a sentence vector",
         source="MTSA eq. 1-3, without a query",
-        implementations=(
-            Implementation("plain", _PLAIN, "the softmax written out", mask_optional=True),
-            Implementation(
-                "direct",
-                "reference_impls.additive.modules:DirectAdditive",
+        implementations=implementations_in(
+            "reference_impls.additive",
+            plain=("PlainAdditive", "the softmax written out"),
+            direct=(
+                "DirectAdditive",
                 "torch's fused softmax, the mean as a product",
-                mask_optional=True,
-                transient_bytes=_transient,
+                {"transient_bytes": _transient},
             ),
         ),
         folder="reference_impls.additive",

@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PLAIN = Implementation(
-    "plain",
-    "reference_impls.bi_gru.modules:PlainBiGru",
-    "an explicit loop over time",
-    mask_optional=True,
-)
-_BATCHED = Implementation(
-    "batched",
-    "reference_impls.bi_gru.modules:BatchedBiGru",
-    "both directions in one loop, the inputs' products in front of it",
-    mask_optional=True,
-)
-_PACKED = Implementation(
-    "packed",
-    "reference_impls.bi_gru.modules:PackedBiGru",
-    "torch.nn.GRU's kernel, packed sequences where there is a mask",
-    mask_optional=True,
+_WAYS = implementations_in(
+    "reference_impls.bi_gru",
+    plain=("PlainBiGru", "an explicit loop over time"),
+    batched=("BatchedBiGru", "both directions in one loop, the inputs' products in front of it"),
+    packed=("PackedBiGru", "torch.nn.GRU's kernel, packed sequences where there is a mask"),
 )
 
 
@@ -58,13 +46,7 @@ def _transient(s: Size) -> float:
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder bi_gru (TensorFlow's cell): the names are ours already.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+    """Adapt a case of the golden folder bi_gru (TensorFlow's cell): the names are ours already."""
     names = [f"{d}_{n}" for d in ("fw", "bw") for n in ("gates_w", "gates_b", "cand_w", "cand_b")]
     weights = {name: arrays[name].astype("float64") for name in names}
     return {"reset": "before"}, weights, 2 * weights["fw_cand_b"].shape[0]
@@ -75,7 +57,7 @@ MECHANISMS = (
         name="bi_gru",
         summary="bidirectional GRU, reset after the product (torch)",
         source="Cho et al. (2014), in torch's form; the Bi-GRU rows of the papers' tables",
-        implementations=(_PLAIN, _BATCHED, _PACKED),
+        implementations=_WAYS,
         folder="reference_impls.bi_gru",
         oracle="reference_impls.bi_gru.naive:naive",
         plain="reference_impls.bi_gru.modules:PlainBiGru",
@@ -89,7 +71,7 @@ MECHANISMS = (
         name="bi_gru_released",
         summary="bidirectional GRU, reset before the product (Cho et al., TensorFlow)",
         source="Cho et al. (2014), eq. 5-8; taoshen58/BiBloSA@ec67cbd",
-        implementations=(_PLAIN, _BATCHED),
+        implementations=_WAYS[:2],
         folder="reference_impls.bi_gru",
         oracle="reference_impls.bi_gru.naive:naive",
         plain="reference_impls.bi_gru.modules:PlainBiGru",

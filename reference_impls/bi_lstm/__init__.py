@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.bi_lstm.modules:PlainBiLstm"
 
@@ -32,13 +32,12 @@ MECHANISMS = (
         name="bi_lstm",
         summary="bidirectional LSTM, half of the width each way",
         source="Graves et al. (2013); the Bi-LSTM rows of the papers' tables",
-        implementations=(
-            Implementation("plain", _PLAIN, "an explicit loop over time", mask_optional=True),
-            Implementation(
-                "packed",
-                "reference_impls.bi_lstm.modules:PackedBiLstm",
+        implementations=implementations_in(
+            "reference_impls.bi_lstm",
+            plain=("PlainBiLstm", "an explicit loop over time"),
+            packed=(
+                "PackedBiLstm",
                 "torch.nn.LSTM; with a mask packed, or on a CPU turned over for the way back",
-                mask_optional=True,
             ),
         ),
         folder="reference_impls.bi_lstm",

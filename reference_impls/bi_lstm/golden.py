@@ -17,13 +17,7 @@ def _torch_order(columns: np.ndarray) -> np.ndarray:
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case; the constant ``forget_bias`` joins the bias of the forget gate.
-
-    Returns
-    -------
-    tuple
-        Options (none), float64 weights by state_dict name, d_out.
-    """
+    """Adapt a case; the constant ``forget_bias`` joins the bias of the forget gate."""
     hidden = int(config["hidden"])
     weights = {}
     for prefix, suffix in (("fw_", ""), ("bw_", "_reverse")):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reference_impls.biblosa.rule import block_length
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.biblosa.modules:PlainBiblosa"
 _OPTIONS = {
@@ -72,14 +72,10 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         name=name,
         summary=summary,
         source="Shen et al., Bi-BloSAN (ICLR 2018); MTSA section 4; taoshen58/BiBloSA@ec67cbd",
-        implementations=(
-            Implementation("plain", _PLAIN, "every softmax written out", mask_optional=True),
-            Implementation(
-                "folded",
-                "reference_impls.biblosa.modules:FoldedBiblosa",
-                "blocks as samples, sums of exponentials without a maximum",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.biblosa",
+            plain=("PlainBiblosa", "every softmax written out"),
+            folded=("FoldedBiblosa", "blocks as samples, sums of exponentials without a maximum"),
         ),
         folder="reference_impls.biblosa",
         oracle="reference_impls.biblosa.naive:naive",

@@ -20,11 +20,6 @@ def from_golden(
 
     The program's padded rows hold values (of their own x and of their block's summary), and the
     cotangent counts them. Ours are zero, so what they add to the gradient of x is taken out.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out, arrays without padded rows.
     """
     options = {
         "block_len": config["block_len"] if config["block_len_rule"] == "given" else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from reference_impls.disa import cutting
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _PLAIN = "reference_impls.disa.modules:PlainDisa"
 
 
-def _parameters(s: Size) -> int:
+def parameters(s: Size) -> int:
     """Two blocks of half the width: the map, four matrices, five biases."""
     d = s.d_out // 2
     return 2 * (s.d_in * d + 4 * d * d + 5 * d)
 
 
-def _operations(s: Size) -> float:
+def operations(s: Size) -> float:
     """Products, and what is done for every pair and feature.
 
     Forward per pair and feature: add, tanh, scale, shift, exp and a product of width 2 (9);
@@ -47,7 +47,7 @@ def _counted(s: Size, pairs: int) -> float:
     return 3 * products + 24.0 * pairs * d if s.training else products + 9.0 * pairs * d
 
 
-def _transient(s: Size) -> float:
+def transient_bytes(s: Size) -> float:
     """Forward: tanh and exp of one block. Backward: those of both blocks, and the gradients of exp
     and tanh of one; beside some tensors over tokens (10 and 20).
     """
@@ -78,11 +78,6 @@ def from_golden(
     """Adapt a case of the golden folder disa (one direction).
 
     The goldens' direction null is our "diagonal".
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
     """
     options = {
         "direction": config["direction"] or "diagonal",
@@ -98,22 +93,17 @@ MECHANISMS = (
         name="disa",
         summary="directional self-attention, forward and backward block side by side",
         source="Shen et al., DiSAN (AAAI 2018); MTSA eq. 6; taoshen58/DiSAN@fdb5b97",
-        implementations=(
-            Implementation(
-                "plain", _PLAIN, "the N x N x d scores and their softmax", mask_optional=True
-            ),
-            Implementation(
-                "broadcast",
-                "reference_impls.disa.modules:BroadcastDisa",
+        implementations=implementations_in(
+            "reference_impls.disa",
+            plain=("PlainDisa", "the N x N x d scores and their softmax"),
+            broadcast=(
+                "BroadcastDisa",
                 "two tensors over N x N x d, one product for numerator and denominator",
-                mask_optional=True,
             ),
-            Implementation(
-                "chunked",
-                "reference_impls.disa.chunked:ChunkedDisa",
+            chunked=(
+                "chunked:ChunkedDisa",
                 "queries in chunks, computed again in the backward pass: linear memory",
-                mask_optional=True,
-                operations=_chunked_operations,
+                {"operations": _chunked_operations},
             ),
         ),
         folder="reference_impls.disa",
@@ -130,9 +120,9 @@ MECHANISMS = (
             "wide_tanh": {"tanh_scale": 100.0},
         },
         default="chunked",
-        parameters=_parameters,
-        operations=_operations,
-        transient_bytes=_transient,
+        parameters=parameters,
+        operations=operations,
+        transient_bytes=transient_bytes,
         goldens={"disa": "reference_impls.disa:from_golden"},
     ),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.disa import MECHANISMS as DISA
-from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.source2token import MECHANISMS as SOURCE2TOKEN
+from reference_impls import disa, source2token
+from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.source2token import of_output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,46 +15,25 @@ if TYPE_CHECKING:
 _PLAIN = "reference_impls.disan.modules:PlainDisan"
 
 
-def _pooling(s: Size) -> Size:
-    """The pooling reads what the blocks give."""
-    return Size(s.batch, s.length, s.d_out, s.d_out, 1, s.item_bytes, s.training)
-
-
 def _parameters(s: Size) -> int:
     """Those of disa and of source2token on its output."""
-    disa, pooling = DISA[0].parameters, SOURCE2TOKEN[0].parameters
-    assert disa is not None
-    assert pooling is not None
-    return disa(s) + pooling(_pooling(s))
+    return disa.parameters(s) + source2token.parameters(of_output(s))
 
 
 def _operations(s: Size) -> float:
-    disa, pooling = DISA[0].operations, SOURCE2TOKEN[0].operations
-    assert disa is not None
-    assert pooling is not None
-    return disa(s) + pooling(_pooling(s))
+    return disa.operations(s) + source2token.operations(of_output(s))
 
 
 def _transient(s: Size) -> float:
     """The blocks' own; in training what the pooling keeps stands beside them."""
-    disa, pooling = DISA[0].transient_bytes, SOURCE2TOKEN[0].transient_bytes
-    assert disa is not None
-    assert pooling is not None
-    if s.training:
-        return disa(s) + pooling(_pooling(s))
-    return max(disa(s), pooling(_pooling(s)))
+    parts = disa.transient_bytes(s), source2token.transient_bytes(of_output(s))
+    return sum(parts) if s.training else max(parts)
 
 
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder disan.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+    """Adapt a case of the golden folder disan."""
     weights = {}
     for name, array in arrays.items():
         if name.startswith(("fw_", "bw_")):
@@ -70,16 +49,10 @@ MECHANISMS = (
         name="disan",
         summary="the DiSAN sentence encoder: disa in both directions, then source2token",
         source="Shen et al., DiSAN (AAAI 2018); taoshen58/DiSAN@fdb5b97",
-        implementations=(
-            Implementation(
-                "plain", _PLAIN, "disa.plain and source2token.plain", mask_optional=True
-            ),
-            Implementation(
-                "broadcast",
-                "reference_impls.disan.modules:BroadcastDisan",
-                "disa.broadcast and source2token.direct",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.disan",
+            plain=("PlainDisan", "disa.plain and source2token.plain"),
+            broadcast=("BroadcastDisan", "disa.broadcast and source2token.direct"),
         ),
         folder="reference_impls.disan",
         oracle="reference_impls.disan.naive:naive",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.hrchy_cnn.modules:PlainHrchyCnn"
 _LAYERS, _KERNEL_SIZE = 3, 5
@@ -37,20 +37,11 @@ def _mechanism(name: str, form: str, summary: str, source: str, padding: str) ->
         name=name,
         summary=summary,
         source=source,
-        implementations=(
-            Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
-            Implementation(
-                "conv",
-                "reference_impls.hrchy_cnn.modules:ConvHrchyCnn",
-                "torch's convolution and glu, features last throughout",
-                mask_optional=True,
-            ),
-            Implementation(
-                "gemm",
-                "reference_impls.hrchy_cnn.modules:GemmHrchyCnn",
-                "windows in rows and a product of matrices for each layer",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.hrchy_cnn",
+            plain=("PlainHrchyCnn", "an explicit sum over taps"),
+            conv=("ConvHrchyCnn", "torch's convolution and glu, features last throughout"),
+            gemm=("GemmHrchyCnn", "windows in rows and a product of matrices for each layer"),
         ),
         folder="reference_impls.hrchy_cnn",
         oracle="reference_impls.hrchy_cnn.naive:naive",

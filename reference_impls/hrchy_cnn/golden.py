@@ -18,11 +18,6 @@ def from_golden(
 
     The program's padded rows hold convolutions like all others, and the cotangent counts them.
     Ours are zero, so what they add to the gradient of x is taken out.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out, arrays without padded rows.
     """
     layers = config["layers"]
     weights = {

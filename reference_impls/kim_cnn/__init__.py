@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,20 +43,11 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
         name=name,
         summary=summary,
         source="Kim (EMNLP 2014); taoshen58/BiBloSA@ec67cbd",
-        implementations=(
-            Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
-            Implementation(
-                "conv",
-                "reference_impls.kim_cnn.modules:ConvKimCnn",
-                "torch's convolution for each kernel size",
-                mask_optional=True,
-            ),
-            Implementation(
-                "gemm",
-                "reference_impls.kim_cnn.modules:GemmKimCnn",
-                "windows in rows, a product of matrices for each kernel size",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.kim_cnn",
+            plain=("PlainKimCnn", "an explicit sum over taps"),
+            conv=("ConvKimCnn", "torch's convolution for each kernel size"),
+            gemm=("GemmKimCnn", "windows in rows, a product of matrices for each kernel size"),
         ),
         folder="reference_impls.kim_cnn",
         oracle="reference_impls.kim_cnn.naive:naive",
@@ -76,13 +67,7 @@ def _mechanism(name: str, windows: str, summary: str, padding: str) -> Mechanism
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder kim_cnn (released form).
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+    """Adapt a case of the golden folder kim_cnn (released form)."""
     sizes = tuple(config["kernel_sizes"])
     weights = {f"{a}{k}": arrays[f"{a}{k}"].astype("float64") for k in sizes for a in "wb"}
     return {"kernel_sizes": sizes}, weights, config["filters"] * len(sizes)

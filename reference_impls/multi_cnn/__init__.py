@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.multi_cnn.modules:PlainMultiCnn"
 _KERNEL_SIZES = (3, 4, 5)
@@ -35,20 +35,11 @@ MECHANISMS = (
         name="multi_cnn",
         summary="convolutions over 3-, 4- and 5-grams side by side",
         source="Kim (2014); the Multi-CNN rows of the papers' tables; taoshen58/BiBloSA@ec67cbd",
-        implementations=(
-            Implementation("plain", _PLAIN, "an explicit sum over taps", mask_optional=True),
-            Implementation(
-                "conv",
-                "reference_impls.multi_cnn.modules:ConvMultiCnn",
-                "torch's convolution for each kernel size",
-                mask_optional=True,
-            ),
-            Implementation(
-                "gemm",
-                "reference_impls.multi_cnn.modules:GemmMultiCnn",
-                "windows in rows, a product of matrices for each kernel size",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.multi_cnn",
+            plain=("PlainMultiCnn", "an explicit sum over taps"),
+            conv=("ConvMultiCnn", "torch's convolution for each kernel size"),
+            gemm=("GemmMultiCnn", "windows in rows, a product of matrices for each kernel size"),
         ),
         folder="reference_impls.multi_cnn",
         oracle="reference_impls.multi_cnn.naive:naive",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.none.modules:PlainNone"
 
@@ -32,15 +32,10 @@ MECHANISMS = (
         name="none",
         summary="no context fusion: every token by itself through a dense layer",
         source='MTSA Table 3, "w/o proposed modules"',
-        implementations=(
-            Implementation("plain", _PLAIN, "product, bias, activation", mask_optional=True),
-            Implementation(
-                "fused",
-                "reference_impls.none.modules:FusedNone",
-                "product and bias in one call",
-                mask_optional=True,
-                transient_bytes=_transient,
-            ),
+        implementations=implementations_in(
+            "reference_impls.none",
+            plain=("PlainNone", "product, bias, activation"),
+            fused=("FusedNone", "product and bias in one call", {"transient_bytes": _transient}),
         ),
         folder="reference_impls.none",
         oracle="reference_impls.none.naive:naive",

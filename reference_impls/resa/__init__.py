@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from reference_impls.disa import MECHANISMS as _DISA
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls import disa
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.resa.modules:PlainResa"
-_ATTENTION = _DISA[0]
 
 
 def policy_parameters(s: Size) -> int:
@@ -24,22 +23,19 @@ def policy_bytes(s: Size) -> float:
     return float(max(4, s.item_bytes) * s.batch * s.length * 7 * s.d_in)
 
 
-def _parameters(s: Size) -> int:
+def parameters(s: Size) -> int:
     """DiSA and two policies."""
-    assert _ATTENTION.parameters is not None
-    return _ATTENTION.parameters(s) + 2 * policy_parameters(s)
+    return disa.parameters(s) + 2 * policy_parameters(s)
 
 
-def _operations(s: Size) -> float:
+def operations(s: Size) -> float:
     """As if everything were selected; `gathered` needs the selected share of the pairs."""
-    assert _ATTENTION.operations is not None
-    return _ATTENTION.operations(s) + 2 * policy_operations(s)
+    return disa.operations(s) + 2 * policy_operations(s)
 
 
-def _transient(s: Size) -> float:
+def transient_bytes(s: Size) -> float:
     """As if everything were selected; the policies' own is freed before the attention runs."""
-    assert _ATTENTION.transient_bytes is not None
-    return max(_ATTENTION.transient_bytes(s), policy_bytes(s))
+    return max(disa.transient_bytes(s), policy_bytes(s))
 
 
 MECHANISMS = (
@@ -47,21 +43,13 @@ MECHANISMS = (
         name="resa",
         summary="reinforced self-attention: DiSA between tokens that two policies select",
         source="Shen et al., ReSAN (IJCAI 2018), eq. 5-15; taoshen58/ReSAN@f65f3fe",
-        implementations=(
-            Implementation(
-                "plain", _PLAIN, "the N x N x d scores, masked, and softmax", mask_optional=True
-            ),
-            Implementation(
-                "masked",
-                "reference_impls.resa.modules:MaskedResa",
-                "DiSA's broadcast with unselected keys masked: saves nothing",
-                mask_optional=True,
-            ),
-            Implementation(
-                "gathered",
-                "reference_impls.resa.modules:GatheredResa",
+        implementations=implementations_in(
+            "reference_impls.resa",
+            plain=("PlainResa", "the N x N x d scores, masked, and softmax"),
+            masked=("MaskedResa", "DiSA's broadcast with unselected keys masked: saves nothing"),
+            gathered=(
+                "GatheredResa",
                 "computes selected pairs only; the host waits for their number",
-                mask_optional=True,
             ),
         ),
         folder="reference_impls.resa",
@@ -91,9 +79,9 @@ MECHANISMS = (
             "iterative_others": {"policy": "iterative", "unselected": "others", "rss_hidden": 5},
         },
         default="gathered",
-        parameters=_parameters,
-        operations=_operations,
-        transient_bytes=_transient,
+        parameters=parameters,
+        operations=operations,
+        transient_bytes=transient_bytes,
         goldens={"resa": "reference_impls.resa.golden:from_golden"},
         part_goldens={"rss": "reference_impls.resa.golden:policy"},
     ),

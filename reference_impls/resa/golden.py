@@ -32,13 +32,7 @@ def _policy(d_in: int, feature: int) -> dict[str, np.ndarray]:
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int, dict[str, np.ndarray]]:
-    """Adapt a case: x becomes [x ; dependents ; heads], which only the policies read.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out, arrays that replace the file's.
-    """
+    """Adapt a case: x becomes [x ; dependents ; heads], which only the policies read."""
     direction = config["direction"] or "diagonal"
     prefixes = ("fw_", "bw_") if direction == "both" else ("fw_",)
     weights, d_out = {}, 0

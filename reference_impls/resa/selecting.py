@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from reference_impls.checks import (
     zero_bias,
 )
 
+Weights: TypeAlias = Mapping[str, Tensor]
 THRESHOLD = 0.5
 LEAST_LOG = math.log(1e-10)
 """Log-probabilities are clipped here (released program)."""
@@ -52,23 +53,6 @@ class Decision(NamedTuple):
     share: Tensor
 
 
-class Policy(Protocol):
-    """Selects tokens; both policies read the context features of `context`."""
-
-    def shapes(self, d_in: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        """Weights by name; those with one axis are biases."""
-
-    def decide(
-        self,
-        weights: Mapping[str, Tensor],
-        x: Tensor,
-        mask: Tensor,
-        uniform: Tensor,
-        activation: str = "elu",
-    ) -> Decision:
-        """Select among the tokens x [B, N, D], zero at padding, by the numbers u [B, N]."""
-
-
 def context(x: Tensor, mask: Tensor) -> Tensor:
     """z_i = [x_i ; m ; x_i * m], m the mean over real tokens (eq. 6): [B, N, D] -> [B, N, 3D]."""
     count = mask.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
@@ -92,26 +76,25 @@ def _decision(logits: Tensor, actions: Tensor, mask: Tensor) -> Decision:
     )
 
 
-class Rss:
-    """Reinforced sequence sampling: independent actions, all at once (eq. 5-7).
-
-    p_i = sigmoid(f(z_i w1 + b1) w2 + b2). Computed in float32 at least, under autocast too: the
-    rounding of half precision must not decide what is selected.
-    """
+class Policy:
+    """Selects tokens by the context features of `context`; its weights live in a layer."""
 
     def shapes(self, d_in: int, hidden: int) -> dict[str, tuple[int, ...]]:
-        """Two layers with biases."""
-        return {"w1": (3 * d_in, hidden), "b1": (hidden,), "w2": (hidden, 1), "b2": (1,)}
+        """Weights by name; those with one axis are biases."""
+        raise NotImplementedError
+
+    def logits(
+        self, w: Weights, z: Tensor, mask: Tensor, uniform: Tensor, activation: str
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and actions [B, N], of features z [B, N, 3D] in the weights' dtype."""
+        raise NotImplementedError
 
     def decide(
-        self,
-        weights: Mapping[str, Tensor],
-        x: Tensor,
-        mask: Tensor,
-        uniform: Tensor,
-        activation: str = "elu",
+        self, weights: Weights, x: Tensor, mask: Tensor, uniform: Tensor, activation: str = "elu"
     ) -> Decision:
-        """Select where u_i <= p_i.
+        """Select where u_i <= p_i, in float32 at least, under autocast too.
+
+        The rounding of half precision must not decide what is selected.
 
         Parameters
         ----------
@@ -126,14 +109,31 @@ class Rss:
         """
         with torch.autocast(x.device.type, enabled=False):
             dtype = core_dtype(x.dtype)
-            w1, b1, w2, b2 = (weights[name].to(dtype) for name in ("w1", "b1", "w2", "b2"))
-            hidden = activation_by_name(activation)(context(x.to(dtype), mask) @ w1 + b1)
-            logits = (hidden @ w2 + b2)[..., 0]  # [B, N]
-            actions = (uniform <= torch.sigmoid(logits)) & mask
-            return _decision(logits, actions, mask)
+            w = {name: weight.to(dtype) for name, weight in weights.items()}
+            z = context(x.to(dtype), mask)
+            return _decision(*self.logits(w, z, mask, uniform, activation), mask)
 
 
-class IterativeSelector:
+class Rss(Policy):
+    """Reinforced sequence sampling: independent actions, all at once (eq. 5-7).
+
+    p_i = sigmoid(f(z_i w1 + b1) w2 + b2).
+    """
+
+    def shapes(self, d_in: int, hidden: int) -> dict[str, tuple[int, ...]]:
+        """Two layers with biases."""
+        return {"w1": (3 * d_in, hidden), "b1": (hidden,), "w2": (hidden, 1), "b2": (1,)}
+
+    def logits(
+        self, w: Weights, z: Tensor, mask: Tensor, uniform: Tensor, activation: str
+    ) -> tuple[Tensor, Tensor]:
+        """All at once."""
+        hidden = activation_by_name(activation)(z @ w["w1"] + w["b1"])
+        logits = (hidden @ w["w2"] + w["b2"])[..., 0]  # [B, N]
+        return logits, (uniform <= torch.sigmoid(logits)) & mask
+
+
+class IterativeSelector(Policy):
     """Iterative sampling: each action depends on those before it (App. A, eq. 21-25).
 
     h_i = tanh([c_i ; a_{i-1}] in_w + h_{i-1} state_w + b), p_i = sigmoid(h_i out_w + out_b), with
@@ -151,30 +151,21 @@ class IterativeSelector:
             "out_b": (1,),
         }
 
-    def decide(
-        self,
-        weights: Mapping[str, Tensor],
-        x: Tensor,
-        mask: Tensor,
-        uniform: Tensor,
-        activation: str = "elu",
-    ) -> Decision:
-        """Select where u_i <= p_i, token by token; ``activation`` is not used (eq. 22: tanh)."""
-        with torch.autocast(x.device.type, enabled=False):
-            dtype = core_dtype(x.dtype)
-            w = {name: weight.to(dtype) for name, weight in weights.items()}
-            features = context(x.to(dtype), mask)  # [B, N, 3D]
-            ahead = features @ w["in_w"][:-1] + w["state_b"]  # [B, N, h]
-            state = torch.zeros_like(ahead[:, 0])  # [B, h]
-            action = torch.zeros_like(mask[:, 0])  # [B]
-            logits, actions = [], []
-            for i in range(x.shape[1]):
-                last = action[:, None].to(dtype) * w["in_w"][-1]  # [B, h]
-                state = torch.tanh(ahead[:, i] + last + state @ w["state_w"])
-                logits.append((state @ w["out_w"] + w["out_b"])[:, 0])  # [B]
-                action = (uniform[:, i] <= torch.sigmoid(logits[-1])) & mask[:, i]
-                actions.append(action)
-            return _decision(torch.stack(logits, dim=1), torch.stack(actions, dim=1), mask)
+    def logits(
+        self, w: Weights, z: Tensor, mask: Tensor, uniform: Tensor, activation: str
+    ) -> tuple[Tensor, Tensor]:
+        """Token by token; ``activation`` is not used (eq. 22: tanh)."""
+        ahead = z @ w["in_w"][:-1] + w["state_b"]  # [B, N, h]
+        state = torch.zeros_like(ahead[:, 0])  # [B, h]
+        action = torch.zeros_like(mask[:, 0])  # [B]
+        logits, actions = [], []
+        for i in range(z.shape[1]):
+            last = action[:, None].to(z.dtype) * w["in_w"][-1]  # [B, h]
+            state = torch.tanh(ahead[:, i] + last + state @ w["state_w"])
+            logits.append((state @ w["out_w"] + w["out_b"])[:, 0])  # [B]
+            action = (uniform[:, i] <= torch.sigmoid(logits[-1])) & mask[:, i]
+            actions.append(action)
+        return torch.stack(logits, dim=1), torch.stack(actions, dim=1)
 
 
 POLICIES: Mapping[str, Policy] = {"rss": Rss(), "iterative": IterativeSelector()}

@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.resa import MECHANISMS as _RESA
-from reference_impls.resa import policy_operations, policy_parameters
-from reference_impls.source2token import MECHANISMS as _POOLING
+from reference_impls import resa, source2token
+from reference_impls.mechanism import Mechanism, Size, implementations_in
+from reference_impls.source2token import of_output
 
 _PLAIN = "reference_impls.resan.modules:PlainResan"
 _PLAIN_WORDS = "reference_impls.resan.modules:PlainWords"
 _SOURCE = "Shen et al., ReSAN (IJCAI 2018), section 3.3; taoshen58/ReSAN@f65f3fe"
-_OPTIONS = _RESA[0].options
-
-
-def _pooled(s: Size) -> Size:
-    return Size(s.batch, s.length, s.d_out, s.d_out, 1, s.item_bytes, s.training)
+_OPTIONS = resa.MECHANISMS[0].options
+_OF_WORDS = ("activation", "selection", "rss_hidden", "rss_activation", "policy")
 
 
 def _parameters(s: Size) -> int:
-    """ReSA and source2token attention."""
-    assert _RESA[0].parameters is not None
-    assert _POOLING[0].parameters is not None
-    return _RESA[0].parameters(s) + _POOLING[0].parameters(_pooled(s))
+    """ReSAN: ReSA and source2token attention."""
+    return resa.parameters(s) + source2token.parameters(of_output(s))
 
 
 def _operations(s: Size) -> float:
     """As if everything were selected."""
-    assert _RESA[0].operations is not None
-    assert _POOLING[0].operations is not None
-    return _RESA[0].operations(s) + _POOLING[0].operations(_pooled(s))
+    return resa.operations(s) + source2token.operations(of_output(s))
 
 
 def _transient(s: Size) -> float:
     """Training keeps what ReSA keeps while the pooling runs; else one after the other."""
-    assert _RESA[0].transient_bytes is not None
-    assert _POOLING[0].transient_bytes is not None
-    parts = _RESA[0].transient_bytes(s), _POOLING[0].transient_bytes(_pooled(s))
+    parts = resa.transient_bytes(s), source2token.transient_bytes(of_output(s))
     return sum(parts) if s.training else max(parts)
 
 
 def _word_parameters(s: Size) -> int:
     """One policy and source2token attention."""
-    assert _POOLING[0].parameters is not None
-    return policy_parameters(s) + _POOLING[0].parameters(_pooled(s))
+    return resa.policy_parameters(s) + source2token.parameters(of_output(s))
 
 
 def _word_operations(s: Size) -> float:
     """As if everything were selected."""
-    assert _POOLING[0].operations is not None
-    return policy_operations(s) + _POOLING[0].operations(_pooled(s))
+    return resa.policy_operations(s) + source2token.operations(of_output(s))
 
 
 MECHANISMS = (
@@ -56,13 +44,12 @@ MECHANISMS = (
         name="resan",
         summary="ReSAN: reinforced self-attention and source2token, a sentence vector",
         source=_SOURCE,
-        implementations=(
-            Implementation("plain", _PLAIN, "all pairs and tokens, masked", mask_optional=True),
-            Implementation(
-                "gathered",
-                "reference_impls.resan.modules:GatheredResan",
+        implementations=implementations_in(
+            "reference_impls.resan",
+            plain=("PlainResan", "all pairs and tokens, masked"),
+            gathered=(
+                "GatheredResan",
                 "computes selected pairs, and drops tokens where the variant does",
-                mask_optional=True,
             ),
         ),
         folder="reference_impls.resan",
@@ -89,33 +76,15 @@ MECHANISMS = (
         name="resan_no_fusion",
         summary="ReSAN without soft self-attention: selected words, pooled by source2token",
         source=_SOURCE + "; Table 2",
-        implementations=(
-            Implementation(
-                "plain", _PLAIN_WORDS, "all words, unselected ones masked", mask_optional=True
-            ),
-            Implementation(
-                "gathered",
-                "reference_impls.resan.modules:GatheredWords",
-                "selected words only",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.resan",
+            plain=("PlainWords", "all words, unselected ones masked"),
+            gathered=("GatheredWords", "selected words only"),
         ),
         folder="reference_impls.resan",
         oracle="reference_impls.resan.naive:naive",
         plain=_PLAIN_WORDS,
-        options={
-            "variant": "no_soft",
-            **{
-                name: _OPTIONS[name]
-                for name in (
-                    "activation",
-                    "selection",
-                    "rss_hidden",
-                    "rss_activation",
-                    "policy",
-                )
-            },
-        },
+        options={"variant": "no_soft", **{name: _OPTIONS[name] for name in _OF_WORDS}},
         variants={
             "neither": {"variant": "neither"},
             "select_all": {"selection": "all"},
@@ -127,6 +96,6 @@ MECHANISMS = (
         default="gathered",
         parameters=_word_parameters,
         operations=_word_operations,
-        transient_bytes=_POOLING[0].transient_bytes,
+        transient_bytes=source2token.transient_bytes,
     ),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,17 +14,22 @@ if TYPE_CHECKING:
 _PLAIN = "reference_impls.source2token.modules:PlainSource2Token"
 
 
-def _parameters(s: Size) -> int:
+def of_output(s: Size) -> Size:
+    """The size of a pooling of what a layer of size s gives."""
+    return replace(s, d_in=s.d_out, heads=1)
+
+
+def parameters(s: Size) -> int:
     """Two layers with biases."""
     return 2 * (s.d_in * s.d_in + s.d_in)
 
 
-def _operations(s: Size) -> float:
+def operations(s: Size) -> float:
     """Products only; each costs its forward once again for each of its two gradients."""
     return (3 if s.training else 1) * 4.0 * s.batch * s.length * s.d_in**2
 
 
-def _transient(s: Size) -> float:
+def transient_bytes(s: Size) -> float:
     """Forward: scores, softmax, its product with x. Training: two gradients more, or those of the
     weights beside three.
     """
@@ -36,13 +42,7 @@ def _transient(s: Size) -> float:
 def from_golden(
     config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], int]:
-    """Adapt a case of the golden folder source2token.
-
-    Returns
-    -------
-    tuple
-        Options, float64 weights by state_dict name, d_out.
-    """
+    """Adapt a case of the golden folder source2token."""
     weights = {name: arrays[name].astype("float64") for name in ("s1_w", "s1_b", "s2_w", "s2_b")}
     return {"activation": config["activation"]}, weights, arrays["s2_w"].shape[1]
 
@@ -52,14 +52,13 @@ MECHANISMS = (
         name="source2token",
         summary="multi-dimensional source2token attention, a sentence vector",
         source="Shen et al., DiSAN (AAAI 2018); MTSA section 2.2 B",
-        implementations=(
-            Implementation("plain", _PLAIN, "the softmax written out", mask_optional=True),
-            Implementation(
-                "direct",
-                "reference_impls.source2token.modules:DirectSource2Token",
+        implementations=implementations_in(
+            "reference_impls.source2token",
+            plain=("PlainSource2Token", "the softmax written out"),
+            direct=(
+                "DirectSource2Token",
                 "torch's fused softmax",
-                mask_optional=True,
-                transient_bytes=_transient,
+                {"transient_bytes": transient_bytes},
             ),
         ),
         folder="reference_impls.source2token",
@@ -71,9 +70,9 @@ MECHANISMS = (
         keeps_width=True,
         score_weights=("s2_w", "s2_b"),
         default="direct",
-        parameters=_parameters,
-        operations=_operations,
-        transient_bytes=_transient,
+        parameters=parameters,
+        operations=operations,
+        transient_bytes=transient_bytes,
         goldens={"source2token": "reference_impls.source2token:from_golden"},
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 _PLAIN = "reference_impls.transformer.modules:PlainTransformer"
 LAYERS = 2
@@ -45,16 +45,10 @@ MECHANISMS = (
         summary="Transformer sentence encoder: positions, feed-forward blocks, [CLS] and max",
         source="Vaswani et al. (NIPS 2017); Guo et al., Multi-Scale Self-Attention (AAAI 2020), "
         "eq. 1-5",
-        implementations=(
-            Implementation(
-                "plain", _PLAIN, "the N x N scores and their softmax", mask_optional=True
-            ),
-            Implementation(
-                "sdpa",
-                "reference_impls.transformer.modules:SdpaTransformer",
-                "torch's fused attention",
-                mask_optional=True,
-            ),
+        implementations=implementations_in(
+            "reference_impls.transformer",
+            plain=("PlainTransformer", "the N x N scores and their softmax"),
+            sdpa=("SdpaTransformer", "torch's fused attention"),
         ),
         folder="reference_impls.transformer",
         oracle="reference_impls.transformer.naive:naive",
