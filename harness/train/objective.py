@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -153,30 +154,16 @@ def build(
     encode, width = encoder(model, options, data, recipe, registry, seed)
     # The head's weights must not depend on how many numbers the fusion's took.
     torch.manual_seed(stream(seed, "head"))
-    hidden, dropout = recipe.hidden, recipe.dropout
+    sizes: dict[str, Any] = {"width": width, "hidden": recipe.hidden, "dropout": recipe.dropout}
     if data.embedding is None:
-        return SequenceRegressor(
-            encode, width=width, hidden=hidden, outputs=data.outputs, dropout=dropout
-        )
+        return SequenceRegressor(encode, outputs=data.outputs, **sizes)
     embedding = Embedding(torch.from_numpy(data.embedding))
     if task.kind == "relatedness":
-        return PairRelatedness(
-            embedding, encode, width=width, hidden=hidden, degrees=data.outputs, dropout=dropout
-        )
+        return PairRelatedness(embedding, encode, degrees=data.outputs, **sizes)
     if task.pairs:
-        return PairClassifier(
-            embedding,
-            encode,
-            width=width,
-            hidden=hidden,
-            classes=data.outputs,
-            dropout=dropout,
-            activation=recipe.activation,
-            highway=recipe.highway,
-        )
-    return SentenceClassifier(
-        embedding, encode, width=width, hidden=hidden, classes=data.outputs, dropout=dropout
-    )
+        head: dict[str, Any] = {"activation": recipe.activation, "highway": recipe.highway}
+        return PairClassifier(embedding, encode, classes=data.outputs, **sizes, **head)
+    return SentenceClassifier(embedding, encode, classes=data.outputs, **sizes)
 
 
 def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def train_run(
     options : mapping
         For the mechanism's factory, as texts.
     directory, vectors, fold
-        See `loading.load`.
+        See `task.load`.
     progress : str, optional
         File that is overwritten with ``epoch of epochs``; not part of the result.
     attention : mapping, optional

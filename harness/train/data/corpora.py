@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from harness.errors import UsageError
-from harness.train.data.directory import combined, corpus_files, digest_of, lines_of, there
+from harness.train.data.directory import (
+    combined,
+    content_digest,
+    corpus_files,
+    digest_of,
+    there,
+)
 from harness.train.task import Task, tasks
 
 PATH = Path(__file__).with_name("corpora.toml")
@@ -81,17 +86,16 @@ class KnownCorpus:
 
 
 @cache
-def corpora(path: Path = PATH) -> Mapping[str, KnownCorpus]:
+def corpora() -> Mapping[str, KnownCorpus]:
     """All known corpora by name."""
     found = {}
-    for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        files = tuple(
-            CorpusFile(**{**file, "columns": tuple(file["columns"].split())})
-            for file in entry.pop("files")
-        )
-        hub = entry.pop("hub", None)
-        source = None if hub is None else HubSource(**hub)
-        found[name] = KnownCorpus(name=name, files=files, hub=source, **entry)
+    for name, entry in tomllib.loads(PATH.read_text(encoding="utf-8")).items():
+        for file in entry["files"]:
+            file["columns"] = tuple(file["columns"].split())
+        entry["files"] = tuple(CorpusFile(**file) for file in entry["files"])
+        if "hub" in entry:
+            entry["hub"] = HubSource(**entry["hub"])
+        found[name] = KnownCorpus(name=name, **entry)
     return MappingProxyType(found)
 
 
@@ -152,18 +156,16 @@ def found_in(folder: Path, file: CorpusFile) -> FileState:
     if path is None:
         place = folder / file.name
         return FileState(file.name, "missing", f"expected at {place}.gz, or {place.name} there")
-    digest = hashlib.sha256()
     try:
-        for line in lines_of(path):
-            digest.update(line)
+        content = content_digest(path).hex()
     except UsageError as error:
         return FileState(file.name, "wrong", str(error))
-    if digest.hexdigest() == file.content:
+    if content == file.content:
         return FileState(file.name, "right")
     return FileState(
         file.name,
         "wrong",
-        f"{path}: SHA-256 of its content is {digest.hexdigest()[:16]}..., expected "
+        f"{path}: SHA-256 of its content is {content[:16]}..., expected "
         f"{file.content[:16]}...; copy the file again",
     )
 

@@ -132,13 +132,21 @@ def digest_of(paths: Iterable[Path]) -> str:
     UsageError
         If a file can't be read.
     """
-    parts = []
-    for path in paths:
-        content = hashlib.sha256()
-        for line in lines_of(existing(path)):
-            content.update(line)
-        parts.append(content.digest())
-    return combined(parts)
+    return combined(content_digest(existing(path)) for path in paths)
+
+
+def content_digest(path: Path) -> bytes:
+    """SHA-256 of what is in a file, after decompression.
+
+    Raises
+    ------
+    UsageError
+        If it can't be read.
+    """
+    content = hashlib.sha256()
+    for line in lines_of(path):
+        content.update(line)
+    return content.digest()
 
 
 def combined(parts: Iterable[bytes]) -> str:

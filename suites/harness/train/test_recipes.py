@@ -19,7 +19,7 @@ from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train import objective, trainer
-from harness.train.recipe import Recipe, changed, identity, parse_settings, typed
+from harness.train.recipe import Recipe, changed, identity, parse_settings
 from harness.train.task import Data, Task, load, task, tasks
 from harness.train.trainer import is_bias, make_optimiser
 from reference_impls.encoders import PairClassifier
@@ -105,10 +105,6 @@ def test_an_unknown_recipe_is_told(text: str, name: str, says: str) -> None:
 def test_a_wrong_setting_is_told(setting: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         changed(task("trec").recipe, parse_settings([setting], [("mtsa",)])[0])
-
-
-def test_truth_is_read_as_such() -> None:
-    assert [typed("compile", text, False) for text in ("true", "False")] == [True, False]
 
 
 def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:

@@ -1,7 +1,4 @@
-"""``--data hub``: made-up rows through a stand-in for the library, and through the library itself.
-
-Nothing here has a network.
-"""
+"""``--data hub``: rows that are published on this machine, through the library; no network."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.train.data import hub
-from harness.train.data.corpora import corpora
+from harness.train.data.corpora import HubSource, corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
 from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.task import task
@@ -24,6 +21,7 @@ from suites.support.command_line import here
 from suites.support.made_up_data import made_up_corpus
 from suites.support.real_data import REAL, real
 
+datasets = pytest.importorskip("datasets")
 COARSE = ["ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"]
 
 
@@ -69,33 +67,20 @@ def _hub_mr(folder: Path) -> dict[str, HubSplit]:
 MAKERS = {"trec": _hub_trec, "mr": _hub_mr}
 
 
-class Library:
-    """A stand-in for `datasets`: hands over what it was given, and notes what was asked."""
-
-    def __init__(self, splits: dict[str, HubSplit]) -> None:
-        self.splits, self.asked = splits, list[tuple[str, str, dict[str, str]]]()
-
-    def load_dataset(self, path: str, *, revision: str, data_files: dict[str, str]) -> Any:
-        self.asked.append((path, revision, data_files))
-        return {name: _Loaded(split) for name, split in self.splits.items()}
-
-
-class _Loaded(list):
-    def __init__(self, split: HubSplit) -> None:
-        super().__init__(split.rows)
-        columns = split.rows[0] if split.rows else {}
-        self.features = {
-            name: SimpleNamespace(names=split.names[name])
-            if name in split.names
-            else SimpleNamespace(dtype="string")
-            for name in columns
+def _publish(splits: dict[str, HubSplit], source: HubSource) -> None:
+    """Lay out a data set as the hub does: Parquet files that name their classes."""
+    for name, file in source.files.items():
+        split = splits[name]
+        features = {
+            column: datasets.ClassLabel(names=split.names[column])
+            if column in split.names
+            else datasets.Value("string")
+            for column in split.rows[0]
         }
-
-
-def _with_library(patch: pytest.MonkeyPatch, splits: dict[str, HubSplit]) -> Library:
-    library = Library(splits)
-    patch.setitem(sys.modules, "datasets", library)
-    return library
+        made = datasets.Dataset.from_list(split.rows, features=datasets.Features(features))
+        place = Path(source.repository) / file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made.to_parquet(place)
 
 
 def test_made_up_rows_by_hand() -> None:
@@ -128,60 +113,44 @@ def test_made_up_rows_by_hand() -> None:
 def test_rows_of_the_hub_become_the_listed_tables_or_are_refused(
     folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = corpora()[name].hub
-    assert source is not None
-    splits, files = MAKERS[name](folder), task(name).files
-    library = _with_library(monkeypatch, splits)
-    monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, source)})
-    for _ in range(2):  # what is there is not fetched again
-        found = hub.directory(name, files, tmp_path / "found")
-        assert library.asked == [(source.repository, source.revision, dict(source.files))]
-    for file in files:
-        assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
-    rows = [dict(row) for row in splits["test"].rows]
-    rows[3]["text"] += " ."
-    _with_library(monkeypatch, splits | {"test": replace(splits["test"], rows=rows)})
-    with pytest.raises(UsageError, match="does not give the rows of") as caught:
-        hub.directory(name, files, tmp_path / "other")
-    assert "\n" not in str(caught.value)
-    assert not list((tmp_path / "other").rglob("*/test.tsv*"))
-    assert not list((tmp_path / "other").rglob("*/all.tsv*"))
+    asked: list[tuple[str, str]] = []
+    real_load = datasets.load_dataset
 
+    def noting(path: str, *, revision: str, data_files: dict[str, str]) -> Any:
+        asked.append((path, revision))
+        return real_load(path, revision=revision, data_files=data_files)
 
-def _publish(splits: dict[str, HubSplit], files: dict[str, str], place: Path) -> None:
-    """Lay out a data set as the hub does: Parquet files that name their classes."""
-    datasets = pytest.importorskip("datasets")
-    for name, file in files.items():
-        split = splits[name]
-        features = {
-            column: datasets.ClassLabel(names=split.names[column])
-            if column in split.names
-            else datasets.Value("string")
-            for column in split.rows[0]
-        }
-        made = datasets.Dataset.from_list(split.rows, features=datasets.Features(features))
-        (place / file).parent.mkdir(parents=True, exist_ok=True)
-        made.to_parquet(place / file)
-
-
-@pytest.mark.parametrize("name", list(CONVERSIONS))
-def test_the_library_itself_gives_the_same_rows(
-    folder: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets, "load_dataset", noting)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    source = corpora()[name].hub
-    assert source is not None
-    published = replace(source, repository=str(tmp_path / "published"))
-    monkeypatch.setattr(hub, "corpora", lambda: {name: made_up_corpus(folder, name, published)})
+    known, files = corpora()[name].hub, task(name).files
+    assert known is not None
+    source, other = (replace(known, repository=str(tmp_path / place)) for place in "ab")
+
+    def fetched(source: HubSource, place: str) -> Path:
+        corpus = made_up_corpus(folder, name, source)
+        monkeypatch.setattr(hub, "corpora", lambda: {name: corpus})
+        return hub.directory(name, files, tmp_path / place)
+
     with pytest.raises(UsageError, match=r"can't be fetched \(.*give a folder") as caught:
-        hub.directory(name, task(name).files, tmp_path / "found")
+        fetched(source, "found")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "found").exists()
-    _publish(MAKERS[name](folder), dict(source.files), tmp_path / "published")
-    found = hub.directory(name, task(name).files, tmp_path / "found")
-    for file in task(name).files:
+    splits = MAKERS[name](folder)
+    _publish(splits, source)
+    found = fetched(source, "found")
+    assert asked[1:] == [(source.repository, known.revision)]
+    for file in files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([folder / f"{file}.gz"])
+    fetched(source, "found")
+    assert len(asked) == 2, "what is there was fetched again"
+    rows = [dict(row) for row in splits["test"].rows]
+    rows[3]["text"] += " ."
+    _publish(splits | {"test": replace(splits["test"], rows=rows)}, other)
+    with pytest.raises(UsageError, match="does not give the rows of") as caught:
+        fetched(other, "refused")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "refused").rglob("*/test.tsv*"))
+    assert not list((tmp_path / "refused").rglob("*/all.tsv*"))
 
 
 def test_what_the_hub_has_not_or_the_library_refuses_is_told(
@@ -233,7 +202,12 @@ def test_every_source_on_the_hub_is_pinned_and_converted() -> None:
 def test_what_the_hubs_scripts_make_of_the_real_corpora_comes_back(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _with_library(monkeypatch, MAKERS[name](REAL))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    corpus = corpora()[name]
+    assert corpus.hub is not None
+    source = replace(corpus.hub, repository=str(tmp_path / "published"))
+    _publish(MAKERS[name](REAL), source)
+    monkeypatch.setattr(hub, "corpora", lambda: {name: replace(corpus, hub=source)})
     found = hub.directory(name, task(name).files, tmp_path)
     for file in task(name).files:
         assert digest_of([found / f"{file}.gz"]) == digest_of([REAL / f"{file}.gz"])
