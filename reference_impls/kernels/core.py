@@ -15,6 +15,7 @@ from torch import Tensor
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels import underflow
 from reference_impls.kernels.caching import constant
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.sizes import WIDEST
@@ -31,7 +32,7 @@ BACKENDS = ("auto", *MODULES)
 OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""
 
-Attend: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
+Attend: TypeAlias = Callable[[Call], tuple[Tensor, Tensor]]
 
 _loaded: dict[str, Attend] = {}
 _ran = ""
@@ -53,7 +54,7 @@ def attend(
     Parameters
     ----------
     q, k, v, s, geometry, mask, scale_t, dropout
-        As `reference_impls.kernels.tiled.attend` takes them; of several dtypes the widest is used.
+        Those of a `Call`; of several dtypes the widest is used.
     backend : {"auto", "native", "tiled", "triton", "flex"}
         "auto" is what `choose` says.
 
@@ -70,11 +71,19 @@ def attend(
     Unsupported
         If a backend that was named can't do it. There is no other in its place.
     """
-    device = q.device.type
-    if torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):
-            return _attend(q, k, v, s, geometry, mask, scale_t, dropout, backend)
-    return _attend(q, k, v, s, geometry, mask, scale_t, dropout, backend)
+    dtype, device = q.dtype, q.device.type
+    for t in (k, v, s):
+        dtype = dtype if t is None else torch.promote_types(dtype, t.dtype)
+    q_, k_, v_ = (t if t.dtype == dtype else t.to(dtype) for t in (q, k, v))
+    s_ = s if s is None or s.dtype == dtype else s.to(dtype)
+    call = Call(q_, k_, v_, s_, geometry, mask, scale_t, dropout)
+    if backend == "auto":
+        backend = choose(device, dtype, dropout is not None, max(q.shape[3], v.shape[3]))
+    load(backend)
+    if not torch.is_autocast_enabled(device):
+        return _attend(call, backend).to(q.dtype)
+    with torch.autocast(device, enabled=False):
+        return _attend(call, backend).to(q.dtype)
 
 
 def ran() -> str:
@@ -82,39 +91,16 @@ def ran() -> str:
     return _ran
 
 
-def _attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    dropout: PairDropout | None,
-    backend: str,
-) -> Tensor:
+def _attend(call: Call, backend: str) -> Tensor:
     global _ran
-    wanted = q.dtype
-    for t in (k, v, s):
-        wanted = wanted if t is None else torch.promote_types(wanted, t.dtype)
-    q_, k_, v_ = (t if t.dtype == wanted else t.to(wanted) for t in (q, k, v))
-    s_ = s if s is None or s.dtype == wanted else s.to(wanted)
-    if backend == "auto":
-        width = max(q.shape[3], v.shape[3])
-        backend = choose(q.device.type, wanted, dropout is not None, width)
-    load(backend)
-    a, flagged = _loaded[backend](q_, k_, v_, s_, geometry, mask, scale_t, dropout)
+    a, flagged = _loaded[backend](call)
     _ran = backend
-    if not host_can_decide(q):
-        ranges = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
-        seeded = (0, -1.0) if dropout is None else (dropout.seed, dropout.probability)
-        again = underflow.repaired(a, flagged, q_, k_, v_, s_, *ranges, mask, scale_t, *seeded)
-        return again.to(q.dtype)
+    if not host_can_decide(a):
+        return underflow.repaired(a, flagged, *call.flat())
     if not bool(flagged.any()):
-        return a.to(q.dtype)
+        return a
     where = flagged.flatten().nonzero().squeeze(1)  # [R]
-    values = underflow.recomputed(where, q_, k_, v_, s_, geometry, mask, scale_t, dropout)
-    return underflow.replaced(a, where, values).to(q.dtype)
+    return underflow.replaced(a, where, underflow.recomputed(where, call))
 
 
 def choose(device: str, dtype: torch.dtype, dropping: bool = False, width: int = 0) -> str:

@@ -8,7 +8,7 @@ written by hand, a second derivation of them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,32 +17,20 @@ from torch.nn.functional import logsigmoid
 from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, masked_softmax
-from reference_impls.kernels.dropout import PairDropout
-from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.call import FLAT, TENSORS, Call, flowing_back, of_flat
 
 CHUNK_BYTES = 64 * 2**20
 """About how much may be held at once."""
 
 
-def recomputed(
-    where: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    dropout: PairDropout | None = None,
-) -> Tensor:
+def recomputed(where: Tensor, call: Call) -> Tensor:
     """The attended values of some queries, the maximum over their own open keys subtracted.
 
     Parameters
     ----------
     where : Tensor of int64, shape [R]
         Flat positions in [H, B, N] of queries that have an open key.
-    q, k, v, s, geometry, mask, scale_t, dropout
-        As `reference_impls.kernels.tiled.attend` takes them.
+    call : Call
 
     Returns
     -------
@@ -51,12 +39,12 @@ def recomputed(
         memory is R * d_v, beside `CHUNK_BYTES` (or what one query takes, N * d_v several times)
         and, for the gradients, tensors like q, k, v and s. Nothing is over R x N.
     """
-    heads, batch, n, _ = v.shape
-    dtype = core_dtype(q.dtype)
+    heads, batch, n, _ = call.v.shape
+    dtype, dropout = core_dtype(call.q.dtype), call.dropout
     (head, sample), query = places(where, batch, n)
     hashes = None
     if dropout is not None:
-        hashes = dropout.row_hashes(heads, batch, n, v.device).flatten()[where]  # [R]
+        hashes = dropout.row_hashes(heads, batch, n, where.device).flatten()[where]  # [R]
 
     def some(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, part: slice) -> Tensor:
         here = head[part], sample[part]
@@ -64,19 +52,17 @@ def recomputed(
         queries = q[(*here, query[part])].to(dtype)  # [C, d_i]
         r = torch.bmm(own.of(k).to(dtype), queries[:, :, None]).squeeze(2)  # [C, N]
         source = None if s is None else own.of(s).to(dtype)
-        found, open_pairs = scores(r, here, query[part], source, geometry, mask, scale_t, batch)
+        found, open_pairs = scores(r, here, query[part], source, call)
         p = masked_softmax(found, open_pairs[..., None], dim=1)
         if dropout is not None and hashes is not None:
             p = p * dropout.kept(hashes[part], 0, n)[..., None]
         return (p * own.of(v).to(dtype)).sum(1)  # [C, d_v]
 
-    step = chunk(k, v, dtype)
-    training = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (q, k, v, s)
-    )
+    step = chunk(call, dtype)
+    training = call.wants_gradients()
     found = []
     for start in range(0, where.shape[0], step):
-        arguments = (q, k, v, s, slice(start, start + step))
+        arguments = (*call[:4], slice(start, start + step))
         if training:
             found.append(
                 checkpoint(some, *arguments, use_reentrant=False, preserve_rng_state=False)
@@ -86,14 +72,14 @@ def recomputed(
     return torch.cat(found)
 
 
-def chunk(k: Tensor, v: Tensor, dtype: torch.dtype) -> int:
+def chunk(call: Call, dtype: torch.dtype) -> int:
     """How many queries at a time.
 
     Per query: k, s and v, at worst gathered twice, and about six tensors of N x d_v inside the
     softmax.
     """
-    n = v.shape[2]
-    return max(1, CHUNK_BYTES // (n * (2 * k.shape[-1] + 10 * v.shape[-1]) * dtype.itemsize))
+    n, width = call.v.shape[2:]
+    return max(1, CHUNK_BYTES // (n * (2 * call.k.shape[-1] + 10 * width) * dtype.itemsize))
 
 
 class SequencesOfQueries:
@@ -144,10 +130,7 @@ def scores(
     here: tuple[Tensor, Tensor],
     query: Tensor,
     s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    batch: int,
+    call: Call,
 ) -> tuple[Tensor, Tensor]:
     """What the softmax of C queries is taken of, [C, N, d_v or 1], and their open keys [C, N].
 
@@ -163,53 +146,18 @@ def scores(
         Source scores of their sequences.
     """
     (head, sample), dtype = here, r.dtype
+    geometry, batch = call.geometry, call.v.shape[1]
     lo, hi = (t.expand(-1, batch)[head, sample, None] for t in (geometry.lo, geometry.hi))
     without_self, slope = geometry.without_self[head, None], geometry.slope[head, None].to(dtype)
     apart = query[:, None] - torch.arange(r.shape[1], device=r.device)  # [C, N]
     open_pairs = (apart >= lo) & (apart <= hi) & ~(without_self & (apart == 0))
-    if mask is not None:
-        open_pairs = open_pairs & mask[sample]
-    found = logsigmoid(r) if scale_t == "log_sigmoid" else r
+    if call.mask is not None:
+        open_pairs = open_pairs & call.mask[sample]
+    found = logsigmoid(r) if call.scale_t == "log_sigmoid" else r
     found = (found - slope * apart.abs())[..., None]  # [C, N, 1]
     if s is not None:
         found = found + s
     return found, open_pairs
-
-
-class _Inputs(NamedTuple):
-    """What the operators take beside the attended values and their flags, as `_SCHEMA` says."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    s: Tensor | None
-    lo: Tensor
-    hi: Tensor
-    without_self: Tensor
-    slope: Tensor
-    mask: Tensor | None
-    scale_t: str
-    seed: int
-    probability: float
-    """Of keeping a pair; negative: no dropout."""
-
-    @property
-    def attention(self) -> tuple[Geometry, Tensor | None, str, PairDropout | None]:
-        """Geometry, mask, scale function and dropout."""
-        geometry = Geometry(self.lo, self.hi, self.without_self, self.slope)
-        dropout = None if self.probability < 0 else PairDropout(self.seed, self.probability)
-        return geometry, self.mask, self.scale_t, dropout
-
-    @property
-    def differentiated(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What has gradients; an s that is not there is empty."""
-        return self.q, self.k, self.v, self.v.new_empty(0) if self.s is None else self.s
-
-
-_SCHEMA = (
-    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
-    "Tensor slope, Tensor? mask, str scale_t, SymInt seed, float probability"
-)
 
 
 def replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
@@ -225,7 +173,7 @@ def replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
 @custom_op(
     "attnbench::repaired",
     mutates_args=(),
-    schema=f"(Tensor a, Tensor flagged, {_SCHEMA}) -> Tensor",
+    schema=f"(Tensor a, Tensor flagged, {FLAT}) -> Tensor",
 )
 def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
     """`a` with its flagged queries computed again, exactly; NaN there in CUDA graph capture.
@@ -235,17 +183,15 @@ def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
     a, flagged
         As a backend's `attend` returns them.
     given
-        `_Inputs`.
+        A flat `Call`.
     """
-    inputs = _Inputs(*given)
     same = a.permute(1, 2, 0, 3).clone(memory_format=torch.contiguous_format).permute(2, 0, 1, 3)
     if a.is_cuda and torch.cuda.is_current_stream_capturing():
         return same.masked_fill_(flagged[..., None], math.nan)
     if not bool(flagged.any()):
         return same
     where = flagged.flatten().nonzero().squeeze(1)
-    q, k, v, s = inputs[:4]
-    return replaced(same, where, recomputed(where, q, k, v, s, *inputs.attention))
+    return replaced(same, where, recomputed(where, of_flat(*given)))
 
 
 @register_fake("attnbench::repaired")
@@ -257,32 +203,37 @@ def _(a: Tensor, *_: Any) -> Tensor:
 @custom_op(
     "attnbench::repaired_backward",
     mutates_args=(),
-    schema=f"(Tensor g, Tensor flagged, {_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor g, Tensor flagged, {FLAT}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def repaired_backward(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
     """Gradients of a, q, k, v and s (empty without one) for that of the result."""
-    inputs = _Inputs(*given)
-    dtype = core_dtype(inputs.q.dtype)
+    call = of_flat(*given)
+    dtype = core_dtype(call.q.dtype)
     to_a = g.contiguous().masked_fill(flagged[..., None], 0)
-    wanted = inputs.differentiated
+    wanted = _differentiated(call)
     sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in wanted]
     capturing = g.is_cuda and torch.cuda.is_current_stream_capturing()
     if not capturing and bool(flagged.any()):
         where = flagged.flatten().nonzero().squeeze(1)
-        for part in where.split(chunk(inputs.k, inputs.v, dtype)):
-            _add_gradients(sums, part, g, inputs)
+        for part in where.split(chunk(call, dtype)):
+            _add_gradients(sums, part, g, call)
     return (to_a, *(total.to(t.dtype) for total, t in zip(sums, wanted, strict=True)))
 
 
 @register_fake("attnbench::repaired_backward")
 def _(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    return tuple(t.new_empty(t.shape) for t in (g, *_Inputs(*given).differentiated))
+    return tuple(t.new_empty(t.shape) for t in (g, *_differentiated(of_flat(*given))))
 
 
-def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, inputs: _Inputs) -> None:
+def _differentiated(call: Call) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What has gradients; an s that is not there is empty."""
+    q, k, v, s = call[:4]
+    return q, k, v, v.new_empty(0) if s is None else s
+
+
+def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, call: Call) -> None:
     """Of some queries C, into q, k, v and s: the softmax's gradient over their own keys."""
-    q, k, v, s = inputs[:4]
-    geometry, mask, scale_t, dropout = inputs.attention
+    q, k, v, s = call[:4]
     heads, batch, n, _ = v.shape
     dtype = sums[0].dtype
     here, query = places(where, batch, n)
@@ -290,18 +241,18 @@ def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, inputs: _Inputs
     queries, keys, values = q[(*here, query)].to(dtype), own.of(k).to(dtype), own.of(v).to(dtype)
     r = torch.bmm(keys, queries[:, :, None]).squeeze(2)  # [C, N]
     source = None if s is None else own.of(s).to(dtype)
-    found, open_pairs = scores(r, here, query, source, geometry, mask, scale_t, batch)
+    found, open_pairs = scores(r, here, query, source, call)
     p = masked_softmax(found, open_pairs[..., None], dim=1)  # [C, N, d_v or 1]
     flow = g[(*here, query)].to(dtype)[:, None]  # [C, 1, d_v]
-    if dropout is not None:
-        hashes = dropout.row_hashes(heads, batch, n, v.device).flatten()[where]
-        flow = flow * dropout.kept(hashes, 0, n)[..., None]  # [C, N, d_v]
+    if call.dropout is not None:
+        hashes = call.dropout.row_hashes(heads, batch, n, v.device).flatten()[where]
+        flow = flow * call.dropout.kept(hashes, 0, n)[..., None]  # [C, N, d_v]
     to_p = flow * values  # [C, N, d_v]
     if p.shape[2] == 1:
         to_p = to_p.sum(2, keepdim=True)
     to_scores = p * (to_p - (p * to_p).sum(1, keepdim=True))  # [C, N, d_v or 1]
     to_r = to_scores.sum(2)
-    if scale_t == "log_sigmoid":
+    if call.scale_t == "log_sigmoid":
         to_r = to_r * torch.sigmoid(-r)
     sums[0].index_put_((*here, query), torch.bmm(to_r[:, None], keys).squeeze(1), accumulate=True)
     own.add(sums[1], to_r[..., None] * queries[:, None])
@@ -311,16 +262,14 @@ def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, inputs: _Inputs
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *tensors, scale_t, seed, probability = inputs
-    ctx.save_for_backward(*tensors)
-    ctx.options = (scale_t, seed, probability)
+    ctx.save_for_backward(*inputs[1 : TENSORS + 2])
+    ctx.options = inputs[TENSORS + 2 :]
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     flagged, *tensors = ctx.saved_tensors
-    to_a, dq, dk, dv, ds = repaired_backward(g, flagged, *tensors, *ctx.options)
-    nothing = (None,) * (len(_Inputs._fields) - 4)
-    return to_a, None, dq, dk, dv, None if tensors[3] is None else ds, *nothing
+    to_a, *found = repaired_backward(g, flagged, *tensors, *ctx.options)
+    return to_a, None, *flowing_back(found, tensors[3], 0)
 
 
 register_autograd("attnbench::repaired", _backward, setup_context=_remember)

@@ -1,26 +1,27 @@
-"""Problems for the fast paths of `reference_impls.kernels`, and what Algorithm 1 says in float64.
-
-A path is a function with the signature of `reference_impls.kernels.triton.attend`.
-"""
+"""Problems for the backends of `reference_impls.kernels`, and what their definition says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
-from harness.verify.budget import CAP, error
+from harness.verify.budget import CAP, budget
+from reference_impls.checks import masked_softmax
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import HeadMask, parse_all
-from reference_impls.mtsa.dropout import Kept
-from reference_impls.mtsa.optimized import algorithm1
+from suites.support.batches import error
 
-HEADS, BATCH = 3, 2
-DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+Attend: TypeAlias = Callable[[Call], tuple[Tensor, Tensor]]
+DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+EXACT = 1e-12
+CPU = torch.device("cpu")
 
 
 def masks_of(*texts: str) -> tuple[HeadMask, ...]:
@@ -34,190 +35,229 @@ ODD = (
     HeadMask("diagonal with distance", without_self=True, slope=0.1),
 )
 """Ranges that no text names."""
+_NAMES = "none diagonal forward backward forward_inclusive backward_inclusive window:3"
+EVERY = masks_of(*_NAMES.split(), "distance:0.7")
+"""A slope of 0.7 has to be that of float64."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes and options of one problem.
+    """Sizes and options of one call.
 
     Attributes
     ----------
-    n, d_i, d_v : int
+    n, batch, d_i, d_v : int
     columns : int or None
         Of s: d_v, 1, or None for no s.
     masks : tuple of HeadMask
         One per head.
     later : tuple of HeadMask or None
-        Those of the second sample, where ranges differ by sample.
+        Those of all samples but the first, where ranges differ by sample.
     scale_t : {"log_sigmoid", "identity"}
-    padded : bool
-        Whether a few tokens are padding, not all at the end.
-    dropout : PairDropout or None
+    padding : {"none", "tail", "holes"}
+        "tail": the last sample ends early; "holes": padding between real tokens too.
+    keep : float
+        Of pairs; 1 is no dropout.
     scale : float
-        Factor on scores.
+        Factor on queries and source scores.
     common : float
         Added to all values.
-    dtype : torch.dtype
     """
 
     n: int = 20
+    batch: int = 2
     d_i: int = 5
     d_v: int = 5
     columns: int | None = 5
     masks: tuple[HeadMask, ...] = masks_of("forward", "backward", "none")
     later: tuple[HeadMask, ...] | None = None
     scale_t: str = "log_sigmoid"
-    padded: bool = False
-    dropout: PairDropout | None = None
+    padding: str = "none"
+    keep: float = 1.0
     scale: float = 1.0
     common: float = 0.0
-    dtype: torch.dtype = torch.float32
 
-    def tensors(self, device: str = "cpu") -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
-        """q, k, v and s by name, the mask, and a cotangent [H, B, N, d_v]."""
+    def call(self, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Call:
+        """Random leaves, strided parts of wider [B, N, H, d + 3]."""
         draw = torch.Generator().manual_seed(self.n + 7 * self.d_v)
 
-        def normal(width: int, factor: float = 1.0) -> Tensor:
-            values = torch.randn(HEADS, BATCH, self.n, width, generator=draw) * factor
-            return values.to(device, self.dtype)
+        def leaf(width: int, factor: float = 1.0, added: float = 0.0) -> Tensor:
+            shape = (self.batch, self.n, len(self.masks), width + 3)
+            part = torch.randn(shape, generator=draw, dtype=torch.float64)[..., 2 : 2 + width]
+            values = (part.permute(2, 0, 1, 3) * factor + added).to(device, dtype)
+            return strided(values).requires_grad_()
 
-        found = {
-            "q": normal(self.d_i, self.scale),
-            "k": normal(self.d_i),
-            "v": normal(self.d_v) + self.common,
-        }
-        if self.columns is not None:
-            found["s"] = normal(self.columns, self.scale)
+        q, k, v = leaf(self.d_i, self.scale), leaf(self.d_i), leaf(self.d_v, 1, self.common)
+        s = None if self.columns is None else leaf(self.columns, self.scale)
         mask = None
-        if self.padded:
-            mask = torch.rand(BATCH, self.n, generator=draw) > 0.2
-            mask[:, -self.n // 4 :] = False
-            mask[:, 0] = True
+        if self.padding != "none":
+            mask = torch.ones(self.batch, self.n, dtype=torch.bool)
+            mask[-1, (2 * self.n + 2) // 3 :] = False
+            if self.padding == "holes":
+                mask[-1, 1::3] = False
+                mask[0, 1::5] = False
             mask = mask.to(device)
-        return found, mask, normal(self.d_v)
+        dropout = PairDropout(0xDEADBEEF, self.keep) if self.keep < 1 else None
+        return Call(q, k, v, s, self._geometry(device), mask, self.scale_t, dropout)
 
-    def geometry(self, device: str = "cpu") -> Geometry:
-        """Of its masks, [H, 1], or [H, B] where they differ by sample."""
-        shared = of_masks(self.masks, self.n, torch.device(device))
+    def _geometry(self, device: torch.device) -> Geometry:
+        shared = of_masks(self.masks, self.n, device)
         if self.later is None:
             return shared
-        other = of_masks(self.later, self.n, torch.device(device))
-        return Geometry(
-            torch.cat([shared.lo, other.lo], 1),
-            torch.cat([shared.hi, other.hi], 1),
-            shared.without_self,
-            shared.slope,
+        other = of_masks(self.later, self.n, device)
+        lo, hi = (
+            torch.cat([a, b.expand(-1, self.batch - 1)], 1)
+            for a, b in ((shared.lo, other.lo), (shared.hi, other.hi))
         )
+        return Geometry(lo, hi, shared.without_self, shared.slope)
 
 
-def _by_algorithm1(
-    problem: Problem, given: dict[str, Tensor], mask: Tensor | None, b: int | None
-) -> Tensor:
-    """Of sample b alone, or of all."""
-    part = slice(None) if b is None else slice(b, b + 1)
-    q, k, v = (given[name][:, part] for name in "qkv")
-    s = given["s"][:, part] if "s" in given else v.new_zeros(*v.shape[:3], 1)
-    masks = problem.masks if b != 1 or problem.later is None else problem.later
-    kept = None
-    if problem.dropout is not None:
-        pairs = problem.dropout.pairs(HEADS, BATCH, problem.n, torch.device("cpu"))[:, part]
-        kept = Kept(pairs, torch.ones_like(v, dtype=torch.bool), 1.0)
-    mask = None if mask is None else mask[part]
-    return algorithm1(q, k, v, s, masks, problem.scale_t, mask, kept)
+def strided(t: Tensor) -> Tensor:
+    """The same numbers [H, B, N, d] as a view of [B, N, H, d + 3]."""
+    heads, batch, n, d = t.shape
+    room = torch.full((batch, n, heads, d + 3), torch.nan, dtype=t.dtype, device=t.device)
+    view = room[..., 1 : 1 + d].permute(2, 0, 1, 3)
+    view.copy_(t)
+    return view
 
 
-def expected(problem: Problem) -> dict[str, Tensor]:
-    """Output and gradients in float64; 0 at padding, where Algorithm 1 may say anything."""
-    given, mask, g = problem.tensors()
-    given = {name: t.double().requires_grad_() for name, t in given.items()}
-    if problem.later is None:
-        a = _by_algorithm1(problem, given, mask, None)
-    else:
-        a = torch.cat([_by_algorithm1(problem, given, mask, b) for b in range(BATCH)], 1)
-    if mask is not None:
-        a = a.masked_fill(~mask[None, :, :, None], 0)
-    return _with_gradients(a, given, g.double())
+def leaves(call: Call) -> dict[str, Tensor]:
+    """What has gradients, by name."""
+    return {name: t for name, t in zip("qkvs", call[:4], strict=True) if t is not None}
 
 
-def got(
-    problem: Problem, attend: Callable[..., tuple[Tensor, Tensor]], device: str = "cpu"
-) -> dict[str, Tensor]:
-    """What a path makes of it: output, gradients and ``flagged``, on the CPU."""
-    given, mask, g = problem.tensors(device)
-    given = {name: t.requires_grad_() for name, t in given.items()}
-    a, flagged = attend(
-        given["q"],
-        given["k"],
-        given["v"],
-        given.get("s"),
-        problem.geometry(device),
-        mask,
-        problem.scale_t,
-        problem.dropout,
-    )
-    assert a.dtype == problem.dtype
-    found = _with_gradients(a, given, g) | {"flagged": flagged}
-    return {name: t.cpu() for name, t in found.items()}
+def with_leaves(call: Call, change: Callable[[Tensor], Tensor]) -> Call:
+    """The same call of other leaves, each what `change` makes of the one that was there."""
+    q, k, v, s = (None if t is None else change(t.detach()).requires_grad_() for t in call[:4])
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    return Call(q, k, v, s, *call[4:])
 
 
-def _with_gradients(a: Tensor, given: dict[str, Tensor], g: Tensor) -> dict[str, Tensor]:
-    names = [name for name, t in given.items() if t.numel()]
-    gradients = torch.autograd.grad(
-        (a * g).sum(), [given[name] for name in names], allow_unused=True
-    )
-    found = {"a": a.detach()}
-    for name, gradient in zip(names, gradients, strict=True):
-        found[f"{name}.grad"] = torch.zeros_like(given[name]) if gradient is None else gradient
-    return found
+def exact(call: Call) -> Call:
+    """The same in float64, on the CPU."""
+    call = with_leaves(call, lambda t: t.double().cpu())
+    geometry = Geometry(*(t.cpu() for t in vars(call.geometry).values()))
+    return call._replace(geometry=geometry, mask=None if call.mask is None else call.mask.cpu())
 
 
-def assert_agrees(problem: Problem, found: dict[str, Tensor], rows: Tensor | None = None) -> None:
-    """Assert that output and gradients are within the cap of the dtype (`harness.verify.budget`).
+def open_pairs(call: Call) -> Tensor:
+    """Whether a query sees a key, [H, B, N, N]; a padded query sees nothing."""
+    heads, batch, n, _ = call.v.shape
+    apart = torch.arange(n)[:, None] - torch.arange(n)
+    lo, hi = (t.long()[..., None, None] for t in (call.geometry.lo, call.geometry.hi))
+    found = (apart >= lo) & (apart <= hi)  # [H, B or 1, N, N]
+    found = found & ~(call.geometry.without_self[:, None, None, None] & (apart == 0))
+    if call.mask is not None:
+        found = found & call.mask[:, None, :] & call.mask[:, :, None]
+    return found.expand(heads, batch, n, n)
 
-    Parameters
-    ----------
-    rows : Tensor of bool, shape [H, B, N], optional
-        Compare the output there alone, and no gradients.
+
+def dense(call: Call) -> Tensor:
+    """Eq. 10-12 with the whole tensor of scores in the dtype of q, [H, B, N, d_v]."""
+    heads, batch, n, _ = call.v.shape
+    r = call.q @ call.k.transpose(-1, -2)
+    scores = logsigmoid(r) if call.scale_t == "log_sigmoid" else r
+    apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+    scores = scores - call.geometry.slope[:, None, None, None].to(r.dtype) * apart
+    scores = scores[..., None]  # [H, B, N, N, 1]
+    if call.s is not None:
+        scores = scores + call.s[:, :, None]
+    weights = masked_softmax(scores, open_pairs(call)[..., None], dim=3)
+    if call.dropout is not None:
+        weights = weights * call.dropout.pairs(heads, batch, n, r.device)[..., None]
+    return (weights * call.v[:, :, None]).sum(3)
+
+
+def with_gradients(a: Tensor, call: Call, cotangent: Tensor | None = None) -> dict[str, Tensor]:
+    """Output, and gradients of a fixed linear function of it, on the CPU."""
+    if cotangent is None:
+        draw = torch.Generator().manual_seed(2)
+        cotangent = torch.randn(a.shape, generator=draw, dtype=torch.float64)
+    own = {name: t for name, t in leaves(call).items() if t.numel()}
+    cotangent = cotangent.to(a.device, a.dtype)
+    found = torch.autograd.grad(a, list(own.values()), cotangent, allow_unused=True)
+    gradients = {
+        f"d{name}": torch.zeros_like(t) if g is None else g
+        for (name, t), g in zip(own.items(), found, strict=True)
+    }
+    return {name: t.detach().cpu() for name, t in ({"a": a} | gradients).items()}
+
+
+def defined(call: Call, cotangent: Tensor | None = None) -> dict[str, Tensor]:
+    """`with_gradients` of the definition in float64."""
+    twin = exact(call)
+    return with_gradients(dense(twin), twin, cotangent)
+
+
+def got(attend: Attend, call: Call) -> dict[str, Tensor]:
+    """What a backend makes of it, none of its queries flagged, in the layout that layers want."""
+    a, flagged = attend(call)
+    assert not flagged.any()
+    assert a.permute(1, 2, 0, 3).is_contiguous()
+    return with_gradients(a, call)
+
+
+def assert_agrees(attend: Attend, call: Call, capped: bool = False) -> None:
+    """Assert that values and gradients are the definition's, within what the dtype allows.
+
+    In float64 that is `EXACT`; else twice the error of the definition in the same dtype and the
+    rounding floor (`harness.verify.budget`), or the cap for values alone.
     """
-    wanted = expected(problem)
-    if rows is not None:
-        wanted = {"a": wanted["a"][rows]}
-        found = {"a": found["a"][rows]}
-    for name, tensor in wanted.items():
-        miss = error(found[name].double().numpy(), tensor.numpy())
-        assert miss <= CAP[DTYPES[problem.dtype]], f"{name}: {miss:.2e}"
+    found, wanted = got(attend, call), defined(call)
+    dtype = DTYPES[call.q.dtype]
+    plain = {} if capped or dtype == "f64" else with_gradients(dense(call), call)
+    assert found.keys() == wanted.keys()
+    for name, right in wanted.items():
+        assert found[name].dtype == call.q.dtype
+        allowed = EXACT if dtype == "f64" else CAP[dtype]
+        if plain:
+            allowed = budget(error(plain[name], right), dtype, gradient=name != "a")
+        miss = error(found[name], right)
+        assert miss <= allowed, f"{name}: {miss:.2e}, allowed {allowed:.2e}"
 
 
-KEEP = PairDropout(0xDEADBEEF, 0.7)
 PROBLEMS: dict[str, Problem] = {
     "one-token": Problem(n=1),
-    "two-tokens": Problem(n=2),
-    "one-tile-and-one": Problem(n=17, d_i=16, d_v=16, columns=16),
-    "three-tiles": Problem(n=33),
+    "two-tokens": Problem(n=2, masks=EVERY, padding="tail", scale_t="identity"),
     "several-tiles": Problem(n=65, masks=masks_of("forward_inclusive", "backward", "window:3")),
-    "identity": Problem(scale_t="identity"),
-    "identity-padded": Problem(scale_t="identity", padded=True),
-    "padded": Problem(padded=True),
-    "odd-ranges": Problem(n=36, masks=ODD),
-    "odd-ranges-identity": Problem(n=36, masks=ODD, scale_t="identity", padded=True),
+    "every-mask": Problem(n=40, batch=3, masks=EVERY, padding="tail"),
+    "every-mask-identity": Problem(n=23, masks=EVERY, padding="holes", scale_t="identity"),
+    "odd-ranges": Problem(n=36, masks=ODD, padding="holes"),
+    "odd-ranges-identity": Problem(n=36, masks=ODD, scale_t="identity"),
     "ranges-by-sample": Problem(
         n=33,
         masks=masks_of("window:2", "forward", "none"),
         later=masks_of("window:9", "backward", "window:0"),
     ),
     "wider-values": Problem(n=17, d_i=4, d_v=20, columns=20),
-    "wider-keys": Problem(n=17, d_i=20, d_v=4, columns=4),
-    "no-token2token": Problem(d_i=0, padded=True),
+    "wider-keys": Problem(n=17, d_i=20, d_v=4, columns=4, scale_t="identity"),
+    "one-feature": Problem(d_i=1, d_v=1, columns=1, padding="tail"),
+    "whole-vectors": Problem(n=17, d_i=16, d_v=16, columns=16),
+    "widths-of-75": Problem(n=70, d_i=75, d_v=75, columns=75, scale=0.3),
+    "no-token2token": Problem(d_i=0, padding="holes"),
     "no-token2token-identity": Problem(d_i=0, scale_t="identity", masks=ODD),
-    "one-column": Problem(columns=1, padded=True),
+    "one-column": Problem(columns=1, padding="holes"),
     "one-column-identity": Problem(columns=1, scale_t="identity"),
-    "no-source2token": Problem(columns=None, padded=True, masks=masks_of(*["diagonal"] * 3)),
-    "plain-softmax": Problem(columns=None, scale_t="identity", padded=True),
-    "dropout": Problem(dropout=KEEP, padded=True),
-    "dropout-identity": Problem(dropout=KEEP, scale_t="identity", masks=ODD),
-    "dropout-one-column": Problem(dropout=KEEP, columns=1),
-    "dropout-plain": Problem(dropout=KEEP, columns=None, scale_t="identity"),
+    "no-source2token": Problem(columns=None, padding="tail", masks=masks_of(*["diagonal"] * 3)),
+    "plain-softmax": Problem(columns=None, scale_t="identity", padding="holes"),
+    "no-scores": Problem(d_i=0, columns=None),
+    "dropout": Problem(keep=0.7, padding="holes"),
+    "dropout-identity": Problem(keep=0.7, scale_t="identity", masks=ODD),
+    "dropout-one-column": Problem(keep=0.7, columns=1),
+    "dropout-plain": Problem(keep=0.7, columns=None, scale_t="identity"),
 }
+TELLING = (
+    "several-tiles",
+    "every-mask-identity",
+    "odd-ranges",
+    "ranges-by-sample",
+    "one-column",
+    "plain-softmax",
+    "dropout-identity",
+)
+"""Each way through the kernels once: what every run tries; the nightly session tries all."""
 
 
 def changed(name: str, **options: Any) -> Problem:

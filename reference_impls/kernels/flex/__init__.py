@@ -22,9 +22,8 @@ from torch.nn.functional import pad, softplus
 from reference_impls.checks import least_denominator
 from reference_impls.compiled_flex import fused
 from reference_impls.kernels import sizes
-from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.flex.blocks import block_mask
-from reference_impls.kernels.geometry import Geometry
 from reference_impls.mechanism import Unsupported
 
 WIDEST = sizes.WIDEST["flex"]
@@ -39,17 +38,8 @@ def usable() -> str:
     return "" if torch.cuda.is_available() else "no CUDA device is here; FlexAttention needs one"
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    dropout: PairDropout | None,
-) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.triton.attend`, without dropout.
+def attend(call: Call) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.Call` says, without dropout.
 
     Raises
     ------
@@ -59,22 +49,22 @@ def attend(
     """
     if reason := usable():
         raise Unsupported(f"flex: {reason}")
-    if not q.is_cuda:
-        raise Unsupported(f"flex: tensors are on {q.device}; expected cuda, move them there")
-    refuse(q, v, dropout)
-    return quotient(fused, q, k, v, s, geometry, mask, scale_t)
+    if not call.q.is_cuda:
+        raise Unsupported(f"flex: tensors are on {call.q.device}; expected cuda, move them there")
+    refuse(call)
+    return quotient(fused, call)
 
 
-def refuse(q: Tensor, v: Tensor, dropout: PairDropout | None) -> None:
+def refuse(call: Call) -> None:
     """Raise `Unsupported` for what this path can't do on any device."""
-    if dropout is not None:
+    if call.dropout is not None:
         raise Unsupported(
             "flex: dropout of the numerator alone, where one softmax normalises both halves; "
             "take fused_triton or fused_tiled"
         )
-    if q.dtype not in DTYPES:
-        raise Unsupported(f"flex: dtype {q.dtype}; expected float32, bfloat16 or float16")
-    widest = max(q.shape[-1], v.shape[-1])
+    if call.q.dtype not in DTYPES:
+        raise Unsupported(f"flex: dtype {call.q.dtype}; expected float32, bfloat16 or float16")
+    widest = max(call.q.shape[-1], call.v.shape[-1])
     if widest > WIDEST:
         raise Unsupported(
             f"flex: heads are {widest} wide; expected at most {WIDEST}, as values have twice that: "
@@ -82,17 +72,9 @@ def refuse(q: Tensor, v: Tensor, dropout: PairDropout | None) -> None:
         )
 
 
-def quotient(
-    run: Callable[..., Any],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-) -> tuple[Tensor, Tensor]:
+def quotient(run: Callable[..., Any], call: Call) -> tuple[Tensor, Tensor]:
     """`attend` by one call of ``run``, which is `flex_attention` or what it was compiled to."""
+    q, k, v, s, geometry, mask, scale_t, _ = call
     heads, batch, n, d_v = v.shape
     # Float16 has no room for exponentials.
     dtype = torch.float32 if q.dtype == torch.float16 else q.dtype

@@ -19,56 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.checks import core_dtype, least_denominator
-from reference_impls.kernels.dropout import PairDropout
-from reference_impls.kernels.geometry import Geometry
+from reference_impls.checks import least_denominator
+from reference_impls.kernels.call import COUNT, TENSORS, Call, of_flat
 from reference_impls.kernels.tiled import cutting
 from reference_impls.kernels.tiled.sequences import Inputs, Sequences, added, into
 from reference_impls.mechanism import Unsupported
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    dropout: PairDropout | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Attended values, and the queries whose denominators underflow.
-
-    Parameters
-    ----------
-    q, k : Tensor, shape [H, B, N, d_i]
-        Queries, divided by sqrt(d_i), and keys; d_i = 0 where there are no such scores.
-    v : Tensor, shape [H, B, N, d_v]
-        Values.
-    s : Tensor, shape [H, B, N, d_v] or [H, B, N, 1], or None
-        Source scores; None is 0 everywhere.
-    geometry : Geometry
-        Which keys a query may attend to.
-    mask : Tensor of bool, shape [B, N], or None
-        True for real tokens.
-    scale_t : {"log_sigmoid", "identity"}
-        P = sigmoid(r) * exp(bias), or exp(r + bias).
-    dropout : PairDropout, optional
-        What it keeps of P in the numerator; nothing is rescaled.
-
-    Returns
-    -------
-    a : Tensor, shape [H, B, N, d_v]
-        In the dtype of q, a view of a contiguous [B, N, H, d_v]; 0 where a query has no open key,
-        is padding or is flagged. Sums are taken in float32 for half precision.
-    flagged : Tensor of bool, shape [H, B, N]
-    """
-    numbers = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
-    training = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (q, k, v, s)
-    )
-    seed = (0, None) if dropout is None else (dropout.seed, dropout.probability)
-    a, flagged, _ = TiledAttention.apply(q, k, v, s, *numbers, mask, scale_t, *seed, training)
+def attend(call: Call) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.Call` says; on every device, in every dtype."""
+    a, flagged, _ = TiledAttention.apply(*call.flat(), call.wants_gradients())
     return a, flagged
 
 
@@ -76,21 +36,22 @@ class TiledAttention(torch.autograd.Function):
     """`attend` with its own backward pass; the profiler shows it under this name."""
 
     @staticmethod
-    def forward(q: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Attended values, flags, and the denominators [H, B, N, d_v or 1] for `backward`."""
-        *described, training = given
-        inputs = _inputs(q, *described)
+        *flat, training = given
+        inputs = Inputs(of_flat(*flat))
         a, flagged, divisor = _forward(inputs, training)
+        dtype = given[0].dtype
         # float16 has no room for denominators.
-        saved = inputs.dtype if q.dtype == torch.float16 else q.dtype
-        return a.to(q.dtype), flagged, divisor.to(saved)
+        saved = inputs.dtype if dtype == torch.float16 else dtype
+        return a.to(dtype), flagged, divisor.to(saved)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """Keep the inputs, the attended values and the denominators: all linear in N."""
         a, flagged, divisor = output
-        ctx.save_for_backward(*inputs[:9], a, divisor)
-        ctx.options = inputs[9:12]
+        ctx.save_for_backward(*inputs[:TENSORS], a, divisor)
+        ctx.options = inputs[TENSORS:COUNT]
         ctx.mark_non_differentiable(flagged, divisor)
         ctx.set_materialize_grads(False)
 
@@ -99,35 +60,14 @@ class TiledAttention(torch.autograd.Function):
         """Gradients of q, k, v and s."""
         g = gradients[0]
         if g is None:
-            return (None,) * 13
+            return (None,) * (COUNT + 1)
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise Unsupported("the tiled attention has no second derivative; use algorithm1")
         *tensors, a, divisor = ctx.saved_tensors
-        inputs = _inputs(*tensors, *ctx.options)
+        inputs = Inputs(of_flat(*tensors, *ctx.options))
         found = _backward(inputs, *(t.to(inputs.dtype) for t in (a, divisor, g)))
         dtype = tensors[0].dtype
-        return (*(None if t is None else t.to(dtype) for t in found), *(None,) * 9)
-
-
-def _inputs(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    lo: Tensor,
-    hi: Tensor,
-    without_self: Tensor,
-    slope: Tensor,
-    mask: Tensor | None,
-    scale_t: str,
-    seed: int,
-    probability: float | None,
-) -> Inputs:
-    """In the dtype of the sums: at once, where rows of all heads lie side by side."""
-    dtype = core_dtype(q.dtype)
-    wide = q.to(dtype), k.to(dtype), v.to(dtype), None if s is None else s.to(dtype)
-    dropout = None if probability is None else PairDropout(seed, probability)
-    return Inputs(*wide, Geometry(lo, hi, without_self, slope), mask, scale_t, dropout)
+        return (*(None if t is None else t.to(dtype) for t in found), *(None,) * (COUNT - 3))
 
 
 def _forward(c: Inputs, training: bool) -> tuple[Tensor, Tensor, Tensor]:

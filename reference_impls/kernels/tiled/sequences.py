@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from reference_impls.checks import core_dtype
 from reference_impls.kernels import sizes
-from reference_impls.kernels.dropout import PairDropout
-from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.tiled import cutting
 
 WIDEST_KEPT = 4
@@ -30,24 +30,17 @@ def into(out: Tensor, operation: Callable[..., Tensor], *operands: Tensor) -> No
         operation(*operands, out=out)
 
 
-@dataclass
 class Inputs:
-    """What `reference_impls.kernels.tiled.attend` is given, in the dtype of the sums."""
+    """A call in the dtype of its sums, at once, where rows of all heads lie side by side."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    s: Tensor | None
-    geometry: Geometry
-    mask: Tensor | None
-    scale_t: str
-    dropout: PairDropout | None
-
-    def __post_init__(self) -> None:
+    def __init__(self, call: Call) -> None:
+        self.geometry, self.mask, self.scale_t, self.dropout = call[4:]
+        self.dtype = core_dtype(call.q.dtype)
+        self.q, self.k, self.v = (t.to(self.dtype) for t in call[:3])
+        self.s = None if call.s is None else call.s.to(self.dtype)
         self.biases: dict[tuple[int, ...], Tensor] = {}
         heads, batch, n, _ = self.v.shape
         device = self.v.device
-        self.dtype = self.q.dtype
         self.columns = 1 if self.s is None else self.s.shape[-1]
         self.padding = None
         if self.mask is not None:

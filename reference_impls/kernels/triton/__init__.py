@@ -20,8 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.dropout import PairDropout
-from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.call import COUNT, FLAT, TENSORS, Call, flowing_back, of_flat
 from reference_impls.kernels.triton.device import (
     exact,
     interpreted,
@@ -29,7 +28,7 @@ from reference_impls.kernels.triton.device import (
     usable,
     widest,
 )
-from reference_impls.kernels.triton.inputs import COUNT, Inputs, dense
+from reference_impls.kernels.triton.inputs import Inputs, dense
 from reference_impls.mechanism import Unsupported
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -37,57 +36,19 @@ BFLOAT16_INTERPRETED = False
 """Whether the interpreter's products of bfloat16 are right; tests mend them (triton 3.9)."""
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    s: Tensor | None,
-    geometry: Geometry,
-    mask: Tensor | None,
-    scale_t: str,
-    dropout: PairDropout | None,
-) -> tuple[Tensor, Tensor]:
-    """a_il = sum_j keep_ij P_ij v_jl E_jl / sum_j P_ij E_jl, E = exp(s - its maximum).
-
-    Parameters
-    ----------
-    q, k : Tensor, shape [H, B, N, d_i]
-        Queries, already divided by sqrt(d_i), and keys; d_i = 0 is no token2token scores.
-    v : Tensor, shape [H, B, N, d_v]
-    s : Tensor, shape [H, B, N, d_v] or [H, B, N, 1], or None
-        Source2token scores; None is E = 1.
-    geometry : Geometry
-        On the device of q; it is read there.
-    mask : Tensor of bool, shape [B, N], or None
-        True for real tokens. Keys at padding must be finite.
-    scale_t : {"log_sigmoid", "identity"}
-        P = sigmoid(r) exp(bias), or exp(r + bias - maximum).
-    dropout : PairDropout or None
-        Which pairs it keeps in the numerator.
-
-    Returns
-    -------
-    a : Tensor, shape [H, B, N, d_v], dtype of q
-        A view of [B, N, H, d_v]; 0 at closed, padded and flagged queries.
-    flagged : Tensor of bool, shape [H, B, N]
-        Queries with a key and a denominator below `least_denominator`.
+def attend(call: Call) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.Call` says.
 
     Raises
     ------
     Unsupported
         For other devices and dtypes, and for wider heads.
     """
+    q, k, v, s = call[:4]
     refuse(q, v)
-    steady = [t.to(q.dtype) for t in (q, k, v)]
-    save = torch.is_grad_enabled() and any(t.requires_grad for t in (*steady, s) if t is not None)
-    ranges = geometry.lo, geometry.hi, geometry.without_self, geometry.slope
-    seeded: tuple[int, int | None] = (0, None)
-    if dropout is not None:
-        seeded = _signed(dropout.seed), _signed(dropout.threshold)
+    call = Call(q, k.to(q.dtype), v.to(q.dtype), s, *call[4:])
     precise = q.dtype == torch.float32 and exact()
-    out, _, flagged, *_ = triton_forward(
-        *steady, s, *ranges, mask, scale_t == "identity", *seeded, precise, save
-    )
+    out, _, flagged, *_ = triton_forward(*call.flat(), precise, call.wants_gradients())
     return out.permute(2, 0, 1, 3), flagged
 
 
@@ -116,17 +77,6 @@ def refuse(q: Tensor, v: Tensor) -> None:
         )
 
 
-def _signed(number: int) -> int:
-    """32 bits as a signed number: one type of argument, so one kernel for all seeds."""
-    return number - 2**32 if number >= 2**31 else number
-
-
-_INPUTS = (
-    "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
-    "Tensor slope, Tensor? mask, bool identity, SymInt seed, SymInt? threshold, bool precise"
-)
-
-
 def _outputs(given: Inputs, save: bool) -> tuple[Tensor, ...]:
     """What the forward pass fills: out, residue, flagged, inverse, top."""
     q, s = given.q, given.s
@@ -148,7 +98,7 @@ def _outputs(given: Inputs, save: bool) -> tuple[Tensor, ...]:
 @torch.library.custom_op(
     "attnbench::triton_forward",
     mutates_args=(),
-    schema=f"({_INPUTS}, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=f"({FLAT}, bool precise, bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     """`attend` as an operator of torch.
@@ -156,7 +106,7 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     Parameters
     ----------
     given
-        `inputs.Inputs`, and whether to save what the backward pass needs.
+        A flat `Call`, whether it is precise, and whether to save what the backward pass needs.
 
     Returns
     -------
@@ -173,8 +123,8 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     """
     from reference_impls.kernels.triton import launch
 
-    *described, save = given
-    inputs = Inputs(*described).as_read()
+    *flat, precise, save = given
+    inputs = Inputs(of_flat(*flat), precise)
     found = launch.Outputs(*(*_outputs(inputs, save), inputs.maximum()))
     with _on(inputs.q):
         for kernel in launch.forward(inputs, found, save):
@@ -184,8 +134,8 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
 
 @triton_forward.register_fake
 def _(*given: Any) -> tuple[Tensor, ...]:
-    *described, save = given
-    inputs = Inputs(*described)
+    *flat, precise, save = given
+    inputs = Inputs(of_flat(*flat), precise)
     s = inputs.s
     shape = (0,) if s is None else (*s.shape[:2], 1, s.shape[3])
     return *_outputs(inputs, save), inputs.q.new_empty(shape, dtype=torch.float32)
@@ -194,15 +144,15 @@ def _(*given: Any) -> tuple[Tensor, ...]:
 @torch.library.custom_op(
     "attnbench::triton_backward",
     mutates_args=(),
-    schema=f"(Tensor g, {_INPUTS}, Tensor out, Tensor residue, Tensor flagged, Tensor inverse, "
-    "Tensor top, Tensor maximum) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor g, {FLAT}, bool precise, Tensor out, Tensor residue, Tensor flagged, "
+    "Tensor inverse, Tensor top, Tensor maximum) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
     """Gradients of q, k, v and s (empty without s) from that of ``out``, [B, N, H, d_v]."""
     from reference_impls.kernels.triton import launch
 
-    inputs = Inputs(*given[:COUNT]).as_read()
-    found = launch.Outputs(*given[COUNT:])
+    inputs = Inputs(of_flat(*given[:COUNT]), given[COUNT])
+    found = launch.Outputs(*given[COUNT + 1 :])
     gradients = _gradients(inputs)
     with _on(inputs.q):
         seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
@@ -213,7 +163,7 @@ def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
 
 @triton_backward.register_fake
 def _(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    return _gradients(Inputs(*given[:COUNT]).as_read())
+    return _gradients(Inputs(of_flat(*given[:COUNT]), given[COUNT]))
 
 
 def _gradients(given: Inputs) -> tuple[Tensor, ...]:
@@ -226,19 +176,17 @@ def _gradients(given: Inputs) -> tuple[Tensor, ...]:
 def _setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[1:])
-    *tensors, ctx.identity, ctx.seed, ctx.threshold, ctx.precise, _ = inputs
-    ctx.save_for_backward(*tensors, *output)
+    ctx.options = inputs[TENSORS:-1]
+    ctx.save_for_backward(*inputs[:TENSORS], *output)
 
 
 def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
-    rest = (None,) * 10
     if g is None:
-        return None, None, None, None, *rest
+        return (None,) * (COUNT + 2)
     saved = ctx.saved_tensors  # read once: checkpointing hands them out once
-    tensors, outputs = saved[:9], saved[9:]
-    options = (ctx.identity, ctx.seed, ctx.threshold, ctx.precise)
-    dq, dk, dv, ds = triton_backward(g, *tensors, *options, *outputs)
-    return dq, dk, dv, None if tensors[3] is None else ds, *rest
+    tensors, outputs = saved[:TENSORS], saved[TENSORS:]
+    found = triton_backward(g, *tensors, *ctx.options, *outputs)
+    return flowing_back(found, tensors[3], 2)
 
 
 triton_forward.register_autograd(_differentiate, setup_context=_setup)

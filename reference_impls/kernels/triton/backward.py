@@ -21,12 +21,15 @@ from reference_impls.kernels.triton.parts import (
     centre_of,
     keeps,
     load_rows,
+    open_keys,
     open_pairs,
     pair_weights,
     place,
     row_hash,
     source_weights,
     spans,
+    tile_start,
+    token_tile,
 )
 
 
@@ -50,11 +53,7 @@ def cotangent_kernel(
     ROWS: tl.constexpr,
 ):
     """dnum, and dden like it or, with one denominator for all features, float32 [H*B, N]."""
-    tiles = tl.cdiv(n, ROWS)
-    sequence = tl.program_id(0) // tiles
-    first = (tl.program_id(0) % tiles) * ROWS
-    h = tl.cast(sequence // batch, tl.int64)
-    b = tl.cast(sequence % batch, tl.int64)
+    sequence, h, b, first = token_tile(batch, n, ROWS)
     row = tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH_V)
     inside = (first + row < n)[:, None]
@@ -91,11 +90,7 @@ def query_gradient_step(
     j = j0 + tl.arange(0, COLUMNS)
     keys = load_rows(k, j0, k_n, end, COLUMNS, WIDTH_I, READ_K, EDGE)
     r = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
-    ok = (j < end)[None, :]
-    if EDGE:
-        ok = ok & open_pairs(i[:, None], j[None, :], low, high, no_self)
-    if REAL:
-        ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
+    ok = open_keys(i, j, real, low, high, no_self, end, EDGE, REAL)
     p, share = pair_weights(
         r, highest[:, None], i[:, None], j[None, :], ok, bias, IDENTITY, EDGE or REAL, EDGE
     )
@@ -127,32 +122,21 @@ def query_gradient_kernel(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a tile of queries."""
-    sequence, h, b, i0, low, high, end = place(
-        lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
+    sequence, h, b, i0, low, high, no_self, bias, end = place(
+        lo, hi, without_self, slope, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
     )
-    no_self = tl.load(without_self + h)
-    bias = tl.load(slope + h)
-    h_ = tl.cast(h, tl.int64)
-    b_ = tl.cast(b, tl.int64)
     before = tl.cast(sequence, tl.int64) * n
-    q += h_ * q_h + b_ * q_b
-    k += h_ * k_h + b_ * k_b
-    w += h_ * w_h + b_ * w_b
+    q += h * q_h + b * q_b
+    k += h * k_h + b * k_b
+    w += h * w_h + b * w_b
     if SOURCE == 2:
-        e += h_ * w_h + b_ * w_b
+        e += h * w_h + b * w_b
     else:
         e += before
-    real += b_ * real_b
+    real += b * real_b
 
     i = i0 + tl.arange(0, ROWS)
-    last_i = tl.minimum(i0 + ROWS, end) - 1
-    start = tl.maximum(i0 - high, 0)
-    some = i0 < end
-    stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
-    inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_i - high, inner_stop, i0, last_i + 1, no_self, COLUMNS
-    )
+    start, count, first, last = spans(i0, -high, -low, no_self, bias, end, ROWS, COLUMNS)
 
     queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
     dnums = load_rows(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
@@ -169,7 +153,7 @@ def query_gradient_kernel(
     change = tl.zeros([ROWS, WIDTH_I], tl.float32)
     for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
         for t in range(0 if edge else first, count - (last - first) if edge else last):
-            j0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            j0 = tile_start(start, t, first, last, edge, COLUMNS)
             change = query_gradient_step(
                 change, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real, k_n, w_n,
                 low, high, no_self, bias, end, threshold,
@@ -177,7 +161,7 @@ def query_gradient_kernel(
                 DOT, PRECISION,
             )  # fmt: skip
     column = tl.arange(0, WIDTH_I)
-    at = h_ * dq_h + b_ * dq_b + tl.cast(i0, tl.int64) * dq_n
+    at = h * dq_h + b * dq_b + tl.cast(i0, tl.int64) * dq_n
     at = at + tl.arange(0, ROWS)[:, None] * dq_n + column[None, :]
     inside = (i < n)[:, None] & (column < D_I)[None, :]
     tl.store(dq + at, change.to(dq.dtype.element_ty), mask=inside)
@@ -251,16 +235,12 @@ def key_gradient_kernel(
     DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a tile of keys, their values and source scores."""
-    sequence, h, b, j0, low, high, end = place(
-        lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, False
+    sequence, h, b, j0, low, high, no_self, bias, end = place(
+        lo, hi, without_self, slope, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, False
     )
-    no_self = tl.load(without_self + h)
-    bias = tl.load(slope + h)
-    h_ = tl.cast(h, tl.int64)
-    b_ = tl.cast(b, tl.int64)
     before = tl.cast(sequence, tl.int64) * n
-    q += h_ * q_h + b_ * q_b
-    real += b_ * real_b
+    q += h * q_h + b * q_b
+    real += b * real_b
     top += before
     dnum += before * PITCH
     row = tl.arange(0, ROWS)
@@ -270,21 +250,14 @@ def key_gradient_kernel(
     if MASKED:
         present = present & (tl.load(real + j, mask=present, other=0) != 0)
 
-    last_j = tl.minimum(j0 + ROWS, end) - 1
-    start = tl.maximum(j0 + low, 0)
-    some = j0 < end
-    stop = tl.where(some, tl.minimum(last_j + high + 1, end), 0)
-    inner_stop = tl.where(some & (bias == 0), tl.minimum(j0 + high + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_j + low, inner_stop, j0, last_j + 1, no_self, COLUMNS
-    )
+    start, count, first, last = spans(j0, low, high, no_self, bias, end, ROWS, COLUMNS)
 
-    w += h_ * w_h + b_ * w_b
+    w += h * w_h + b * w_b
     weighed = load_rows(w, j0, w_n, n, ROWS, WIDTH_V, READ_W, True).to(DOT)
     dw = tl.zeros([ROWS, WIDTH_V], tl.float32)
     if SOURCE == 2:
         dden += before * PITCH
-        sources = load_rows(e + h_ * w_h + b_ * w_b, j0, w_n, n, ROWS, WIDTH_V, READ_W, True)
+        sources = load_rows(e + h * w_h + b * w_b, j0, w_n, n, ROWS, WIDTH_V, READ_W, True)
         de = tl.zeros([ROWS, WIDTH_V], tl.float32)
     else:
         dden += before
@@ -295,10 +268,10 @@ def key_gradient_kernel(
     keys = dw
     dkey = tl.zeros([ROWS, WIDTH_I], tl.float32)
     if D_I > 0:
-        keys = load_rows(k + h_ * k_h + b_ * k_b, j0, k_n, n, ROWS, WIDTH_I, READ_K, True)
+        keys = load_rows(k + h * k_h + b * k_b, j0, k_n, n, ROWS, WIDTH_I, READ_K, True)
     for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
         for t in range(0 if edge else first, count - (last - first) if edge else last):
-            i0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            i0 = tile_start(start, t, first, last, edge, COLUMNS)
             dkey, dw, de = key_gradient_step(
                 dkey, dw, de, keys, weighed, sources, present, j, i0, sequence,
                 q, dnum, dden, top, q_n, low, high, no_self, bias, end, seed, threshold,
@@ -310,10 +283,10 @@ def key_gradient_kernel(
     j0_ = tl.cast(j0, tl.int64)
     if D_I > 0:
         column_i = tl.arange(0, WIDTH_I)
-        at = h_ * dk_h + b_ * dk_b + j0_ * dk_n + row[:, None] * dk_n + column_i[None, :]
+        at = h * dk_h + b * dk_b + j0_ * dk_n + row[:, None] * dk_n + column_i[None, :]
         kept = inside & (column_i < D_I)[None, :]
         tl.store(dk + at, dkey.to(dk.dtype.element_ty), mask=kept)
-    at = h_ * dv_h + b_ * dv_b + j0_ * dv_n + row[:, None] * dv_n + column[None, :]
+    at = h * dv_h + b * dv_b + j0_ * dv_n + row[:, None] * dv_n + column[None, :]
     kept = inside & (column < D_V)[None, :]
     if SOURCE == 0:
         tl.store(dv + at, dw.to(dv.dtype.element_ty), mask=kept)
@@ -323,7 +296,7 @@ def key_gradient_kernel(
         else:
             maximum += sequence
         weight = source_weights(
-            s + h_ * s_h + b_ * s_b,
+            s + h * s_h + b * s_b,
             maximum,
             real,
             j0,
@@ -337,12 +310,12 @@ def key_gradient_kernel(
             ROWS,
         )
         tl.store(dv + at, (dw * weight).to(dv.dtype.element_ty), mask=kept)
-        values = load_rows(v + h_ * v_h + b_ * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
+        values = load_rows(v + h * v_h + b * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
         values = values.to(tl.float32)
         if CENTRED:
             values = values - centre_of(centre, sequence, column, D_V)
         part = tl.where(present[:, None], dw * values, 0.0)
-        at = h_ * ds_h + b_ * ds_b + j0_ * ds_n + row[:, None] * ds_n
+        at = h * ds_h + b * ds_b + j0_ * ds_n + row[:, None] * ds_n
         if SOURCE == 2:
             change = (part + de) * weight
             tl.store(ds + at + column[None, :], change.to(ds.dtype.element_ty), mask=kept)

@@ -11,11 +11,12 @@ from reference_impls.kernels.triton.parts import (
     exponential,
     keeps,
     load_rows,
-    open_pairs,
+    open_keys,
+    pair_weights,
     place,
     row_hash,
-    sigmoid,
     spans,
+    tile_start,
 )
 
 
@@ -36,16 +37,10 @@ def forward_step(
     else:
         r = tl.zeros([ROWS, COLUMNS], tl.float32)
 
-    ok = (j < end)[None, :]
-    if EDGE:
-        ok = ok & open_pairs(i[:, None], j[None, :], low, high, no_self)
-    if REAL:
-        ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
-    if EDGE:
-        distance = tl.abs(i[:, None] - j[None, :]).to(tl.float32)
+    ok = open_keys(i, j, real, low, high, no_self, end, EDGE, REAL)
     if IDENTITY:
         if EDGE:
-            r = r - bias * distance
+            r = r - bias * tl.abs(i[:, None] - j[None, :]).to(tl.float32)
         if EDGE or REAL:
             r = tl.where(ok, r, float("-inf"))
         highest_now = tl.maximum(highest, tl.max(r, 1))
@@ -56,11 +51,9 @@ def forward_step(
         numerator = numerator * fade[:, None]
         denominator = denominator * (fade[:, None] if SOURCE == 2 else fade)
     else:
-        p = sigmoid(r)
-        if EDGE:
-            p = p * exponential(-bias * distance)
-        if EDGE or REAL:
-            p = tl.where(ok, p, 0.0)
+        p, _ = pair_weights(
+            r, highest, i[:, None], j[None, :], ok, bias, IDENTITY, EDGE or REAL, EDGE
+        )
 
     p_kept = p
     if DROPPED:
@@ -111,32 +104,21 @@ def forward_kernel(
     ``out`` and ``residue``, which is it less the centre, are [B, N, H, D_V]; ``inverse``
     [H*B, N, D_V or 1] is 0 where no gradient flows.
     """
-    sequence, h, b, i0, low, high, end = place(
-        lo, hi, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
+    sequence, h, b, i0, low, high, no_self, bias, end = place(
+        lo, hi, without_self, slope, ends, range_h, range_b, heads, batch, n, MASKED, ROWS, True
     )
-    no_self = tl.load(without_self + h)
-    bias = tl.load(slope + h)
-    h_ = tl.cast(h, tl.int64)
-    b_ = tl.cast(b, tl.int64)
-    q += h_ * q_h + b_ * q_b
-    k += h_ * k_h + b_ * k_b
-    w += h_ * w_h + b_ * w_b
+    q += h * q_h + b * q_b
+    k += h * k_h + b * k_b
+    w += h * w_h + b * w_b
     if SOURCE == 2:
-        e += h_ * w_h + b_ * w_b
+        e += h * w_h + b * w_b
     else:
         e += tl.cast(sequence, tl.int64) * n
-    real += b_ * real_b
-    counts += b_ * n
+    real += b * real_b
+    counts += b * n
 
     i = i0 + tl.arange(0, ROWS)
-    last_i = tl.minimum(i0 + ROWS, end) - 1
-    start = tl.maximum(i0 - high, 0)
-    some = i0 < end
-    stop = tl.where(some, tl.minimum(last_i - low + 1, end), 0)
-    inner_stop = tl.where(some & (bias == 0), tl.minimum(i0 - low + 1, end), 0)
-    count, first, last = spans(
-        start, stop, last_i - high, inner_stop, i0, last_i + 1, no_self, COLUMNS
-    )
+    start, count, first, last = spans(i0, -high, -low, no_self, bias, end, ROWS, COLUMNS)
 
     numerator = tl.zeros([ROWS, WIDTH_V], tl.float32)
     if SOURCE == 2:
@@ -152,7 +134,7 @@ def forward_kernel(
         rows = row_hash(seed, sequence, i)
     for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
         for t in range(0 if edge else first, count - (last - first) if edge else last):
-            j0 = start + (tl.where(t < first, t, t + last - first) if edge else t) * COLUMNS
+            j0 = tile_start(start, t, first, last, edge, COLUMNS)
             numerator, denominator, highest = forward_step(
                 numerator, denominator, highest, queries, rows, i, j0, k, w, e, real, k_n, w_n,
                 low, high, no_self, bias, end, threshold,
@@ -173,7 +155,7 @@ def forward_kernel(
     divisor = tl.where(good, denominator, 1.0)
     result = tl.where(good, numerator / divisor, 0.0)
     row = tl.arange(0, ROWS)
-    at = ((b_ * n + i0) * heads + h) * D_V + row[:, None] * (heads * D_V) + column[None, :]
+    at = ((b * n + i0) * heads + h) * D_V + row[:, None] * (heads * D_V) + column[None, :]
     inside = (i < n)[:, None] & (column < D_V)[None, :]
     if CENTRED:
         if SAVE:

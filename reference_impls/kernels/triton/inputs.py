@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.triton.device import large_tiles
 from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
 
@@ -40,41 +40,22 @@ def packed(values: Tensor, always: bool = False) -> Tensor:
     return torch.nn.functional.pad(values, (0, -width % 16)).contiguous()
 
 
-@dataclass(frozen=True)
 class Inputs:
-    """What both passes are given; see `reference_impls.kernels.triton.attend`.
+    """What both passes are given, as the kernels read it, whatever strides it has.
 
-    Attributes
+    Parameters
     ----------
-    q, k, v, s, lo, hi, without_self, slope, mask
-        As `attend` takes them.
-    identity : bool
-        Whether scale_t is that.
-    seed, threshold : int
-        Those of `PairDropout` as signed 32-bit numbers; threshold None is no dropout.
+    call : Call
     precise : bool
         Whether products are those of float32, see `device.exact`: settled once, so that the
         backward pass is that of its forward pass whatever torch is told in between.
     """
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    s: Tensor | None
-    lo: Tensor
-    hi: Tensor
-    without_self: Tensor
-    slope: Tensor
-    mask: Tensor | None
-    identity: bool
-    seed: int
-    threshold: int | None
-    precise: bool
-
-    def as_read(self) -> Inputs:
-        """As the kernels read them: whoever calls the operators, whatever strides they have."""
-        s = None if self.s is None else dense(self.s)
-        return replace(self, q=dense(self.q), k=dense(self.k), v=dense(self.v), s=s)
+    def __init__(self, call: Call, precise: bool) -> None:
+        self.q, self.k, self.v = map(dense, call[:3])
+        self.s = None if call.s is None else dense(call.s)
+        self.geometry, self.mask, self.dropout = call.geometry, call.mask, call.dropout
+        self.identity, self.precise = call.scale_t == "identity", precise
 
     @property
     def source(self) -> int:
@@ -105,12 +86,12 @@ class Inputs:
         deviations, 1 % where it is 0); the common part cancels, so it need not be there. It has to
         stay with dropout, which does not act on the denominator.
         """
-        return self.s is not None and self.threshold is None and not self.precise
+        return self.s is not None and self.dropout is None and not self.precise
 
     @cached_property
     def single_slope(self) -> Tensor:
         """Slopes as the kernels read them, float32 [H]."""
-        return self.slope.float()
+        return self.geometry.slope.float()
 
     @cached_property
     def centre(self) -> Tensor:
@@ -136,29 +117,32 @@ class Inputs:
     @cached_property
     def real(self) -> Tensor:
         """The mask as bytes, or whatever stands in for it."""
-        return self.without_self if self.mask is None else self.mask.contiguous().view(torch.uint8)
+        return (
+            self.geometry.without_self
+            if self.mask is None
+            else self.mask.contiguous().view(torch.uint8)
+        )
 
     @cached_property
     def counts(self) -> Tensor:
         """Number of real keys up to and with each, int32 [B, N]."""
         if self.mask is None:
-            return self.lo
+            return self.geometry.lo
         return self.mask.cumsum(1, dtype=torch.int32)
 
     @cached_property
     def ends(self) -> Tensor:
         """One past the last real token, int32 [B]."""
         if self.mask is None:
-            return self.lo
+            return self.geometry.lo
         steps = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
         return (steps * self.mask).amax(1)
 
     @cached_property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Both ends of the ranges, with the same strides."""
-        if self.lo.stride() == self.hi.stride():
-            return self.lo, self.hi
-        return self.lo.contiguous(), self.hi.contiguous()
+        lo, hi = self.geometry.lo, self.geometry.hi
+        return (lo, hi) if lo.stride() == hi.stride() else (lo.contiguous(), hi.contiguous())
 
     def maximum(self) -> Tensor:
         """Maximum of s over the real keys, float32 [H, B, 1, D_V or 1]; empty without s."""
@@ -168,6 +152,3 @@ class Inputs:
         if self.mask is not None:
             s = s.masked_fill(~self.mask[None, :, :, None], -torch.inf)
         return s.amax(2, keepdim=True).float().contiguous()
-
-
-COUNT = len(fields(Inputs))

@@ -217,7 +217,7 @@ def _common(
         "ends": given.ends,
         "lo": lo,
         "hi": hi,
-        "without_self": given.without_self.view(torch.uint8),
+        "without_self": given.geometry.without_self.view(torch.uint8),
         "slope": given.single_slope,
         **_steps(q=q, k=k, w=w),
         "real_b": n,
@@ -226,8 +226,8 @@ def _common(
         "heads": heads,
         "batch": batch,
         "n": n,
-        "seed": given.seed,
-        "threshold": given.threshold or 0,
+        "seed": _signed(0 if given.dropout is None else given.dropout.seed),
+        "threshold": _signed(0 if given.dropout is None else given.dropout.threshold),
     }
     masked = given.mask is not None
     constants = {
@@ -236,7 +236,7 @@ def _common(
         "MASKED": masked,
         # Elsewhere weights are zero at padding, and padded keys can't be the row's maximum.
         "REAL": masked and (given.identity or given.source == 0),
-        "DROPPED": given.threshold is not None,
+        "DROPPED": given.dropout is not None,
         "D_I": d_i,
         "READ_Q": q.shape[-1],
         "READ_K": k.shape[-1],
@@ -249,6 +249,11 @@ def _common(
         "PRECISION": given.precision,
     }
     return heads * batch * triton.cdiv(n, tile.rows), arguments, constants
+
+
+def _signed(number: int) -> int:
+    """32 bits as a signed number: one type of argument, so one kernel for all seeds."""
+    return number - 2**32 if number >= 2**31 else number
 
 
 def _steps(**values: Tensor) -> dict[str, int]:

@@ -55,6 +55,8 @@ def load_rows(
 def place(
     lo,
     hi,
+    without_self,
+    slope,
     ends,
     range_h,
     range_b,
@@ -65,8 +67,9 @@ def place(
     ROWS: tl.constexpr,
     LATE: tl.constexpr,
 ):
-    """Which tile of which sequence this program has: the longest rows of all sequences first.
+    """Which tile of which sequence this program has, the longest rows of all sequences first.
 
+    Then that head's range of i - j, whether i = j is closed, its slope, and where tokens end.
     LATE: late rows are the long ones where the range lies before the query (they are for queries,
     not for keys).
     """
@@ -85,39 +88,69 @@ def place(
     end = n + 0
     if MASKED:
         end = tl.load(ends + b)
-    return sequence, h, b, tile * ROWS, low, high, end
+    no_self = tl.load(without_self + h)
+    bias = tl.load(slope + h)
+    h = tl.cast(h, tl.int64)
+    b = tl.cast(b, tl.int64)
+    return sequence, h, b, tile * ROWS, low, high, no_self, bias, end
 
 
 @triton.jit
-def spans(
-    start,
-    stop,
-    inner_start,
-    inner_stop,
-    self_start,
-    self_stop,
-    no_self,
-    COLUMNS: tl.constexpr,
-):
-    """Tiles of [start, stop): their number, and the first and last (excluded) that need no mask.
+def token_tile(batch, n, ROWS: tl.constexpr):
+    """Sequence, head, sample and first token of a program that has one tile of tokens."""
+    tiles = tl.cdiv(n, ROWS)
+    sequence = tl.program_id(0) // tiles
+    h = tl.cast(sequence // batch, tl.int64)
+    b = tl.cast(sequence % batch, tl.int64)
+    return sequence, h, b, (tl.program_id(0) % tiles) * ROWS
 
-    Those lie in [inner_start, inner_stop), which ends no later than ``stop``; where i = j is closed
-    they have none of [self_start, self_stop), and are the longer of the two stretches around it.
+
+@triton.jit
+def spans(row, least, most, no_self, bias, end, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Tiles of the columns with ``least <= column - row <= most`` for the ROWS rows from one on.
+
+    Where they start, their number, and the first and last (excluded) that need no mask: with a bias
+    none; where column = row is closed the longer of the two stretches around those columns.
     """
+    last_row = tl.minimum(row + ROWS, end) - 1
+    some = row < end
+    start = tl.maximum(row + least, 0)
+    stop = tl.where(some, tl.minimum(last_row + most + 1, end), 0)
+    inner_start = last_row + least
+    inner_stop = tl.where(some & (bias == 0), tl.minimum(row + most + 1, end), 0)
     count = tl.maximum(stop - start + COLUMNS - 1, 0) // COLUMNS
     first = tl.minimum(tl.maximum(inner_start - start + COLUMNS - 1, 0) // COLUMNS, count)
     last = tl.minimum(tl.maximum(inner_stop - start, 0) // COLUMNS, count)
     last = tl.maximum(first, last)
-    left = tl.minimum(tl.maximum(self_start - start, 0) // COLUMNS, last)
+    left = tl.minimum(tl.maximum(row - start, 0) // COLUMNS, last)
     left = tl.maximum(left, first)
-    right = tl.maximum(tl.maximum(self_stop - start + COLUMNS - 1, 0) // COLUMNS, first)
+    right = tl.maximum(tl.maximum(last_row + 1 - start + COLUMNS - 1, 0) // COLUMNS, first)
     right = tl.minimum(right, last)
     before = left - first > last - right
     stretch_first = tl.where(before, first, right)
     stretch_last = tl.where(before, left, last)
     first = tl.where(no_self != 0, stretch_first, first)
     last = tl.where(no_self != 0, stretch_last, last)
-    return count, first, last
+    return start, count, first, last
+
+
+@triton.jit
+def tile_start(start, t, first, last, EDGE: tl.constexpr, COLUMNS: tl.constexpr):
+    """First column of tile t: of those without a mask, or at an EDGE of the others around them."""
+    if EDGE:
+        t = tl.where(t < first, t, t + last - first)
+    return start + t * COLUMNS
+
+
+@triton.jit
+def open_keys(i, j, real, low, high, no_self, end, EDGE: tl.constexpr, REAL: tl.constexpr):
+    """Whether queries i see keys j, [ROWS, COLUMNS] or [1, COLUMNS]."""
+    ok = (j < end)[None, :]
+    if EDGE:
+        ok = ok & open_pairs(i[:, None], j[None, :], low, high, no_self)
+    if REAL:
+        ok = ok & (tl.load(real + j, mask=j < end, other=0) != 0)[None, :]
+    return ok
 
 
 @triton.jit
@@ -277,11 +310,7 @@ def weigh_kernel(
     One program per tile of tokens of a sequence. Where s has one column, e is float32 [H*B, N].
     CENTRED: the values are those less ``centre``.
     """
-    tiles = tl.cdiv(n, ROWS)
-    sequence = tl.program_id(0) // tiles
-    first = (tl.program_id(0) % tiles) * ROWS
-    h = tl.cast(sequence // batch, tl.int64)
-    b = tl.cast(sequence % batch, tl.int64)
+    sequence, h, b, first = token_tile(batch, n, ROWS)
     row = first + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH_V)
     if SOURCE == 2:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from reference_impls.kernels.call import Call
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.triton import device, triton_forward
 from reference_impls.kernels.triton.inputs import Inputs
@@ -42,12 +43,9 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
     dtype = DTYPES[numbers]
     q, k, v, s, g = (torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5))
     geometry = of_masks(parse_all(None, 8), length, q.device)
-    shape = (geometry.lo, geometry.hi, geometry.without_self, geometry.slope)
-    precise = numbers == "single"
-    described = (q, k, v, s, *shape, None, False, 0, None, precise)
-    given = Inputs(*described)
-    results = triton_forward(*described, True)
-    found = launch.Outputs(*results)
+    call, precise = Call(q, k, v, s, geometry, None, "log_sigmoid"), numbers == "single"
+    given = Inputs(call, precise)
+    found = launch.Outputs(*triton_forward(*call.flat(), precise, True))
     if kind == "forward":
         launches = launch.forward(given, found, True, tile)
     else:

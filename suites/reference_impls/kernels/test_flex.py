@@ -1,69 +1,27 @@
-"""FlexAttention: its mathematics here with torch's unfused form on the CPU, the rest on CUDA."""
+"""FlexAttention: its lists of blocks, its kernels on CUDA; `test_agreement` has its mathematics."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import flex_attention
 
-from harness.verify.budget import CAP, error
+from harness.verify.budget import CAP
 from reference_impls.kernels import flex, triton
 from reference_impls.kernels.caching import TensorCache
-from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.flex import blocks as lists
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import allowed
 from reference_impls.mechanism import Unsupported
-from suites.support.attending import ODD, PROBLEMS, Problem, assert_agrees, changed, got, masks_of
+from suites.support.attending import ODD, PROBLEMS, Problem, assert_agrees, got, masks_of
+from suites.support.batches import error
 
 torch.set_num_threads(1)
 
-WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.dropout is None]
+WITHOUT_DROPOUT = [name for name, problem in PROBLEMS.items() if problem.keep == 1]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
-
-
-@pytest.fixture
-def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let torch's unfused form run with gradients on the CPU, which it refuses for users."""
-    module = "torch.nn.attention.flex_attention"
-    monkeypatch.setattr(f"{module}._validate_device", lambda *_: None)
-    monkeypatch.setattr(f"{module}._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
-
-
-def on_cpu(*arguments: Any) -> tuple[Tensor, Tensor]:
-    run: Any = partial(flex.quotient, flex_attention)
-    return run(*arguments[:-1])  # without dropout
-
-
-@pytest.mark.usefixtures("unfused")
-@pytest.mark.parametrize("name", WITHOUT_DROPOUT)
-def test_the_quotient_is_algorithm_1(name: str) -> None:
-    found = got(PROBLEMS[name], on_cpu)
-    assert not found["flagged"].any()
-    assert_agrees(PROBLEMS[name], found)
-
-
-@pytest.mark.usefixtures("unfused")
-@pytest.mark.parametrize("name", ["padded", "identity", "plain-softmax"])
-def test_half_precision(name: str) -> None:
-    for dtype in (torch.bfloat16, torch.float16):
-        problem = changed(name, dtype=dtype)
-        assert_agrees(problem, got(problem, on_cpu))
-
-
-@pytest.mark.usefixtures("unfused")
-@pytest.mark.parametrize("scale", [30.0, 100.0])
-def test_what_is_not_flagged_is_right_at_any_scale(scale: float) -> None:
-    problem = changed("padded", scale=scale)
-    found = got(problem, on_cpu)
-    assert found["flagged"].any()
-    assert (found["a"][found["flagged"]] == 0).all()
-    assert_agrees(problem, found, ~found["flagged"])
-    assert all(torch.isfinite(t).all() for t in found.values())
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -139,75 +97,54 @@ def test_blocks_that_a_graph_has_read_stay(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(looked) == {geometry.lo.device}
 
 
-@pytest.mark.usefixtures("unfused")
 def test_blocks_that_inference_left_behind_serve_training() -> None:
-    problem = PROBLEMS["several-tiles"]
-    geometry = problem.geometry()
-
-    def attend(*arguments: Any) -> tuple[Tensor, Tensor]:
-        return on_cpu(*arguments[:4], geometry, *arguments[5:])
-
-    given, mask, _ = problem.tensors()
+    geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
     with torch.inference_mode():
-        attend(*given.values(), None, mask, problem.scale_t, problem.dropout)
-    assert_agrees(problem, got(problem, attend))
+        blocks = lists.block_mask(geometry, None, 2, 300)
+    assert lists.block_mask(geometry, None, 2, 300) is blocks
+    assert blocks.kv_indices is not None
+    assert not blocks.kv_indices.is_inference()
 
 
 @pytest.mark.parametrize(
-    ("options", "dropout", "message"),
+    ("problem", "dtype", "message"),
     [
-        ({}, PairDropout(1, 0.5), "dropout of the numerator alone"),
-        ({"dtype": torch.float64}, None, "dtype torch.float64"),
-        ({"d_v": 150, "columns": 150}, None, "heads are 150 wide; expected at most 128"),
+        (Problem(n=2, keep=0.5), torch.float32, "dropout of the numerator alone"),
+        (Problem(n=2), torch.float64, "dtype torch.float64"),
+        (
+            Problem(n=2, d_v=150, columns=150),
+            torch.float32,
+            "heads are 150 wide; expected at most 128",
+        ),
     ],
 )
-def test_says_what_it_does_not_do(
-    options: dict[str, Any], dropout: PairDropout | None, message: str
-) -> None:
-    given, _, _ = Problem(n=2, **options).tensors()
+def test_says_what_it_does_not_do(problem: Problem, dtype: torch.dtype, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
-        flex.refuse(given["q"], given["v"], dropout)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
-def test_says_that_there_is_no_device() -> None:
-    with pytest.raises(Unsupported, match="flex: no CUDA device is here"):
-        got(Problem(n=2), flex.attend)
+        flex.refuse(problem.call(dtype))
 
 
 @needs_cuda
 @pytest.mark.parametrize("name", WITHOUT_DROPOUT)
-def test_agrees_with_algorithm_1_on_the_device(name: str) -> None:
-    assert_agrees(PROBLEMS[name], got(PROBLEMS[name], flex.attend, "cuda"))
+def test_agrees_on_the_device(name: str) -> None:
+    call = PROBLEMS[name].call(device=torch.device("cuda"))
+    assert_agrees(flex.attend, call, capped=True)
+    # Each is within its cap of the definition.
+    found, wanted = got(flex.attend, call), got(triton.attend, call)
+    assert all(error(found[part], wanted[part]) <= 2 * CAP["f32"] for part in found)
 
 
 @needs_cuda
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("d", [64, 128])
 def test_agrees_over_several_blocks_on_the_device(d: int, dtype: torch.dtype) -> None:
-    problem = Problem(n=300, d_i=d, d_v=d, columns=d, dtype=dtype, scale=d**-0.5)
-    assert_agrees(problem, got(problem, flex.attend, "cuda"))
-
-
-@needs_cuda
-@pytest.mark.parametrize("name", WITHOUT_DROPOUT)
-def test_both_fast_paths_agree_with_each_other_on_the_device(name: str) -> None:
-    found, wanted = (got(PROBLEMS[name], b.attend, "cuda") for b in (flex, triton))
-    # Each is within its cap of Algorithm 1.
-    assert all(
-        error(found[t].double().numpy(), wanted[t].double().numpy()) <= 2 * CAP["f32"]
-        for t in found.keys() - {"flagged"}
-    )
-
-
-@needs_cuda
-def test_twice_the_same_on_the_device() -> None:
-    problem = Problem(n=300, d_i=64, d_v=64, columns=64, padded=True, scale=0.125)
-    first, second = (got(problem, flex.attend, "cuda") for _ in range(2))
+    problem = Problem(n=300, d_i=d, d_v=d, columns=d, padding="tail", scale=d**-0.5)
+    call = problem.call(dtype, torch.device("cuda"))
+    assert_agrees(flex.attend, call, capped=True)
+    first, second = got(flex.attend, call), got(flex.attend, call)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @needs_cuda
 def test_tensors_on_the_cpu_are_refused_beside_a_device() -> None:
     with pytest.raises(Unsupported, match="tensors are on cpu; expected cuda"):
-        got(Problem(n=2), partial(flex.attend))
+        flex.attend(Problem(n=2).call())

@@ -20,7 +20,7 @@ import torch
 from reference_impls.kernels import core
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import loader
-from reference_impls.kernels.native.call import Problem
+from reference_impls.kernels.native.problem import Problem
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 from suites.support.parameters import has_compiler
@@ -111,9 +111,10 @@ def test_a_compiler_that_fails(
     assert not list(log.parent.glob("build-*"))
 
 
-@pytest.mark.parametrize("ninja", [True, False])
 @pytest.mark.parametrize(
-    "body", ["exit 1\n", "exit 0\n", None], ids=["says nothing", "builds nothing", "no program"]
+    ("body", "ninja"),
+    [("exit 1\n", False), ("exit 0\n", False), ("exit 0\n", True), (None, False), (None, True)],
+    ids=["says nothing", "builds nothing", "nothing by ninja", "no program", "none by ninja"],
 )
 def test_a_compiler_that_is_none(
     body: str | None, ninja: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from reference_impls.kernels import triton
-from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.triton import device
 from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import SHARED_BYTES, TILES, Tile, candidates, choose
@@ -47,24 +46,17 @@ def test_tiles_fit_and_none_is_longer_than_the_sequence() -> None:
                 assert set(candidates(kind, numbers, width))
 
 
-def _launches(problem: Problem) -> dict[str, Any]:
+def _launches(problem: Problem, dtype: torch.dtype) -> dict[str, Any]:
     """The launches of both passes by the kernels' names; nothing is run."""
     from reference_impls.kernels.triton import launch
 
-    given, mask, g = problem.tensors()
-    geometry = problem.geometry()
-    described: tuple[Any, ...] = (
-        *(given.get(name) for name in "qkvs"),
-        *(geometry.lo, geometry.hi, geometry.without_self, geometry.slope, mask),
-        *(problem.scale_t == "identity", 1, None if problem.dropout is None else 9),
-        problem.dtype == torch.float32,
-    )
-    inputs = Inputs(*described)
+    call = problem.call(dtype)
+    inputs = Inputs(call, precise=dtype == torch.float32)
     found = launch.Outputs(*(*triton._outputs(inputs, True), inputs.maximum()))
     gradients = triton._gradients(inputs)
     launches = [
         *launch.forward(inputs, found, True),
-        *launch.backward(inputs, found, g, gradients),
+        *launch.backward(inputs, found, call.v, gradients),
     ]
     return {one.kernel.fn.__name__: one for one in launches}
 
@@ -124,17 +116,14 @@ def sized(d: int, columns: int | None = -1, **options: Any) -> Problem:
 
 
 COMPILED = {
-    "half-128": sized(128, dtype=torch.bfloat16),
-    "half-64-identity-dropout-padded": sized(
-        64,
-        dtype=torch.bfloat16,
-        scale_t="identity",
-        padded=True,
-        dropout=PairDropout(1, 0.9),
+    "half-128": (sized(128), torch.bfloat16),
+    "half-64-identity-dropout-padded": (
+        sized(64, scale_t="identity", padding="tail", keep=0.9),
+        torch.bfloat16,
     ),
-    "single-64": sized(64),
-    "half-75-one-column": sized(75, 1, dtype=torch.bfloat16),
-    "f16-32-plain": sized(32, None, dtype=torch.float16, scale_t="identity"),
+    "single-64": (sized(64), torch.float32),
+    "half-75-one-column": (sized(75, 1), torch.bfloat16),
+    "f16-32-plain": (sized(32, None, scale_t="identity"), torch.float16),
 }
 
 
@@ -143,7 +132,7 @@ COMPILED = {
 def test_hopper_can_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.PACKED_FROM", 0)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
-    for kernel, launch in _launches(COMPILED[name]).items():
+    for kernel, launch in _launches(*COMPILED[name]).items():
         shared, registers, spilled = _assembled(launch)
         print(f"{name} {kernel}: {shared} bytes shared, {registers} registers, {spilled} spilled")
         assert shared <= SHARED_BYTES, kernel
@@ -152,7 +141,7 @@ def test_hopper_can_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 CRAMPED = {
     "half-128": COMPILED["half-128"],
-    "single-75": sized(75),
+    "single-75": (sized(75), torch.float32),
 }
 """What takes most of the shared memory, and the heads of setting A."""
 
@@ -165,7 +154,7 @@ def test_a_card_with_less_shared_memory_can_run_it(
 ) -> None:
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.PACKED_FROM", 0)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: False)
-    for kernel, launch in _launches(CRAMPED[name]).items():
+    for kernel, launch in _launches(*CRAMPED[name]).items():
         shared, _, spilled = _assembled(launch, 86)
         assert shared <= 99 * 1024, kernel
         assert spilled <= SPILLED_BYTES, kernel

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from reference_impls.kernels.call import Call
+from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.native import loader
 
 KINDS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -70,71 +71,59 @@ def unit_stride(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous()
 
 
-class Inputs(NamedTuple):
-    """What both passes are given: `native.attend`'s arguments, dropout as seed and threshold."""
+def as_read(call: Call) -> Call:
+    """With the strides and dtypes that the kernel reads; it must live as long as the `Problem`."""
+    g, s, mask = call.geometry, call.s, call.mask
+    return Call(
+        unit_stride(call.q),
+        unit_stride(call.k),
+        unit_stride(call.v),
+        None if s is None else unit_stride(s),
+        Geometry(
+            g.lo.contiguous(),
+            g.hi.contiguous(),
+            g.without_self.contiguous(),
+            g.slope.double().contiguous(),
+        ),
+        None if mask is None else mask.contiguous(),
+        *call[6:],
+    )
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    s: Tensor | None
-    lo: Tensor
-    hi: Tensor
-    without_self: Tensor
-    slope: Tensor
-    mask: Tensor | None
-    scale_t: str
-    seed: int
-    threshold: int
-    """-1: no dropout."""
 
-    def as_read(self) -> Inputs:
-        """With the strides and dtypes that the kernel reads; it must live as long as a call."""
-        return self._replace(
-            q=unit_stride(self.q),
-            k=unit_stride(self.k),
-            v=unit_stride(self.v),
-            s=None if self.s is None else unit_stride(self.s),
-            lo=self.lo.contiguous(),
-            hi=self.hi.contiguous(),
-            without_self=self.without_self.contiguous(),
-            slope=self.slope.double().contiguous(),
-            mask=None if self.mask is None else self.mask.contiguous(),
-        )
+def of(call: Call) -> Problem:
+    """Sizes, options and addresses of what `as_read` returned.
 
-    def problem(self) -> Problem:
-        """Sizes, options and addresses of what `as_read` returned.
-
-        Ranges are int32 [H, B or 1] of like strides, without_self bool [H], slope float64 [H].
-        """
-        q, k, v, s = self[:4]
-        heads, batch, length, key_width = q.shape
-        all_halves = all(t.dtype == torch.bfloat16 for t in (q, k, v))
-        return Problem(
-            heads=heads,
-            batch=batch,
-            length=length,
-            key_width=key_width,
-            value_width=v.shape[3],
-            source_width=0 if s is None else s.shape[3],
-            # Without scores both scale functions leave the bias alone.
-            sigmoid=self.scale_t == "log_sigmoid" and key_width > 0,
-            threshold=self.threshold,
-            seed=self.seed,
-            halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
-            rows=tile_rows,
-            panel=tile_panel,
-            q=rows(q),
-            k=rows(k),
-            v=rows(v),
-            s=rows(s),
-            lo=address(self.lo),
-            hi=address(self.hi),
-            range_head=self.lo.stride(0),
-            range_sample=self.lo.stride(1) if self.lo.shape[1] > 1 else 0,
-            without_self=address(self.without_self),
-            slope=address(self.slope),
-            mask=address(self.mask),
-        )
+    Ranges are int32 [H, B or 1] of like strides, without_self bool [H], slope float64 [H].
+    """
+    (q, k, v, s), g, dropout = call[:4], call.geometry, call.dropout
+    heads, batch, length, key_width = q.shape
+    all_halves = all(t.dtype == torch.bfloat16 for t in (q, k, v))
+    return Problem(
+        heads=heads,
+        batch=batch,
+        length=length,
+        key_width=key_width,
+        value_width=v.shape[3],
+        source_width=0 if s is None else s.shape[3],
+        # Without scores both scale functions leave the bias alone.
+        sigmoid=call.scale_t == "log_sigmoid" and key_width > 0,
+        threshold=-1 if dropout is None else dropout.threshold,
+        seed=0 if dropout is None else dropout.seed,
+        halves=all_halves and _halves(bool(torch.backends.mkldnn.enabled)),
+        rows=tile_rows,
+        panel=tile_panel,
+        q=rows(q),
+        k=rows(k),
+        v=rows(v),
+        s=rows(s),
+        lo=address(g.lo),
+        hi=address(g.hi),
+        range_head=g.lo.stride(0),
+        range_sample=g.lo.stride(1) if g.lo.shape[1] > 1 else 0,
+        without_self=address(g.without_self),
+        slope=address(g.slope),
+        mask=address(call.mask),
+    )
 
 
 _halves_by_setting: dict[bool, bool] = {}
