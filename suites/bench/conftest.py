@@ -8,6 +8,7 @@ replays its samples through pytest-benchmark, so that its table, groups, ``--ben
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,41 @@ from harness.errors import UsageError
 from harness.measure import blocks, device
 from harness.measure.session import Session, make_session
 from harness.options import Measuring, options_for_pytest, read
-from suites.bench.replay import Replay
+
+
+class Replay:
+    """Replays samples through a timer: `rewind` before a round, the call itself advances.
+
+    The virtual clock starts every round at zero, so that ``end - start`` is the sample to the
+    last bit.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.samples: list[float] = []
+        self._next = 0
+        self._now = 0.0
+
+        def timer() -> float:
+            return self._now
+
+        timer.__name__ = timer.__qualname__ = "replayed"
+        self.timer: Callable[[], float] = timer
+
+    def load(self, samples: Sequence[float]) -> None:
+        """Take the samples to replay, in seconds."""
+        self.samples = list(samples)
+        self._next = 0
+
+    def rewind(self) -> None:
+        """Set the virtual clock to the start of the next round."""
+        self._now = 0.0
+
+    def __call__(self) -> None:
+        """Advance the clock by the next sample."""
+        self._now = self.samples[self._next]
+        self._next = (self._next + 1) % len(self.samples)
+
 
 SESSION = pytest.StashKey[Session]()
 REPLAYS = pytest.StashKey[dict[str, Replay]]()

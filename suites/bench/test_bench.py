@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.case import Case
-from suites.bench.replay import Replay
+from suites.bench.conftest import Replay
 
 
 def test_cost(case: Case, replay: Replay, benchmark: Any) -> None:

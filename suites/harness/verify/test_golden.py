@@ -59,33 +59,50 @@ def test_every_golden_belongs_to_a_record() -> None:
     assert {path.partition("/")[0] for path in FILES} == set(named)
 
 
-def test_the_folder_is_checked_one_line_each(
+def test_a_folder_is_checked_one_line_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = ["disa/forward.npz", "rss/policy.npz", "snli_model/tiny.npz"]
-    for path in chosen:
-        (tmp_path / path).parent.mkdir()
-        shutil.copy(FOLDER / path, tmp_path / path)
-    file = tmp_path / "out.json"
-    assert command(["verify", "--golden", str(tmp_path), "--json", str(file)]) == 0
-    out = capsys.readouterr().out
-    assert [s.split(":")[0].split()[1] for s in out.splitlines() if s.startswith("ok ")] == [
-        path.removesuffix(".npz") for path in chosen
-    ]
-    assert "3 ok, 0 wrong, 0 skipped" in out
-    assert [r["verdict"] for r in json.loads(file.read_text())["rows"]] == ["ok"] * 3
-    one = ["verify", "resa.masked", "--golden", str(tmp_path), "--json", str(file)]
-    assert command(one) == 0
-    (row,) = json.loads(file.read_text())["rows"]
-    assert {r["name"] for r in row["rows"]} == {"resa.masked"}
-
-
-def test_a_changed_number_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Right ones, a changed number, what is no golden, and one of no mechanism of ours."""
+    right = ["disa/forward", "rss/policy", "snli_model/tiny"]
+    for name in (*right, "changed/forward", "foreign/policy", "broken/x"):
+        (tmp_path / name).parent.mkdir()
+    for name in right:
+        shutil.copy(FOLDER / f"{name}.npz", tmp_path / f"{name}.npz")
     arrays = contents(FOLDER / "disa" / "forward.npz")
     arrays["output_f64"] = arrays["output_f64"] + 1e-4
-    written(tmp_path / "forward.npz", arrays)
-    assert command(["verify", "--golden", str(tmp_path)]) == 1
-    assert "0 ok, 1 wrong" in capsys.readouterr().out
+    written(tmp_path / "changed" / "forward.npz", arrays)
+    arrays["config"]["mechanism"] = "other"
+    written(tmp_path / "foreign" / "policy.npz", arrays)
+    (tmp_path / "broken" / "x.npz").write_bytes(b"no archive")
+    file = tmp_path / "out.json"
+    assert command(["verify", "--golden", str(tmp_path), "--json", str(file)]) == 1
+    said = capsys.readouterr()
+    lines = [s.split(":")[0].split() for s in said.out.splitlines() if ": " in s]
+    assert lines == [
+        ["crash", "broken/x"],
+        ["wrong", "changed/forward"],
+        ["ok", "disa/forward"],
+        ["skipped", "foreign/policy"],
+        ["ok", "rss/policy"],
+        ["ok", "snli_model/tiny"],
+    ]
+    assert "3 ok, 2 wrong, 1 skipped" in said.out
+    assert "not a golden file" in said.out
+    assert "'other' belongs to no mechanism" in said.out
+    assert "Traceback" not in said.err + said.out
+    assert [r["verdict"] for r in json.loads(file.read_text())["rows"]] == [v for v, _ in lines]
+
+
+def test_a_name_chooses_and_nothing_checked_is_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.json"
+    one = ["verify", "resa.masked", "--golden", str(FOLDER / "rss"), "--json", str(file)]
+    assert command(one) == 0
+    rows = json.loads(file.read_text())["rows"]
+    assert {r["name"] for row in rows for r in row["rows"]} == {"resa.masked"}
+    assert command(["verify", "--golden", str(tmp_path)]) == 2
+    assert "nothing was checked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -105,28 +122,6 @@ def test_every_array_counts(path: str, name: str, change: float, tmp_path: Path)
     told = checked(written(tmp_path / "x.npz", arrays))
     assert told["verdict"] == "wrong"
     assert name in told["detail"]
-
-
-def test_nothing_checked_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arrays = contents(FOLDER / "rss" / "policy.npz")
-    arrays["config"]["mechanism"] = "other"
-    assert command(["verify", "--golden", str(tmp_path)]) == 2
-    assert "nothing was checked" in capsys.readouterr().err
-    written(tmp_path / "policy.npz", arrays)
-    assert command(["verify", "--golden", str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert "'other' belongs to no mechanism" in said.out
-    assert "nothing was checked" in said.err
-
-
-def test_a_file_that_is_no_golden_fails_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "x.npz").write_bytes(b"no archive")
-    assert command(["verify", "--golden", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert "not a golden file" in said.out
-    assert "Traceback" not in said.err + said.out
 
 
 @pytest.mark.parametrize("valid", [True, False])
