@@ -32,7 +32,6 @@ from harness.experiments.design import (
     Surroundings,
     check_pairing,
     make_design,
-    make_family,
 )
 from harness.experiments.model import Model, check_read, meaning, parse_model
 from harness.experiments.queue import finished
@@ -62,7 +61,7 @@ def run_compare(options: CompareOptions) -> int:
     places = _surroundings(tasks, registry, options)
     if options.all is not None:
         everyone = _buildable(everyone, tasks, places, options, out)
-    family = make_family(
+    family = Family(
         tuple(
             design
             for task in tasks
@@ -78,7 +77,7 @@ def run_compare(options: CompareOptions) -> int:
     if missing and options.all is None:  # what can't be built is no design: not written down
         _refuse_unbuildable(family, places)
     verified_or_refused(todo, around, folder, out)
-    record = family.record(around.fingerprint)
+    record = family.record
     train_missing(missing, around, folder, workers, out, [record])
     everything = read_journal(folder, out)
     declared = next(r for r in everything if r.get("key") == record["key"])
@@ -201,13 +200,13 @@ def _announcement(
 def _of_task(designs: Sequence[Design]) -> str:
     """``trec (six types of questions), 5 paired seeds, margin 1.00 points, width 300``."""
     first = designs[0]
-    task, seeds = first.task, len(first.seeds)
+    task, seeds, margin = first.task, len(first.record["seeds"]), first.record["margin"]
     over = counted(units_of(seeds, task.folds), task.folds or seeds, seeds)
-    if not first.paired:
+    if not first.record["paired"]:
         over = counted_each(seeds, seeds)
-    margin = "" if first.margin is None else f", margin {unit_of(task.metric).size(first.margin)}"
+    apart = "" if margin is None else f", margin {unit_of(task.metric).size(margin)}"
     widths = dict.fromkeys(str(recipe.width) for d in designs for recipe in d.recipes)
-    return f"{task.name} ({task.summary}), {over}{margin}, width {' and '.join(widths)}"
+    return f"{task.name} ({task.summary}), {over}{apart}, width {' and '.join(widths)}"
 
 
 def _refuse_unbuildable(family: Family, around: Mapping[str, Surroundings]) -> None:

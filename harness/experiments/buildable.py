@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.design import Surroundings
+from harness.experiments.design import Surroundings, building
 from harness.experiments.executors import Executor, Job
 from harness.experiments.model import Model
 from harness.experiments.sweep import Entry
@@ -19,20 +19,8 @@ from harness.train.task import Task
 CALL = "harness.train.run:count_parameters"
 LIMIT_SECONDS = 600.0
 PRELOAD = ("torch", "harness.train.run")
-ARGUMENTS = ("model", "task", "recipe", "options", "directory", "vectors", "given")
-"""What of a run's arguments it takes to build its model."""
-
-
-def _arguments(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
-    return {
-        "model": model.name,
-        "task": task.name,
-        "recipe": recipe.as_dict(),
-        "options": dict(model.options),
-        "directory": around.directory,
-        "vectors": around.vectors,
-        "given": list(around.registry.extra),
-    }
+TRAINED_BY = ("seed", "fold", "device")
+"""Of a run's arguments those that its model is built without."""
 
 
 def _numbers(
@@ -52,7 +40,7 @@ def _numbers(
     UsageError
         If building it ends in anything else (a crash, say).
     """
-    arguments = {**_arguments(model, task, recipe, around), "widths": list(widths)}
+    arguments = {**building(model, task, recipe, around), "widths": list(widths)}
     outcome = interpreter.run(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
     if outcome.status == "ok":
         return list(outcome.value)
@@ -155,7 +143,7 @@ def checks(entries: Iterable[Entry], finished: Iterable[Mapping[str, Any]]) -> l
         recipe = run.recipe.as_dict()
         if (str(run.model), run.task, _digest(recipe), run.code) in been:
             continue
-        arguments = {name: run.arguments[name] for name in ARGUMENTS}
+        arguments = {k: v for k, v in run.arguments.items() if k not in TRAINED_BY}
         key = schema.digest(["build", arguments, run.code])
         label = f"{run.model} on {run.task}"
         arguments["widths"] = [run.recipe.width]

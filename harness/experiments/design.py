@@ -98,6 +98,19 @@ def run_code(mechanism: str, load: str, registry: Registry) -> str:
     return schema.digest([*codes, module_hash(load)])
 
 
+def building(model: Model, task: Task, recipe: Recipe, around: Surroundings) -> dict[str, Any]:
+    """What of a run's arguments it takes to build its model."""
+    return {
+        "model": model.name,
+        "task": task.name,
+        "recipe": recipe.as_dict(),
+        "options": dict(model.options),
+        "directory": around.directory,
+        "vectors": around.vectors,
+        "given": list(around.registry.extra),
+    }
+
+
 def make_run(
     model: Model,
     task: Task,
@@ -129,16 +142,10 @@ def make_run(
         dict(around.fingerprint),
     ]
     arguments = {
-        "model": model.name,
-        "task": task.name,
-        "recipe": recipe.as_dict(),
+        **building(model, task, recipe, around),
         "seed": seed,
         "fold": fold,
-        "options": dict(model.options),
-        "directory": around.directory,
-        "vectors": around.vectors,
         "device": around.fingerprint["device"],
-        "given": list(around.registry.extra),
     }
     key = schema.digest(made_of)
     return Run(model, task.name, recipe, seed, key, code, arguments, fold, around.data)
@@ -157,68 +164,17 @@ class Design:
     task : Task
     recipes : pair of Recipe
         One per model; equal unless asked otherwise.
-    seeds : tuple of int
-        The same for both: data order and split are then the same, and differences are paired. With
-        folds, every fold is run once per seed.
-    margin : float or None
-        Differences smaller than this do not matter (in units of the metric): declared before.
-    match : {"none", "parameters"}
-        Whether the larger model was narrowed to the other's number of parameters.
     runs : tuple of pair of Run
         By seed; with folds by seed and fold.
-    meanings : pair of str
-        Of the models, see `meaning`.
-    paired : bool
-    one_sided : tuple of str
-        What the recipes say to both, but only one of the models reads; a line each.
+    record : mapping
+        As it stands in the journal, before any run of it is started.
     """
 
     models: tuple[Model, Model]
     task: Task
     recipes: tuple[Recipe, Recipe]
-    seeds: tuple[int, ...]
-    margin: float | None
-    match: str
     runs: tuple[tuple[Run, Run], ...]
-    meanings: tuple[str, str]
-    paired: bool = True
-    one_sided: tuple[str, ...] = ()
-
-    def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-        """As it stands in the journal, before any run of it is started."""
-        keys = [[first.key, second.key] for first, second in self.runs]
-        # Designs of one question differ in seeds, margin and the order of the models at most.
-        sides = sorted(
-            [meant, schema.digest(identity(r.as_dict()))]
-            for meant, r in zip(self.meanings, self.recipes, strict=True)
-        )
-        question = [sides, self.task.name, self.match, self.runs[0][0].arguments["vectors"]]
-        # Of a paired design nothing is added: those that were declared before keep their keys.
-        how = [] if self.paired else ["unpaired"]
-        return {
-            "kind": "design",
-            "key": schema.digest(["design", keys, self.margin, self.match, *how]),
-            "question": schema.digest([*question, *how]),
-            "paired_question": schema.digest(question),
-            "models": [str(m) for m in self.models],
-            "task": self.task.name,
-            "metric": self.task.metric,
-            "metrics": list(self.task.metrics),
-            "higher_is_better": self.task.higher_is_better,
-            "split": self.task.split,
-            "one_test_set": self.task.one_test_set,
-            "recipes": [r.as_dict() for r in self.recipes],
-            "one_sided": list(self.one_sided),
-            "seeds": list(self.seeds),
-            "folds": self.task.folds,
-            "units": units_of(len(self.seeds), self.task.folds),
-            "paired": self.paired,
-            "margin": self.margin,
-            "match": self.match,
-            "runs": keys,
-            "fingerprint": schema.digest(dict(fingerprint)),
-            "status": "ok",
-        }
+    record: dict[str, Any]
 
 
 def check_pairing(task: Task, paired: bool) -> None:
@@ -248,6 +204,18 @@ def make_design(
 ) -> Design:
     """Declare a comparison.
 
+    Parameters
+    ----------
+    models, recipes : pair
+        The first model is judged against the second.
+    seeds : sequence of int
+        The same for both: data order and split are then the same, and differences are paired. With
+        folds, every fold is run once per seed.
+    margin : float or None
+        Differences smaller than this do not matter (in units of the metric).
+    match : {"none", "parameters"}
+        Whether the larger model was narrowed to the other's number of parameters.
+
     Raises
     ------
     UsageError
@@ -255,7 +223,7 @@ def make_design(
         are not to be paired.
     """
     first, second = models
-    meanings = meaning(first, around.registry), meaning(second, around.registry)
+    meanings = [meaning(model, around.registry) for model in models]
     if meanings[0] == meanings[1] and recipes[0] == recipes[1]:
         also = "" if first == second else f", as which {second} is the same"
         raise UsageError(f"{first} is compared with itself{also}; give two different models")
@@ -271,18 +239,40 @@ def make_design(
         )
         for one in replicates(seeds, task.folds)
     )
-    return Design(
-        (first, second),
-        task,
-        (recipes[0], recipes[1]),
-        tuple(seeds),
-        margin,
-        match,
-        runs,
-        meanings,
-        paired,
-        one_sided(models, task, recipes, around.registry),
+    keys = [[run.key for run in pair] for pair in runs]
+    # Designs of one question differ in seeds, margin and the order of the models at most.
+    sides = sorted(
+        [meant, schema.digest(identity(r.as_dict()))]
+        for meant, r in zip(meanings, recipes, strict=True)
     )
+    question = [sides, task.name, match, around.vectors]
+    # Of a paired design nothing is added: those that were declared before keep their keys.
+    how = [] if paired else ["unpaired"]
+    record = {
+        "kind": "design",
+        "key": schema.digest(["design", keys, margin, match, *how]),
+        "question": schema.digest([*question, *how]),
+        "paired_question": schema.digest(question),
+        "models": [str(m) for m in models],
+        "task": task.name,
+        "metric": task.metric,
+        "metrics": list(task.metrics),
+        "higher_is_better": task.higher_is_better,
+        "split": task.split,
+        "one_test_set": task.one_test_set,
+        "recipes": [r.as_dict() for r in recipes],
+        "one_sided": list(one_sided(models, task, recipes, around.registry)),
+        "seeds": list(seeds),
+        "folds": task.folds,
+        "units": units_of(len(seeds), task.folds),
+        "paired": paired,
+        "margin": margin,
+        "match": match,
+        "runs": keys,
+        "fingerprint": schema.digest(dict(around.fingerprint)),
+        "status": "ok",
+    }
+    return Design((first, second), task, (recipes[0], recipes[1]), runs, record)
 
 
 @dataclass(frozen=True)
@@ -291,17 +281,35 @@ class Family:
 
     Attributes
     ----------
-    baseline : str
-        The model that all others are judged against.
-    models : tuple of str
-        The others.
     designs : tuple of Design
         One per model and task, the baseline second; by task, in the order of the models.
+
+    Raises
+    ------
+    UsageError
+        If they have different baselines, or one stands there twice.
     """
 
-    baseline: str
-    models: tuple[str, ...]
     designs: tuple[Design, ...]
+
+    def __post_init__(self) -> None:
+        baselines = {str(d.models[1]) for d in self.designs}
+        if len(baselines) != 1:
+            raise UsageError(f"given baselines {', '.join(sorted(baselines))}; expected one")
+        pairs = [(str(d.models[0]), d.task.name) for d in self.designs]
+        for model, task in pairs:
+            if pairs.count((model, task)) > 1:
+                raise UsageError(f"given {model} on {task} twice; expected each once")
+
+    @property
+    def baseline(self) -> str:
+        """The model that all others are judged against."""
+        return str(self.designs[0].models[1])
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The others."""
+        return tuple(dict.fromkeys(str(design.models[0]) for design in self.designs))
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -319,9 +327,10 @@ class Family:
                         seen.add(run.key)
                         yield run
 
-    def record(self, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def record(self) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started: of a pair its design."""
-        designs = [design.record(fingerprint) for design in self.designs]
+        designs = [design.record for design in self.designs]
         if len(designs) == 1:
             return designs[0]
         return {
@@ -334,25 +343,6 @@ class Family:
             "correction": CORRECTION,
             "overall": OVERALL if len(self.tasks) > 1 else "",
             "designs": designs,
-            "fingerprint": schema.digest(dict(fingerprint)),
+            "fingerprint": designs[0]["fingerprint"],
             "status": "ok",
         }
-
-
-def make_family(designs: tuple[Design, ...]) -> Family:
-    """Declare comparisons as one family.
-
-    Raises
-    ------
-    UsageError
-        If they have different baselines, or one stands there twice.
-    """
-    baselines = {str(d.models[1]) for d in designs}
-    if len(baselines) != 1:
-        raise UsageError(f"given baselines {', '.join(sorted(baselines))}; expected one")
-    pairs = [(str(d.models[0]), d.task.name) for d in designs]
-    for model, task in pairs:
-        if pairs.count((model, task)) > 1:
-            raise UsageError(f"given {model} on {task} twice; expected each once")
-    models = tuple(dict.fromkeys(model for model, _ in pairs))
-    return Family(baselines.pop(), models, designs)

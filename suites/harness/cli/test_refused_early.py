@@ -238,11 +238,11 @@ def test_a_comparison_warns_of_what_only_one_model_reads() -> None:
     around = Surroundings(Registry(), {"device": "cpu"})
     models = [parse_model(name, around.registry) for name in ("mtsa", "multi_head")]
     recipe = replace(task("trec").recipe, attention_dropout=0.2)
-    design = make_design(models, task("trec"), [recipe, recipe], (0, 1, 2), around).record({})
+    design = make_design(models, task("trec"), [recipe, recipe], (0, 1, 2), around).record
     says = "attention_dropout=0.2 is read by mtsa.fused alone, not by multi_head.sdpa"
     assert says in conclude(design, [design]).warnings
     usual = [task("trec").recipe] * 2
-    plain = make_design(models, task("trec"), usual, (0, 1, 2), around).record({})
+    plain = make_design(models, task("trec"), usual, (0, 1, 2), around).record
     assert not [text for text in conclude(plain, [plain]).warnings if " alone, " in text]
 
 
@@ -298,7 +298,7 @@ def test_one_question_asked_in_two_spellings_is_one() -> None:
 
     def asked(*names: str) -> str:
         models = [parse_model(name, around.registry) for name in names]
-        return make_design(models, task("trec"), recipes, (0, 1, 2), around).record({})["question"]
+        return make_design(models, task("trec"), recipes, (0, 1, 2), around).record["question"]
 
     assert asked("mtsa", "multi_head") == asked("multi_head", "mtsa[scale_t=log_sigmoid]")
     assert asked("mtsa", "multi_head") != asked("mtsa[scale_t=identity]", "multi_head")

@@ -80,7 +80,7 @@ def test_how_a_recipe_was_found_makes_no_other_run_and_no_other_question() -> No
 
     def design(**changed: Any) -> dict[str, Any]:
         recipes = [replace(task("trec").recipe, **changed), task("trec").recipe]
-        return make_design(models, task("trec"), recipes, (4, 7), around).record(FINGERPRINT)
+        return make_design(models, task("trec"), recipes, (4, 7), around).record
 
     assert design(tuning_trials=99)["question"] == design()["question"]
     assert design(tuning_trials=99)["key"] == design()["key"]

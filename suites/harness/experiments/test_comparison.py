@@ -366,7 +366,7 @@ def test_designs_that_were_declared_before_keep_their_keys() -> None:
     models = [parse_model(name, registry) for name in ("mtsa", "multi_head")]
     around = Surroundings(registry, {"device": "cpu"})
     one, other = (
-        make_design(models, toy, [toy.recipe] * 2, [0, 1], around, paired=paired).record({})
+        make_design(models, toy, [toy.recipe] * 2, [0, 1], around, paired=paired).record
         for paired in (True, False)
     )
     assert one["paired"] is True
