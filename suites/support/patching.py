@@ -33,6 +33,8 @@ class Patch:
         Below ``reference_impls``, such as ``disa/modules.py``.
     old, new : str
         Text that occurs exactly once in the file, and what takes its place.
+    dtype : {"f64", "f32"}
+        In which it must be noticed.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Patch:
     file: str
     old: str
     new: str
+    dtype: str = "f64"
 
     def __str__(self) -> str:
         return f"{self.implementation}: {self.name}"
@@ -72,7 +75,7 @@ LISTS = (
 PATCHES = tuple(
     Patch(**fault) for file in LISTS for fault in tomllib.loads(file.read_text("utf-8"))["patch"]
 )
-"""Together with the classes in `mutants` there are at least three for every package named there."""
+"""At least three for every package named there."""
 
 OPERATORS = (
     "reference_impls.kernels.native",

@@ -1,4 +1,4 @@
-"""Every named mutant must exceed the error budget; a verifier that lets one pass is no verifier."""
+"""Every named fault must exceed the error budget; a verifier that lets one pass is no verifier."""
 
 from __future__ import annotations
 
@@ -18,18 +18,9 @@ from harness.verify.check import check_drawn
 from harness.verify.margin import check_case
 from reference_impls.mechanism import Implementation, Mechanism
 from suites.support.command_line import SMALL, here
-from suites.support.mutants import MUTANTS
 from suites.support.patching import OPERATORS, PATCHES, Patch, patched
 
 torch.set_num_threads(1)
-
-
-def _mutant(name: str) -> tuple[Mechanism, Implementation]:
-    mechanism = builtins()[MUTANTS[name]]
-    implementation = Implementation(
-        name, f"suites.support.mutants:{name}", "wrong on purpose", mask_optional=True
-    )
-    return replace(mechanism, implementations=(implementation,)), implementation
 
 
 def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Batch]:
@@ -37,19 +28,16 @@ def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Batch]:
     return sorted(batches(mechanism, dtype), key=lambda batch: sum(batch.lengths))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_exceeds_the_budget(name: str) -> None:
-    """In float32, whose budget is the wider one."""
-    assert _noticed(*_mutant(name), "f32"), f"{name} passes as correct"
-
-
-def test_a_mutant_with_right_values_fails_by_its_gradients() -> None:
-    mechanism, implementation = _mutant("MtsaDetachedScores")
-    for batch in cheapest_first(mechanism, "f64"):
-        found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
-        assert all(d.ok for d in found if not d.gradient)
-        if not all(d.ok for d in found):
-            return
+def test_right_values_fail_by_their_gradients() -> None:
+    detached = "no gradient through the scores of the source"
+    (patch,) = (p for p in PATCHES if p.name == detached)
+    with patched(patch):
+        mechanism, implementation = Registry().find(patch.implementation)
+        for batch in cheapest_first(mechanism, "f64"):
+            found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
+            assert all(d.ok for d in found if not d.gradient)
+            if not all(d.ok for d in found):
+                return
     pytest.fail("missing gradients went unnoticed")
 
 
@@ -107,7 +95,7 @@ def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
 def test_a_changed_line_is_noticed(patch: Patch) -> None:
     with patched(patch):
         mechanism, implementation = Registry().find(patch.implementation)
-        assert _noticed(mechanism, implementation), f"{patch} passes as correct"
+        assert _noticed(mechanism, implementation, patch.dtype), f"{patch} passes as correct"
 
 
 def _noticed(mechanism: Mechanism, implementation: Implementation, dtype: str = "f64") -> bool:
@@ -135,7 +123,7 @@ def test_a_patch_that_changes_nothing_passes() -> None:
 
 def faults_of_packages() -> Counter[str]:
     """How many named faults each mechanism's folder has."""
-    named = (*MUTANTS.values(), *(p.implementation.partition(".")[0] for p in PATCHES))
+    named = (p.implementation.partition(".")[0] for p in PATCHES)
     return Counter(str(builtins()[name].folder).rpartition(".")[2] for name in named)
 
 
