@@ -26,7 +26,6 @@ WITH_VARIANTS = [
     for name in FAST
     for label in ("default", *MECHANISMS[name.partition(".")[0]].variants)
 ]
-CPU_DEFAULTS = [f"{m.name}.{m.default}" for m in MECHANISMS.values()]
 
 
 def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:

@@ -31,12 +31,9 @@ def naive_of(name: str) -> Callable[..., Any]:
 
 def _widths(name: str, o: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """Width of the output, and options for the plain module alone: small, and heads `D_H` wide."""
-    both = 1 if o.get("direction", "both") != "both" else 2
-    if name in ("disa", "resa", "biblosa", "bi_gru", "bi_gru_released", "disan"):
-        return both * D_H, {"rss_hidden": D_H} if name == "resa" else {}
-    if name == "resan":
-        return 2 * D_H, {"rss_hidden": D_H} if o.get("variant", "full") != "no_hard" else {}
-    if name in ("kim_cnn", "multi_cnn"):
+    if name in ("disa", "biblosa"):
+        return (2 if o.get("direction", "both") == "both" else 1) * D_H, {}
+    if name == "kim_cnn":
         return D_H * len(o.get("kernel_sizes", (3, 4, 5))), {}
     if name in ("msmsa", "mtsa_nmt"):
         out = o["heads"] * D_H if o.get("output_layer") is False else 5
@@ -45,7 +42,7 @@ def _widths(name: str, o: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         twice = 2 if o.get("readout", "concat") == "concat" else 1
         hidden = {"ff_dim": 7} if name == "transformer" else {}
         return twice * (5 if o.get("narrow") else D), {"head_dim": D_H, **hidden}
-    if name in ("mtsa", "multi_head"):
+    if name == "mtsa":
         return o["heads"] * D_H, {}
     if name == "mtsa_released":
         return o.get("output_hidden") or o["heads"] * D_H, {"head_dim": D_H}
@@ -66,35 +63,25 @@ class Config:
         Those that are not the oracle's own defaults.
     narrow : bool
         For sentence models: whether x is narrower than the model, which then has in_w.
-    tail : int
-        Padded positions that it is told of, where their number matters.
     """
 
     name: str
     label: str
     options: Mapping[str, Any] = field(default_factory=dict)
     narrow: bool = False
-    tail: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.label}" + (f"-{self.tail}" if self.tail else "")
+        return f"{self.name}-{self.label}"
 
     def __call__(self, x: Array, weights: Mapping[str, Array], *rest: Any, **more: Any) -> Any:
         """The oracle's answer; ``more`` are other options."""
-        padded = {"padded": len(x) + self.tail} if self.tail else {}
-        return naive_of(self.name)(x, weights, *rest, **{**self.options, **padded, **more})
+        return naive_of(self.name)(x, weights, *rest, **{**self.options, **more})
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the plain module's weights: oracle and module share their names."""
-        name, o = self.name, dict(self.options)
-        if o.get("variant") in ("no_soft", "neither"):  # ReSAN's words have a record of their own
-            name = "resan_no_fusion"
-            own = {"rss_hidden": D_H} if o["variant"] == "no_soft" else {}
-            d_out = D
-        else:
-            d_out, own = _widths(name, {**o, "narrow": self.narrow})
-        mechanism = MECHANISMS[name]
-        given = {**mechanism.options, **o, **own}
+        d_out, own = _widths(self.name, {**self.options, "narrow": self.narrow})
+        mechanism = MECHANISMS[self.name]
+        given = {**mechanism.options, **self.options, **own}
         heads = given.pop("heads", 0)
         plain = make(mechanism, str(mechanism.plain), D, d_out, heads, given)
         return {key: tuple(w.shape) for key, w in plain.state_dict().items()}
