@@ -22,9 +22,6 @@ COLUMNS = [
     "seconds", "rounds", "beside", "ratio", "order", "kernels", "fingerprint", "session",
 ]  # fmt: skip
 
-MEMORY_COLUMNS = ["case", "block", "status", "transient_bytes", "peak_bytes"]
-MARGIN_COLUMNS = ["case", "status", "error", "budget", "margin", "detail"]
-
 
 def _case_columns(case_id: str) -> dict[str, Any]:
     case = parse(case_id)
@@ -79,10 +76,7 @@ def time_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
                 "session": r.get("session"),
             }
         )
-    frame = pd.DataFrame(rows, columns=COLUMNS)
-    for column in ("seconds", "ratio"):
-        frame[column] = frame[column].astype(float)
-    return frame
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"seconds": float, "ratio": float})
 
 
 def _kernels(dispatched: Any) -> str | None:
@@ -99,24 +93,23 @@ def memory_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     ``transient_bytes`` is what the pass needs beyond what was there before it; ``peak_bytes`` adds
     weights and input.
     """
-    rows = [r for r in records if r["kind"] == "memory"]
-    frame = pd.DataFrame(
-        [{k: r.get(k) for k in MEMORY_COLUMNS} for r in rows], columns=MEMORY_COLUMNS
-    )
-    for column in ("transient_bytes", "peak_bytes"):
-        frame[column] = frame[column].astype(float)
-    return frame
+    numbers = ["transient_bytes", "peak_bytes"]
+    return _frame(records, "memory", ["case", "block", "status"], numbers)
 
 
 def margin_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Error, budget and margin of each case at its own shape."""
-    rows = [r for r in records if r["kind"] == "margin"]
-    frame = pd.DataFrame(
-        [{k: r.get(k) for k in MARGIN_COLUMNS} for r in rows], columns=MARGIN_COLUMNS
-    )
-    for column in ("error", "budget", "margin"):
-        frame[column] = frame[column].astype(float)
-    return frame
+    numbers = ["error", "budget", "margin"]
+    return _frame(records, "margin", ["case", "status", "detail"], numbers)
+
+
+def _frame(
+    records: Iterable[Mapping[str, Any]], kind: str, texts: list[str], numbers: list[str]
+) -> pd.DataFrame:
+    """Records of one kind, with these columns."""
+    columns = [*texts, *numbers]
+    rows = [{name: r.get(name) for name in columns} for r in records if r["kind"] == kind]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
 
 
 PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,30 +117,24 @@ def verify(
             rows[job.key] = {**known[job.key], "reused": True}
             on_row(rows[job.key])
     missing = [job for job in todo if job.key not in rows]
-    writer = None
-    if folder is not None and missing:
-        writer = journal.Writer(folder, {**(session or {}), "fingerprint": dict(fingerprint)})
     calls = [(job, _call(job, registry)) for job in missing]
     mode: Mode = "persistent" if any(job.device == "cuda" for job in missing) else "fork"
-    try:
+    with ExitStack() as stack:
+        writer = None
+        if folder is not None and missing:
+            head = {**(session or {}), "fingerprint": dict(fingerprint)}
+            writer = stack.enter_context(journal.Writer(folder, head))
         for job, outcome in run_all(calls, workers, mode):
             if outcome.error == USAGE:  # found where the module is built
                 raise UsageError(f"{job.name}: {outcome.detail}")
             record = {
-                "kind": "verify",
-                "key": job.key,
-                "case": job.case,
-                "block": 0,
-                "code": job.code,
-                "fingerprint": schema.digest(dict(fingerprint)),
+                **{"kind": "verify", "key": job.key, "case": job.case, "block": 0},
+                **{"code": job.code, "fingerprint": schema.digest(dict(fingerprint))},
                 **{"name": job.name, "dtype": job.dtype, "device": job.device},
                 **judged(outcome),
             }
             rows[job.key] = writer.append(record) if writer else record
             on_row(rows[job.key])
-    finally:
-        if writer is not None:
-            writer.close()
     return [rows[job.key] for job in todo]
 
 

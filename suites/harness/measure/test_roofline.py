@@ -97,9 +97,7 @@ def torchs_count(case: str) -> int:
     "name",
     [
         "multi_head.matmul-B2-N16-D300x600-H8",
-        "mtsa.algorithm1-B2-N16-D300x600-H8",
         "mtsa.algorithm1-B2-N16-D300x600-H2",
-        "none.fused-B2-N16-D300x600",
         "multi_cnn.conv-B2-N16-D300x600",
     ],
 )

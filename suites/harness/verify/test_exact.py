@@ -175,27 +175,16 @@ def test_checks_go_with_their_mechanism() -> None:
     assert len({c.name for c in CHECKS}) == len(CHECKS)
 
 
-def test_verify_records_what_it_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_records_what_it_checks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.verify.device_fingerprint", lambda _: {**PRINT, "torch": "2"})
     folder, file = tmp_path / "journal", tmp_path / "out.json"
-    arguments = [
-        "verify",
-        "kim_cnn_released.plain",
-        "--dtypes",
-        "f64",
-        "--device",
-        "cpu",
-        "--jobs",
-        "1",
-        "--journal",
-        str(folder),
-        "--json",
-        str(file),
-    ]
+    more = ["--device", "cpu", "--journal", str(folder), "--json", str(file)]
+    arguments = ["verify", "kim_cnn_released.plain", "--dtypes", "f64", "--jobs", "1", *more]
     assert command(arguments) == 0
-    out = capsys.readouterr().out
-    assert "weights: Kim CNN" in out
-    records = journal.read(folder).records
-    kinds = [r["kind"] for r in records]
+    assert "weights: Kim CNN" in capsys.readouterr().out
+    kinds = [r["kind"] for r in journal.read(folder).records]
     assert kinds.count("exact") == 1
     assert kinds.count("verify") == len(json.loads(file.read_text())["rows"]) > 0
     assert command(arguments) == 0  # again: done again, not looked up
@@ -203,5 +192,5 @@ def test_verify_records_what_it_checks(tmp_path: Path, capsys: pytest.CaptureFix
     assert command([*arguments, "--exact"]) == 0
     assert json.loads(file.read_text())["rows"] == []
     assert len(list(folder.glob("*.jsonl"))) == 5
-    assert command(["verify", "source2token", "--exact", "--journal", str(folder)]) == 2
+    assert command(["verify", "source2token", "--exact", *more]) == 2
     assert "no paper claims anything exact" in capsys.readouterr().err
