@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cli.comparing_options import read_margins, read_models, recipes_of, seeds_for
+from harness.cli.comparing_options import read_margins, read_models, seeds_for
 from harness.cli.comparison_text import print_conclusion
 from harness.cli.executors import workers_for
 from harness.cli.output import console, plain, tell_skipped, write_json
@@ -33,7 +33,7 @@ from harness.experiments.design import (
     check_pairing,
     make_design,
 )
-from harness.experiments.model import Model, check_read, meaning, parse_model
+from harness.experiments.model import Model, check_read, meaning, parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.options import CompareOptions

@@ -8,7 +8,6 @@ from harness.errors import UsageError
 from harness.experiments.model import Model, parse_model
 from harness.options import Amount
 from harness.registry import Registry
-from harness.train.recipe import Recipe, changed, parse_settings
 from harness.train.task import Task
 
 BASELINE = "multi_head"
@@ -83,12 +82,3 @@ def read_models(names: Sequence[str], registry: Registry, baseline: str | None) 
             f"against one: --baseline {names[-1]}"
         )
     return [parse_model(name, registry) for name in names]
-
-
-def recipes_of(task: Task, models: Sequence[Model], changes: Sequence[str]) -> list[Recipe]:
-    """The recipe of each model: the task's common one, with what ``--recipe`` changes."""
-    settings = parse_settings(changes, [model.names for model in models], task.recipes, task.name)
-    return [
-        changed(task.recipe_for(model.mechanism), chosen)
-        for model, chosen in zip(models, settings, strict=True)
-    ]

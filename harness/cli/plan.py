@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.cli.comparing import read_journal
-from harness.cli.comparing_options import recipes_of
 from harness.cli.output import bare_table, console, say, write_json
 from harness.errors import UsageError
 from harness.experiments.estimate import Recorded, recorded_spread
-from harness.experiments.model import parse_model
+from harness.experiments.model import parse_model, recipes_of
 from harness.experiments.replicates import Unit, unit_of
 from harness.options import Amount, PlanOptions
 from harness.records import journal

@@ -19,12 +19,11 @@ from harness.cli.surroundings import surroundings
 from harness.errors import UsageError
 from harness.experiments.costs import coverage
 from harness.experiments.design import Run, Surroundings, make_run
-from harness.experiments.model import check_read, parse_model
+from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.experiments.replicates import unit_of
 from harness.options import TrainOptions
 from harness.registry import Registry
-from harness.train.recipe import changed, parse_settings
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
@@ -86,8 +85,7 @@ def run_train(options: TrainOptions) -> int:
     registry = Registry(options.given)
     task = find_task(options.task)
     model = parse_model(options.name, registry)
-    settings = parse_settings(options.changes, [model.names], task.recipes, task.name)[0]
-    recipe = changed(task.recipe_for(model.mechanism), settings)
+    (recipe,) = recipes_of(task, [model], options.changes)
     check_read(options.changes, [model], [task], registry, options.vectors)
     attention = _attention(options, task)
     around = surroundings(task, registry, options)

@@ -136,17 +136,14 @@ class Durations:
         seconds = run_seconds(record)
         if record.get("fingerprint") != self._fingerprint or seconds is None:
             return
-        kind = (
-            record["model"],
-            str(record.get("task")),
-            schema.digest(identity(record.get("recipe") or {})),
-            str(record.get("vectors")),
-        )
+        task, recipe = record.get("task"), record.get("recipe") or {}
+        kind = _kind(record["model"], task, recipe, record.get("vectors"))
         self._known.setdefault(kind, []).append((record.get("workers"), seconds))
 
     def of(self, run: Run) -> float | None:
         """Seconds that such a run takes; None while none is known."""
-        return self._mean(self._known.get(_kind(run), []))
+        kind = _kind(run.model, run.task, run.recipe.as_dict(), run.arguments["vectors"])
+        return self._mean(self._known.get(kind, []))
 
     def guess(self, run: Run) -> float | None:
         """The same; where none is known, what runs of its task take, or any."""
@@ -162,9 +159,8 @@ class Durations:
         return statistics.fmean(chosen) if chosen else None
 
 
-def _kind(run: Run) -> _Kind:
-    recipe = schema.digest(identity(run.recipe.as_dict()))
-    return str(run.model), run.task, recipe, str(run.arguments["vectors"])
+def _kind(model: Any, task: Any, recipe: Mapping[str, Any], vectors: Any) -> _Kind:
+    return str(model), str(task), schema.digest(identity(recipe)), str(vectors)
 
 
 def wall_seconds(durations: Iterable[float], workers: int) -> float:

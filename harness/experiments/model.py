@@ -12,7 +12,7 @@ from typing import Any
 from harness.case import literal, parse_options
 from harness.errors import UsageError
 from harness.registry import Registry, resolve
-from harness.train.recipe import Recipe, changes
+from harness.train.recipe import Recipe, changed, changes, parse_settings
 from harness.train.task import Task
 
 SET_BY_RECIPES = ("attention_dropout", "heads")
@@ -89,6 +89,15 @@ def meaning(model: Model, registry: Registry) -> str:
                 continue
         told.append(f"{name}={value!r}")
     return model.name + (f"[{','.join(told)}]" if told else "")
+
+
+def recipes_of(task: Task, models: Sequence[Model], texts: Sequence[str]) -> list[Recipe]:
+    """The recipe of each model: the task's common one, with what ``--recipe`` changes."""
+    settings = parse_settings(texts, [model.names for model in models], task.recipes, task.name)
+    return [
+        changed(task.recipe_for(model.mechanism), chosen)
+        for model, chosen in zip(models, settings, strict=True)
+    ]
 
 
 def _usual(model: Model, registry: Registry) -> dict[str, Any]:

@@ -27,12 +27,12 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run
-from harness.experiments.model import Model, check_read, parse_model
+from harness.experiments.model import Model, check_read, parse_model, recipes_of
 from harness.experiments.replicates import Replicate, replicates
 from harness.options import LARGEST_SEED, MOST_SEEDS
 from harness.records import schema
 from harness.registry import Registry
-from harness.train.recipe import changed, changes, parse_settings
+from harness.train.recipe import changes
 from harness.train.task import Task
 from harness.train.task import task as find_task
 
@@ -200,13 +200,7 @@ def _entries(
     for task in tasks:
         surroundings = around(task, part.vectors)
         vectors = part.vectors if task.files else None
-        settings = parse_settings(
-            part.recipe, [model.names for model in models], task.recipes, task.name
-        )
-        recipes = [
-            changed(task.recipe_for(model.mechanism), chosen)
-            for model, chosen in zip(models, settings, strict=True)
-        ]
+        recipes = recipes_of(task, models, part.recipe)
         for one in replicates_of(part, task):
             for model, recipe in zip(models, recipes, strict=True):
                 run = make_run(model, task, recipe, one.seed, surroundings, one.fold)

@@ -24,7 +24,7 @@ from harness.isolate import run as run_isolated
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import task
-from suites.support.command_line import ROOT, attnbench
+from suites.support.command_line import ROOT, attnbench, here
 from suites.support.fake_training import CALL, NODE, begun, fake_run
 from suites.support.made_up_data import write_data_directory
 
@@ -33,18 +33,7 @@ if os.environ.get("CI"):
 else:
     ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
-QUICK = (
-    "--recipe",
-    "width=12",
-    "--recipe",
-    "heads=2",
-    "--recipe",
-    "hidden=10",
-    "--recipe",
-    "epochs=2",
-    "--device",
-    "cpu",
-)
+QUICK = "--recipe width=12 --recipe heads=2 --recipe hidden=10 --recipe epochs=2 --device cpu"
 # A dead node is noticed in seconds; in production Ray waits longer.
 SYSTEM = {
     "health_check_initial_delay_ms": 0,
@@ -156,25 +145,8 @@ def workers_of_second() -> list[int]:
 def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_path: Path) -> None:
     """The command itself, with real runs: killed under it is a node that trains."""
     toy = "mirrored_summation[length=6,width=6,k=2,train=4000,test=200]"
-    sweep = (
-        "sweep",
-        "--models",
-        "mtsa,none",
-        "--tasks",
-        toy,
-        "--seeds",
-        "5",
-        "--recipe",
-        "width=12",
-        "--recipe",
-        "heads=2",
-        "--recipe",
-        "epochs=6",
-        "--recipe",
-        "patience=6",
-        "--device",
-        "cpu",
-    )
+    recipe = "--recipe width=12 --recipe heads=2 --recipe epochs=6 --recipe patience=6"
+    sweep = f"sweep --models mtsa,none --tasks {toy} --seeds 5 {recipe} --device cpu".split()
     ray_ = ("--executor", "ray", "--address", cluster.address)
     folder = tmp_path / "results"
     process = subprocess.Popen(
@@ -292,29 +264,16 @@ def test_too_much_for_any_node_is_told(cluster: Any, fingerprint: dict[str, Any]
 @pytest.mark.nightly
 def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> None:
     data = write_data_directory(tmp_path / "data")
-    sweep = (
-        "sweep",
-        "--models",
-        "mtsa,multi_head",
-        "--tasks",
-        "trec",
-        "--seeds",
-        "2",
-        *QUICK,
-        "--data",
-        str(data),
-    )
+    both = f"--task trec {QUICK} --data {data}".split()
+    sweep = f"sweep --models mtsa,multi_head --tasks trec --seeds 2 {QUICK} --data {data}".split()
     done = attnbench(*sweep, "--executor", "ray", "--address", cluster.address, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 runs are ok" in done.stdout
-    here = attnbench(*sweep, cwd=tmp_path)
-    assert "4 runs, 4 of them already there" in here.stdout
-    both = ("trec", *QUICK, "--data", str(data))
-    compared = attnbench(
-        "compare", "mtsa", "multi_head", "--seeds", "2", "--task", *both, cwd=tmp_path
-    )
+    again = attnbench(*sweep, cwd=tmp_path)
+    assert "4 runs, 4 of them already there" in again.stdout
+    compared = attnbench("compare", "mtsa", "multi_head", "--seeds", "2", *both, cwd=tmp_path)
     assert "4 runs, 4 of them already there" in compared.stdout
-    alone = attnbench("train", "mtsa", "--task", *both, "--journal", "alone", cwd=tmp_path)
+    alone = attnbench("train", "mtsa", *both, "--journal", "alone", cwd=tmp_path)
     assert alone.returncode == 0
     (mine,) = [r for r in journal.read(tmp_path / "alone").records if r["kind"] == "run"]
     theirs = finished(tmp_path / "results")[mine["key"]]
@@ -324,29 +283,8 @@ def test_the_records_are_those_of_this_machine(cluster: Any, tmp_path: Path) -> 
 
 
 def test_no_cluster_is_told_in_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "harness",
-            "sweep",
-            "--models",
-            "mtsa",
-            "--tasks",
-            "mirrored_summation",
-            "--executor",
-            "ray",
-            "--address",
-            "127.0.0.1:1",
-            "--device",
-            "cpu",
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    sweep = "sweep --models mtsa --tasks mirrored_summation --device cpu"
+    done = here(*sweep.split(), "--executor", "ray", "--address", "127.0.0.1:1", cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "--address 127.0.0.1:1: no Ray cluster" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
