@@ -10,11 +10,10 @@ from functools import cached_property
 
 import pandas as pd
 
-from harness.stats import ALPHA, holm
+from harness.stats import ALPHA
 from reports.claims.printed import load
 from reports.claims.reanalysis import (
     Contrast,
-    FoldDeviation,
     added_parameters,
     contrasts,
     fold_deviations,
@@ -95,55 +94,51 @@ class Audit:
     def best(self) -> Shown:
         """MTSA against the runner-up."""
         found = self.against_best
-        shown = [c for c in found if c.excludes_zero]
-        kept = [c for c in found if c.adjusted_p < ALPHA]
         names = _listed([c.data for c in found])
-        open_ = [c.data for c in found if c not in shown]
+        open_ = _listed([c.data for c in found if not c.excludes_zero])
         sentence = (
             f"MTSA prints the highest mean on {names}. That it is better than the runner-up is "
-            f"not shown by the printed numbers on {_listed(open_)}: the "
+            f"not shown by the printed numbers on {open_}: the "
             "interval of the difference includes zero."
         )
-        for c in shown:
-            held = "and stays so" if c in kept else "but not"
-            sentence += (
-                f" On {c.data} it excludes zero (p = {p_text(c.test.p)}), {held} after Holm's "
-                f"correction for looking at {len(found)} data sets (p = {p_text(c.adjusted_p)})."
-            )
-        figure = figures.forest(
-            found,
-            "Table 5: MTSA and the runner-up",
-            "printed means, 95 % Welch intervals; grey: not shown after Holm",
-        )
-        return together(
-            says([sentence], main=True),
-            self.place.figure("runner-up", figure, self._caption(found, "the runner-up")),
-        )
+        for c in found:
+            if c.excludes_zero:
+                held = "and stays so" if c.adjusted_p < ALPHA else "but not"
+                sentence += (
+                    f" On {c.data} it excludes zero (p = {p_text(c.test.p)}), {held} after Holm's "
+                    f"correction for looking at {len(found)} data sets "
+                    f"(p = {p_text(c.adjusted_p)})."
+                )
+        return self._family("runner-up", found, "MTSA and the runner-up", "the runner-up", sentence)
 
     def baseline(self) -> Shown:
         """MTSA against multi-head attention."""
-        found = self.against_baseline
+        found, other = self.against_baseline, "multi-head attention"
         kept = [c.data for c in found if c.adjusted_p < ALPHA]
-        lost = [c for c in found if c.excludes_zero and c.data not in kept]
         open_ = [c.data for c in found if not c.excludes_zero]
         sentence = (
-            f"Against multi-head attention the printed numbers show a gain on {_listed(kept)}, "
+            f"Against {other} the printed numbers show a gain on {_listed(kept)}, "
             f"also after Holm's correction for five data sets; not on {_listed(open_)}."
         )
-        for c in lost:
-            sentence += (
-                f" {c.data} stands between: its interval excludes zero (p = {p_text(c.test.p)}), "
-                f"after the correction it does not hold (p = {p_text(c.adjusted_p)})."
-            )
-        figure = figures.forest(
-            found,
-            "Table 5: MTSA and multi-head attention",
-            "printed means, 95 % Welch intervals; grey: not shown after Holm",
+        for c in found:
+            if c.excludes_zero and c.data not in kept:
+                sentence += (
+                    f" {c.data} stands between: its interval excludes zero "
+                    f"(p = {p_text(c.test.p)}), "
+                    f"after the correction it does not hold (p = {p_text(c.adjusted_p)})."
+                )
+        return self._family("multi-head", found, f"MTSA and {other}", other, sentence)
+
+    def _family(
+        self, name: str, found: Sequence[Contrast], title: str, other: str, sentence: str
+    ) -> Shown:
+        clear = [c.data for c in found if c.excludes_zero]
+        caption = (
+            f"MTSA minus {other} as printed: the interval excludes zero on {_listed(clear)} "
+            f"({len(clear)} of {len(found)} data sets)."
         )
-        return together(
-            says([sentence], main=True),
-            self.place.figure("multi-head", figure, self._caption(found, "multi-head attention")),
-        )
+        figure = figures.forest(found, f"Table 5: {title}")
+        return together(says([sentence], main=True), self.place.figure(name, figure, caption))
 
     def contrasts(self) -> Shown:
         """Both families in numbers."""
@@ -185,31 +180,58 @@ class Audit:
     def deviations(self) -> Shown:
         """Whether the printed deviations can be ones over folds."""
         found = fold_deviations(self.accuracy)
-        adjusted = holm([f.p for f in found])
-        bad = [f for f, p in zip(found, adjusted, strict=True) if p < ALPHA]
+        bad = [f for f in found if f.implausible]
         parts = [
             f"the {f.printed:.1f} of {f.model} on {f.data} (counting gives {f.expected:.1f}, "
-            f"p = {p_text(p)} after Holm's correction)"
-            for f, p in zip(found, adjusted, strict=True)
-            if f in bad
+            f"p = {p_text(f.adjusted_p)} after Holm's correction)"
+            for f in bad
         ]
+        small = "none is too small for that."
+        caption = f"All {len(found)} printed deviations over folds can be chance."
+        if bad:
+            f = bad[0]
+            small = (
+                f"too small for that is {_listed(parts)}; it may be over something else, "
+                "or a misprint."
+            )
+            caption = (
+                f"All but {len(bad)} of {len(found)} printed deviations over folds can be chance; "
+                f"{f.model} on {f.data} is {f.expected / f.printed:.0f} times smaller than "
+                "counting alone gives."
+            )
         sentence = (
             "Ten disjoint folds of a corpus differ at least by the chance of counting right "
             "answers: sqrt(a (1 − a) / examples in a fold). "
-            f"Of {len(found)} printed deviations over folds, "
-            + (
-                f"too small for that is {_listed(parts)}; it may be over something else, "
-                "or a misprint."
-                if parts
-                else "none is too small for that."
-            )
+            f"Of {len(found)} printed deviations over folds, {small}"
+        )
+        columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
+        rows = [
+            [
+                f"{f.data}: {f.model}",
+                f"{f.accuracy:.1f}",
+                f"{f.printed:.1f}",
+                f"{f.expected:.2f}",
+                p_text(f.p),
+                p_text(f.adjusted_p),
+            ]
+            for f in found
+        ]
+        frame = pd.DataFrame(
+            {
+                "data": f.data,
+                "model": f.model,
+                "accuracy_percent": f.accuracy,
+                "printed_deviation_points": f.printed,
+                "counting_deviation_points": f.expected,
+                "p": f.p,
+                "p_holm": f.adjusted_p,
+            }
+            for f in found
         )
         return together(
             says([sentence]),
-            self.place.figure(
-                "deviations", figures.deviations(found, bad), _says_folds(bad, len(found))
-            ),
-            self._fold_table(found, adjusted),
+            self.place.figure("deviations", figures.deviations(found), caption),
+            self.place.table("deviations", frame, columns, rows),
         )
 
     def translations(self) -> Shown:
@@ -224,35 +246,26 @@ class Audit:
 
     def translation_table(self) -> Shown:
         """Table 6 as printed, and where it contradicts its caption."""
-        columns = [
-            "",
-            "multi-head (BLEU)",
-            "MTSA (BLEU)",
-            "p",
-            "runs by the table",
-            "runs by the caption",
-        ]
-        setups = self.translation["setups"]
-        rows = [
-            [
-                s["name"],
-                f"{s['multi_head']:.2f}",
-                f"{s['mtsa']:.2f}",
-                f"{s['p']:.3f}",
-                str(s["runs_in_table"]),
-                str(s["runs_in_caption"]),
-            ]
-            for s in setups
-        ]
-        names = ["setup", "multi_head_bleu", "mtsa_bleu", "p", "runs_in_table", "runs_in_caption"]
-        frame = pd.DataFrame(rows, columns=names)
-        odd = [
-            f"{s['name']}: the table says {s['runs_in_table']} runs, the caption "
-            f"{s['runs_in_caption']}; both readings are shown."
-            for s in setups
-            if s["runs_in_table"] != s["runs_in_caption"]
-        ]
-        return together(self.place.table("table6", frame, columns, rows), says(odd))
+        columns = {
+            "": "setup",
+            "multi-head (BLEU)": "multi_head_bleu",
+            "MTSA (BLEU)": "mtsa_bleu",
+            "p": "p",
+            "runs by the table": "runs_in_table",
+            "runs by the caption": "runs_in_caption",
+        }
+        rows, odd = [], []
+        for s in self.translation["setups"]:
+            runs = [str(s["runs_in_table"]), str(s["runs_in_caption"])]
+            bleu = [f"{s[model]:.2f}" for model in ("multi_head", "mtsa")]
+            rows.append([s["name"], *bleu, f"{s['p']:.3f}", *runs])
+            if runs[0] != runs[1]:
+                odd.append(
+                    f"{s['name']}: the table says {runs[0]} runs, the caption "
+                    f"{runs[1]}; both readings are shown."
+                )
+        frame = pd.DataFrame(rows, columns=list(columns.values()))
+        return together(self.place.table("table6", frame, list(columns), rows), says(odd))
 
     def translation_intervals(self) -> Shown:
         """What difference and p of Table 6 imply."""
@@ -318,53 +331,9 @@ class Audit:
             ]
         )
 
-    def _caption(self, found: Sequence[Contrast], other: str) -> str:
-        clear = [c.data for c in found if c.excludes_zero]
-        return (
-            f"MTSA minus {other} as printed: the interval excludes zero on {_listed(clear)} "
-            f"({len(clear)} of {len(found)} data sets)."
-        )
-
-    def _fold_table(self, found: Sequence[FoldDeviation], adjusted: Sequence[float]) -> Shown:
-        columns = ["", "accuracy (%)", "printed deviation", "from counting alone", "p", "p (Holm)"]
-        rows = [
-            [
-                f"{f.data}: {f.model}",
-                f"{f.accuracy:.1f}",
-                f"{f.printed:.1f}",
-                f"{f.expected:.2f}",
-                p_text(f.p),
-                p_text(p),
-            ]
-            for f, p in zip(found, adjusted, strict=True)
-        ]
-        frame = pd.DataFrame(
-            {
-                "data": f.data,
-                "model": f.model,
-                "accuracy_percent": f.accuracy,
-                "printed_deviation_points": f.printed,
-                "counting_deviation_points": f.expected,
-                "p": f.p,
-                "p_holm": p,
-            }
-            for f, p in zip(found, adjusted, strict=True)
-        )
-        return self.place.table("deviations", frame, columns, rows)
-
 
 def _listed(words: Sequence[str]) -> str:
     """``a, b and c``; ``none`` for nothing."""
     if not words:
         return "none"
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def _says_folds(bad: Sequence[FoldDeviation], count: int) -> str:
-    if not bad:
-        return f"All {count} printed deviations over folds can be chance."
-    f = bad[0]
-    return (
-        f"All but {len(bad)} of {count} printed deviations over folds can be chance; {f.model} on "
-        f"{f.data} is {f.expected / f.printed:.0f} times smaller than counting alone gives."
-    )

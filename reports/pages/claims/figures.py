@@ -10,8 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reports.claims import Answer, Verdict
 from reports.core.axes import titled
-from reports.core.style import SOFT
-from reports.pages.audit.figures import draw_interval, row_axes
+from reports.pages.audit.figures import Span, spans
 
 INKS: dict[Answer, str] = {
     "reproduced": "#009E73",
@@ -49,40 +48,23 @@ def intervals(
         On a logarithmic axis around 1; otherwise differences around 0.
     """
     drawn = [v for v in verdicts if math.isfinite(v.value)]
-    figure, axes = row_axes(len(drawn), 0.455, 0.9)
-    neutral = 1.0 if ratios else 0.0
-    axes.lines[0].set_xdata([neutral, neutral])
-    for y, v in enumerate(drawn):
+    rows = []
+    for v in drawn:
         ink = INKS[v.verdict]
         low, high = (v.low, v.high) if math.isfinite(v.low) else (v.value, v.value)
-        draw_interval(axes, y, low, v.value, high, ink, v.id)
+        rows.append(Span(label_of(v), v.id, low, v.value, high, ink, (v.verdict,), ink))
+    centre = 1.0 if ratios else 0.0
+    figure, axes = spans(rows, unit, (0.455, 0.9), places=(1.01,), centre=centre, size=7.5)
+    for y, v in enumerate(drawn):
         if math.isfinite(v.published_value) and v.claim.kind != "audit":
-            axes.plot(
-                [v.published_value],
-                [y],
-                "D",
-                markersize=6,
-                markerfacecolor="none",
-                markeredgecolor="black",
-                markeredgewidth=1.1,
-                label=f"{v.id}: published",
-            )
-        axes.annotate(
-            v.verdict,
-            (1.01, y),
-            xycoords=axes.get_yaxis_transform(),
-            fontsize=8,
-            va="center",
-            color=ink,
-            annotation_clip=False,
-        )
-    axes.set_yticks(range(len(drawn)), [label_of(v) for v in drawn], fontsize=7.5)
+            (diamond,) = axes.plot([v.published_value], [y], "D", label=f"{v.id}: published")
+            diamond.set(markersize=6, markerfacecolor="none", markeredgewidth=1.1)
+            diamond.set_markeredgecolor("black")
     if ratios:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(TICKS))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: ratio_label(x)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.tick_params(axis="x", labelsize=7.5)
-    axes.set_xlabel(unit, fontsize=8.5, color=SOFT)
     titled(axes, title, under)
     return figure
