@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.experiments.conclusion import conclusions
 from reports.core.html import Link
 from reports.core.source import DeviceRecords, Source
 from reports.core.words import file_name
@@ -163,7 +162,7 @@ def navigation(pages: Sequence[Page]) -> dict[str, list[Link]]:
 
 
 def _compared(device: DeviceRecords) -> list[tuple[str, str]]:
-    return [(one.key, one.title) for one in conclusions(device.records)]
+    return [(one.key, one.title) for one in device.conclusions]
 
 
 def _attended(device: DeviceRecords) -> list[tuple[str, str]]:

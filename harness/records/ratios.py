@@ -198,18 +198,30 @@ def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]
     """
     if not (len(case) and len(other)):
         return {}
-    place = ["block", "interpreter"]
-    pairs = case[[*place, "seconds"]].merge(other[[*place, "seconds"]], on=place)
-    pairs = pairs.dropna().drop_duplicates("block")
-    found = dict(zip(pairs["block"], pairs["seconds_x"] / pairs["seconds_y"], strict=True))
-    third = ["block", "beside"]
-    common = case[[*third, "ratio"]].merge(other[[*third, "ratio"]], on=third)
-    common = common.dropna().drop_duplicates("block")
-    found |= dict(zip(common["block"], common["ratio_x"] / common["ratio_y"], strict=True))
-    in_turn = case[(case["beside"] == other["case"].iloc[0]) & case["ratio"].notna()]
-    in_turn = in_turn.drop_duplicates("block")
-    found |= dict(zip(in_turn["block"], in_turn["ratio"], strict=True))
-    return {int(block): float(ratio) for block, ratio in sorted(found.items())}
+    found = _beside(case, other, "interpreter", "seconds") | _beside(case, other, "beside", "ratio")
+    in_turn = case[case["beside"] == other["case"].iloc[0]]
+    own: dict[int, float] = {}
+    for block, ratio in zip(in_turn["block"].tolist(), in_turn["ratio"].tolist(), strict=True):
+        if not math.isnan(ratio):
+            own.setdefault(block, ratio)
+    return {int(block): float(ratio) for block, ratio in sorted((found | own).items())}
+
+
+def _beside(case: pd.DataFrame, other: pd.DataFrame, key: str, value: str) -> dict[int, float]:
+    """By block the first value of a case over that of the other with the same key."""
+
+    def known(frame: pd.DataFrame) -> list[tuple[int, str, float]]:
+        rows = zip(*(frame[name].tolist() for name in ("block", key, value)), strict=True)
+        return [(block, at, v) for block, at, v in rows if pd.notna(at) and pd.notna(v)]
+
+    others: dict[tuple[int, str], float] = {}
+    for block, at, size in known(other):
+        others.setdefault((block, at), size)
+    found: dict[int, float] = {}
+    for block, at, size in known(case):
+        if (block, at) in others:
+            found.setdefault(block, size / others[block, at])
+    return found
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:

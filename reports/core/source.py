@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiments.conclusion import Conclusion, conclusions
 from harness.records import journal, schema
 from harness.records import published as packs
 
@@ -52,6 +53,11 @@ class DeviceRecords:
     records: tuple[Mapping[str, Any], ...]
     sessions: tuple[Mapping[str, Any], ...]
     has_twin: bool = False
+
+    @cached_property
+    def conclusions(self) -> list[Conclusion]:
+        """Of everything that was declared."""
+        return conclusions(self.records)
 
     @property
     def kind(self) -> str:

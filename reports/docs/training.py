@@ -31,7 +31,7 @@ def sections(source: Source) -> list[tuple[str, str]]:
         if not device.has("run"):
             continue
         size = sizes.of_profile(load_profile("quick", device.kind))
-        columns, rows = accuracy_table(differences(device.records, size), size)
+        columns, rows = accuracy_table(differences(device.conclusions, size), size)
         declared = markdown(["model", *columns], rows, range(len(columns) + 1))
         page = Corpora(source, device, PlainOutput())
         pieces: tuple[tuple[str, Shown], ...] = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from harness.errors import UsageError
-from harness.experiments.conclusion import Comparison, Conclusion, conclusions
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.tables import (
     COSTS,
     OVER_TASKS,
@@ -56,7 +56,7 @@ def choose(device: DeviceRecords | None, key: str) -> Conclusion | None:
     UsageError
         If there is none of that key.
     """
-    found = conclusions(device.records) if device else []
+    found = device.conclusions if device else []
     if not key:
         return found[-1] if found else None
     for one in found:

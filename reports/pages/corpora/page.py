@@ -8,7 +8,6 @@ from functools import cached_property
 
 import pandas as pd
 
-from harness.experiments.conclusion import conclusions
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest
@@ -108,8 +107,8 @@ class Corpora(DevicePage):
     @cached_property
     def margins(self) -> dict[str, float]:
         """By task the margin that a comparison declared: smaller differences do not matter."""
-        records = self.device.records if self.device else ()
-        declared = [c for family in conclusions(records) for c in family.comparisons]
+        found = self.device.conclusions if self.device else []
+        declared = [c for family in found for c in family.comparisons]
         return {c.task: c.margin for c in declared if c.margin is not None}
 
     def about(self) -> Shown:

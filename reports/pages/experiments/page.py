@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.experiments.conclusion import Conclusion, conclusions
+from harness.experiments.conclusion import Conclusion
 from harness.experiments.tables import interval
 from reports.contents import page_of
 from reports.core.page import Output, Shown, remark, says, together
@@ -86,7 +86,7 @@ class Experiments:
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)
         for device in self.source.devices:
-            for one in conclusions(device.records):
+            for one in device.conclusions:
                 page = find_page("comparison", one.key)
                 yield _row(one) | {"device": device.title, "page": page}
 

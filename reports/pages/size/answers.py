@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.conclusion import Comparison, conclusions
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.records.ratios import WITHHELD, Row
 from harness.stats import Interval
 from reports.core import sizes
@@ -145,7 +145,7 @@ def found_at(device: DeviceRecords, given: dict[str, Any]) -> Found:
     size = sizes.size_for(measured.profile, given)
     problem = sizes.nearest(measured.rows, size)
     here = [r for r in measured.rows if problem and sizes.problem_of(r) == problem]
-    trained = differences(device.records, size)
+    trained = differences(device.conclusions, size)
     return Found(measured, size, problem, here, answers(here, measured, size, trained), trained)
 
 
@@ -193,7 +193,7 @@ def _short(model: str) -> str:
     return model if "[" in model else mechanism_of(model)
 
 
-def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Comparison]:
+def differences(found: Iterable[Conclusion], size: Size) -> list[Comparison]:
     """The comparison of each model with the baseline's mechanism, by task.
 
     Those declared together stand before single ones: they share the baseline's runs. Then one of
@@ -201,7 +201,7 @@ def differences(records: Sequence[Mapping[str, Any]], size: Size) -> list[Compar
     """
     baseline = mechanism_of(size.baseline)
     kept: dict[tuple[str, str], Comparison] = {}
-    for c in (c for family in conclusions(records) for c in family.comparisons):
+    for c in (c for family in found for c in family.comparisons):
         fits = _is(c.second, baseline) and (not size.task or c.task == size.task)
         if not fits or c.difference is None:
             continue

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from matplotlib.lines import Line2D
 
-import reports.pages.size.answers
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
 from harness.records import journal
@@ -31,7 +30,7 @@ from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
 from reports.pages.size import page as size
-from reports.pages.size.answers import answers, frontier_sentence
+from reports.pages.size.answers import answers, differences, frontier_sentence
 from reports.pages.tradeoff import page as tradeoffs
 from reports.pages.trust import page as trust
 from suites.support.report_records import (
@@ -453,8 +452,8 @@ def test_stress_lines_say_where_they_break(device: DeviceRecords) -> None:
     assert set(drawn["panel"]) == {"f32", "f16"}
 
 
-def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> SimpleNamespace:
+def test_of_two_comparisons_that_with_more_seeds_is_told() -> None:
+    def compared(first: str, seeds: int, task: str = "trec", together: int = 1) -> Any:
         return SimpleNamespace(
             first=first,
             second="multi_head.sdpa",
@@ -467,15 +466,12 @@ def test_of_two_comparisons_that_with_more_seeds_is_told(monkeypatch: pytest.Mon
     long, short = compared("mtsa.algorithm1", 10), compared("mtsa.fused", 5)
     other, variant = compared("mtsa.fused", 5, "cr"), compared("mtsa.fused[scale_t=identity]", 5)
     size_asked = sizes.of_profile(load_profile("quick", "cpu"))
-    answers = reports.pages.size.answers
     for order in ([long, short, other, variant], [variant, other, short, long]):
-        alone = [SimpleNamespace(comparisons=[one]) for one in order]
-        monkeypatch.setattr(answers, "conclusions", lambda _, found=alone: found)
-        kept = answers.differences([], size_asked)
+        alone: list[Any] = [SimpleNamespace(comparisons=[one]) for one in order]
+        kept = differences(alone, size_asked)
         assert {id(c) for c in kept} == {id(long), id(other), id(variant)}
     # Those declared together share the baseline's runs: one row is not to stand out of them.
     joint = compared("mtsa.fused", 5, together=7)
-    declared = [SimpleNamespace(comparisons=[one]) for one in (joint, *order)]
-    monkeypatch.setattr(answers, "conclusions", lambda _: declared)
-    kept = answers.differences([], size_asked)
+    declared: list[Any] = [SimpleNamespace(comparisons=[one]) for one in (joint, *order)]
+    kept = differences(declared, size_asked)
     assert {id(c) for c in kept} == {id(joint), id(other), id(variant)}
