@@ -232,7 +232,7 @@ def test_only_needed_rows_are_kept_and_found_as_in_the_whole_table(
 
 
 def test_words_with_spaces_do_not_stand_for_their_first_piece(tmp_path: Path) -> None:
-    text = "at 1 2\nto name@domain.com 3 4\nto 5 6\n"
+    text = "at 1 2\nto name@domain.com 3 4\nof name@domain.com 3 4\nto 5 6\n"
     vectors = _vectors(tmp_path, text, {"to"})
     assert list(vectors.rows) == ["to"]
     assert vectors.matrix.tolist() == [[5, 6]]
@@ -432,6 +432,10 @@ def test_a_file_of_the_users_is_named(folder: Path, tmp_path: Path) -> None:
 def test_files_that_are_not_the_listed_ones_are_found(folder: Path) -> None:
     record = task("trec")
     assert is_known("trec", data_digest(record, folder, "none")) is False
+    assert is_known("mirrored_summation", "") is None, "there is nothing to know"
+    vectors = read_vectors(record.vectors, folder)
+    both = data_digest(record, folder, "none") + vectors.digest
+    assert data_digest(record, folder, record.vectors) == both
     assert [one.name for one in unlike(folder, record.files)] == list(record.files)
     assert unlike(folder, ["snli/train.tsv"]) == [], "the user's own: no list knows it"
 
