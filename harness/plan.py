@@ -18,7 +18,7 @@ from harness.case import (
     unique,
 )
 from harness.errors import UsageError
-from harness.options import Selection
+from harness.options.groups import Selection
 from harness.profile import Profile, load_profile
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism

@@ -1,32 +1,20 @@
-"""The list of commands, and how their mistakes and exit codes reach the shell."""
+"""The list of commands, made from their declared options; how mistakes reach the shell."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from platform import python_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from harness.cli.signature import command
 from harness.errors import UsageError
-from harness.options import (
-    BenchOptions,
-    ClaimsOptions,
-    CompareOptions,
-    DataCheckOptions,
-    DataListOptions,
-    DiffOptions,
-    ExplainOptions,
-    FrontierOptions,
-    ListOptions,
-    PlanOptions,
-    ReportOptions,
-    SweepOptions,
-    TrainOptions,
-    VerifyOptions,
-)
+from harness.options import measure, train
+from harness.options.declare import Option, declared, read
 
 app = typer.Typer(
     name="attnbench",
@@ -73,26 +61,76 @@ def _main(
     pass
 
 
-COMMANDS = (
-    (app, "list", ListOptions, "harness.cli.list_:run_list"),
-    (app, "explain", ExplainOptions, "harness.cli.explain:run_explain"),
-    (app, "verify", VerifyOptions, "harness.cli.verify:run_verify"),
-    (app, "bench", BenchOptions, "harness.cli.bench:run_bench"),
-    (app, "frontier", FrontierOptions, "harness.cli.frontier:run_frontier"),
-    (app, "diff", DiffOptions, "harness.cli.diff:run_diff"),
-    (app, "train", TrainOptions, "harness.cli.train:run_train"),
-    (app, "compare", CompareOptions, "harness.cli.comparing:run_compare"),
-    (app, "plan", PlanOptions, "harness.cli.plan:run_plan"),
-    (app, "sweep", SweepOptions, "harness.cli.sweep:run_sweep"),
-    (app, "report", ReportOptions, "harness.cli.report:run_report"),
-    (app, "claims", ClaimsOptions, "harness.cli.claims:run_claims"),
-    (data, "list", DataListOptions, "harness.cli.data:run_list"),
-    (data, "check", DataCheckOptions, "harness.cli.data:run_check"),
-)
-"""Where a command stands, its name, its options (whose docstring is the help), who does it."""
-for place, name, options, run_command in COMMANDS:
-    place.command(name)(command(options, run_command))
+COMMANDS: dict[str, tuple[type, str]] = {
+    "list": (measure.ListOptions, "list_:run_list"),
+    "explain": (measure.ExplainOptions, "explain:run_explain"),
+    "verify": (measure.VerifyOptions, "verify:run_verify"),
+    "bench": (measure.BenchOptions, "bench:run_bench"),
+    "frontier": (measure.FrontierOptions, "frontier:run_frontier"),
+    "diff": (measure.DiffOptions, "diff:run_diff"),
+    "train": (train.TrainOptions, "train:run_train"),
+    "compare": (train.CompareOptions, "compare:run_compare"),
+    "plan": (train.PlanOptions, "plan:run_plan"),
+    "sweep": (train.SweepOptions, "sweep:run_sweep"),
+    "report": (measure.ReportOptions, "report:run_report"),
+    "claims": (measure.ClaimsOptions, "claims:run_claims"),
+    "data list": (measure.DataListOptions, "data:run_list"),
+    "data check": (measure.DataCheckOptions, "data:run_check"),
+}
+"""By name: its options, whose docstring is the help, and the function of `harness.cli` for them."""
+TYPES: dict[str, Any] = {
+    "one": str | None,
+    "many": list[str] | None,
+    "pair": tuple[str, str] | None,
+    "flag": bool,
+}
 
+
+def command(options: type, run: str) -> Callable[..., None]:
+    """What typer calls for a command: it reads the options and ends with the exit code.
+
+    Parameters
+    ----------
+    options : type
+        Declared options; the docstring is the command's help.
+    run : str
+        Function from options to an exit code, ``module:function``; imported when called.
+    """
+
+    def call(**given: Any) -> None:
+        asked: Any = read(options, given)
+        module, _, function = run.partition(":")
+        raise typer.Exit(getattr(importlib.import_module(f"harness.cli.{module}"), function)(asked))
+
+    call.__doc__ = options.__doc__
+    parameters = [_parameter(field, one) for field, one in declared(options)]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _parameter(name: str, one: Option) -> inspect.Parameter:
+    annotation = list[str] if one.required and one.kind == "many" else TYPES[one.kind]
+    if one.required and one.kind == "one":
+        annotation = str
+    about: Any
+    if not one.flag:
+        about = typer.Argument(metavar=one.shown, help=one.help)
+    elif one.kind == "flag":
+        about = typer.Option(one.flag, help=one.help)
+    else:
+        about = typer.Option(one.flag, metavar=one.shown, help=one.help)
+    default = inspect.Parameter.empty if one.required else one.default
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, about],
+    )
+
+
+for path, (options, run_command) in COMMANDS.items():
+    group, _, name = path.rpartition(" ")
+    (data if group else app).command(name)(command(options, run_command))
 
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 """Base of all usage errors; newer typer carries its own click, so it is not click's."""

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from harness.cli.display import ratio_table
-from harness.cli.output import console, duration, say, tell_skipped, write_json
+from harness.cli.output import console, duration, say, tell_skipped
 from harness.cli.verify import verified
 from harness.errors import UsageError
+from harness.json_file import write_json
 from harness.measure.ceilings import impossible
 from harness.measure.session import Session, make_session
-from harness.options import BenchOptions
+from harness.options.measure import BenchOptions
 from harness.records import journal
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
@@ -78,8 +78,8 @@ def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> i
     """Take out what is not right: it is not measured. Returns how many were refused."""
     bad = {(r["name"], r["dtype"]): r for r in rows if r["verdict"] not in ("ok", "unsupported")}
     for (name, dtype), row in bad.items():
-        text = escape(f"{name} {dtype} is not measured: {row['verdict']}: {row['detail']}")
-        out.print(f"[bold red]{text}[/]", soft_wrap=True)
+        text = f"{name} {dtype} is not measured: {row['verdict']}: {row['detail']}"
+        say(out, text, "bold red")
     session.cases = [
         c
         for c in session.cases
@@ -162,7 +162,7 @@ def _conclude(
         out.print(sentence, highlight=False, markup=False)
     withheld = impossible(rows)
     for line in withheld:
-        out.print(f"[bold red]{escape(line)}[/]", highlight=False, soft_wrap=True)
+        say(out, line, "bold red")
     drifts = session.drift()
     moved = drift_sentences(drifts, rows, profile.baseline)
     for line in [*moved, *_failed_readings(session)]:

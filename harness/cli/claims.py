@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
-from harness.cli.output import console, write_json
-from harness.options import ClaimsOptions
+from harness.cli.output import console, say
+from harness.json_file import write_json
+from harness.options.measure import ClaimsOptions
 from reports.claims import Verdict, ledger, score, score_lines, shown
 from reports.claims.ledger import devices_of
 from reports.claims.printed import load_all
@@ -27,9 +28,9 @@ def run_claims(options: ClaimsOptions) -> int:
     titles = {d.key: d.title for d in source.devices}
     tables = load_all()
     verdicts = ledger({d.key: d.records for d in source.devices}, tables)
-    out.print(source.says, highlight=False, markup=False, soft_wrap=True)
+    say(out, source.says)
     for warning in source.warnings:
-        out.print(f"journal: {warning}", highlight=False, markup=False, soft_wrap=True)
+        say(out, f"journal: {warning}")
     for paper, table in tables.items():
         mine = [v for v in shown(verdicts) if v.claim.paper == paper]
         out.print()
@@ -38,10 +39,10 @@ def run_claims(options: ClaimsOptions) -> int:
             print_verdict(out, v, titles)
     out.print()
     for line in score_lines(verdicts, titles):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(out, line)
     failed = [v for v in verdicts if v.failed_exactly]
     for v in failed:
-        out.print(f"[bold red]{escape(v.id)} fails: {escape(v.reason)}[/]", soft_wrap=True)
+        say(out, f"{v.id} fails: {v.reason}", "bold red")
     scores = {d.key: score(verdicts, d.key) for d in source.devices} or {"": score(verdicts)}
     write_json(
         options.json_file,
@@ -62,8 +63,7 @@ def run_claims(options: ClaimsOptions) -> int:
 def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
     """The claim on a line, and below it what was found, what was published, and why."""
     colour = COLOURS[v.verdict]
-    text = f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}"
-    out.print(text, highlight=False, soft_wrap=True)
+    say(out, f"[{colour}]{v.verdict:{WIDTH}}[/] {escape(v.claim.statement)}", markup=True)
     where = f"on {titles[v.device]}" if v.device else ""
     parts = (
         f"found {v.measured}" if v.measured else "",
@@ -77,4 +77,4 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
         f"records {' '.join(v.keys)}" if v.keys else "",
     )
     said = "; ".join(part.rstrip(".") for part in parts if part)
-    out.print(f"[dim]{'':{WIDTH}} {escape(said)}[/]", highlight=False, soft_wrap=True)
+    say(out, f"{'':{WIDTH}} {said}", "dim")

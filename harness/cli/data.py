@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
-from harness.cli.output import console, say, write_json
+from harness.cli.output import console, say
 from harness.errors import UsageError
-from harness.options import DataOptions
+from harness.json_file import write_json
+from harness.options.measure import DataOptions
 from harness.train.data import hub
 from harness.train.data.corpora import (
-    FileState,
     KnownCorpus,
     corpora,
     corpus_named,
@@ -53,7 +54,7 @@ def _shown_folder(data: str | None) -> Path | None:
 
 
 def _describe(out: Console, corpus: KnownCorpus, folder: Path | None) -> None:
-    out.print(f"[bold]{corpus.name}[/]: {corpus.what}", highlight=False, soft_wrap=True)
+    say(out, f"[bold]{corpus.name}[/]: {corpus.what}", markup=True)
     say(out, f"  tasks: {', '.join(tasks_of(corpus.name)) or 'none yet'}")
     say(out, f"  licence: {corpus.licence}")
     say(out, f"  source: {corpus.source}; original: {corpus.original}")
@@ -86,9 +87,8 @@ def run_check(options: DataOptions) -> int:
     out, folder = console(), data_directory(options.data)
     found = [f for corpus in _chosen(options.names) for f in findings(folder, corpus)]
     for one in found:
-        detail = f": {one.detail}" if one.detail else ""
-        out.print(f"[{COLOURS[one.status]}]{one.status:8}[/] {one.name}", end="", highlight=False)
-        say(out, detail)
+        said = f"{one.name}: {one.detail}" if one.detail else one.name
+        say(out, f"[{COLOURS[one.status]}]{one.status:8}[/] {escape(said)}", markup=True)
     counts = {status: sum(f.status == status for f in found) for status in COLOURS}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     say(out, f"{folder}: {said}")
@@ -98,8 +98,5 @@ def run_check(options: DataOptions) -> int:
             f"--data {folder}: none of {len(found)} files is there; expected {found[0].name}.gz "
             "and others: see attnbench data list"
         )
-    return 1 if _bad(found, bool(options.names)) else 0
-
-
-def _bad(found: list[FileState], by_name: bool) -> bool:
-    return any(f.status == "wrong" or (by_name and f.status == "missing") for f in found)
+    bad = ("wrong", "missing") if options.names else ("wrong",)
+    return int(any(f.status in bad for f in found))

@@ -13,12 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.cli.display import COLOURS
-from harness.cli.output import console, duration, say, write_json
+from harness.cli.output import console, duration, say
 from harness.diff import journals, revisions, rows
 from harness.diff.rows import DiffRow
 from harness.diff.session import RevisionSession, make_session
 from harness.errors import UsageError
-from harness.options import DiffOptions, Narrowed, selection_of
+from harness.json_file import write_json
+from harness.options.groups import Narrowed, selection_of
+from harness.options.measure import DiffOptions
 from harness.profile import load_profile
 from harness.records import journal
 from reports.core.source import DeviceRecords, find

@@ -10,8 +10,9 @@ from typing import Any
 from rich.markdown import Markdown
 from rich.markup import escape
 
-from harness.cli.output import bare_table, console, write_json
-from harness.options import ExplainOptions
+from harness.cli.output import bare_table, console
+from harness.json_file import write_json
+from harness.options.measure import ExplainOptions
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism, Size
 

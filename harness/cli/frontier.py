@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.output import bare_table, console, say, write_json
-from harness.errors import UsageError
-from harness.isolate import Limits
-from harness.isolate import run as isolated
-from harness.measure.call import SHARE
-from harness.measure.device import available_memory, device_fingerprint, environment
-from harness.measure.frontier import Bounds, Result, Search, refuse_beyond
-from harness.options import FrontierOptions, selection_of
+from harness.cli.output import SAYS, bar, bare_table, console, say
+from harness.json_file import write_json
+from harness.measure.device import device_fingerprint, environment
+from harness.measure.frontier import Bounds, Result, Search, memory_limit
+from harness.options.groups import selection_of
+from harness.options.measure import FrontierOptions
 from harness.plan import frontier_cases
 from harness.registry import Registry
 from reports.core.words import bytes_text, time_text
-
-DEVICE_MEMORY = "harness.measure.memory:device_memory"
-
-
-def memory_limit(asked: int | None, device: str) -> int:
-    """Bytes that a probe may hold.
-
-    By default half of the machine's memory, a number that does not change from one start to the
-    next; on a GPU nine tenths of what is free, in whole GiB.
-
-    Raises
-    ------
-    UsageError
-        If it is more than nine tenths of what is free.
-    """
-    if device == "cuda":
-        outcome = isolated(DEVICE_MEMORY, {}, Limits(seconds=120))
-        if outcome.status != "ok":
-            raise UsageError(f"the GPU's memory can't be read: {outcome.detail}")
-        free = int(outcome.value["free"])
-        default = int(SHARE * free) // 2**30 * 2**30
-    else:
-        available = available_memory()
-        if available is None:
-            raise UsageError("how much memory is free can't be told here; needs Linux, or a GPU")
-        free = available
-        default = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    limit = default if asked is None else asked
-    refuse_beyond(limit, free)
-    return limit
 
 
 def _named(result: Result) -> dict[str, str]:
@@ -124,32 +90,6 @@ def remarks(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-class _Bar:
-    """Cases done and the probe in flight; where it is no terminal, nothing."""
-
-    def __init__(self, out: Console, cases: int) -> None:
-        self._bar = Progress(
-            TextColumn("frontier"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total} {task.fields[case]}"),
-            console=out,
-            transient=True,
-            disable=not out.is_terminal,
-        )
-        self._task = self._bar.add_task("frontier", total=cases, case="")
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def show(self, case: Case, done: int) -> None:
-        """Name the probe in flight."""
-        self._bar.update(self._task, completed=done, case=escape(case.id))
-
-
 def run_frontier(options: FrontierOptions) -> int:
     """Search; returns the exit code: 1 if a case failed otherwise than by a limit."""
     out = console()
@@ -165,8 +105,12 @@ def run_frontier(options: FrontierOptions) -> int:
         f"{limits.largest}; journal {folder}",
     )
     try:
-        with _Bar(out, len(cases)) as bar:
-            search = Search(cases, limits, registry, folder, fingerprint, bar.show)
+        with bar(out, "frontier", len(cases), MofNCompleteColumn(), SAYS) as move:
+
+            def show(case: Case, done: int) -> None:
+                move(completed=done, says=escape(case.id))
+
+            search = Search(cases, limits, registry, folder, fingerprint, show)
             results = search.run({"environment": environment(), "purpose": "frontier"})
     except KeyboardInterrupt:
         out.print(f"stopped; what is finished is in {folder}: the same command goes on from there")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import harness
 from harness.case import settings
-from harness.cli.output import bare_table, console, write_json
+from harness.cli.output import bare_table, console
 from harness.errors import UsageError
-from harness.options import ListOptions
+from harness.json_file import write_json
+from harness.options.measure import ListOptions
 from harness.profile import load_profiles
 from harness.registry import Registry, builtins
 from harness.train.task import tasks

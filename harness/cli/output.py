@@ -1,27 +1,25 @@
-"""Console and JSON output shared by the commands."""
+"""What the commands print with: a console, lines, tables without lines, bars, durations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
-from harness.json_file import plain, write_json
-
-__all__ = [
-    "bare_table",
-    "console",
-    "duration",
-    "plain",
-    "say",
-    "steps",
-    "tell_skipped",
-    "write_json",
-]
+SAYS = TextColumn("{task.fields[says]}")
+"""A column of a bar."""
 
 
 def console() -> Console:
@@ -30,9 +28,9 @@ def console() -> Console:
     return out if out.is_terminal else Console(width=160)
 
 
-def say(out: Console, text: str, style: str | None = None) -> None:
-    """A line as it is: no markup, no highlighting, not broken at the console's width."""
-    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+def say(out: Console, text: str, style: str | None = None, *, markup: bool = False) -> None:
+    """A line as it is: no highlighting, not broken at the console's width, markup only if asked."""
+    out.print(text, style=style, markup=markup, highlight=False, soft_wrap=True)
 
 
 def bare_table(*columns: str, numbers: Iterable[str] = ()) -> Table:
@@ -46,20 +44,35 @@ def bare_table(*columns: str, numbers: Iterable[str] = ()) -> Table:
 
 
 @contextmanager
-def steps(out: Console, what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar with time left, for work whose steps are of one kind; called at the end of each."""
-    bar = Progress(
+def bar(
+    out: Console, what: str, total: int | None, *columns: ProgressColumn
+) -> Iterator[Callable[..., None]]:
+    """A bar, on a terminal alone, with more columns behind it.
+
+    Called with what has become of it: ``completed``, or ``says`` for a column of that.
+    """
+    shown = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        *columns,
         console=out,
         transient=True,
         disable=not out.is_terminal,
     )
-    with bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+    with shown:
+        task = shown.add_task(what, total=total, says="")
+
+        def move(**fields: Any) -> None:
+            shown.update(task, **fields)
+
+        yield move
+
+
+@contextmanager
+def steps(out: Console, what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar with time left, for work whose steps are of one kind; called at the end of each."""
+    with bar(out, what, total, MofNCompleteColumn(), TimeRemainingColumn()) as move:
+        yield lambda: move(advance=1)
 
 
 def duration(seconds: float) -> str:
@@ -72,4 +85,4 @@ def duration(seconds: float) -> str:
 def tell_skipped(out: Console, warnings: Iterable[str]) -> None:
     """What a journal holds that could not be read, a line each."""
     for warning in warnings:
-        out.print(f"[yellow]journal:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+        say(out, f"[yellow]journal:[/] {escape(warning)}", markup=True)

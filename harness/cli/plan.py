@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.comparing import read_journal
-from harness.cli.output import bare_table, console, say, write_json
+from harness.cli.output import bare_table, console, say, tell_skipped
 from harness.errors import UsageError
-from harness.experiments.estimate import Recorded, recorded_spread
+from harness.experiments.estimate import Recorded, SeedPlan, recorded_spread
 from harness.experiments.model import parse_model, recipes_of
 from harness.experiments.replicates import Unit, unit_of
-from harness.options import Amount, PlanOptions
+from harness.json_file import write_json
+from harness.options.readers import Amount
+from harness.options.train import PlanOptions
 from harness.records import journal
 from harness.registry import Registry
-from harness.stats import (
-    LEAST_REPLICATES,
-    difference_found,
-    power_of,
-    replicates_needed,
-    sd_of_differences,
-)
+from harness.stats import LEAST_REPLICATES, difference_found, sd_of_differences
 from harness.train.recipe import changes
 from harness.train.task import Task
 from harness.train.task import task as find_task
@@ -33,51 +28,6 @@ SHOWN = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 PLAIN = Unit(1.0, 4)
 SUSPICIOUS = 0.1
 """Ten points of accuracy: nobody plans for a difference that shows at a glance."""
-
-
-@dataclass(frozen=True)
-class SeedPlan:
-    """What is asked for.
-
-    Attributes
-    ----------
-    effect : float
-        True difference that is to be found.
-    sd : float
-        Of the differences if paired, else of either model's values.
-    power, alpha : float
-    paired : bool
-    comparisons : int
-        Judged together; the first step of Holm's method is at ``alpha / comparisons``.
-    """
-
-    effect: float
-    sd: float
-    power: float
-    alpha: float
-    paired: bool
-    comparisons: int
-
-    @property
-    def level(self) -> float:
-        """At which a comparison is found whatever the others show."""
-        return self.alpha / self.comparisons
-
-    def needed(self, alpha: float | None = None) -> int:
-        """Seeds, at least as many as are needed to conclude anything.
-
-        Raises
-        ------
-        UsageError
-            If there is no such number.
-        """
-        try:
-            count = replicates_needed(
-                self.effect, self.sd, self.power, self.paired, alpha or self.level
-            )
-        except ValueError as error:
-            raise UsageError(f"plan: {error}") from None
-        return max(count, LEAST_REPLICATES)
 
 
 def effect_of(amount: Amount, metric: str) -> float:
@@ -100,14 +50,6 @@ def effect_of(amount: Amount, metric: str) -> float:
     return effect
 
 
-def _given_sd(options: PlanOptions) -> float:
-    """The deviation of ``--sd``; of paired differences where a correlation is given."""
-    assert options.sd is not None  # its options were checked
-    if options.correlation is None:
-        return options.sd.value
-    return sd_of_differences(options.sd.value, options.correlation)
-
-
 def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
     """What the runs of two models on a task show; said on a line or three."""
     assert options.records is not None
@@ -120,8 +62,9 @@ def _recorded(options: PlanOptions, task: Task, out: Console) -> Recorded:
         wanted = one, other
     if not journal.exists(options.records):
         raise UsageError(f"--from: no folder {options.records}; give a journal")
-    records = read_journal(options.records, out)
-    recorded = recorded_spread(records, names, task.name, task.metric, wanted)
+    found = journal.read(options.records)
+    tell_skipped(out, found.warnings)
+    recorded = recorded_spread(found.records, names, task.name, task.metric, wanted)
     _print_recorded(out, recorded, names, task, unit_of(task.metric))
     return recorded
 
@@ -133,9 +76,15 @@ def run_plan(options: PlanOptions) -> int:
         task = find_task(options.task)
         unit, metric = unit_of(task.metric), task.metric
         recorded = _recorded(options, task, out)
-        sd = recorded.spread.sd.value if options.paired else _pooled(recorded)
+        s = recorded.spread
+        # Of independent groups the root mean square of both deviations.
+        pooled = math.sqrt((s.sd_first**2 + s.sd_second**2) / 2)
+        sd = s.sd.value if options.paired else pooled
     else:
-        sd = _given_sd(options)
+        assert options.sd is not None  # its options were checked
+        sd = options.sd.value
+        if options.correlation is not None:
+            sd = sd_of_differences(sd, options.correlation)
     effect = effect_of(options.effect, metric)
     plan = SeedPlan(effect, sd, options.power, options.alpha, options.paired, options.comparisons)
     _print_plan(out, plan, unit, estimated=recorded is not None)
@@ -158,19 +107,10 @@ def run_plan(options: PlanOptions) -> int:
             "needed_alone": plan.needed(plan.alpha),
             "needed_between": uncertain,
             "recorded": None if recorded is None else asdict(recorded),
-            "power_by_count": {n: _power(plan, n) for n in COUNTS},
+            "power_by_count": {n: plan.power_with(n) for n in COUNTS},
         },
     )
     return 0
-
-
-def _pooled(recorded: Recorded) -> float:
-    """Root mean square of both deviations."""
-    return math.sqrt((recorded.spread.sd_first**2 + recorded.spread.sd_second**2) / 2)
-
-
-def _power(plan: SeedPlan, count: int) -> float:
-    return power_of(plan.effect, plan.sd, count, plan.paired, plan.level)
 
 
 def _print_recorded(
@@ -207,11 +147,11 @@ def _print_plan(out: Console, plan: SeedPlan, unit: Unit, estimated: bool) -> No
     of = "of the paired differences" if plan.paired else "of either model's values"
     needed = plan.needed()
     what = "paired seeds" if plan.paired else "seeds for each model"
-    out.print(
+    say(
+        out,
         f"[bold]{needed} {what}[/] find a difference of {unit.size(plan.effect)} with "
         f"{plan.power:.0%} power (sd {unit.size(plan.sd)} {of}, two-sided alpha {plan.alpha:g})",
-        highlight=False,
-        soft_wrap=True,
+        markup=True,
     )
     lines = []
     if plan.comparisons > 1:
@@ -239,6 +179,6 @@ def _table(plan: SeedPlan, unit: Unit) -> Table:
         found = difference_found(plan.sd, count, plan.power, plan.paired, plan.level)
         mark = " only described" if count < LEAST_REPLICATES else ""
         style = "bold" if count == needed else ""
-        cells = str(count), f"{_power(plan, count):.1%}", f"{unit.size(found)}{mark}"
+        cells = str(count), f"{plan.power_with(count):.1%}", f"{unit.size(found)}{mark}"
         table.add_row(*cells, style=style)
     return table

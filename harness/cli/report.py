@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.cli.output import console, say, write_json
+from harness.cli.output import console, say
 from harness.errors import UsageError
-from harness.options import ReportOptions
+from harness.json_file import write_json
+from harness.options.measure import ReportOptions
 
 
 def run_report(options: ReportOptions) -> int:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 
-from harness.cli.executors import local_executor
-from harness.cli.output import duration, say
-from harness.cli.surroundings import tell_unlike
+from harness.cli.output import SAYS, bar, duration, say
 from harness.cli.verify import verified
 from harness.errors import UsageError
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
-from harness.experiments.queue import CHECKPOINTS, RunSession
-from harness.experiments.queue import SessionProgress as Standing
+from harness.experiments.executors.local import local_executor
+from harness.experiments.queue import CHECKPOINTS, RunSession, SessionProgress
+from harness.experiments.surroundings import tell_unlike
 from harness.measure.device import environment
 from harness.records import journal
 from harness.train.task import task as find_task
@@ -114,73 +113,57 @@ def do_runs(
     if not missing and not declared:
         return []
     durations = Durations(fingerprint, executor.workers, known.values())
-    writer = None
-    if keep:
-        session = {"environment": environment(), "purpose": "train"}
-        writer = journal.Writer(folder, {**session, "fingerprint": dict(fingerprint)})
     records = []
-    try:
-        if writer is not None:
+    with ExitStack() as stack:
+        writer = None
+        if keep:
+            session = {"environment": environment(), "purpose": "train"}
+            head = {**session, "fingerprint": dict(fingerprint)}
+            writer = stack.enter_context(journal.Writer(folder, head))
             for record in declared:
                 writer.append(record)
-        if missing:
-            with _Bar(out, names) as bar:
-                runs = RunSession(
-                    writer,
-                    fingerprint,
-                    executor,
-                    bar.show,
-                    durations=durations,
-                    strict=strict,
-                    # The scores of a run that is repeated for them are not in a checkpoint of it.
-                    checkpoints=folder / CHECKPOINTS if keep else None,
-                    names=names,
-                )
-                for record in runs.run(missing):
-                    records.append(record)
-                    bar.finished(record)
-    finally:
-        if writer is not None:
-            writer.close()
+        told = Told(out, names, stack.enter_context(bar(out, "training", None, SAYS)))
+        runs = RunSession(
+            writer,
+            fingerprint,
+            executor,
+            told.progress,
+            durations=durations,
+            strict=strict,
+            # The scores of a run that is repeated for them are not in a checkpoint of it.
+            checkpoints=folder / CHECKPOINTS if keep else None,
+            names=names,
+        )
+        for record in runs.run(missing):
+            records.append(record)
+            told.finished(record)
     return records
 
 
-class _Bar:
-    """Progress of training: on a terminal a bar, elsewhere a line per finished run."""
+class Told:
+    """Progress of training: on a terminal a bar, and a line per finished run.
 
-    def __init__(self, out: Console, names: Mapping[str, str]) -> None:
-        self._out = out
-        self._names = names
-        self._standing: Standing | None = None
+    Parameters
+    ----------
+    names : mapping
+        By key what a run is called where its case says too little.
+    move : callable
+        Of the bar.
+    """
+
+    def __init__(self, out: Console, names: Mapping[str, str], move: Callable[..., None]) -> None:
+        self._out, self._names, self._move = out, names, move
+        self._standing: SessionProgress | None = None
         self._ended = 0
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            TextColumn("{task.fields[say]}"),
-            console=out,
-            transient=True,
-            disable=not out.is_terminal,
-        )
 
-    def __enter__(self) -> _Bar:
-        self._bar.__enter__()
-        self._task = self._bar.add_task("training", total=None, say="starting")
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
-
-    def show(self, standing: Standing) -> None:
+    def progress(self, standing: SessionProgress) -> None:
         """Move the bar."""
         self._standing = standing
-        left = _left(standing)
         running = list(standing.running[:SHOWN])
         if (more := len(standing.running) - SHOWN) > 0:
             running.append(f"{more} more")
-        say = f"{standing.done} of {standing.total} runs{left}; {'; '.join(running)}"
-        self._bar.update(
-            self._task, completed=standing.parts, total=standing.total, say=escape(say)
-        )
+        says = f"{standing.done} of {standing.total} runs{_left(standing)}; {'; '.join(running)}"
+        self._move(completed=standing.parts, total=standing.total, says=escape(says))
 
     def finished(self, record: Mapping[str, Any]) -> None:
         """One line; no metric, so that nobody stops at a number that pleases."""
@@ -198,7 +181,7 @@ class _Bar:
         say(self._out, line, "dim")
 
 
-def _left(standing: Standing) -> str:
+def _left(standing: SessionProgress) -> str:
     """``, 12.5 min left``; empty as long as nothing is known."""
     known = standing.left_seconds
     return "" if known is None else f", {duration(known)} left"

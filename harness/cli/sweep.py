@@ -1,88 +1,44 @@
-"""``attnbench sweep``: declare, check, verify, train whatever is missing, tell what failed."""
+"""``attnbench sweep``: declare, check, verify, train whatever is missing, tell what failed.
+
+What is told is what there is to do, how long it takes, and what failed; no metric.
+"""
 
 from __future__ import annotations
 
+import shlex
+import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
-from harness.cli.executors import make_executor
-from harness.cli.output import console, steps, tell_skipped, write_json
+from harness.cli.output import bare_table, console, duration, say, steps, tell_skipped
 from harness.cli.running import do_runs, verified_or_refused
-from harness.cli.surroundings import surroundings
-from harness.cli.sweep_text import announce, announce_end, failures, print_dry_run, print_table
 from harness.errors import UsageError
 from harness.experiments.buildable import check, checks
-from harness.experiments.costs import Durations
-from harness.experiments.design import Surroundings
+from harness.experiments.costs import Durations, run_seconds, wall_seconds
 from harness.experiments.executors import Executor
-from harness.experiments.queue import finished
-from harness.experiments.sweep import Entry, Part, Sweep, make_sweep, read_file
-from harness.measure.device import device_fingerprint
-from harness.options import SweepOptions
+from harness.experiments.executors.local import GPU_WORKERS, local_executor, workers_for
+from harness.experiments.queue import SETTLED, finished
+from harness.experiments.sweep import Entry, Sweep, sweep_of
+from harness.json_file import write_json
+from harness.options.train import SweepOptions
 from harness.records import journal
-from harness.registry import Registry
-from harness.train.task import Task
-from harness.train.task import task as find_task
 
-
-def read_parts(options: SweepOptions) -> tuple[list[Part], list[str]]:
-    """What is swept, from a file or from options; and mechanisms that the file brings."""
-    if options.plan is not None:
-        return read_file(options.plan)
-    part = Part(
-        models=options.models,
-        tasks=options.tasks,
-        seeds=options.seeds,
-        folds=options.folds,
-        recipe=options.changes,
-        vectors=options.vectors,
-    )
-    return [part], []
-
-
-def _declare(options: SweepOptions) -> tuple[Sweep, Surroundings]:
-    """The sweep, and what its runs share whatever their task."""
-    parts, given = read_parts(options)
-    registry = Registry([*given, *options.given])
-    fingerprint = device_fingerprint(options.device)
-    sweep = make_sweep(parts, registry, _around(registry, options, fingerprint))
-    if options.data is not None and not any(entry.task.files for entry in sweep.entries):
-        raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
-    for part in parts:
-        if part.vectors is not None and not any(find_task(name).files for name in part.tasks):
-            raise UsageError(
-                f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
-            )
-    return sweep, Surroundings(registry, fingerprint)
-
-
-def _around(
-    registry: Registry, options: SweepOptions, fingerprint: Mapping[str, Any]
-) -> Callable[[Task, str | None], Surroundings]:
-    """A function from task and vectors to surroundings: a corpus is read once, for its digest."""
-    known: dict[tuple[str, str | None], Surroundings] = {}
-
-    def around(task: Task, vectors: str | None) -> Surroundings:
-        if (task.name, vectors) not in known:
-            data = options.data if task.files else None
-            asked = replace(options, data=data, vectors=vectors if task.files else None)
-            known[task.name, vectors] = surroundings(task, registry, asked, fingerprint)
-        return known[task.name, vectors]
-
-    return around
+RETRIES = 3
+MOST_NAMED = 4
+"""Of the pairs of model and task whose time is not known yet."""
 
 
 def run_sweep(options: SweepOptions) -> int:
     """Do all of it; returns the exit code."""
     out, folder = console(), options.journal
     began = time.monotonic()
-    sweep, around = _declare(options)
+    sweep, around = sweep_of(options)
     known = finished(folder, partial(tell_skipped, out))
     missing = [entry for entry in sweep.entries if entry.run.key not in known]
     if options.dry_run:
@@ -90,69 +46,77 @@ def run_sweep(options: SweepOptions) -> int:
         with make_executor(options, around.fingerprint, len(missing)) as executor:
             workers = executor.workers
             _check(missing, known.values(), executor, out)
-        plan = _dry_run(sweep, known, around, folder, workers, start, out)
-        write_json(options.json_file, plan)
+        durations = Durations(around.fingerprint, workers, journal.read(folder).records)
+        write_json(options.json_file, print_dry_run(out, sweep, known, durations, start))
         return 0
     records = dict(known)
     if missing:
-        records |= _train(sweep, missing, known, options, around, folder, out)
+        with make_executor(options, around.fingerprint, len(missing)) as executor:
+            _announce(out, sweep, len(missing), around.fingerprint, executor.workers, folder)
+            _check(missing, known.values(), executor, out)
+            runs = [entry.run for entry in missing]
+            verified_or_refused(runs, around, folder, out)
+            done = do_runs(
+                runs,
+                around.fingerprint,
+                folder,
+                executor,
+                out,
+                [sweep.record(around.fingerprint)],
+                strict=False,
+                names=sweep.names,
+            )
+        records |= {record["key"]: record for record in done}
     else:
-        announce(out, sweep, 0, around.fingerprint, None, folder)
+        _announce(out, sweep, 0, around.fingerprint, None, folder)
     failed = failures(sweep, records, options)
     print_table(out, sweep, records)
-    announce_end(out, sweep, failed, time.monotonic() - began)
+    for failure in failed:
+        say(out, f"{failure['run']}: {failure['status']}: {failure['detail']}", "red")
+        say(out, f"  {failure['command']}")
+    total, seconds = len(sweep.entries), time.monotonic() - began
+    say(
+        out,
+        f"{total - len(failed)} of {total} runs are ok, {len(failed)} failed; {duration(seconds)}",
+    )
     write_json(
         options.json_file,
         {
             "sweep": sweep.record(around.fingerprint)["key"],
-            "runs": len(sweep.entries),
+            "runs": total,
             "trained": len(missing),
-            "seconds": time.monotonic() - began,
+            "seconds": seconds,
             "failures": failed,
         },
     )
     return 1 if failed else 0
 
 
-def _dry_run(
-    sweep: Sweep,
-    known: Mapping[str, Any],
-    around: Surroundings,
-    folder: Path,
-    workers: int,
-    start: float,
-    out: Console,
-) -> dict[str, Any]:
-    records = journal.read(folder).records
-    durations = Durations(around.fingerprint, workers, records)
-    return print_dry_run(out, sweep, known, durations, start)
+def make_executor(options: SweepOptions, fingerprint: Mapping[str, Any], runs: int) -> Executor:
+    """The executor of a sweep for so many runs; to be entered.
 
+    Raises
+    ------
+    UsageError
+        If the device has not got what was asked for.
+    """
+    cuda = fingerprint["device"] == "cuda"
+    if options.executor == "ray":
+        from harness.experiments.executors.ray import RayExecutor
 
-def _train(
-    sweep: Sweep,
-    missing: Sequence[Entry],
-    known: Mapping[str, Any],
-    options: SweepOptions,
-    around: Surroundings,
-    folder: Path,
-    out: Console,
-) -> dict[str, dict[str, Any]]:
-    """Do what is missing; its records by key."""
-    with make_executor(options, around.fingerprint, len(missing)) as executor:
-        announce(out, sweep, len(missing), around.fingerprint, executor.workers, folder)
-        _check(missing, known.values(), executor, out)
-        _verify(missing, around, folder, out)
-        done = do_runs(
-            [entry.run for entry in missing],
-            around.fingerprint,
-            folder,
-            executor,
-            out,
-            [sweep.record(around.fingerprint)],
-            strict=False,
-            names=sweep.names,
+        gpus = options.gpus_per_run
+        return RayExecutor(
+            fingerprint,
+            address=options.address or "auto",
+            cpus=options.cpus_per_run or 1.0,
+            gpus=(1 / GPU_WORKERS if cuda else 0.0) if gpus is None else gpus,
+            retries=RETRIES if options.retries is None else options.retries,
         )
-    return {record["key"]: record for record in done}
+    per_gpu = options.per_gpu
+    if not cuda and per_gpu is not None:
+        raise UsageError("--per-gpu: this sweep is on the CPU; --jobs says how many at a time")
+    workers = workers_for(options.jobs or 0, fingerprint, per_gpu)
+    return local_executor(fingerprint, max(1, min(workers, runs)), per_gpu)
 
 
 def _check(missing: Sequence[Entry], known: Any, executor: Executor, out: Console) -> None:
@@ -161,5 +125,155 @@ def _check(missing: Sequence[Entry], known: Any, executor: Executor, out: Consol
         check(todo, executor, step)
 
 
-def _verify(missing: Sequence[Entry], around: Surroundings, folder: Path, out: Console) -> None:
-    verified_or_refused((entry.run for entry in missing), around, folder, out)
+def _announce(
+    out: Console,
+    sweep: Sweep,
+    missing: int,
+    fingerprint: Mapping[str, Any],
+    workers: int | None,
+    folder: Path,
+) -> None:
+    """One line before anything is done; `workers` None where nothing is."""
+    total = len(sweep.entries)
+    have = f", {total - missing} of them already there" if missing < total else ""
+    said = (
+        f"{fingerprint['model']} ({fingerprint['device']}), torch {fingerprint['torch']}: sweep of "
+        f"{', '.join(sweep.models)} on {', '.join(sweep.tasks)}; {total} runs{have}"
+        f"{'' if workers is None else f', {workers} at a time'}; journal {folder}"
+    )
+    say(out, said)
+
+
+def print_dry_run(
+    out: Console,
+    sweep: Sweep,
+    known: Mapping[str, Mapping[str, Any]],
+    durations: Durations,
+    start: float,
+) -> dict[str, Any]:
+    """List the runs in their order, and say how long what is missing takes.
+
+    Parameters
+    ----------
+    known : mapping
+        Settled runs by key.
+    start : float
+        Seconds that a sweep takes before its first run.
+
+    Returns
+    -------
+    dict
+        The same for ``--json``: ``runs``, ``missing``, ``workers``, ``predicted_seconds`` (null
+        while a model has no run on one of its tasks) and ``unknown``, the pairs that have none.
+    """
+    rows, seconds, unknown = [], [], dict[str, int]()
+    for entry in sweep.entries:
+        run = entry.run
+        name = sweep.names[run.key]
+        row: dict[str, Any] = {"run": name, "key": run.key, "there": run.key in known}
+        if not row["there"]:
+            row["seconds"] = durations.of(run)
+            if row["seconds"] is None:
+                pair = f"{run.model} on {run.task}"
+                unknown[pair] = unknown.get(pair, 0) + 1
+            else:
+                seconds.append(row["seconds"])
+        rows.append(row)
+        said = "there" if row["there"] else "missing"
+        if row.get("seconds") is not None:
+            said += f", about {duration(row['seconds'])}"
+        say(out, f"{name}: {said}")
+    missing = sum(not row["there"] for row in rows)
+    predicted = None
+    if not unknown:
+        predicted = wall_seconds(seconds, durations.workers) + start if missing else 0.0
+    left = {
+        "runs": rows,
+        "missing": missing,
+        "workers": durations.workers,
+        "predicted_seconds": predicted,
+        "unknown": unknown,
+    }
+    say(out, _prediction(left, seconds))
+    return left
+
+
+def _prediction(left: Mapping[str, Any], seconds: Sequence[float]) -> str:
+    runs, workers = f"{left['missing']} of {len(left['runs'])} runs are missing", left["workers"]
+    if left["predicted_seconds"] is not None:
+        return f"{runs}: about {duration(left['predicted_seconds'])}, {workers} at a time"
+    pairs = ", ".join(f"{pair} ({n})" for pair, n in list(left["unknown"].items())[:MOST_NAMED])
+    if (more := len(left["unknown"]) - MOST_NAMED) > 0:
+        pairs += f", and {more} more"
+    about = ""
+    if seconds:
+        known = duration(wall_seconds(seconds, workers))
+        about = f"; the other {len(seconds)} take about {known}, {workers} at a time"
+    return f"{runs}; not known yet, for want of a first run: {pairs}{about}"
+
+
+def print_table(out: Console, sweep: Sweep, records: Mapping[str, Mapping[str, Any]]) -> None:
+    """Runs and their mean time, by task and model."""
+    table = bare_table("task", "model", numbers=("runs", "ok", "seconds each"))
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for entry in sweep.entries:
+        model = f"{entry.run.model}{sweep.recipes[entry.run.key]}"
+        group = groups.setdefault((entry.run.task, model), [])
+        group.append(records[entry.run.key])
+    for (task, model), found in groups.items():
+        good = [r for r in found if r["status"] == "ok"]
+        times = [seconds for r in good if (seconds := run_seconds(r)) is not None]
+        each = f"{statistics.fmean(times):.1f}" if times else ""
+        style = None if len(good) == len(found) else "red"
+        table.add_row(
+            escape(task), escape(model), str(len(found)), str(len(good)), each, style=style
+        )
+    out.print(table)
+
+
+def failures(
+    sweep: Sweep, records: Mapping[str, Mapping[str, Any]], options: SweepOptions
+) -> list[dict[str, str]]:
+    """Runs without a result: ``run``, ``status``, ``detail``, and the command that repeats it."""
+    found = []
+    for entry in sweep.entries:
+        record = records[entry.run.key]
+        if record["status"] != "ok":
+            found.append(
+                {
+                    "run": sweep.names[entry.run.key],
+                    "status": str(record["status"]),
+                    "detail": str(record.get("detail") or "no reason given"),
+                    "command": command(entry, options, again=record["status"] in SETTLED),
+                }
+            )
+    return found
+
+
+def command(entry: Entry, options: SweepOptions, *, again: bool) -> str:
+    """The ``attnbench train`` that does one run of a sweep, for a shell.
+
+    Parameters
+    ----------
+    again : bool
+        Whether the journal holds a result, which would only be shown.
+    """
+    run = entry.run
+    words = ["attnbench", "train", str(run.model), "--task", run.task, "--seed", str(run.seed)]
+    if run.fold is not None:
+        words += ["--fold", str(run.fold)]
+    for text in entry.recipe:
+        words += ["--recipe", text]
+    for option, value, default in (
+        ("--vectors", entry.vectors, None),
+        ("--data", options.data if entry.task.files else None, None),
+        ("--device", options.device, "auto"),
+        ("--journal", options.journal, Path("results")),
+    ):
+        if value != default:
+            words += [option, str(value)]
+    for dotted in run.arguments["given"]:
+        words += ["--with", dotted]
+    if again:
+        words.append("--again")
+    return shlex.join(words)

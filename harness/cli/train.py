@@ -9,23 +9,65 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cli.output import bare_table, console, say, tell_skipped, write_json
-from harness.cli.running import (
-    print_failures,
-    train_missing,
-    verified_or_refused,
-)
-from harness.cli.surroundings import surroundings
+from harness.cli.output import bare_table, console, say, tell_skipped
+from harness.cli.running import print_failures, train_missing, verified_or_refused
 from harness.errors import UsageError
 from harness.experiments.costs import coverage
-from harness.experiments.design import Run, Surroundings, make_run
+from harness.experiments.design import make_run
+from harness.experiments.look import look
 from harness.experiments.model import check_read, parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.experiments.replicates import unit_of
-from harness.options import TrainOptions
+from harness.experiments.surroundings import surroundings
+from harness.json_file import write_json
+from harness.measure.device import device_fingerprint
+from harness.options.train import TrainOptions
 from harness.registry import Registry
 from harness.train.task import Task
 from harness.train.task import task as find_task
+
+
+def run_train(options: TrainOptions) -> int:
+    """Train one model on one task with one seed; returns the exit code."""
+    out, folder = console(), options.journal
+    registry = Registry(options.given)
+    task = find_task(options.task)
+    model = parse_model(options.name, registry)
+    (recipe,) = recipes_of(task, [model], options.changes)
+    check_read(options.changes, [model], [task], registry, options.vectors)
+    attention = _attention(options, task)
+    if options.look and not task.vectors:
+        raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
+    around = surroundings(task, registry, options, device_fingerprint(options.device))
+    run = make_run(model, task, recipe, options.seed, around, options.fold)
+    verified_or_refused([run], around, folder, out)
+    if options.look:
+        given = options.sentence or options.sentences is not None
+        record, there = look(run, around, folder, read_sentences(options) if given else [])
+        if there:
+            say(out, f"this look is in the journal {folder} already")
+        _tell_look(out, record)
+        write_json(options.json_file, record)
+        return 0
+    known = finished(folder, partial(tell_skipped, out)).get(run.key)
+    if attention is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        run = replace(run, arguments={**run.arguments, "attention": attention})
+        if known is not None:
+            say(out, "this run is in the journal; trained again for its scores")
+    elif known is not None and options.again:
+        say(out, "this run is in the journal; trained again, its record stays")
+    if known is None or attention is not None or options.again:
+        record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
+    else:
+        record = known
+        say(out, f"this run is in the journal {folder} already")
+    _show(out, record, task, recipe.choose)
+    if attention is not None and record["status"] == "ok":
+        say(out, f"attention scores: {attention['file']}")
+    print_failures(out, [record])
+    write_json(options.json_file, record)
+    return 0 if record["status"] == "ok" else 1
 
 
 def read_sentences(options: TrainOptions) -> list[str]:
@@ -79,53 +121,21 @@ def _attention(options: TrainOptions, task: Task) -> dict[str, Any] | None:
     return {"sentences": sentences, "file": str(file)}
 
 
-def run_train(options: TrainOptions) -> int:
-    """Train one model on one task with one seed; returns the exit code."""
-    out, folder = console(), options.journal
-    registry = Registry(options.given)
-    task = find_task(options.task)
-    model = parse_model(options.name, registry)
-    (recipe,) = recipes_of(task, [model], options.changes)
-    check_read(options.changes, [model], [task], registry, options.vectors)
-    attention = _attention(options, task)
-    around = surroundings(task, registry, options)
-    run = make_run(model, task, recipe, options.seed, around, options.fold)
-    verified_or_refused([run], around, folder, out)
-    if options.look:
-        return _look(options, run, task, around, out)
-    known = finished(folder, partial(tell_skipped, out)).get(run.key)
-    if attention is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        run = replace(run, arguments={**run.arguments, "attention": attention})
-        if known is not None:
-            say(out, "this run is in the journal; trained again for its scores")
-    elif known is not None and options.again:
-        say(out, "this run is in the journal; trained again, its record stays")
-    if known is None or attention is not None or options.again:
-        record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
-    else:
-        record = known
-        say(out, f"this run is in the journal {folder} already")
-    _show(out, record, task, recipe.choose)
-    if attention is not None and record["status"] == "ok":
-        say(out, f"attention scores: {attention['file']}")
-    print_failures(out, [record])
-    write_json(options.json_file, record)
-    return 0 if record["status"] == "ok" else 1
-
-
-def _look(options: TrainOptions, run: Run, task: Task, around: Surroundings, out: Console) -> int:
-    """``--look``: the record for the report's page on attention."""
-    from harness.cli.look import look, tell
-
-    if not task.vectors:
-        raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
-    given = options.sentence or options.sentences is not None
-    sentences = read_sentences(options) if given else []
-    record = look(run, around, options.journal, sentences, out)
-    tell(record, out)
-    write_json(options.json_file, dict(record))
-    return 0
+def _tell_look(out: Console, record: dict[str, Any]) -> None:
+    """What was found, in two lines."""
+    checks = record["checks"]
+    say(
+        out,
+        f"looked at {len(record['sentences'])} sentences and {record['tagged']} with parts of "
+        f"speech; rows sum to one within {checks['row_error']:.1e} ({checks['rows']:,} rows), "
+        f"largest weight at a forbidden cell {checks['forbidden']:.1e} ({checks['cells']:,} cells)",
+    )
+    for kind, found in record["contrast"].items():
+        say(
+            out,
+            f"{kind}: nouns and verbs less stop words {found['mean']:+.4g} "
+            f"(sd {found['sd']:.2g} over {found['sentences']} sentences)",
+        )
 
 
 def _policy_line(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``attnbench verify``: the table of errors and budgets, and the golden vectors."""
+"""``attnbench verify``: errors and budgets, exact claims, golden vectors, errors of magnitudes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harness.cli.output import bare_table, console, say, steps, write_json
+from harness.cli.output import bare_table, console, say, steps
 from harness.errors import UsageError
+from harness.isolate import Call, Limits, run_all
+from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
-from harness.options import VerifyOptions
+from harness.options.measure import VerifyOptions
+from harness.records.journal import Writer
 from harness.registry import Registry
-from harness.verify.run import jobs, verify, workers_for
+from harness.verify.run import jobs, stress, verify, workers_for
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
+COLOURS = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
+GOLDEN_CALL = "harness.verify.golden:check_path"
+STRESSED = ("multi_head", "mtsa")
+STRESS_DTYPES = ("f32", "bf16", "f16")
 
 
 def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -27,16 +34,15 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("dtype")
     for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
         table.add_column(column, justify="right")
-    table.add_column("verdict")
-    table.add_column("")
-    colours = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
+    for column in ("verdict", ""):
+        table.add_column(column)
     for row in rows:
         cells = []
         for part in ("value", "gradient"):
             for name, form in (("error", ".1e"), ("budget", ".1e"), ("margin", ".3g")):
                 value = row.get(f"{part}_{name}")
                 cells.append("" if value is None else f"{value:{form}}")
-        colour = colours.get(row["verdict"], "bold red")
+        colour = COLOURS.get(row["verdict"], "bold red")
         table.add_row(
             escape(row["name"]),
             row["dtype"],
@@ -63,9 +69,7 @@ def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:
 def run_verify(options: VerifyOptions) -> int:
     """Check what was asked for; returns the exit code."""
     if options.stress:
-        from harness.cli.stress import run_stress
-
-        return run_stress(options)
+        return verify_stress(options)
     if options.golden is not None:
         return verify_golden(options.golden, options)
     return verify_oracles(options)
@@ -145,24 +149,25 @@ def verify_exact(
     mechanisms: set[str], fingerprint: Mapping[str, Any], folder: Path, out: Console
 ) -> list[dict[str, Any]]:
     """Check the exact claims about some mechanisms, one line each, and record them."""
-    from harness.records.journal import Writer
     from harness.verify.exact import concerning, run
 
     checks = concerning(mechanisms)
     if not checks:
         return []
     first = {"environment": environment(), "purpose": "verify", "fingerprint": dict(fingerprint)}
-    writer = Writer(folder, first)
-    try:
-        with steps(out, "exact claims", len(checks)) as step:
-            records = run(checks, fingerprint, lambda _: step(), writer)
-    finally:
-        writer.close()
+    with (
+        Writer(folder, first) as writer,
+        steps(out, "exact claims", len(checks)) as step,
+    ):
+        records = run(checks, fingerprint, lambda _: step(), writer)
     for record in records:
-        colour = "green" if record["verdict"] == "ok" else "bold red"
-        text = escape(f"{record['check']}: {record['detail']}")
-        out.print(f"[{colour}]{record['verdict']:8}[/] {text}", highlight=False, soft_wrap=True)
+        _print_verdict(out, record["verdict"], f"{record['check']}: {record['detail']}")
     return records
+
+
+def _print_verdict(out: Console, verdict: str, text: str) -> None:
+    colour = COLOURS.get(verdict, "bold red")
+    say(out, f"[{colour}]{verdict:8}[/] {escape(text)}", markup=True)
 
 
 def golden_files(place: Path) -> list[Path]:
@@ -179,7 +184,6 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
         If the folder holds nothing that could be checked.
     """
     from harness.build import threads_available
-    from harness.isolate import Call, Limits, run_all
 
     names, given = list(options.names), list(options.given)
     if names:
@@ -187,17 +191,9 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
     paths = golden_files(place)
     out = console()
     lines = []
-    calls = [
-        (
-            path,
-            Call(
-                "harness.verify.golden:check_path",
-                {"path": str(path), "given": given, "names": names},
-                Limits(seconds=120),
-            ),
-        )
-        for path in paths
-    ]
+    asked = {"given": given, "names": names}
+    limits = Limits(seconds=120)
+    calls = [(path, Call(GOLDEN_CALL, {"path": str(path), **asked}, limits)) for path in paths]
     with steps(out, "golden vectors", len(paths)) as step:
         for path, outcome in run_all(calls, threads_available(), ordered=True):
             label = f"{path.parent.name}/{path.stem}"
@@ -209,9 +205,7 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
             else:
                 line = {"golden": label, "verdict": outcome.status, "detail": outcome.detail}
             lines.append(line)
-            colour = {"ok": "green", "skipped": "dim"}.get(line["verdict"], "bold red")
-            text = escape(f"{line['golden']}: {line['detail']}")
-            out.print(f"[{colour}]{line['verdict']:8}[/] {text}", highlight=False, soft_wrap=True)
+            _print_verdict(out, line["verdict"], f"{line['golden']}: {line['detail']}")
     checked = [r for r in lines if r["verdict"] != "skipped"]
     write_json(options.json_file, {"rows": lines})
     if not checked:
@@ -223,3 +217,38 @@ def verify_golden(place: Path, options: VerifyOptions) -> int:
     wrong = sum(exit_code([r]) for r in lines)
     out.print(f"{len(checked) - wrong} ok, {wrong} wrong, {len(lines) - len(checked)} skipped")
     return bad
+
+
+def verify_stress(options: VerifyOptions) -> int:
+    """Sweep the default implementation of every named mechanism; 1 if a child crashed.
+
+    An error beyond its budget is a finding here, not a failure: that is what is looked for.
+    """
+    registry, folder, out = Registry(options.given), options.journal, console()
+    fingerprint = device_fingerprint(options.device)
+    found = [registry.find(name) for name in options.names or [*registry.given_names, *STRESSED]]
+    wanted = [
+        (f"{mechanism.name}.{implementation.name}", dtype)
+        for mechanism, implementation in found
+        for dtype in options.dtypes or STRESS_DTYPES
+    ]
+    session = {"environment": environment(), "purpose": "stress"}
+    with steps(out, "stress", len(wanted)) as step:
+        records = stress(wanted, options.option, registry, fingerprint, folder, session, step)
+    _print_stress(out, records)
+    say(out, f"journal {folder}; attnbench report draws it")
+    write_json(options.json_file, {"fingerprint": fingerprint, "rows": records})
+    return int(any(r["status"] not in ("ok", "unsupported") for r in records))
+
+
+def _print_stress(out: Console, records: list[dict[str, Any]]) -> None:
+    table = bare_table("implementation", "dtype", "magnified", "within budget", "not")
+    for r in records:
+        if r["status"] != "ok":
+            table.add_row(r["name"], r["dtype"], r["status"], r.get("detail") or "", "")
+        for kind in dict.fromkeys(p["kind"] for p in r["points"]):
+            mine = [p for p in r["points"] if p["kind"] == kind]
+            good = [f"{p['scale']:g}" for p in mine if p["ok"] and p["gradient_ok"]]
+            bad = [f"{p['scale']:g}" for p in mine if not (p["ok"] and p["gradient_ok"])]
+            table.add_row(r["name"], r["dtype"], kind, " ".join(good), " ".join(bad))
+    out.print(table)

@@ -10,7 +10,7 @@ from typing import Any
 
 import reference_impls
 from harness.errors import UsageError
-from harness.options import Selection
+from harness.options.groups import Selection
 from harness.plan import plan_of
 from harness.profile import Profile, load_profile
 from harness.registry import Registry

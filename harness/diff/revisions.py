@@ -61,11 +61,8 @@ class Revision:
     @property
     def short(self) -> str:
         """``main (1a2b3c4d)``."""
-        return (
-            f"{self.given} ({self.commit[:8]})"
-            if not self.commit.startswith(self.given)
-            else self.commit[:8]
-        )
+        short = self.commit[:8]
+        return short if self.commit.startswith(self.given) else f"{self.given} ({short})"
 
     @property
     def says(self) -> str:
@@ -192,12 +189,9 @@ def _environment(folder: Path, side: Revision) -> str:
     constraints = folder / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in lines))
     if dependencies:
-        _install(
-            side,
-            [*(sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"),
-                "--disable-pip-version-check",
-             *("-c", str(constraints)), *dependencies],
-        )  # fmt: skip
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+        options = ["--disable-pip-version-check", "-c", str(constraints)]
+        _install(side, [*pip, *options, *dependencies])
     return str(python)
 
 
@@ -215,10 +209,8 @@ def _install(side: Revision, command: Sequence[str]) -> str:
 def _probe(side: Revision) -> None:
     """Import the mechanisms under our harness once, before an interpreter is kept for it."""
     environment = {**os.environ, "PYTHONPATH": search_path([side.tree], own=side.python is None)}
-    done = subprocess.run(
-        [side.python or sys.executable, "-P", "-c", PROBE],
-        capture_output=True, text=True, env=environment,
-    )  # fmt: skip
+    command = [side.python or sys.executable, "-P", "-c", PROBE]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise UsageError(f"{side.says} does not work with this harness: {_last(done.stderr)}")
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.isolate import USAGE, Interpreter, Limits, Outcome, StartError, run
 from harness.measure import call
 from harness.measure import device as devices
-from harness.options import Selection
+from harness.options.groups import Selection
 from harness.profile import Profile, load_profile
 from harness.records import journal, schema
 
@@ -201,7 +201,7 @@ def make_session(
         )
     profile = load_profile(profile_name, device)
     if selection.blocks is not None:
-        profile = Profile(**{**_fields(profile), "blocks": selection.blocks})
+        profile = replace(profile, blocks=selection.blocks)
     arguments = {"profile": profile_name, "device": device, "selection": asdict(selection)}
     plans = {r.label: _ask(r, PLAN_CALL, {"tree": str(r.tree), **arguments}) for r in (base, head)}
     for name, says in plans["head"]["missing"].items():
@@ -219,17 +219,17 @@ def make_session(
     )
 
 
-def _fields(profile: Profile) -> dict[str, Any]:
-    return {name: getattr(profile, name) for name in Profile.__dataclass_fields__}
-
-
 def _ask(revision: Revision, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Answer of a child that runs under a revision's mechanisms."""
     try:
         outcome = run(
-            call, arguments, Limits(seconds=120), preload=(), path=[revision.tree],
+            call,
+            arguments,
+            Limits(seconds=120),
+            preload=(),
+            path=[revision.tree],
             python=revision.python,
-        )  # fmt: skip
+        )
     except StartError as error:
         raise UsageError(f"{revision.says} does not work with this harness: {error}") from None
     if outcome.error == USAGE:

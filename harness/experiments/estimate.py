@@ -1,4 +1,4 @@
-"""The spread over seeds that recorded runs of two models show: what a plan starts from."""
+"""How many seeds a comparison needs, by the spread that recorded runs of two models show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.records import schema
-from harness.stats import PairedSpread, paired_spread
+from harness.stats import (
+    LEAST_REPLICATES,
+    PairedSpread,
+    paired_spread,
+    power_of,
+    replicates_needed,
+)
 from harness.train.recipe import HOW_FOUND, Recipe, changes
 
 LEAST_PAIRS = 3
@@ -141,3 +147,52 @@ def _pairs(runs: Sequence[Run], models: tuple[str, str]) -> dict[str, Pairs]:
 
 def _newest(pairs: Pairs) -> str:
     return max(str(run.get("at")) for pair in pairs.values() for run in pair)
+
+
+@dataclass(frozen=True)
+class SeedPlan:
+    """What is asked for.
+
+    Attributes
+    ----------
+    effect : float
+        True difference that is to be found.
+    sd : float
+        Of the differences if paired, else of either model's values.
+    power, alpha : float
+    paired : bool
+    comparisons : int
+        Judged together; the first step of Holm's method is at ``alpha / comparisons``.
+    """
+
+    effect: float
+    sd: float
+    power: float
+    alpha: float
+    paired: bool
+    comparisons: int
+
+    @property
+    def level(self) -> float:
+        """At which a comparison is found whatever the others show."""
+        return self.alpha / self.comparisons
+
+    def power_with(self, count: int) -> float:
+        """Probability of finding the difference with so many seeds."""
+        return power_of(self.effect, self.sd, count, self.paired, self.level)
+
+    def needed(self, alpha: float | None = None) -> int:
+        """Seeds, at least as many as are needed to conclude anything.
+
+        Raises
+        ------
+        UsageError
+            If there is no such number.
+        """
+        try:
+            count = replicates_needed(
+                self.effect, self.sd, self.power, self.paired, alpha or self.level
+            )
+        except ValueError as error:
+            raise UsageError(f"plan: {error}") from None
+        return max(count, LEAST_REPLICATES)

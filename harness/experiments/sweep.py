@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,10 @@ from harness.errors import UsageError
 from harness.experiments.design import Run, Surroundings, make_run
 from harness.experiments.model import Model, check_read, parse_model, recipes_of
 from harness.experiments.replicates import Replicate, replicates
-from harness.options import LARGEST_SEED, MOST_SEEDS
+from harness.experiments.surroundings import surroundings
+from harness.measure.device import device_fingerprint
+from harness.options.readers import LARGEST_SEED, MOST_SEEDS
+from harness.options.train import SweepOptions
 from harness.records import schema
 from harness.registry import Registry
 from harness.train.recipe import changes
@@ -198,12 +201,12 @@ def _entries(
     check_read(part.recipe, models, tasks, registry, part.vectors)
     entries = []
     for task in tasks:
-        surroundings = around(task, part.vectors)
+        shared = around(task, part.vectors)
         vectors = part.vectors if task.files else None
         recipes = recipes_of(task, models, part.recipe)
         for one in replicates_of(part, task):
             for model, recipe in zip(models, recipes, strict=True):
-                run = make_run(model, task, recipe, one.seed, surroundings, one.fold)
+                run = make_run(model, task, recipe, one.seed, shared, one.fold)
                 entries.append(Entry(run, task, _texts_for(model, part.recipe), vectors))
     return entries
 
@@ -296,3 +299,56 @@ def _seeds(path: Path, value: Any) -> tuple[int, ...]:
             "e.g. [3, 7]"
         )
     return tuple(range(value)) if count else tuple(value)
+
+
+def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
+    """The sweep that options ask for, and what its runs share whatever their task.
+
+    Raises
+    ------
+    UsageError
+        As `make_sweep` and `surroundings`, and for data or vectors that no task reads.
+    """
+    parts, given = _read_parts(options)
+    registry = Registry([*given, *options.given])
+    fingerprint = device_fingerprint(options.device)
+    sweep = make_sweep(parts, registry, _around(registry, options, fingerprint))
+    if options.data is not None and not any(entry.task.files for entry in sweep.entries):
+        raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
+    for part in parts:
+        if part.vectors is not None and not any(find_task(name).files for name in part.tasks):
+            raise UsageError(
+                f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
+            )
+    return sweep, Surroundings(registry, fingerprint)
+
+
+def _read_parts(options: SweepOptions) -> tuple[list[Part], list[str]]:
+    """What is swept, from a file or from options; and mechanisms that the file brings."""
+    if options.plan is not None:
+        return read_file(options.plan)
+    part = Part(
+        models=options.models,
+        tasks=options.tasks,
+        seeds=options.seeds,
+        folds=options.folds,
+        recipe=options.changes,
+        vectors=options.vectors,
+    )
+    return [part], []
+
+
+def _around(
+    registry: Registry, options: SweepOptions, fingerprint: Mapping[str, Any]
+) -> Callable[[Task, str | None], Surroundings]:
+    """A function from task and vectors to surroundings: a corpus is read once, for its digest."""
+    known: dict[tuple[str, str | None], Surroundings] = {}
+
+    def around(task: Task, vectors: str | None) -> Surroundings:
+        if (task.name, vectors) not in known:
+            data = options.data if task.files else None
+            asked = replace(options, data=data, vectors=vectors if task.files else None)
+            known[task.name, vectors] = surroundings(task, registry, asked, fingerprint)
+        return known[task.name, vectors]
+
+    return around

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from harness.case import Case, size_of
 from harness.errors import UsageError
-from harness.isolate import Interpreter, Limits, Outcome
+from harness.isolate import Interpreter, Limits, Outcome, run
 from harness.measure import call
 from harness.measure import device as devices
 from harness.measure.bisection import Frontier, largest_where, next_length, stand
@@ -29,6 +30,7 @@ OPERATIONS_PER_SECOND = {"cpu": 2e10, "cuda": 2e13}
 GUESSED_SHARE = 0.97
 """Of the memory limit, so that a good formula's guess fits."""
 BLIND_GUESS = 256
+DEVICE_MEMORY = "harness.measure.memory:device_memory"
 STOPPING = ("unsupported",)
 """Outcomes that no other length would change."""
 
@@ -247,3 +249,31 @@ def refuse_beyond(memory_bytes: int, free: int) -> None:
             f"a memory limit of {memory_bytes / 2**30:.2f} GiB given, but {free / 2**30:.2f} GiB "
             f"are free and at most {call.SHARE:.0%} of them are used; give a smaller --memory"
         )
+
+
+def memory_limit(asked: int | None, device: str) -> int:
+    """Bytes that a probe may hold.
+
+    By default half of the machine's memory, a number that does not change from one start to the
+    next; on a GPU nine tenths of what is free, in whole GiB.
+
+    Raises
+    ------
+    UsageError
+        If it is more than nine tenths of what is free.
+    """
+    if device == "cuda":
+        outcome = run(DEVICE_MEMORY, {}, Limits(seconds=120))
+        if outcome.status != "ok":
+            raise UsageError(f"the GPU's memory can't be read: {outcome.detail}")
+        free = int(outcome.value["free"])
+        default = int(call.SHARE * free) // 2**30 * 2**30
+    else:
+        available = devices.available_memory()
+        if available is None:
+            raise UsageError("how much memory is free can't be told here; needs Linux, or a GPU")
+        free = available
+        default = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    limit = default if asked is None else asked
+    refuse_beyond(limit, free)
+    return limit

@@ -13,7 +13,7 @@ from harness.measure.call import is_final
 from harness.measure.ceilings import GAUGE, gauges, with_shares
 from harness.measure.cost import Predictor, SessionCost, session_cost
 from harness.measure.device import device_fingerprint
-from harness.options import Measuring
+from harness.options.groups import Measuring
 from harness.plan import make_plan
 from harness.profile import Profile
 from harness.records import journal, schema

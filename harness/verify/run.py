@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import USAGE, Call, Limits, Mode, Outcome, run_all
+from harness.isolate import USAGE, Call, Interpreter, Limits, Mode, Outcome, run_all
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
 CALL = "harness.verify.check:check"
+STRESS_CALL = "harness.verify.stress:stress"
 LIMIT_SECONDS = 300.0
 
 SETTLED = ("ok", "unsupported", "wrong")
@@ -157,3 +158,61 @@ def judged(outcome: Outcome) -> dict[str, Any]:
     if outcome.value["verdict"] == "wrong":
         found["status"] = "wrong"
     return {**found, **outcome.value}
+
+
+def stress(
+    wanted: Sequence[tuple[str, str]],
+    options: tuple[tuple[str, str], ...],
+    registry: Registry,
+    fingerprint: Mapping[str, Any],
+    folder: Path,
+    session: Mapping[str, Any],
+    on_row: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """Error over magnitudes of (name, dtype), one child after the other; known ones are reused.
+
+    Parameters
+    ----------
+    options : tuple of (str, str)
+        For the mechanisms' factories.
+    session : mapping
+        Environment for the journal's first line.
+    on_row : callable
+        Called at the end of each.
+    """
+    known = journal.read(folder).finished()
+    device = str(fingerprint["device"])
+    records = []
+    with ExitStack() as stack:
+        interpreter = stack.enter_context(Interpreter("fork"))
+        writer = None
+        for name, dtype in wanted:
+            case = case_name(name, options, dtype, device)
+            code = code_hash(registry.find(name)[0], "verify")
+            key = schema.key("stress", case, 0, code, fingerprint)
+            if key in known:
+                records.append(known[key])
+                on_row()
+                continue
+            what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
+            given = {**what, "given": list(registry.extra)}
+            outcome = interpreter.run(STRESS_CALL, given, Limits(seconds=LIMIT_SECONDS))
+            value = outcome.value if outcome.status == "ok" else {"points": []}
+            if writer is None:
+                head = {**session, "fingerprint": dict(fingerprint)}
+                writer = stack.enter_context(journal.Writer(folder, head))
+            record = {
+                "kind": "stress",
+                "key": key,
+                "case": case,
+                "block": 0,
+                "code": code,
+                "fingerprint": schema.digest(dict(fingerprint)),
+                **what,
+                "status": outcome.status,
+                "detail": outcome.detail,
+                **value,
+            }
+            records.append(writer.append(record))
+            on_row()
+    return records

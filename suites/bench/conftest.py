@@ -20,7 +20,8 @@ from harness.cli.display import Display, wide
 from harness.errors import UsageError
 from harness.measure import blocks, device
 from harness.measure.session import Session, make_session
-from harness.options import Measuring, options_for_pytest, read
+from harness.options.declare import options_for_pytest, read
+from harness.options.groups import Measuring
 
 
 class Replay:

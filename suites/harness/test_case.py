@@ -14,7 +14,7 @@ from harness.case import Case, Problem, parse, setting
 from harness.errors import UsageError
 from harness.measure.ceilings import work_of
 from harness.measure.memory import formula_bytes
-from harness.options import Selection
+from harness.options.groups import Selection
 from harness.plan import make_plan
 from harness.profile import load_profiles
 from harness.registry import Registry, builtins

@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
+import shlex
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
+import pytest
+
+from harness.isolate import Limits, Outcome, run
 from harness.measure import device
-from harness.measure.device import device_fingerprint
+from harness.records import journal, schema
 from harness.registry import Registry
-from harness.verify.run import jobs, verify, workers_for
+from harness.verify.run import jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,12 +46,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**outer, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1", **more}
 
 
+def words(arguments: tuple[str, ...]) -> list[str]:
+    """Arguments as a shell has them: the first is split at its blanks, the others are whole."""
+    return [*shlex.split(arguments[0]), *arguments[1:]]
+
+
 def attnbench(
     *arguments: str, cwd: Path, timeout: float = 300, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m harness`` with arguments, and more environment variables."""
+    """Run ``python -m harness`` with `words`, and more environment variables."""
     return subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
+        [sys.executable, "-m", "harness", *words(arguments)],
         cwd=cwd,
         env=environment(**more),
         capture_output=True,
@@ -56,38 +65,61 @@ def attnbench(
     )
 
 
-def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The same in this process: what a command says and does, without a start of Python."""
-    from harness.cli import run
-
-    out, error = io.StringIO(), io.StringIO()
-    with (
-        contextlib.chdir(cwd),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(error),
-    ):
-        code = run(list(arguments))
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), error.getvalue())
-
-
 @cache
-def _verified() -> Path:
-    """A journal in which what most tests train is verified; made once in each process."""
-    folder = Path(tempfile.mkdtemp(prefix="attnbench-verified-"))
-    names = ("mtsa.fused", "multi_head.sdpa", "bi_lstm.packed", "none.fused")
-    known, fingerprint = Registry(), device_fingerprint("cpu")
-    todo = jobs([(name, "f32", ()) for name in names], known, fingerprint)
-    session = {"environment": device.environment(), "purpose": "verify"}
-    rows = verify(
-        todo, known, fingerprint, lambda _: None, folder, session, workers_for(fingerprint)
-    )
-    assert [row["verdict"] for row in rows] == ["ok"] * len(names), rows
-    return folder
+def _device(name: str) -> Outcome:
+    """What a child says of a device; asked once in each process."""
+    return run(device.FINGERPRINT, {"device": name}, Limits(seconds=120))
 
 
-def verified_before(journal: Path) -> None:
-    """Begin a journal in which the usual models are verified: the tests train, seconds sooner."""
-    shutil.copytree(_verified(), journal, dirs_exist_ok=True)
+def _captured(main: Callable[[], int], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What a program says and does in a folder; what it imports from there is forgotten again."""
+    out, error = io.StringIO(), io.StringIO()
+    asked = mock.patch.object(device, "run", lambda _call, given, _limits: _device(given["device"]))
+    path = sys.path[:]
+    try:
+        with (
+            asked,
+            contextlib.chdir(cwd),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(error),
+        ):
+            code = main()
+    finally:
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "")).startswith(f"{cwd}{os.sep}"):
+                del sys.modules[name]
+    return subprocess.CompletedProcess((), code, out.getvalue(), error.getvalue())
+
+
+def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """``attnbench`` with `words` in this process: what it says, without a start of Python."""
+    from harness import cli
+
+    return _captured(lambda: cli.run(words(arguments)), cwd)
+
+
+def pytest_here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Plain ``pytest suites/bench`` with arguments, in this process."""
+    bench = str(ROOT / "suites" / "bench")
+    return _captured(lambda: int(pytest.main([bench, *arguments])), cwd)
+
+
+def verified_before(folder: Path) -> None:
+    """Begin a journal as if all default implementations were verified in float32 on the CPU.
+
+    That they are is tried elsewhere; what is trained here is trained at once.
+    """
+    known, fingerprint = Registry(), dict(_device("cpu").value)
+    names = [".".join(n.name for n in known.find(name)) for name in known.mechanisms]
+    writer = journal.Writer(folder, {"fingerprint": fingerprint})
+    for job in jobs([(name, "f32", ()) for name in names], known, fingerprint):
+        row = {"name": job.name, "dtype": job.dtype, "device": job.device, "code": job.code}
+        verdict = {"status": "ok", "verdict": "ok", "detail": "made up"}
+        about = {"kind": "verify", "key": job.key, "case": job.case, "block": 0}
+        place = {"fingerprint": schema.digest(fingerprint)}
+        writer.append({**about, **place, **row, **verdict})
+    writer.close()
 
 
 def pytest_bench(

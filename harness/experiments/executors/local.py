@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,8 +19,12 @@ from harness.experiments.executors import (
     Standing,
 )
 from harness.isolate import Call, Limits, Outcome, Pool
+from harness.measure.device import available_memory
+from harness.measure.gpu import visible
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+GPU_WORKERS = 4
+"""Runs at a time on a GPU: small models leave most of it idle."""
 
 
 def gpu_slots(devices: Sequence[tuple[str, str]], per_gpu: int) -> list[dict[str, str]]:
@@ -105,3 +110,55 @@ class LocalExecutor:
         words = said.read_text().split() if said.exists() else []
         epoch, epochs = (int(words[0]), int(words[1])) if len(words) == 2 else (0, 0)
         return Standing(seconds, epoch, epochs)
+
+
+def workers_for(asked: int, fingerprint: Mapping[str, Any], per_gpu: int | None = None) -> int:
+    """Runs at a time on this machine: as asked, else one per core, or a few on each GPU.
+
+    A run on a GPU keeps a core busy too: there are no more than cores, unless `per_gpu` asks.
+
+    Raises
+    ------
+    UsageError
+        If GPUs can't be listed.
+    """
+    threads = int(fingerprint["threads"])
+    if asked or fingerprint["device"] != "cuda":
+        return asked or threads
+    gpus = len(_gpus())
+    return gpus * per_gpu if per_gpu else max(gpus, min(gpus * GPU_WORKERS, threads))
+
+
+def local_executor(
+    fingerprint: Mapping[str, Any], count: int, per_gpu: int | None = None
+) -> LocalExecutor:
+    """An executor of so many runs at a time on this machine, each of one core or on one GPU.
+
+    Parameters
+    ----------
+    per_gpu : int, optional
+        Most of them on one GPU.
+
+    Raises
+    ------
+    UsageError
+        If GPUs can't be listed, or are not alike.
+    """
+    if fingerprint["device"] != "cuda":
+        return LocalExecutor([{}] * count, memory_share(fingerprint, count))
+    devices = _gpus()
+    return LocalExecutor(gpu_slots(devices, per_gpu or math.ceil(count / len(devices)))[:count])
+
+
+def memory_share(fingerprint: Mapping[str, Any], jobs: int) -> int | None:
+    """Bytes that each of so many jobs at a time may take; None on a GPU, or if unknown."""
+    if fingerprint["device"] != "cpu" or (available := available_memory()) is None:
+        return None
+    return int(0.9 * available / jobs)
+
+
+def _gpus() -> list[tuple[str, str]]:
+    devices = visible()
+    if not devices:
+        raise UsageError("NVML lists none of this machine's GPUs; is its driver whole?")
+    return devices

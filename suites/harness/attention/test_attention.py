@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from harness.registry import Registry
 from harness.train.task import task
 from reference_impls import masks
 from reference_impls.mechanism import BadOption
-from suites.support.command_line import attnbench
+from suites.support.command_line import here, verified_before
 from suites.support.made_up_data import write_data_directory
 
 TEXTS = (
@@ -154,7 +153,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-QUICK = ("--recipe", "epochs=1", "--recipe", "width=24", "--recipe", "heads=2", "--device", "cpu")
+LOOK = "train {} --task trec --look --sentence 'What is the fog ?' --journal j --device cpu"
+QUICK = "--recipe epochs=1 --recipe width=24 --recipe heads=2"
+
+
+def looked(line: str, folder: Path) -> dict[str, Any]:
+    """The one record of a command."""
+    done = here(line, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "rows sum to one within" in done.stdout
+    (record,) = [r for r in journal.read(folder / "j").records if r["kind"] == "attention"]
+    assert record["checks"]["row_error"] < 1e-5
+    assert record["checks"]["forbidden"] == 0
+    (layer,) = record["sentences"][0]["layers"]
+    assert layer["masks"] == ["forward", "backward"]
+    return record
 
 
 def test_what_offers_no_scores_is_known_before_it_is_trained(
@@ -171,30 +184,15 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
         )
 
 
-@pytest.mark.slow
 def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
-    arguments = (
-        *shlex.split("train mtsa --task trec --look --sentence"),
-        "What is the fog ?",
-        "--journal",
-        "j",
-        "--data",
-        str(data),
-        *QUICK,
-    )
-    done = attnbench(*arguments, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "rows sum to one within" in done.stdout
-    (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "attention"]
+    line = f"{LOOK.format('mtsa')} {QUICK} --data {data}"
+    verified_before(tmp_path / "j")
+    record = looked(line, tmp_path)
     assert record["model"] == "mtsa.fused"
-    assert record["checks"]["row_error"] < 1e-5
-    assert record["checks"]["forbidden"] == 0
     assert record["tagged"] == 5
     (sentence,) = record["sentences"]
     assert sentence["tokens"] == ["What", "is", "the", "fog", "?"]
-    (layer,) = sentence["layers"]
-    assert layer["masks"] == ["forward", "backward"]
-    weights = np.array(layer["token2token"])
+    weights = np.array(sentence["layers"][0]["token2token"])
     assert weights.shape == (2, 5, 5)
     assert weights[0].sum(-1) == pytest.approx([0, 1, 1, 1, 1], abs=1e-3)
     assert {"source2token_scores", "pooling_weights"} <= set(sentence["numbers"])
@@ -202,40 +200,23 @@ def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:
     heads = {(d["head"], d["mask"]) for d in record["distances"]}
     assert heads == {(0, "forward"), (1, "backward")}
     assert all(d < 0 for one in record["distances"] if one["head"] == 0 for d, _ in one["counts"])
-    again = attnbench(*arguments, cwd=tmp_path)
-    assert "in the journal" in again.stdout
-    assert len([r for r in journal.read(tmp_path / "j").records if r["kind"] == "attention"]) == 1
+    before = sorted((tmp_path / "j").iterdir())
+    assert looked(line, tmp_path) == record
+    assert sorted((tmp_path / "j").iterdir()) == before
 
 
-@pytest.mark.slow
 def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> None:
-    done = attnbench(
-        *shlex.split("train resa --task trec --look --sentence"),
-        "What is the fog ?",
-        "--journal",
-        "j",
-        "--data",
-        str(data),
-        *shlex.split(
-            "--recipe epochs=1 --recipe width=24 --recipe policy_steps=2 --recipe "
-            "policy_epochs=1 --device cpu"
-        ),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "attention"]
+    policy = "--recipe epochs=1 --recipe width=24 --recipe policy_steps=2 --recipe policy_epochs=1"
+    verified_before(tmp_path / "j")
+    record = looked(f"{LOOK.format('resa')} {policy} --data {data}", tmp_path)
     numbers = record["sentences"][0]["numbers"]
     assert set(numbers["selected_heads"]) <= {0.0, 1.0}
     assert len(numbers["selected_dependents"]) == 5
-    assert record["checks"]["row_error"] < 1e-5
-    assert record["checks"]["forbidden"] == 0
     assert record["checks"]["rows"] > 0
-    (layer,) = record["sentences"][0]["layers"]
-    assert layer["masks"] == ["forward", "backward"]
 
 
 def test_a_task_without_sentences_can_not_be_looked_at(tmp_path: Path) -> None:
-    done = attnbench("train", "mtsa", "--look", cwd=tmp_path)
+    done = here("train mtsa --look --device cpu", cwd=tmp_path)
     assert done.returncode == 2
     assert "has no sentences; use a text task" in done.stderr
 

@@ -1,22 +1,25 @@
-"""The whole line in processes of its own: kill -9, replay, refusals, own mechanisms."""
+"""``attnbench bench`` from end to end: what it says and records, replay, stops, own mechanisms."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.measure import blocks, session
+from harness.measure.session import Session
 from harness.records import journal
-from suites.support.command_line import SMALL, attnbench, environment, pytest_bench
+from suites.support.command_line import SMALL, environment, here, pytest_here
+from suites.support.sessions import HERE, INSTEAD, Launcher, ignore, made_up
 
 MEAN = '''
 import torch
@@ -65,33 +68,25 @@ def _tasks(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _raw_keys(folder: Path) -> list[str]:
-    keys = []
-    for path in folder.glob("*.jsonl"):
-        for line in path.read_text().splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if "key" in record:
-                keys.append(record["key"])
-    return keys
+    """Keys of all lines that are whole, with those that reading would merge."""
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    whole = [json.loads(line) for line in lines if line.endswith("}")]
+    return [record["key"] for record in whole if "key" in record]
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """One finished small bench."""
     folder = tmp_path_factory.mktemp("mes résultats ☃")
-    done = attnbench("bench", *SMALL, "--blocks", "3", "--json", "out.json", cwd=folder)
+    done = here("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done
+    return folder, done.stdout
 
 
-def test_a_bench_says_what_a_user_needs(measured: tuple) -> None:
-    folder, done = measured
-    lines = done.stdout.splitlines()
-    assert "torch" in lines[0]
-    assert "measurements" in lines[0]
-    assert "end is predicted" in lines[0]
+def test_a_bench_says_what_a_user_needs(measured: tuple[Path, str]) -> None:
+    folder, said = measured
+    first = said.splitlines()[0]
+    assert all(word in first for word in ("torch", "measurements", "end is predicted"))
     sentences = json.loads((folder / "out.json").read_text())["sentences"]
     assert len(sentences) == 4
     assert re.search(r"takes \d+\.\d\dx \[\d+\.\d\d, \d+\.\d\d\]", sentences[0])
@@ -103,29 +98,23 @@ def test_a_bench_says_what_a_user_needs(measured: tuple) -> None:
     assert not re.search(r"""(src|href)=["']https?:""", page)
 
 
-def test_every_case_has_time_memory_and_margin(measured: tuple) -> None:
-    folder, _ = measured
-    tasks = _tasks(folder / "results")
+def test_every_case_has_time_memory_and_margin(measured: tuple[Path, str]) -> None:
+    tasks = _tasks(measured[0] / "results")
     cases = {case for _, case, _ in tasks}
     real = {c for c in cases if "control" not in c}
-    assert len(cases) == 6
-    assert len(real) == 4
-    assert {(k, c, b) for k, c, b in tasks if k == "time"} == {
-        ("time", c, b) for c in cases for b in range(3)
+    assert (len(cases), len(real)) == (6, 4)
+    assert {t for t in tasks if t[0] == "time"} == {("time", c, b) for c in cases for b in range(2)}
+    assert {t for t in tasks if t[0] == "memory"} == {
+        ("memory", c, b) for c in real for b in range(2)
     }
-    assert {c for k, c, _ in tasks if k == "margin"} == real
-    assert {(c, b) for k, c, b in tasks if k == "memory"} == {
-        (c, b) for c in real for b in range(3)
-    }
-    records = [r for r in journal.read(folder / "results").records if r["kind"] == "margin"]
+    assert {case for kind, case, _ in tasks if kind == "margin"} == real
+    records = [r for r in journal.read(measured[0] / "results").records if r["kind"] == "margin"]
     assert all(r["status"] == "ok" and r["margin"] > 1 for r in records)
 
 
-def test_a_session_records_its_environment(measured: tuple) -> None:
-    folder, _ = measured
-    sessions = journal.read(folder / "results").sessions.values()
-    for session in sessions:
-        fingerprint, environment = session["fingerprint"], session["environment"]
+def test_a_session_records_its_environment(measured: tuple[Path, str]) -> None:
+    for found in journal.read(measured[0] / "results").sessions.values():
+        fingerprint, environment = found["fingerprint"], found["environment"]
         for name in ("device", "model", "torch", "python", "threads", "allocator"):
             assert fingerprint[name], name
         for name in ("commit", "dirty", "cpu", "packages", "state", "host", "platform"):
@@ -134,70 +123,57 @@ def test_a_session_records_its_environment(measured: tuple) -> None:
         assert environment["state"]["load"]
 
 
-def test_a_finished_bench_measures_nothing_again(measured: tuple) -> None:
-    folder, _ = measured
-    before = sorted(_raw_keys(folder / "results"))
-    done = attnbench("bench", *SMALL, "--blocks", "3", cwd=folder)
-    assert done.returncode == 0
-    assert sorted(_raw_keys(folder / "results")) == before
+def test_on_a_cpu_every_case_is_timed_in_turn_with_its_baseline(measured: tuple[Path, str]) -> None:
+    times = [r for r in journal.read(measured[0] / "results").records if r["kind"] == "time"]
+    others = [r for r in times if "multi_head" not in r["case"] or "+control" in r["case"]]
+    assert len(others) == 8
+    for r in others:
+        assert r["beside"].startswith("multi_head.sdpa")
+        assert "+control" not in r["beside"]
+        assert len(r["beside_samples"]) == len(r["samples"])
+    assert not any("ratio" in r for r in times if r not in others)
 
 
-def test_more_blocks_add_only_what_is_missing(measured: tuple) -> None:
+def test_replayed_samples_are_the_measured_ones(measured: tuple[Path, str], tmp_path: Path) -> None:
+    folder = measured[0] / "results"
+    blocks_done, out = ("--blocks", "2"), tmp_path / "benchmark.json"
+    done = pytest_here(
+        *SMALL, *blocks_done, "--journal", str(folder), f"--benchmark-json={out}", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(out.read_text())
+    samples: dict[str, list[float]] = {}
+    for r in journal.read(folder).records:
+        if r["kind"] == "time":
+            samples.setdefault(r["case"], []).extend(r["samples"])
+    replayed = {b["extra_info"]["case"]: b["stats"] for b in told["benchmarks"]}
+    assert set(replayed) == set(samples)
+    for case, stats in replayed.items():
+        assert sorted(stats["data"]) == sorted(samples[case])
+        assert (stats["min"], stats["max"]) == (min(samples[case]), max(samples[case]))
+    assert told["attnbench"]["journal"] == str(folder.resolve())
+    assert told["machine_info"]["fingerprint"]["device"] == "cpu"
+
+
+def test_only_what_is_missing_is_measured(measured: tuple[Path, str]) -> None:
+    """Of three blocks after two the third; of three again nothing; and nothing of a mistake."""
     folder, _ = measured
     before = _raw_keys(folder / "results")
-    done = attnbench("bench", *SMALL, "--blocks", "4", cwd=folder)
-    assert done.returncode == 0
+    unknown = here("bench", *SMALL, "--blocks", "3", "--", "--nonsense", cwd=folder)
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert "unrecognized arguments: --nonsense" in unknown.stderr
+    assert _raw_keys(folder / "results") == before
+    assert here("bench", *SMALL, "--blocks", "3", cwd=folder).returncode == 0
     after = _raw_keys(folder / "results")
     assert len(after) == len(set(after)) == len(before) + 7
-    assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2, 3}
+    assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2}
+    assert here("bench", *SMALL, "--blocks", "3", cwd=folder).returncode == 0
+    assert _raw_keys(folder / "results") == after
 
 
-@pytest.mark.parametrize("records_before_the_kill", [1, pytest.param(9, marks=pytest.mark.nightly)])
-def test_killed_and_started_again(tmp_path: Path, records_before_the_kill: int) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "harness",
-        "bench",
-        *SMALL,
-        "--blocks",
-        "2",
-        "--journal",
-        "kept",
-    ]
-    folder = tmp_path / "kept"
-    driver = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and driver.poll() is None:
-        if folder.exists() and len(_tasks(folder)) >= records_before_the_kill:
-            break
-        time.sleep(0.01)
-    assert driver.poll() is None, "the bench ended before it could be killed"
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    survived = _raw_keys(folder)
-    assert len(_tasks(folder)) >= records_before_the_kill
-    again = attnbench(*command[3:], cwd=tmp_path)
-    assert again.returncode == 0, again.stdout + again.stderr
-    keys = _raw_keys(folder)
-    assert set(survived) <= set(keys)
-    assert len(keys) == len(set(keys)), "something was measured twice"
-    tasks = _tasks(folder)
-    assert len([t for t in tasks if t[0] == "time"]) == 12
-    _every_case_has_its_baseline_beside_it(journal.read(folder).records, blocks=2)
-    assert len([t for t in tasks if t[0] == "margin"]) == 4
-
-
-def _every_case_has_its_baseline_beside_it(records: list, blocks: int) -> None:
+def _every_case_has_its_baseline_beside_it(records: list, count: int) -> None:
     timed = [r for r in records if r["kind"] in ("time", "anchor")]
-    for block in range(blocks):
+    for block in range(count):
         for phase in ("forward", "training"):
             here = [r for r in timed if r["block"] == block and phase in r["case"]]
             base = {r["interpreter"] for r in here if r["case"].startswith("multi_head")}
@@ -207,174 +183,9 @@ def _every_case_has_its_baseline_beside_it(records: list, blocks: int) -> None:
                 assert in_turn or base & {r["interpreter"] for r in mine}, case
 
 
-@pytest.mark.parametrize("baseline_finished", [False, True])
-def test_a_case_whose_baseline_was_not_reached_is_paired(
-    measured: tuple, tmp_path: Path, baseline_finished: bool
-) -> None:
-    """Killed with the case measured and its baseline not, or after the baseline came later.
-
-    As on a GPU, where a case is not timed in turn with its baseline.
-    """
-    shutil.copytree(measured[0] / "results", tmp_path / "results")
-    for path in (tmp_path / "results").glob("*.jsonl"):
-        lines = []
-        for line in path.read_text().splitlines():
-            record = json.loads(line)
-            if record.get("block") == 1 and record["kind"] == "time":
-                if record["case"].startswith("multi_cnn"):
-                    record["interpreter"] = "killed"
-                    del record["ratio"]
-                elif not baseline_finished:
-                    continue
-            lines.append(json.dumps(record))
-        path.write_text("\n".join(lines) + "\n")
-    before = len(_raw_keys(tmp_path / "results"))
-    done = attnbench("bench", *SMALL, "--blocks", "3", "--json", "out.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    _every_case_has_its_baseline_beside_it(journal.read(tmp_path / "results").records, blocks=3)
-    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
-    assert {r["time"]["count"] for r in rows if "multi_cnn" in r["case"]} == {3}
-    # In both passes: the case again beside its baseline measured again; or the case again beside
-    # baseline and control that had not been reached.
-    added = 4 if baseline_finished else 6
-    assert len(_raw_keys(tmp_path / "results")) - before == added
-    again = attnbench("bench", *SMALL, "--blocks", "3", cwd=tmp_path)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert len(_raw_keys(tmp_path / "results")) - before == added
-
-
-def test_on_a_cpu_every_case_is_timed_in_turn_with_its_baseline(measured: tuple) -> None:
-    records = journal.read(measured[0] / "results").records
-    others = [r for r in records if r["kind"] == "time" and "multi_head.sdpa" not in r["case"]]
-    controls = [r for r in records if r["kind"] == "time" and "+control" in r["case"]]
-    assert len(others) == len(controls) > 0
-    for r in [*others, *controls]:
-        assert r["beside"].startswith("multi_head.sdpa")
-        assert "+control" not in r["beside"]
-        assert len(r["beside_samples"]) == len(r["samples"])
-    baselines = [r for r in records if r["kind"] == "time" and r not in [*others, *controls]]
-    assert baselines
-    assert all("ratio" not in r for r in baselines)
-
-
-def test_two_sessions_at_once(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "harness",
-        "bench",
-        *SMALL,
-        "--blocks",
-        "1",
-        "--journal",
-        "shared",
-    ]
-    both = [
-        subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    outputs = [driver.communicate(timeout=300)[0] for driver in both]
-    assert [driver.returncode for driver in both] == [0, 0], outputs
-    read = journal.read(tmp_path / "shared")
-    assert read.warnings == []
-    tasks = [(r["kind"], r["case"], r["block"]) for r in read.records if "key" in r]
-    assert len(tasks) == len(set(tasks))
-
-
-def test_replayed_samples_are_the_measured_ones(measured: tuple, tmp_path: Path) -> None:
-    folder, _ = measured
-    out = tmp_path / "benchmark.json"
-    done = pytest_bench(
-        *SMALL,
-        "--blocks",
-        "3",
-        "--journal",
-        str(folder / "results"),
-        "--benchmark-json",
-        str(out),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(out.read_text())
-    measured_samples: dict[str, list[float]] = {}
-    for r in journal.read(folder / "results").records:
-        if r["kind"] == "time" and r["block"] < 3:
-            measured_samples.setdefault(r["case"], []).extend(r["samples"])
-    replayed = {b["extra_info"]["case"]: b["stats"]["data"] for b in told["benchmarks"]}
-    for stats in (b["stats"] for b in told["benchmarks"]):
-        assert (stats["min"], stats["max"]) == (min(stats["data"]), max(stats["data"]))
-    assert set(replayed) == set(measured_samples)
-    for case, samples in replayed.items():
-        assert sorted(samples) == sorted(measured_samples[case])
-    assert told["attnbench"]["journal"] == str((folder / "results").resolve())
-    assert told["machine_info"]["fingerprint"]["device"] == "cpu"
-
-
-def test_selection_by_pytest_measures_that_alone_and_its_baseline(tmp_path: Path) -> None:
-    done = pytest_bench(*SMALL, "--blocks", "1", "-k", "conv and forward", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    cases = {case for _, case, _ in _tasks(tmp_path / "results")}
-    assert all("forward" in c for c in cases)
-    assert {c.partition("-")[0] for c in cases} == {"multi_cnn.conv", "multi_head.sdpa"}
-
-
-def test_benchmark_disable_runs_once_and_leaves_no_record(tmp_path: Path) -> None:
-    done = pytest_bench(*SMALL, "--benchmark-disable", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
-    assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--benchmark-cprofile", "tottime"],
-            "--benchmark-cprofile can't profile replayed samples",
-        ),
-        (["--profile", "slow"], "--profile: given 'slow'; expected quick, full"),
-        (["--only", "mtza"], "did you mean mtsa"),
-    ],
-)
-def test_pytest_refuses_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = pytest_bench(*arguments, cwd=tmp_path)
-    assert done.returncode == 4
-    errors = [s for s in done.stderr.splitlines() if s.strip()]
-    assert len(errors) == 1, done.stderr
-    assert message in errors[0]
-
-
-def test_an_option_unknown_to_pytest_is_one_line_and_exit_2(measured: tuple) -> None:
-    folder, _ = measured
-    before = _raw_keys(folder / "results")
-    done = attnbench("bench", *SMALL, "--blocks", "3", "--", "--nonsense", cwd=folder)
-    assert done.returncode == 2
-    errors = [s for s in done.stderr.splitlines() if s.strip()]
-    assert len(errors) == 1, done.stderr
-    assert "unrecognized arguments: --nonsense" in errors[0]
-    assert _raw_keys(folder / "results") == before
-
-
-def test_a_newer_journal_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    folder = tmp_path / "results"
-    folder.mkdir()
-    (folder / "future.jsonl").write_text('{"kind": "session", "schema": 99, "session": "f"}\n')
-    done = attnbench("bench", *SMALL, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "schema 99" in done.stderr
-    assert [p.name for p in folder.iterdir()] == ["future.jsonl"]
-
-
-def test_ctrl_c_leaves_a_readable_journal_and_says_how_to_go_on(tmp_path: Path) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "50"],
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "2"],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -384,77 +195,171 @@ def test_ctrl_c_leaves_a_readable_journal_and_says_how_to_go_on(tmp_path: Path) 
     )
     folder = tmp_path / "results"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (folder.exists() and len(_tasks(folder)) > 3):
+    while time.monotonic() < deadline and not (folder.exists() and len(_tasks(folder)) > 1):
         time.sleep(0.02)
-    os.killpg(driver.pid, signal.SIGINT)
-    stdout, stderr = driver.communicate(timeout=60)
-    assert driver.returncode == 130, stdout + stderr
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stdout + stderr
     assert "the same command goes on from there" in stdout + stderr
     assert "Traceback" not in stderr
     assert journal.read(folder).warnings == []
+    survived = _raw_keys(folder)
+    again = here("bench", *SMALL, "--blocks", "2", cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    keys = _raw_keys(folder)
+    assert set(survived) <= set(keys)
+    assert len(keys) == len(set(keys)), "something was measured twice"
+    kinds = [kind for kind, _, _ in _tasks(folder)]
+    assert (kinds.count("time"), kinds.count("margin")) == (12, 4)
+    _every_case_has_its_baseline_beside_it(journal.read(folder).records, 2)
 
 
-class TestOwnMechanism:
-    """A mechanism in a package that someone else wrote."""
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up measurements instead of real ones."""
+    monkeypatch.setattr(session, "Session", partial(Session, margin_call=f"{HERE}margin_case"))
+    for module, name, value in INSTEAD:
+        monkeypatch.setattr(module, name, value)
 
-    @pytest.fixture
-    def package(self, tmp_path: Path) -> Path:
-        """A package in a temporary folder."""
-        (tmp_path / "own_attention").mkdir()
-        (tmp_path / "own_attention" / "__init__.py").write_text("")
-        (tmp_path / "own_attention" / "layers.py").write_text(MEAN)
-        return tmp_path
 
-    def test_it_is_verified_and_measured(self, package: Path) -> None:
-        done = attnbench(
-            *shlex.split(
-                "bench --with own_attention.layers:Mean --option scale=0.5 --lengths 4 "
-                "--batch 2 --width 24 --blocks 2 --device cpu --json out.json"
-            ),
-            cwd=package,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        told = json.loads((package / "out.json").read_text())
-        mine = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
-        assert {r["columns"]["phase"] for r in mine} == {"forward", "training"}
-        assert all(r["status"] == "ok" and r["time"]["ratio"] > 0 for r in mine)
-        assert "error at this shape is not known" in told["sentences"][3]
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("baseline_finished", "added"), [(False, 3), (True, 2)])
+def test_a_case_whose_baseline_was_not_reached_is_paired(
+    tmp_path: Path, baseline_finished: bool, added: int
+) -> None:
+    """Killed with the case measured and its baseline not, or after the baseline came later.
 
-    @pytest.mark.parametrize("name", ["Leaky", "Poisoned"])
-    def test_padding_in_real_rows_is_refused_with_the_reason(
-        self, package: Path, name: str
-    ) -> None:
-        factory = f"own_attention.layers:{name}"
-        done = attnbench("verify", "--with", factory, "--dtypes", "f32", cwd=package)
-        assert done.returncode == 1
-        assert name in done.stdout
-        assert "padding" in done.stdout
-        measured = attnbench("bench", "--with", factory, *SMALL[2:], cwd=package)
-        assert measured.returncode == 1
-        assert "is not measured" in measured.stdout
-        assert not any(name in case for _, case, _ in _tasks(package / "results"))
+    As on a GPU, where a case is not timed in turn with its baseline. What is added is the case
+    again beside its baseline measured again; or beside baseline and control that were not reached.
+    """
+    blocks.run(made_up(tmp_path), ignore, {})
+    for path in tmp_path.glob("*.jsonl"):
+        lines = []
+        for record in map(json.loads, path.read_text().splitlines()):
+            if record.get("block") == 1 and record["kind"] == "time":
+                if record["case"].startswith("multi_cnn"):
+                    record["interpreter"] = "killed"
+                    del record["ratio"]
+                elif not baseline_finished:
+                    continue
+            lines.append(json.dumps(record) + "\n")
+        path.write_text("".join(lines))
+    before = len(_raw_keys(tmp_path))
+    for _ in range(2):
+        again = made_up(tmp_path)
+        blocks.run(again, ignore, {})
+        _every_case_has_its_baseline_beside_it(journal.read(tmp_path).records, 2)
+        (row,) = [r for r in again.rows() if "multi_cnn" in r.case]
+        assert row.time is not None
+        assert row.time.count == 2
+        assert len(_raw_keys(tmp_path)) - before == added
 
-    def test_a_factory_that_returns_no_module_is_said_so(self, package: Path) -> None:
-        done = attnbench(
-            "verify", "--with", "own_attention.layers:not_a_module", "--dtypes", "f32", cwd=package
-        )
-        assert done.returncode == 2
-        assert "returned a int; expected a torch.nn.Module" in done.stderr
 
-    def test_an_entry_point_is_found(self, package: Path) -> None:
-        info = package / "own_attention-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-attention\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(
-            "[attnbench.mechanisms]\nmean_context = own_attention.layers:Mean\n"
-        )
-        listed = subprocess.run(
-            [sys.executable, "-m", "harness", "verify", "mean_context", "--dtypes", "f64"],
-            cwd=package,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**environment(), "PYTHONPATH": f"{environment()['PYTHONPATH']}:{package}"},
-        )
-        assert listed.returncode == 0, listed.stdout + listed.stderr
-        assert "mean_context.module" in listed.stdout
+def test_two_sessions_at_once(tmp_path: Path) -> None:
+    with Launcher() as one, Launcher() as other:
+        for launcher in (one, other):
+            launcher.start(tmp_path)
+        assert [launcher.wait() for launcher in (one, other)] == [0, 0]
+    found = journal.read(tmp_path)
+    assert (found.warnings, len(found.sessions)) == ([], 2)
+    assert {r["status"] for r in found.records if "key" in r} == {"ok"}
+    assert not made_up(tmp_path).missing()
+
+
+@pytest.mark.usefixtures("quick")
+def test_selection_by_pytest_measures_that_alone_and_its_baseline(tmp_path: Path) -> None:
+    done = pytest_here(*SMALL, "--blocks", "1", "-k", "conv and forward", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = {case for _, case, _ in _tasks(tmp_path / "results")}
+    assert all("forward" in c for c in cases)
+    assert {c.partition("-")[0] for c in cases} == {"multi_cnn.conv", "multi_head.sdpa"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_benchmark_disable_runs_once_and_leaves_no_record(tmp_path: Path) -> None:
+    done = pytest_here(*SMALL, "--benchmark-disable", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("--benchmark-cprofile=tottime", "--benchmark-cprofile can't profile replayed samples"),
+        ("--profile=slow", "--profile: given 'slow'; expected quick, full"),
+        ("--only=mtza", "did you mean mtsa"),
+    ],
+)
+def test_pytest_refuses_in_one_line(tmp_path: Path, argument: str, says: str) -> None:
+    done = pytest_here(argument, cwd=tmp_path)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (error,) = [line for line in done.stderr.splitlines() if line.strip()]
+    assert says in error
+
+
+def test_a_newer_journal_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "future.jsonl").write_text('{"kind": "session", "schema": 99, "session": "f"}\n')
+    done = here("bench", *SMALL, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "schema 99" in done.stderr
+    assert [p.name for p in folder.iterdir()] == ["future.jsonl"]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a package that someone else wrote."""
+    (tmp_path / "own_attention").mkdir()
+    (tmp_path / "own_attention" / "__init__.py").write_text("")
+    (tmp_path / "own_attention" / "layers.py").write_text(MEAN)
+    return tmp_path
+
+
+OWN = "--with own_attention.layers:"
+
+
+def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
+    done = here(
+        f"bench {OWN}Mean --option scale=0.5 --lengths 4 --batch 2 --width 24 --blocks 1 "
+        "--device cpu --json out.json",
+        cwd=package,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((package / "out.json").read_text())
+    mine: list[dict[str, Any]] = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
+    assert {r["columns"]["phase"] for r in mine} == {"forward", "training"}
+    assert all(r["status"] == "ok" and r["time"]["ratio"] > 0 for r in mine)
+    assert "error at this shape is not known" in told["sentences"][3]
+
+
+def test_padding_in_real_rows_is_refused_with_the_reason(package: Path) -> None:
+    both = f"{OWN}Leaky {OWN}Poisoned"
+    done = here(f"verify {both} --dtypes f32 --device cpu", cwd=package)
+    assert done.returncode == 1
+    for name in ("Leaky", "Poisoned"):
+        assert re.search(rf"{name}\.module f32: wrong: .*padding", done.stdout), done.stdout
+    refused = here(f"bench {both}", *SMALL[2:], cwd=package)
+    assert refused.returncode == 1
+    assert refused.stdout.count("is not measured: wrong") == 2
+    assert _tasks(package / "results") == []
+
+
+def test_a_factory_that_returns_no_module_is_said_so(package: Path) -> None:
+    done = here(f"verify {OWN}not_a_module --dtypes f32 --device cpu", cwd=package)
+    assert done.returncode == 2
+    assert "returned a int; expected a torch.nn.Module" in done.stderr
+
+
+def test_an_entry_point_is_found(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = package / "own_attention-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-attention\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[attnbench.mechanisms]\nmean_context = own_attention.layers:Mean\n"
+    )
+    monkeypatch.syspath_prepend(package)
+    done = here("verify mean_context --dtypes f64 --device cpu", cwd=package)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "mean_context.module" in done.stdout

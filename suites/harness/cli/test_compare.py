@@ -1,40 +1,42 @@
-"""``attnbench compare`` and ``train`` on made-up corpora."""
+"""``train``, ``sweep`` and ``compare`` for real, on made-up corpora; a journal that grows.
+
+Five seeds of a pair are compared; a sweep adds another task to a copy of that journal; a family of
+models over both tasks adds another model to a copy of that.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
+import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from harness.cli import compare
+from harness.experiments.conclusion import conclusions
+from harness.experiments.model import parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.records import journal
+from harness.registry import Registry, code_hash
 from harness.train.run import count_parameters
 from harness.train.task import task
-from suites.support.command_line import attnbench, environment, here, verified_before
+from suites.support.command_line import here, verified_before
 from suites.support.made_up_data import write_data_directory
 from suites.support.made_up_records import RESULT
 
 QUICK = (
-    "--recipe",
-    "width=12",
-    "--recipe",
-    "heads=2",
-    "--recipe",
-    "hidden=10",
-    "--recipe",
-    "epochs=2",
-    "--device",
-    "cpu",
+    "--recipe width=12 --recipe heads=2 --recipe hidden=10 --recipe epochs=2 --device cpu "
+    "--json out.json"
 )
-COMPARE = ("compare", "mtsa", "multi_head", "--task", "trec", *QUICK)
+PAIR = f"compare mtsa multi_head --task trec {QUICK}"
+SWEEP = f"sweep --models mtsa,multi_head --tasks trec,sick_relatedness {QUICK}"
+BASE = "multi_head.sdpa"
+SMALL_TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
 
 OWN = """
 import torch
@@ -54,40 +56,87 @@ class Mean(torch.nn.Module):
 class Leaky(Mean):
     def forward(self, x, mask):
         return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
-
-
-class Explosive(Mean):
-    def forward(self, x, mask):
-        out = super().forward(x, mask)
-        return out * float("inf") if self.training and x.shape[0] > 3 else out
 """
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_data_directory(tmp_path_factory.mktemp("data"))
+@pytest.fixture(scope="module", autouse=True)
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directory of all commands."""
+    folder = write_data_directory(tmp_path_factory.mktemp("data"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATTNBENCH_DATA", str(folder))
+        yield folder
+
+
+def told(line: str, cwd: Path, code: int = 0) -> str:
+    """What a command says that ends with such a code."""
+    done = here(line, cwd=cwd)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def result(folder: Path) -> Any:
+    return json.loads((folder / "out.json").read_text())
+
+
+def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    return [r for r in journal.read(folder / "results").records if r["kind"] in (kinds or ["run"])]
+
+
+def lines(folder: Path) -> int:
+    """How many runs were written, with those that reading would merge."""
+    files = (folder / "results").glob("*.jsonl")
+    return sum(path.read_text().count('"kind":"run"') for path in files)
+
+
+def copied(folder: Path, place: Path) -> Path:
+    shutil.copytree(folder / "results", place / "results")
+    return place
 
 
 @pytest.fixture(scope="module")
-def compared(
-    data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, subprocess.CompletedProcess]:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A finished comparison with five seeds."""
     folder = tmp_path_factory.mktemp("compared")
     verified_before(folder / "results")
-    done = here(*COMPARE, "--data", str(data), "--json", "out.json", cwd=folder)
+    return folder, told(PAIR, folder)
+
+
+@pytest.fixture(scope="module")
+def swept(
+    compared: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str, str]:
+    """A sweep of two seeds of which one task is there already."""
+    folder = copied(compared[0], tmp_path_factory.mktemp("swept"))
+    done = here(f"{SWEEP} --seeds 2", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done
+    return folder, done.stdout, done.stderr
 
 
-def runs(folder: Path) -> list[dict]:
-    return [r for r in journal.read(folder / "results").records if r["kind"] == "run"]
+MANY = f"compare mtsa bi_lstm --baseline multi_head --task trec --task sick_relatedness {QUICK}"
 
 
-def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
-    _, done = compared
-    text = done.stdout
-    words = [
+@pytest.fixture(scope="module")
+def family(
+    swept: tuple[Path, str, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """Two models against one on two tasks, with two seeds; nobody has seen a result before."""
+    folder = copied(swept[0], tmp_path_factory.mktemp("family"))
+    for path in (folder / "results").glob("*.jsonl"):
+        if '"kind":"verdict"' in path.read_text():
+            path.unlink()
+    return folder, told(f"{MANY} --seeds 2", folder)
+
+
+def in_order(text: str, *words: str) -> bool:
+    places = [text.index(word) for word in words]
+    return places == sorted(places)
+
+
+def test_the_interval_comes_first_then_the_tests(compared: tuple[Path, str]) -> None:
+    text = compared[1]
+    assert in_order(
+        text,
         "against multi_head.sdpa on trec",
         "5 paired seeds, width",
         "points [",
@@ -103,42 +152,37 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple) -> None:
         "parameters",
         "cover",
         "warning:",
-    ]
-    places = [text.index(word) for word in words]
-    assert places == sorted(places)
+    )
     assert re.search(r"unequal parameters: mtsa.fused has [\d,]+, multi_head.sdpa", text)
     assert "one and the same test set" in text
 
 
-def test_the_json_says_the_same(compared: tuple) -> None:
-    folder, done = compared
-    found = json.loads((folder / "out.json").read_text())
-    assert found["sentence"] in done.stdout
+def test_the_json_says_the_same(compared: tuple[Path, str]) -> None:
+    folder, text = compared
+    found = result(folder)
+    assert found["sentence"] in text
     assert [v[0] for v in found["values"]] == [0, 1, 2, 3, 4]
     differences = [first - second for _, first, second in found["values"]]
     assert found["difference"]["difference"] == pytest.approx(np.mean(differences))
     half = 2.7764451052 * np.std(differences, ddof=1) / 5**0.5  # t, 4 degrees of freedom
     assert found["difference"]["high"] - found["difference"]["difference"] == pytest.approx(half)
-    by_run = {(r["model"], r["seed"]): r["test"]["accuracy"] for r in runs(folder)}
+    by_run = {(r["model"], r["seed"]): r["test"]["accuracy"] for r in records(folder)}
     for seed, first, second in found["values"]:
-        assert first == by_run["mtsa.fused", seed]
-        assert second == by_run["multi_head.sdpa", seed]
+        assert (first, second) == (by_run["mtsa.fused", seed], by_run[BASE, seed])
 
 
-def test_the_design_is_written_before_the_first_run(compared: tuple) -> None:
-    folder, _ = compared
-    kinds = [r["kind"] for r in journal.read(folder / "results").records]
-    assert kinds.index("design") < kinds.index("run")
-    assert kinds.index("verdict") > max(i for i, kind in enumerate(kinds) if kind == "run")
-    assert kinds.count("run") == 10
-    assert kinds.count("design") == kinds.count("verdict") == 1
+def test_the_design_is_written_before_the_first_run_and_the_verdict_after_the_last(
+    compared: tuple[Path, str],
+) -> None:
+    kinds = [r["kind"] for r in records(compared[0], "design", "run", "verdict")]
+    assert kinds == ["design", *["run"] * 10, "verdict"]
 
 
-def test_a_run_records_everything(compared: tuple) -> None:
-    folder, _ = compared
-    for run in runs(folder):
+def test_a_run_records_everything(compared: tuple[Path, str]) -> None:
+    runs = records(compared[0])
+    for run in runs:
         assert run["status"] == "ok"
-        assert run["data"] == runs(folder)[0]["data"] != ""
+        assert run["data"] == runs[0]["data"] != ""
         assert run["recipe"]["epochs"] == 2
         assert [e["epoch"] for e in run["epochs"]] == [1, 2]
         assert run["parameters_with_words"] > run["parameters"] > 0
@@ -147,80 +191,216 @@ def test_a_run_records_everything(compared: tuple) -> None:
         assert run["coverage"]["vocabulary"] > 0
 
 
-def test_nothing_is_trained_twice(compared: tuple, data: Path) -> None:
-    folder, _ = compared
-    before = len(list((folder / "results").glob("*.jsonl")))
-    again = here(*COMPARE, "--data", str(data), cwd=folder)
-    assert again.returncode == 0
-    assert "10 runs, 10 of them already there" in again.stdout
-    assert len(runs(folder)) == 10
-    assert len(list((folder / "results").glob("*.jsonl"))) == before
-    sentence = json.loads((folder / "out.json").read_text())["sentence"]
-    assert sentence in again.stdout
-    assert "seeds changed after looking" not in again.stdout
+def test_nothing_is_trained_twice(compared: tuple[Path, str], tmp_path: Path) -> None:
+    folder = copied(compared[0], tmp_path)
+    files = sorted((folder / "results").iterdir())
+    again = told(PAIR, folder)
+    assert "10 runs, 10 of them already there" in again
+    assert result(compared[0])["sentence"] in again
+    assert "seeds changed after looking" not in again
+    line = f"train multi_head --seed 4 --task trec {QUICK}"
+    shown = told(line, folder)
+    assert "in the journal results already" in shown
+    assert f"looked at once: accuracy {100 * result(folder)['test']['accuracy']:.2f} %" in shown
+    assert sorted((folder / "results").iterdir()) == files
 
 
-def test_seeds_added_after_looking_are_told(compared: tuple, data: Path, tmp_path: Path) -> None:
-    folder, _ = compared
-    copy = tmp_path / "results"
-    copy.mkdir()
-    for path in (folder / "results").glob("*.jsonl"):
-        (copy / path.name).write_bytes(path.read_bytes())
-    more = here(*COMPARE, "--data", str(data), "--seeds", "6", cwd=tmp_path)
-    assert more.returncode == 0, more.stdout + more.stderr
-    assert "12 runs, 10 of them already there" in more.stdout
-    assert "seeds changed after looking: results were seen with 5, now there are 6" in more.stdout
-    margin = here(*COMPARE, "--data", str(data), "--margin", "50%", cwd=tmp_path)
-    assert "margin was changed after results had been seen" in margin.stdout
-    assert "practically equal on trec" in margin.stdout
-    assert "p (equal within 50.00 points, TOST)" in margin.stdout
+def test_a_changed_design_is_told(compared: tuple[Path, str], tmp_path: Path) -> None:
+    folder = copied(compared[0], tmp_path)
+    more = told(f"{PAIR} --seeds 6", folder)
+    assert "12 runs, 10 of them already there" in more
+    assert "seeds changed after looking: results were seen with 5, now there are 6" in more
+    margin = told(f"{PAIR} --margin 50%", folder)
+    assert "margin was changed after results had been seen" in margin
+    assert "practically equal on trec" in margin
+    assert "p (equal within 50.00 points, TOST)" in margin
 
 
-@pytest.mark.nightly
-def test_too_few_seeds_conclude_nothing(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = here(*COMPARE, "--data", str(data), "--seeds", "3,8", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "too few seeds to conclude" in done.stdout
-    assert "95 % t-interval [" in done.stdout
+def test_a_real_sweep(swept: tuple[Path, str, str]) -> None:
+    folder, text, error = swept
+    unlike = [line for line in error.splitlines() if "is not the file of attnbench" in line]
+    assert len(unlike) == 3, "made up: the files of sick_relatedness, once each"
+    kinds = [r["kind"] for r in records(folder, "sweep", "run")]
+    assert kinds == [*["run"] * 10, "sweep", *["run"] * 4]
+    assert {r["status"] for r in records(folder)} == {"ok"}
+    keys = [r["key"] for r in records(folder) if r["seed"] < 2]
+    assert set(records(folder, "sweep")[0]["runs"]) == set(keys)
+    assert "8 runs, 4 of them already there" in text
+    assert "8 of 8 runs are ok, 0 failed" in text
+    assert re.search(r"ok in [\d.]+ s, \d+ epochs; 3 of 4, [\d.]+ \w+ left\n", text)
+    assert re.search(r"epochs; 4 of 4\n", text)
+    found = result(folder)
+    assert (found["runs"], found["trained"], found["failures"]) == (8, 4, [])
+
+
+def test_a_sweep_shows_no_metric(swept: tuple[Path, str, str]) -> None:
+    folder, text, _ = swept
+    for run in records(folder):
+        for name, value in run["test"].items():
+            assert name not in text
+            assert f"{value:.3f}" not in text
+            assert f"{100 * value:.2f}" not in text
+
+
+def test_compare_finds_the_runs_of_a_sweep_and_concludes_nothing_of_few(
+    swept: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    folder = copied(swept[0], tmp_path)
+    text = told(f"compare mtsa multi_head --task sick_relatedness --seeds 2 {QUICK}", folder)
+    assert "4 runs, 4 of them already there" in text
+    assert "before this design was declared" not in text
+    assert "difference of pearson (higher is better)" in text
+    assert set(records(folder)[-1]["test"]) == {"pearson", "spearman", "mse"}
+    assert "too few seeds to conclude" in text
+    assert "95 % t-interval [" in text
     for test in ("p (", "Hedges", "minimum detectable"):
-        assert test not in done.stdout, "described, not tested"
-    assert {r["seed"] for r in runs(tmp_path)} == {3, 8}
+        assert test not in text, "described, not tested"
 
 
-@pytest.mark.nightly
-def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    command = [sys.executable, "-m", "harness", *COMPARE, "--data", str(data), "--jobs", "2"]
-    driver = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+def test_nothing_is_swept_twice(swept: tuple[Path, str, str]) -> None:
+    files = sorted((swept[0] / "results").iterdir())
+    assert "8 runs, 8 of them already there" in told(f"{SWEEP} --seeds 2", swept[0])
+    assert sorted((swept[0] / "results").iterdir()) == files
+
+
+def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(
+    swept: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    folder = copied(swept[0], tmp_path)
+    (file,) = [p for p in (folder / "results").iterdir() if '"kind":"sweep"' in p.read_text()]
+    file.write_text(file.read_text()[:-200])
+    files = sorted((folder / "results").iterdir())
+    text = told(f"{SWEEP} --seeds 3 --dry-run --jobs 2", folder)
+    assert re.search(rf"journal: .*{file.name}.*skipped", text), text
+    found = result(folder)
+    there = [row["there"] for row in found["runs"]]
+    assert (there[:6], sorted(there[6:])) == ([True] * 6, [False] * 3 + [True] * 3)
+    assert (found["missing"], found["unknown"], found["workers"]) == (3, {}, 2)
+    each = [row["seconds"] for row in found["runs"] if not row["there"]]
+    assert found["predicted_seconds"] >= sum(each) / 2
+    assert "mtsa.fused trec seed 0: there" in text
+    assert re.search(r"mtsa\.fused sick\w+ seed 2: missing, about [\d.]+ (s|min)", text)
+    assert re.search(r"3 of 12 runs are missing: about [\d.]+ (s|min), 2 at a time", text)
+    assert sorted((folder / "results").iterdir()) == files
+
+
+def test_a_dry_run_says_what_it_does_not_know(swept: tuple[Path, str, str]) -> None:
+    line = f"sweep --models mtsa,none --tasks trec,{SMALL_TASK} --seeds 6 --dry-run {QUICK}"
+    text = told(line, swept[0])
+    found = result(swept[0])
+    assert found["predicted_seconds"] is None
+    none = [f"{model} on {SMALL_TASK}" for model in ("mtsa.fused", "none.fused")]
+    assert found["unknown"] == {"none.fused on trec": 6, **dict.fromkeys(none, 6)}
+    assert "for want of a first run: none.fused on trec (6), " in text
+    assert "; the other 1 take about" in text
+
+
+def test_a_failure_is_a_result_and_comes_last_with_its_command(
+    compared: tuple[Path, str], data: Path, tmp_path: Path
+) -> None:
+    folder = copied(compared[0], tmp_path)
+    wrong = "--recipe mtsa:rate=1e30 --recipe mtsa:clip=0"
+    two = "sweep --models mtsa,multi_head --tasks trec --seeds 2"
+    said = told(f"{two} {QUICK} {wrong} --data {data}", folder, 1).strip().splitlines()
+    assert said[-1].startswith("2 of 4 runs are ok, 2 failed")
+    assert re.match(r"mtsa\.fused trec seed 0: diverged: the loss is", said[-5])
+    assert said[-4].startswith("  attnbench train mtsa.fused --task trec --seed 0 --recipe")
+    failed = result(folder)["failures"]
+    assert [f["status"] for f in failed] == ["diverged", "diverged"]
+    program, *words = shlex.split(failed[1]["command"])
+    assert program == "attnbench"
+    repeated = told(shlex.join(words), folder, 1)
+    assert "this run is in the journal; trained again, its record stays" in repeated
+    assert "mtsa.fused trec seed 1: diverged: the loss is" in repeated
+    assert lines(folder) == 10 + 2
+    text = told(f"{PAIR} --seeds 2 {wrong} --recipe mtsa:tuning_trials=4", folder, 1)
+    assert "4 runs, 4 of them already there" in text
+    assert "2 of 2 runs of mtsa.fused diverged" in text
+    assert "the loss is" in text
+    assert "unequal tuning budgets: 4 recipes were tried for mtsa.fused" in text
+    assert "the recipes differ: rate 1e+30 and 0.001" in text
+
+
+def test_a_family_is_declared_before_its_first_run_and_trained_once(
+    family: tuple[Path, str],
+) -> None:
+    folder, text = family
+    found = records(folder, "family", "run", "verdict")
+    ours = found[[r["kind"] for r in found].index("family") :]
+    assert [r["kind"] for r in ours] == ["family", *["run"] * 4, "verdict"]
+    assert {r["model"] for r in ours if r["kind"] == "run"} == {"bi_lstm.packed"}
+    assert "4 comparisons: mtsa.fused, bi_lstm.packed against multi_head.sdpa" in text
+    assert "12 runs, 8 of them already there" in text
+    assert "changed after looking" not in text
+    (one,) = [c for c in conclusions(records(folder, "family", "run")) if len(c.comparisons) == 4]
+    by = {(r["model"], r["task"], r["seed"]): r["test"] for r in records(folder)}
+    for c in one.comparisons:
+        for seed, first, second in c.values:
+            assert first == by[c.first, c.task, seed][c.metric]
+            assert second == by[BASE, c.task, seed][c.metric]
+
+
+def test_tables_tasks_and_warnings_are_printed_and_the_json_holds_all_but_records(
+    family: tuple[Path, str],
+) -> None:
+    folder, text = family
+    assert in_order(
+        text,
+        "2 models against multi_head.sdpa on trec, sick_relatedness: 4 descriptive only",
+        "trec: test accuracy (higher is better), 2 paired seeds",
+        "mean (sd)",
+        "95 % interval",
+        "p Holm",
+        "baseline",
+        "sick_relatedness: test pearson",
+        "over tasks: trec, sick",
+        "any difference among the 3 models (Friedman)",
+        "signs only",
+        "p Holm and the verdict allow for 4 comparisons",
+        "warning:",
     )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and driver.poll() is None:
-        if (tmp_path / "results").exists() and len(runs(tmp_path)) >= 3:
-            break
-        time.sleep(0.01)
-    assert driver.poll() is None, "it ended before it could be killed"
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    survived = {r["key"]: r for r in runs(tmp_path)}
-    again = attnbench(*COMPARE, "--data", str(data), cwd=tmp_path)
-    assert again.returncode == 0, again.stdout + again.stderr
-    after = runs(tmp_path)
-    assert len(after) == 10
-    assert all(r == survived[r["key"]] for r in after if r["key"] in survived)
-    lines = [
-        json.loads(line)
-        for path in (tmp_path / "results").glob("*.jsonl")
-        for line in path.read_text().splitlines()
-    ]
-    keys = [r["key"] for r in lines if r["kind"] == "run"]
-    assert len(keys) == len(set(keys)) == 10, "something was trained twice"
+    found = result(folder)
+    assert found["sentences"][0] in text
+    assert len(found["comparisons"]) == 4
+    assert "runs" not in found["comparisons"][0]
+    assert found["overall"]["omnibus"]["ranks"].keys() == {"mtsa.fused", "bi_lstm.packed", BASE}
+
+
+def test_what_a_family_was_seen_with_is_told(family: tuple[Path, str], tmp_path: Path) -> None:
+    folder = copied(family[0], tmp_path)
+    one = f"compare mtsa --baseline multi_head --task trec --seeds 2 {QUICK}"
+    fewer = told(f"{one} --task sick_relatedness", folder)
+    assert "2 comparisons that were seen together with these" in fewer
+    alone = told(one, folder)
+    assert "one of 4 comparisons that were judged together" in alone
+    margins = "--margin trec:50% --margin sick_relatedness:1.5"
+    told(f"{MANY} --seeds 2 {margins}", folder)
+    assert {c["task"]: c["margin"] for c in result(folder)["comparisons"]} == {
+        "trec": 0.5,
+        "sick_relatedness": 1.5,
+    }
+    assert lines(folder) == lines(family[0]), "nothing is trained again"
+
+
+class Few(Registry):
+    """Some mechanisms, one of which needs a width of threes, and what pools every model."""
+
+    def __init__(self, extra: Any = ()) -> None:
+        super().__init__(extra)
+        kept = ("bi_lstm", "multi_cnn", "multi_head", "source2token")
+        self.mechanisms = {name: self.mechanisms[name] for name in kept}
+
+
+def test_all_against_one_leaves_out_what_cannot_be_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "Registry", Few)
+    verified_before(tmp_path / "results")
+    line = f"compare --all multi_head --task trec --seeds 1 {QUICK} --recipe width=14"
+    text = told(f"{line} --recipe epochs=1", tmp_path)
+    assert "left out: multi_cnn.conv: " in text
+    assert "2 comparisons: bi_lstm.packed, source2token.direct against multi_head" in text
+    assert len(records(tmp_path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -231,197 +411,103 @@ def test_what_depends_on_the_moment_is_tried_again(
     tmp_path: Path, status: str, again: bool
 ) -> None:
     writer = journal.Writer(tmp_path, {"fingerprint": {}})
-    writer.append(
-        {"kind": "run", "key": "k", "model": "mtsa", "seed": 0, "status": status, **RESULT}
-    )
+    run = {"kind": "run", "key": "k", "model": "mtsa", "seed": 0, "status": status, **RESULT}
+    writer.append(run)
     writer.close()
     assert ("k" not in finished(tmp_path)) is again
 
 
-def test_equal_parameters(data: Path, tmp_path: Path) -> None:
+def test_models_are_narrowed_to_the_smallest(data: Path, tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
-    done = here(
-        *COMPARE[:5],
-        *QUICK,
-        "--recipe",
-        "width=60",
-        "--data",
-        str(data),
-        "--seeds",
-        "2",
-        "--match",
-        "parameters",
-        "--json",
-        "out.json",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "out.json").read_text())
-    sizes = [cost["parameters"] for cost in found["costs"].values()]
-    recipes = found["design"]["recipes"]
-    assert recipes[0]["width"] < recipes[1]["width"] == 60
-    assert recipes[0]["width"] % 2 == 0
-    near = [recipes[0]["width"] + step for step in (-2, 0, 2)]
-    counts = count_parameters(
-        "mtsa", "trec", recipes[0], directory=str(data), vectors=task("trec").vectors, widths=near
-    )
-    assert counts[1] == sizes[0]
-    assert abs(counts[1] - sizes[1]) < min(abs(counts[i] - sizes[1]) for i in (0, 2))
-    assert "as near as a width divisible by the heads allows" in done.stdout
+    line = "compare mtsa bi_lstm --baseline multi_head --task trec --seeds 1 --match parameters"
+    text = told(f"{line} {QUICK} --recipe width=60 --recipe epochs=1", tmp_path)
+    (found,) = conclusions(records(tmp_path, "family", "run"))
+    sizes = {m: cost.parameters for c in found.comparisons for m, cost in c.costs.items()}
+    recipes = {
+        model: recipe
+        for c in found.comparisons
+        for model, recipe in zip(c.design["models"], c.design["recipes"], strict=True)
+    }
+    assert len(sizes) == len(recipes) == 3
+    (smallest,) = [model for model, recipe in recipes.items() if recipe["width"] == 60]
+    for model in sizes.keys() - {smallest}:
+        width = recipes[model]["width"]
+        assert width < 60
+        assert width % 2 == 0
+        counts = count_parameters(
+            model,
+            "trec",
+            recipes[model],
+            directory=str(data),
+            vectors=task("trec").vectors,
+            widths=[width - 2, width, width + 2],
+        )
+        gaps = [abs(count - sizes[smallest]) for count in counts]
+        assert (counts[1], gaps[1]) == (sizes[model], min(gaps))
+    assert "as near as a width divisible by the heads allows" in text
 
 
-def test_a_mechanism_of_ones_own(data: Path, tmp_path: Path) -> None:
+def test_a_mechanism_of_ones_own(compared: tuple[Path, str], tmp_path: Path) -> None:
+    folder = copied(compared[0], tmp_path)
     (tmp_path / "own.py").write_text(OWN)
-    verified_before(tmp_path / "results")
-    done = attnbench(
-        "compare",
-        "Mean",
-        "multi_head",
-        "--with",
-        "own:Mean",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--seeds",
-        "2",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Mean.module against multi_head.sdpa" in done.stdout
-    assert {r["model"] for r in runs(tmp_path)} == {"Mean.module", "multi_head.sdpa"}
-    leaky = attnbench(
-        "compare",
-        "--with",
-        "own:Leaky",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--journal",
-        "leaky",
-        cwd=tmp_path,
-    )
+    quick = f"--with own:Mean --task trec --seeds 2 {QUICK}"
+    assert "Mean.module against multi_head.sdpa" in told(f"compare Mean {quick}", folder)
+    assert {r["model"] for r in records(folder)} == {"Mean.module", "mtsa.fused", BASE}
+    leaky = here(f"compare --with own:Leaky --task trec --journal leaky {QUICK}", cwd=tmp_path)
     assert leaky.returncode == 2
     assert "Leaky.module is wrong, so it is not trained" in leaky.stderr
     assert "pad" in leaky.stderr
 
 
-def test_divergence_is_a_result_and_told(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = here(
-        *COMPARE,
-        "--data",
-        str(data),
-        "--seeds",
-        "2",
-        "--recipe",
-        "mtsa:rate=1e30",
-        "--recipe",
-        "mtsa:clip=0",
-        "--recipe",
-        "mtsa:tuning_trials=4",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1
-    assert "2 of 2 runs of mtsa.fused diverged" in done.stdout
-    assert "the loss is" in done.stdout
-    assert "unequal tuning budgets: 4 recipes were tried for mtsa.fused" in done.stdout
-    assert "the recipes differ: rate 1e+30 and 0.001" in done.stdout
-    assert {r["status"] for r in runs(tmp_path) if r["model"].startswith("mtsa")} == {"diverged"}
+@pytest.mark.parametrize(
+    ("given", "edited"),
+    [("package_of_one.layers:Mean", "package_of_one/layers.py"), ("single:Mean", "neighbour.py")],
+)
+def test_own_code_that_changed_is_trained_again(
+    given: str, edited: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package without an __init__, and a module that uses its neighbour."""
+    (tmp_path / "package_of_one").mkdir()
+    (tmp_path / "package_of_one" / "layers.py").write_text(OWN)
+    (tmp_path / "single.py").write_text(OWN + "from neighbour import SIZE\n")
+    (tmp_path / "neighbour.py").write_text("SIZE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def code() -> str:
+        return code_hash(Registry([given]).mechanism("Mean"), "train")
+
+    before = code()
+    assert code() == before
+    path = tmp_path / edited
+    path.write_text(path.read_text() + "# edited\n")
+    assert code() != before
 
 
-@pytest.mark.nightly
-def test_best_over_time_has_its_own_name(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = here(
-        *COMPARE, "--data", str(data), "--seeds", "1", "--choose", "best-on-test", cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "best over time on the test set accuracy" in done.stdout
-    assert "the papers' way" in done.stdout
-
-
-def test_relatedness(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = here(
-        "compare",
-        "mtsa",
-        "multi_head",
-        "--task",
-        "sick_relatedness",
-        *QUICK,
-        "--data",
-        str(data),
-        "--seeds",
-        "2",
-        "--json",
-        "out.json",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "difference of pearson (higher is better)" in done.stdout
-    assert set(runs(tmp_path)[0]["test"]) == {"pearson", "spearman", "mse"}
-
-
-def test_own_word_vectors(data: Path, tmp_path: Path) -> None:
+def test_word_vectors_and_the_epoch_are_the_users_choice(tmp_path: Path) -> None:
     verified_before(tmp_path / "results")
     (tmp_path / "mine.txt").write_text("what 1 0 0\nthe 0 1 0\nis 0 0.5 1\n")
-    done = here(
-        "train",
-        "mtsa",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--vectors",
-        "mine.txt",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"vectors mine cover \d+\.\d % of \d+ words", done.stdout)
-    assert runs(tmp_path)[0]["coverage"]["covered"] <= 3
-    none = here(
-        "train",
-        "mtsa",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--vectors",
-        "none",
-        cwd=tmp_path,
-    )
-    assert none.returncode == 0
-    assert "cover" not in none.stdout
-    assert len(runs(tmp_path)) == 2
+    mine = told(f"train mtsa --task trec {QUICK} --vectors mine.txt", tmp_path)
+    assert re.search(r"vectors mine cover \d+\.\d % of \d+ words", mine)
+    assert records(tmp_path)[0]["coverage"]["covered"] <= 3
+    none = told(f"train mtsa --task trec {QUICK} --vectors none --choose best-on-test", tmp_path)
+    assert "cover" not in none
+    record = result(tmp_path)
+    shown = f"best over time on the test set: accuracy {100 * record['test']['accuracy']:.2f} %"
+    assert shown in none
+    assert len(records(tmp_path)) == 2
 
 
-def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
+def test_attention_scores_of_given_sentences(compared: tuple[Path, str], tmp_path: Path) -> None:
+    folder = copied(compared[0], tmp_path)
     (tmp_path / "more.txt").write_text("Where is the river ?\n\n")
-    done = here(
-        "train",
-        "mtsa",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--save-attention",
-        "scores",
-        "--sentence",
-        "What is it ?",
-        "--sentences",
-        "more.txt",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    with np.load(tmp_path / "results" / "scores.npz", allow_pickle=False) as found:
+    train = f"train mtsa --task trec {QUICK} --save-attention scores --sentences more.txt"
+    text = told(f"{train} --sentence 'What is it ?'", folder)
+    assert "trained again for its scores" in text
+    assert "attention scores: " in text
+    assert len(records(folder)) == 10
+    (known,) = [r for r in records(folder) if (r["model"], r["seed"]) == ("mtsa.fused", 0)]
+    assert result(folder)["test"] == known["test"], "the same run gave another model"
+    with np.load(folder / "results" / "scores.npz", allow_pickle=False) as found:
         assert found["tokens/0"].tolist() == ["What", "is", "it", "?"]
         assert found["tokens/1"].tolist() == ["Where", "is", "the", "river", "?"]
         for k, n in ((0, 4), (1, 5)):
@@ -436,150 +522,21 @@ def test_attention_scores_of_given_sentences(data: Path, tmp_path: Path) -> None
             assert pooling.shape == (n, 12)
             assert pooling.sum(0) == pytest.approx(np.ones(12), abs=1e-5)
             assert found[f"source2token_scores/{k}"].shape == (2, n, 6)
-    again = here(
-        "train",
-        "mtsa",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--save-attention",
-        str(tmp_path / "again.npz"),
-        "--sentence",
-        "What is it ?",
-        cwd=tmp_path,
-    )
-    assert "trained again for its scores" in again.stdout
-    assert len(runs(tmp_path)) == 1
-    with (
-        np.load(tmp_path / "again.npz", allow_pickle=False) as repeated,
-        np.load(tmp_path / "results" / "scores.npz", allow_pickle=False) as found,
-    ):
-        name = "token2token_scores/0"
-        assert (repeated[name] == found[name]).all(), "the same run gave another model"
-
-
-def test_train_prints_and_keeps_one_run(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    arguments = ("train", "multi_head", "--task", "trec", "--seed", "4", *QUICK)
-    done = here(*arguments, "--data", str(data), "--json", "run.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert f"accuracy {100 * record['test']['accuracy']:.2f} %" in done.stdout
-    assert "looked at once" in done.stdout
-    again = here(*arguments, "--data", str(data), cwd=tmp_path)
-    assert "in the journal results already" in again.stdout
-    assert len(runs(tmp_path)) == 1
 
 
 def test_a_list_with_an_entry_per_head_is_trained(tmp_path: Path) -> None:
-    recipe = [text for name in ("heads=2", "width=12", "epochs=1") for text in ("--recipe", name)]
-    done = here("train", "mtsa[masks=forward;none]", *recipe, "--device", "cpu", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "mtsa.fused[masks=forward;none] mirrored_summation seed 0: ok" in done.stdout
-    [checked] = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "verify"]
+    line = f"train mtsa[masks=forward;none] --task {SMALL_TASK} {QUICK} --recipe epochs=1"
+    model = "mtsa.fused[masks=forward;none]"
+    assert f"{model} {SMALL_TASK} seed 0: ok" in told(line, tmp_path)
+    (checked,) = records(tmp_path, "verify")
     assert (checked["verdict"], "heads=2" in checked["case"]) == ("ok", True)
 
 
-@pytest.mark.nightly
-def test_own_code_that_changed_is_trained_again(data: Path, tmp_path: Path) -> None:
-    """A package without an __init__, and a module that uses its neighbour."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "attention.py").write_text(OWN)
-    (tmp_path / "alone.py").write_text(OWN + "from neighbour import SIZE\n")
-    (tmp_path / "neighbour.py").write_text("SIZE = 1\n")
-    for count, given, edited, expected in (
-        (1, "mine.attention:Mean", "mine/attention.py", (1, 1, 2)),
-        (2, "alone:Mean", "neighbour.py", (1, 2)),
-    ):
-        command = (
-            "train",
-            "Mean",
-            "--with",
-            given,
-            "--task",
-            "trec",
-            *QUICK,
-            "--data",
-            str(data),
-            "--journal",
-            str(count),
-        )
-        for trained in expected:
-            if trained == 2:
-                path = tmp_path / edited
-                path.write_text(path.read_text() + "# edited\n")
-            done = attnbench(*command, cwd=tmp_path)
-            assert done.returncode == 0, done.stdout + done.stderr
-            found = [r for r in journal.read(tmp_path / str(count)).records if r["kind"] == "run"]
-            assert len(found) == trained
-
-
-def test_a_design_that_cannot_be_is_not_written_down(data: Path, tmp_path: Path) -> None:
-    done = here(*COMPARE, "--data", str(data), "--recipe", "heads=5", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "is not divisible by 5 heads" in done.stderr
-    assert "design" not in {r["kind"] for r in journal.read(tmp_path / "results").records}
-
-
-def test_two_forms_of_one_mechanism_have_recipes_of_their_own(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    other = "mtsa.fused[scale_t=identity]"
-    done = here(
-        "compare",
-        "mtsa",
-        "mtsa[scale_t=identity]",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--seeds",
-        "1",
-        "--recipe",
-        f"{other}:width=8",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    widths = {r["model"]: r["recipe"]["width"] for r in runs(tmp_path)}
-    assert widths == {"mtsa.fused": 12, other: 8}
-    assert {r["recipe"]["tuning_trials"] for r in runs(tmp_path)} == {9}
-
-
-@pytest.mark.nightly
-def test_looking_at_single_runs_first_is_told(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    single = here("train", "bi_lstm", "--task", "trec", *QUICK, "--data", str(data), cwd=tmp_path)
-    assert single.returncode == 0
-    done = here(
-        "compare",
-        "bi_lstm",
-        "multi_head",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--seeds",
-        "2",
-        cwd=tmp_path,
-    )
-    assert "1 runs were trained, and their test metrics shown, before this design" in done.stdout
-    assert "tuning budgets" not in done.stdout  # as many recipes were tried with both
-    swapped = here(
-        "compare",
-        "multi_head",
-        "bi_lstm",
-        "--task",
-        "trec",
-        *QUICK,
-        "--data",
-        str(data),
-        "--seeds",
-        "3",
-        cwd=tmp_path,
-    )
-    assert (
-        "seeds changed after looking: results were seen with 2, now there are 3" in swapped.stdout
-    )
+def test_two_forms_of_one_mechanism_have_recipes_of_their_own() -> None:
+    registry, trec = Registry(), task("trec")
+    names = ["mtsa", "mtsa[scale_t=identity]"]
+    models = [parse_model(name, registry) for name in names]
+    changes = ["width=12", "mtsa.fused[scale_t=identity]:width=8"]
+    recipes = recipes_of(trec, models, changes)
+    assert [recipe.width for recipe in recipes] == [12, 8]
+    assert {recipe.tuning_trials for recipe in recipes} == {9}

@@ -10,7 +10,7 @@ import pytest
 from harness.cli.explain import SECTIONS, about, sections
 from harness.cli.list_ import BEGIN, END, markdown
 from harness.registry import builtins
-from suites.support.command_line import attnbench, between_marks
+from suites.support.command_line import between_marks, here
 
 PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
 
@@ -27,7 +27,7 @@ def test_every_mechanism_is_explained(name: str) -> None:
 
 
 def test_explain_prints_equations_configurations_and_differences(tmp_path: Path) -> None:
-    done = attnbench("explain", "mtsa", "mtsa_released", "--json", "out.json", cwd=tmp_path)
+    done = here("explain mtsa mtsa_released --json out.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for text in (
         "NAACL 2019",
@@ -50,7 +50,7 @@ def test_explain_prints_equations_configurations_and_differences(tmp_path: Path)
 
 def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import torch\nMean = torch.nn.Identity\n")
-    done = attnbench("explain", "Mean", "--with", "mine:Mean", cwd=tmp_path)
+    done = here("explain Mean --with mine:Mean", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Nothing is written about it" in done.stdout
     assert "Mean.module" in done.stdout

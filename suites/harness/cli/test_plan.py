@@ -12,69 +12,69 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import TTestIndPower, TTestPower
 
-from harness.cli import run as cli
 from harness.errors import UsageError
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal
+from suites.support.command_line import here
 from suites.support.made_up_records import RESULT
 
 A, B = "mtsa.fused", "multi_head.sdpa"
 
 
-def planned(tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    out = tmp_path / "plan.json"
-    assert cli(["plan", *arguments, "--json", str(out)]) == 0
-    return json.loads(out.read_text())
+def planned(line: str, folder: Path) -> tuple[dict[str, Any], str]:
+    """The JSON and the text of a plan."""
+    done = here(f"plan {line} --json plan.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "plan.json").read_text()), done.stdout
 
 
+HALF = "--effect 0.5 --sd 0.8"
+
+
+@pytest.mark.parametrize(
+    ("more", "test", "alpha", "power", "says"),
+    [
+        ("", TTestPower, 0.05, 0.8, "sd must be that of differences between models with the same"),
+        ("--unpaired --power 0.9", TTestIndPower, 0.05, 0.9, "seeds for each model"),
+        ("--alpha 0.01", TTestPower, 0.01, 0.8, "two-sided alpha 0.01)"),
+        ("--comparisons 7", TTestPower, 0.05 / 7, 0.8, "Holm needs as few as 23 where all others"),
+    ],
+)
 def test_seeds_needed_are_those_of_the_t_test(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    more: str, test: Any, alpha: float, power: float, says: str, tmp_path: Path
 ) -> None:
-    found = planned(tmp_path, "--effect", "0.5", "--sd", "0.8")
-    assert found["needed"] == 23
-    text = capsys.readouterr().out
+    found, text = planned(f"{HALF} {more}", tmp_path)
+    exact = test().solve_power(effect_size=0.5 / 0.8, alpha=alpha, power=power)
+    assert found["needed"] == np.ceil(exact)
+    assert says in text
+    for count, shown in found["power_by_count"].items():
+        expected = test().power(0.5 / 0.8, int(count), alpha)
+        assert shown == pytest.approx(expected, abs=1e-10)
+
+
+def test_the_table_shows_the_power_of_few_and_of_many_seeds(tmp_path: Path) -> None:
+    found, text = planned(HALF, tmp_path)
     assert "23 paired seeds find a difference of 0.5000 with 80% power" in text
-    assert "sd must be that of differences between models with the same seed" in text
-    for count in range(3, 31):
-        power = TTestPower().power(0.5 / 0.8, count, 0.05)
-        assert found["power_by_count"][str(count)] == pytest.approx(power, abs=1e-10)
     rows = re.findall(r"^ *(\d+) +([\d.]+)%", text, re.MULTILINE)
     assert [int(n) for n, _ in rows] == [3, 4, 5, 6, 8, 10, 12, 15, 20, 23, 25, 30]
     assert float(dict(rows)["23"]) == pytest.approx(100 * found["power_by_count"]["23"], abs=0.05)
     assert "only described" in text
 
 
-def test_unpaired_and_other_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned(tmp_path, "--effect", "0.5", "--sd", "0.8", "--unpaired", "--power", "0.9")
-    exact = TTestIndPower().solve_power(effect_size=0.5 / 0.8, alpha=0.05, power=0.9)
-    assert found["needed"] == np.ceil(exact)
-    assert "seeds for each model" in capsys.readouterr().out
-    strict = planned(tmp_path, "--effect", "0.5", "--sd", "0.8", "--alpha", "0.01")
-    exact = TTestPower().solve_power(effect_size=0.5 / 0.8, alpha=0.01, power=0.8)
-    assert strict["needed"] == np.ceil(exact)
-
-
 def test_correlation_makes_differences_smaller(tmp_path: Path) -> None:
     # Deviation 1 on either side, correlation .7: differences have sqrt(.6).
-    found = planned(tmp_path, "--effect", "0.5", "--sd", "1", "--correlation", "0.7")
-    direct = planned(tmp_path, "--effect", "0.5", "--sd", f"{0.6**0.5:.12f}")
+    found, _ = planned("--effect 0.5 --sd 1 --correlation 0.7", tmp_path)
+    direct, _ = planned(f"--effect 0.5 --sd {0.6**0.5:.12f}", tmp_path)
     assert found["sd"] == pytest.approx(0.6**0.5)
     assert found["needed"] == direct["needed"]
-    none = planned(tmp_path, "--effect", "0.5", "--sd", "1", "--correlation", "0")
+    none, _ = planned("--effect 0.5 --sd 1 --correlation 0", tmp_path)
     assert none["needed"] > found["needed"]
 
 
-def test_several_comparisons_need_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = planned(tmp_path, "--effect", "0.5", "--sd", "0.8", "--comparisons", "7")
-    exact = TTestPower().solve_power(effect_size=0.5 / 0.8, alpha=0.05 / 7, power=0.8)
-    assert found["needed"] == np.ceil(exact) > 23
-    assert found["needed_alone"] == 23
-    assert "Holm needs as few as 23 where all others are found" in capsys.readouterr().out
-
-
-def test_never_fewer_than_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(tmp_path, "--effect", "9", "--sd", "0.8")["needed"] == 5
-    assert "with fewer than 5 compare only describes" in capsys.readouterr().out
+def test_never_fewer_than_are_judged(tmp_path: Path) -> None:
+    found, text = planned("--effect 9 --sd 0.8", tmp_path)
+    assert found["needed"] == 5
+    assert "with fewer than 5 compare only describes" in text
 
 
 def write_runs(folder: Path, first: list[float], second: list[float], **more: Any) -> None:
@@ -108,15 +108,13 @@ def values(count: int) -> tuple[list[float], list[float]]:
     return list(shared + random.normal(0.005, 0.004, count)), list(shared)
 
 
-FROM = ("--models", "mtsa", "multi_head", "--task", "trec", "--effect", "0.5%")
+FROM = "--from j --models mtsa multi_head --task trec --effect 0.5%"
 
 
-def test_a_plan_from_recorded_runs_says_how_uncertain_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_from_recorded_runs_says_how_uncertain_it_is(tmp_path: Path) -> None:
     first, second = values(6)
     write_runs(tmp_path / "j", first, second)
-    found = planned(tmp_path, "--from", str(tmp_path / "j"), *FROM)
+    found, text = planned(FROM, tmp_path)
     sd = float(np.std(np.subtract(first, second), ddof=1))
     assert found["sd"] == pytest.approx(sd)
     assert found["recorded"]["seeds"] == [0, 1, 2, 3, 4, 5]
@@ -125,15 +123,13 @@ def test_a_plan_from_recorded_runs_says_how_uncertain_it_is(
     assert r["low"] < r["value"] < r["high"]
     low, high = found["needed_between"]
     assert 5 <= low <= found["needed"] < high
-    direct = planned(tmp_path, "--effect", "0.005", "--sd", str(sd))
-    assert direct["needed"] == found["needed"]
-    text = capsys.readouterr().out
+    assert planned(f"--effect 0.005 --sd {sd}", tmp_path)[0]["needed"] == found["needed"]
     assert f"{A} and {B} on trec, 6 paired seeds: sd of accuracy" in text
     assert re.search(r"sd of the differences [\d.]+ points, 95 % interval \[", text)
     assert "correlation over seeds" in text
     assert f"it would be {low} to {high} seeds" in text
     assert "find a difference of 0.50 points" in text
-    loose = planned(tmp_path, "--from", str(tmp_path / "j"), *FROM, "--unpaired")
+    loose, _ = planned(f"{FROM} --unpaired", tmp_path)
     pooled = np.sqrt((np.var(first, ddof=1) + np.var(second, ddof=1)) / 2)
     assert loose["sd"] == pytest.approx(pooled)
     assert loose["needed"] > found["needed"], "pairs of one seed have much in common"
@@ -157,95 +153,62 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
     assert newer.seeds == (0, 1, 2, 3)
 
 
-def test_of_recipes_with_as_many_seeds_the_last_one_counts_and_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_recipes_with_as_many_seeds_the_last_one_counts_and_is_named(tmp_path: Path) -> None:
     first, second = values(5)
     noisy = list(np.subtract(first, 10 * np.subtract(first, second)))
-    for number, epochs in enumerate((11, 12, 13)):  # by a hash one of these would win somewhere
-        folder = tmp_path / str(number)
+    for epochs in (11, 12, 13):  # by a hash one of these would win somewhere
+        folder = tmp_path / str(epochs)
         old = {"rate": 0.0007, "tuning_trials": 0, "epochs": epochs}
-        write_runs(folder, noisy, second, recipe=old, code="c")
+        write_runs(folder / "j", noisy, second, recipe=old, code="c")
         time.sleep(0.002)  # stamps are of milliseconds
-        write_runs(folder, first, second, recipe={**old, "epochs": 21}, code="c")
-        found = planned(tmp_path, "--from", str(folder), *FROM)
-        sd = float(np.std(np.subtract(first, second), ddof=1))
-        assert found["sd"] == pytest.approx(sd)
-        said = "these are of rate=0.0007, epochs=21; 5 pairs under other recipes"
-        assert said in capsys.readouterr().out
-        chosen = ("--recipe", "rate=0.0007", "--recipe", f"epochs={epochs}")
-        older = planned(tmp_path, "--from", str(folder), *FROM, *chosen)
+        write_runs(folder / "j", first, second, recipe={**old, "epochs": 21}, code="c")
+        found, text = planned(FROM, folder)
+        assert found["sd"] == pytest.approx(np.std(np.subtract(first, second), ddof=1))
+        assert "these are of rate=0.0007, epochs=21; 5 pairs under other recipes" in text
+        chosen = f"--recipe rate=0.0007 --recipe epochs={epochs}"
+        older, text = planned(f"{FROM} {chosen}", folder)
         assert older["sd"] == pytest.approx(np.std(np.subtract(noisy, second), ddof=1))
-        assert f"these are of rate=0.0007, epochs={epochs}; " in capsys.readouterr().out
-    none = ["plan", "--from", str(folder), *FROM, "--recipe", "epochs=99"]
-    assert cli(none) == 2
-    assert "0 seeds were trained" in (told := capsys.readouterr().err)
-    assert "under this recipe" in told
+        assert f"these are of rate=0.0007, epochs={epochs}; " in text
+    none = here(f"plan {FROM} --recipe epochs=99", cwd=folder)
+    assert none.returncode == 2
+    assert "0 seeds were trained" in none.stderr
+    assert "under this recipe" in none.stderr
 
 
-def test_failed_runs_tell_no_spread(tmp_path: Path) -> None:
-    write_runs(tmp_path, [0.1, 0.2, 0.4], [0.9, 0.1, 0.3], status="diverged")
-    with pytest.raises(UsageError, match="0 seeds were trained with both"):
+FEW = [0.1, 0.2, 0.4], [0.9, 0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "more", "says"),
+    [
+        (*FEW, {"status": "diverged"}, "0 seeds were trained with both"),
+        (*values(10), {"fold": 3}, "trec is cross-validated: its folds are given"),
+        ([0.75, 0.875, 0.5], [0.5, 0.625, 0.25], {}, "they tell no spread; give --sd"),
+    ],
+)
+def test_what_tells_no_spread_is_refused(
+    first: list[float], second: list[float], more: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    write_runs(tmp_path, first, second, **more)
+    with pytest.raises(UsageError, match=says):
         recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("effect", "code", "says"),
     [
-        (("--effect", "0.5"), "give --sd, or --from DIR"),
-        (("--effect", "1e-9", "--sd", "1"), "more than 10,000,000 are needed"),
-        (("--from", ".", *FROM), "0 seeds were trained with both"),
-        (
-            ("--from", ".", "--models", "mtsa", "mult", "--task", "trec", "--effect", "1%"),
-            "unknown mechanism 'mult'",
-        ),
+        ("2", 2, "one point of accuracy is 0.01 or 1%"),
+        # With --sd it is half a point; from records it would be fifty.
+        ("0.5", 2, "which is 50 points of accuracy; expected 0.5% for 0.5 points, or 50%"),
+        ("50%", 0, ""),
+        ("0.05", 0, ""),
     ],
 )
-def test_a_users_mistake_is_told_in_one_line(
-    arguments: tuple[str, ...],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli(["plan", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert len(told.strip().splitlines()) == 1
-
-
-def test_folds_are_no_seeds_to_plan_with(tmp_path: Path) -> None:
-    first, second = values(10)
-    write_runs(tmp_path, first, second, fold=3)
-    with pytest.raises(UsageError, match="trec is cross-validated: its folds are given"):
-        recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
-
-
-def test_runs_without_spread_tell_nothing(tmp_path: Path) -> None:
-    write_runs(tmp_path, [0.75, 0.875, 0.5], [0.5, 0.625, 0.25])
-    with pytest.raises(UsageError, match="they tell no spread; give --sd"):
-        recorded_spread(journal.read(tmp_path).records, (A, B), "trec", "accuracy")
-
-
-def test_an_effect_of_a_whole_accuracy_is_a_mistake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_runs(tmp_path, *values(6))
-    asked = ["plan", "--from", str(tmp_path), *FROM[:-1], "2"]
-    assert cli(asked) == 2
-    assert "one point of accuracy is 0.01 or 1%" in capsys.readouterr().err
-
-
 def test_points_of_accuracy_are_not_taken_for_shares(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    effect: str, code: int, says: str, tmp_path: Path
 ) -> None:
-    """``--effect 0.5 --sd 0.8`` is half a point; from records it would be fifty."""
-    write_runs(tmp_path, *values(6))
-    asked = ["plan", "--from", str(tmp_path), *FROM[:-1]]
-    assert cli([*asked, "0.5"]) == 2
-    told = capsys.readouterr().err
-    assert "which is 50 points of accuracy; expected 0.5% for 0.5 points, or 50%" in told
-    assert told.count("\n") == 1
-    assert cli([*asked, "50%"]) == 0
-    assert cli([*asked, "0.05"]) == 0
+    write_runs(tmp_path / "j", *values(6))
+    done = here(f"plan {FROM.replace('0.5%', effect)}", cwd=tmp_path)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert done.stderr.count("\n") == bool(code)

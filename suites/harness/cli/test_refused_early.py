@@ -13,7 +13,6 @@ import typer
 from rich.text import Text
 
 from harness.cli import app
-from harness.cli import run as cli
 from harness.errors import UsageError
 from harness.experiments.conclusion import conclude
 from harness.experiments.design import Surroundings, make_design
@@ -21,156 +20,239 @@ from harness.experiments.model import check_read, meaning, one_sided, parse_mode
 from harness.experiments.sweep import Part, make_sweep
 from harness.registry import Registry
 from harness.train.task import task
+from suites.support.command_line import here
 
-MIRRORED = ("--models", "mtsa", "--tasks", "mirrored_summation")
 TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+MISTAKES = """
+train mtsa --task trec --recipe highway=true
+    highway is read for classification of pairs alone, and of trec none is
+compare mtsa multi_head --task TASK --recipe policy_steps=3
+    only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa
+compare mtsa none --task trec --recipe word_width=7
+    word_width is read for words without vectors (--vectors none) alone, and of trec none
+sweep --models mtsa,resa --tasks TASK --recipe mtsa:policy_steps=3
+    only a mechanism with a policy reads policy_steps, and of mtsa.fused none has one
+sweep --models mtsa --tasks trec --recipe word_width=7 --vectors sick_840B_300d --dry-run
+    word_width is read for words without vectors
+sweep --models none --tasks TASK --vectors /no/such/file --dry-run
+    --vectors: TASK draw their own data; leave it out
+sweep --models mtsa[foo=1] --tasks TASK --dry-run
+    mtsa.fused[foo=1] on TASK can't be built:
+sweep plan.toml
+    can't read the sweep plan.toml
+sweep --models mtsa --tasks trek
+    unknown task 'trek'; did you mean
+sweep --models mtsa,mtsb --tasks trec
+    unknown mechanism 'mtsb'
+sweep --models mtsa --tasks mirrored_summation --folds
+    none of mirrored_summation is a task with folds
+sweep --models mtsa --tasks mirrored_summation --data .
+    --data: mirrored_summation draw their own data
+sweep --models mtsa --tasks mirrored_summation --per-gpu 2
+    --per-gpu: this sweep is on the CPU
+bench --only mtza
+    unknown mechanism 'mtza'; did you mean mtsa
+bench --only mtsa@3 --width 300x600
+    even number
+bench --nonsense
+    No such option: --nonsense
+verify mtza
+    did you mean mtsa
+verify --with no_such_package:thing
+    no module 'no_such_package'
+frontier mtza
+    did you mean mtsa
+frontier mtsa --memory 900TiB
+    are free and at most 90% of them are used
+frontier mtsa@3
+    even number
+compare mtsa multi_hed
+    unknown mechanism 'multi_hed'; did you mean
+compare mtsa mtsa
+    compared with itself; give two different models
+compare mtsa mtsa[scale_t=log_sigmoid] --task TASK
+    compared with itself, as which mtsa.fused[scale_t=log_sigmoid] is the same; give two
+compare mtsa multi_head --baseline multi_head
+    compared with itself
+compare mtsa disa bi_lstm
+    given 3 models; expected two, e.g. compare mtsa multi_head, or all against one: --baseline bi
+compare --baseline disa --all multi_head
+    --all BASELINE compares every mechanism
+compare --all multi_hed
+    unknown mechanism 'multi_hed'; did you mean
+compare mtsa mtsa[scale_t=log_sigmoid] disa --baseline multi_head
+    expected each model once
+compare mtsa multi_head --task TASK --recipe heads=5
+    is not divisible by 5 heads; give a multiple (--recipe width=... heads=...)
+compare --task trek
+    unknown task 'trek'; did you mean trec?
+compare --task trec
+    set --data DIR or ATTNBENCH_DATA
+compare --task trec --task trec --data .
+    --task: given trec, trec
+compare --data .
+    --data: task mirrored_summation draws its own data
+compare --vectors none
+    --vectors: task mirrored_summation draws its own
+compare --seeds 0
+    expected at least one
+compare --seeds 1,1
+    each of them once
+compare --margin inf
+    --margin: given 'inf'; expected a positive number
+compare --margin trec:1%
+    'trec' is not compared; the tasks are mirrored_summation
+compare --margin 1 --margin 2
+    --margin: given 1 and 2 for mirrored_summation
+compare --task trec --data . --margin 2
+    one point of accuracy is
+compare --task mirrored_summation --task sick_relatedness --margin 1
+    have different metrics; give one each
+compare --recipe choose=last
+    choose='last'; expected dev or best-on-test
+compare --recipe disa:rate=1
+    names 'disa'; the models are mtsa, mtsa.fus
+train mtsa[scale_t=identity,scale_t=log_sigmoid] --task TASK
+    with scale_t twice; expected each option once
+train mtsa --save-attention a
+    needs sentences
+train mtsa --save-attention a --sentence b
+    has no sentences
+"""
+NO_DEVICE = """
+nonsense
+    No such command 'nonsense'
+explain mtza
+    unknown mechanism 'mtza'; did you mean mtsa
+list --with no_such_package:thing
+    no module 'no_such_package'
+plan --effect 1e-9 --sd 1
+    more than 10,000,000 are needed
+plan --from . --models mtsa multi_head --task trec --effect 0.5%
+    0 seeds were trained with both
+plan --from . --models mtsa mult --task trec --effect 1%
+    unknown mechanism 'mult'
+plan --effect 1
+    give --sd, or --from DIR --models A B --task T
+plan --effect 0.5% --sd 0.8
+    expected both with % or both without
+plan --effect 0.5 --sd 0.8%
+    given --effect 0.5, --sd 0.8%; expected
+plan --effect 1 --sd nan
+    --sd: given 'nan'; expected a positive number
+plan --effect 1 --sd 1 --alpha 0.9
+    expected the power larger
+plan --effect 1 --sd 1 --unpaired --correlation 0
+    --correlation is of pairs
+plan --effect 1 --sd 1 --task trec
+    --task is for --from DIR
+plan --effect 1 --sd 1 --from .
+    --sd is estimated with --from
+plan --effect 1 --from .
+    --from needs --models A B and --task T
+compare mtsa --all none
+    compares every mechanism; name no others
+sweep
+    no --models; expected e.g. sweep --models mtsa,multi_head --tasks
+sweep --models mtsa
+    no --tasks; expected e.g. sweep
+sweep a.toml --models mtsa
+    --models beside a.toml: write it into the file
+sweep --executor ray --jobs 2
+    --jobs is for --executor local
+sweep --gpus-per-run 1
+    --gpus-per-run is for --executor ray; leave it out
+verify --stress --jobs 2
+    --jobs: given 2; --stress runs one child
+train mtsa --sentence 'a b'
+    --sentence is for --look or --save-attention
+bench mtsa
+    given 'mtsa'; expected nothing there; to choose use --only mtsa
+frontier --memory 1KiB
+    --memory: given '1KiB'; expected at least 16MiB
+compare --seeds 20000
+    expected at most 10000 seeds, each up to 4294967295
+"""
+
+
+def pairs(table: str) -> list[tuple[str, str]]:
+    """Command lines, and below each what is said of it."""
+    lines = table.strip().splitlines()
+    return list(zip(lines[::2], (line[4:] for line in lines[1::2]), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("train", "mtsa", "--task", TASK, "--json", "no/such.json"),
-         "can't write --json no/such.json"),
-        (("train", "mtsa", "--task", TASK, "--recipe", "paper"),
-         f"given 'paper'; expected NAME=VALUE or MODEL:NAME=VALUE; {TASK} has no recipe with a"),
-        (("train", "mtsa", "--task", TASK, "--recipe", "highway=true"),
-         "--recipe highway=true: highway is read for classification of pairs alone, and of"),
-        (("train", "mtsa", "--task", TASK, "--recipe", "mtsa:degree_loss=squared"),
-         "degree_loss is read for relatedness alone"),
-        (("compare", "mtsa", "multi_head", "--task", TASK, "--recipe", "policy_steps=3"),
-         "only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa"),
-        (("sweep", "--models", "mtsa,resa", "--tasks", TASK, "--recipe", "mtsa:policy_steps=3"),
-         "only a mechanism with a policy reads policy_steps, and of mtsa.fused none has one"),
-        (("train", "bi_lstm", "--task", TASK, "--recipe", "bi_lstm:heads=3"),
-         "only a mechanism with heads reads heads, and of bi_lstm.packed none has any; leave it"),
-        (("compare", "mtsa", "none", "--task", TASK, "--recipe", "none:attention_dropout=0.2"),
-         "only a mechanism with attention dropout reads attention_dropout, and of none.fused none"),
-        (("train", "additive", "--task", TASK, "--recipe", "additive:width=8"),
-         "only a mechanism with a width of its own reads width, and of additive.direct none has"),
-        (("train", "mtsa[heads=2]", "--task", TASK, "--recipe", "mtsa:heads=4"),
-         "mtsa:heads=4: the options of mtsa.fused[heads=2] say heads themselves; leave out one"),
-        (("train", "mtsa", "--task", TASK, "--recipe", "word_width=7"),
-         "word_width is read for words without vectors (--vectors none) alone, and of mirrored"),
-        (("compare", "mtsa", "none", "--task", "trec", "--recipe", "word_width=7"),
-         "word_width is read for words without vectors (--vectors none) alone, and of trec none"),
-        (("sweep", "--models", "mtsa", "--tasks", "trec", "--recipe", "word_width=7", "--vectors",
-          "sick_840B_300d", "--dry-run"), "word_width is read for words without vectors"),
-        (("compare", "mtsa", "mtsa[scale_t=log_sigmoid]", "--task", TASK),
-         "compared with itself, as which mtsa.fused[scale_t=log_sigmoid] is the same; give two"),
-        (("train", "mtsa[scale_t=identity,scale_t=log_sigmoid]", "--task", TASK),
-         "with scale_t twice; expected each option once"),
-        (("sweep", "--models", "mtsa", "--tasks", TASK, "--recipe", "activation=elu", "--dry-run"),
-         "activation is read for classification of pairs alone"),
-        (("train", "mtsa", "--task", "trec", "--recipe", "highway=true"),
-         "highway is read for classification of pairs alone, and of trec none is"),
-        (("sweep", "--models", "none", "--tasks", TASK, "--vectors", "/no/such/file", "--dry-run"),
-         "--vectors: "),
-        (("sweep", "--models", "mtsa[foo=1]", "--tasks", TASK, "--dry-run"),
-         f"mtsa.fused[foo=1] on {TASK} can't be built: "),
-        (("bench", "--only", "mtza"), "unknown mechanism 'mtza'; did you mean mtsa"),
-        (("bench", "--only", "mtsa@3", "--width", "300x600"), "even number"),
-        (("bench", "--nonsense"), "No such option: --nonsense"),
-        (("verify", "mtza"), "did you mean mtsa"),
-        (("verify", "--with", "no_such_package:thing"), "no module 'no_such_package'"),
-        (("frontier", "mtza"), "did you mean mtsa"),
-        (("frontier", "mtsa", "--memory", "900TiB"), "are free and at most 90% of them are used"),
-        (("frontier", "mtsa@3"), "even number"),
-        (("compare", "mtsa", "multi_hed"), "unknown mechanism 'multi_hed'; did you mean"),
-        (("compare", "mtsa", "mtsa"), "compared with itself; give two different models"),
-        (("compare", "mtsa", "disa", "bi_lstm"), "given 3 models; expected two"),
-        (("compare", "--task", "trek"), "unknown task 'trek'; did you mean trec?"),
-        (("compare", "--task", "trec"), "set --data DIR or ATTNBENCH_DATA"),
-        (("compare", "--seeds", "0"), "expected at least one"),
-        (("compare", "--seeds", "²"), "--seeds: given '²'; expected a number of seeds"),
-        (("compare", "multi_cnn", "bi_lstm", "--recipe", "width=64"), "(--recipe width=... heads"),
-        (("compare", "--seeds", "1,1"), "each of them once"),
-        (("compare", "--margin", "inf"), "--margin: given 'inf'; expected a positive number"),
-        (("compare", "--margin", "nan"), "--margin: given 'nan'; expected a positive number"),
-        (("compare", "--task", "trec", "--data", ".", "--margin", "2"), "one point of accuracy is"),
-        (("compare", "--recipe", "choose=last"), "choose='last'; expected dev or best-on-test"),
-        (("compare", "--recipe", "lr=1"), "a recipe has no 'lr'; it has width"),
-        (("compare", "--recipe", "disa:rate=1"), "names 'disa'; the models are mtsa, mtsa.fus"),
-        (("compare", "--recipe", "epochs=1.5"), "epochs=1.5; expected int"),
-        (("compare", "--recipe", "heads"), "expected NAME=VALUE or MODEL:NAME=VALUE"),
-        (("compare", "--vectors", "none"), "--vectors: task mirrored_summation draws its own"),
-        (("compare", "--data", "."), "--data: task mirrored_summation draws its own data"),
-        (("compare", "mtsa[scale_t=tanh]", "multi_head", "--seeds", "1"), "scale_t='tanh'"),
-        (("train", "mtsa", "--save-attention", "a"), "needs sentences"),
-        (("train", "mtsa", "--save-attention", "a", "--sentence", "b"), "has no sentences"),
-        (("sweep", "plan.toml"), "can't read the sweep plan.toml"),
-        (("sweep", "--models", "mtsa", "--tasks", "trek"), "unknown task 'trek'; did you mean"),
-        (("sweep", "--models", "mtsa,mtsb", "--tasks", "trec"), "unknown mechanism 'mtsb'"),
-        (("sweep", *MIRRORED, "--folds"), "none of mirrored_summation is a task with folds"),
-        (("sweep", *MIRRORED, "--data", "."), "--data: mirrored_summation draw their own data"),
-        (("sweep", *MIRRORED, "--per-gpu", "2"), "--per-gpu: this sweep is on the CPU"),
-        (("sweep", *MIRRORED, "--recipe", "lr=1"), "a recipe has no 'lr'"),
-    ],
-)  # fmt: skip
+    ("line", "says"),
+    [(f"{line} --device cpu", says) for line, says in pairs(MISTAKES)] + pairs(NO_DEVICE),
+)
 def test_a_mistake_is_told_before_anything_is_done(
-    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ATTNBENCH_DATA", raising=False)
-    assert cli([*arguments, "--device", "cpu"]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    done = here(line.replace("TASK", TASK), cwd=tmp_path)
+    assert done.returncode == 2
+    assert says.replace("TASK", TASK) in done.stderr
+    assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("text", "model", "name", "says"),
     [
-        (("nonsense",), "No such command 'nonsense'"),
-        (("explain", "mtza"), "unknown mechanism 'mtza'; did you mean mtsa"),
-        (("list", "--with", "no_such_package:thing"), "no module 'no_such_package'"),
+        ("mtsa:degree_loss=squared", "mtsa", TASK, "degree_loss is read for relatedness alone"),
+        ("activation=elu", "mtsa", TASK, "activation is read for classification of pairs alone"),
+        ("bi_lstm:heads=3", "bi_lstm", TASK, "of bi_lstm.packed none has any; leave it"),
+        ("none:attention_dropout=0.2", "none", TASK, "a mechanism with attention dropout reads"),
+        ("additive:width=8", "additive", TASK, "a mechanism with a width of its own reads width"),
+        ("mtsa:heads=4", "mtsa[heads=2]", TASK, r"mtsa.fused\[heads=2\] say heads themselves"),
+        ("word_width=7", "mtsa", TASK, "alone, and of mirrored"),
     ],
 )
-def test_a_command_without_a_device_refuses_in_one_line(
-    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli([*arguments]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+def test_what_no_run_reads_is_refused(text: str, model: str, name: str, says: str) -> None:
+    registry = Registry()
+    with pytest.raises(UsageError, match=says):
+        check_read([text], [parse_model(model, registry)], [task(name)], registry)
 
 
 @pytest.mark.parametrize(
     ("text", "model", "name"),
     [
-        ("policy_steps=3", "resa", "trec"), ("policy_steps=3", "resan", "sick_relatedness"),
-        ("degree_loss=squared", "mtsa", "sick_relatedness"), ("highway=true", "mtsa", "snli"),
+        ("policy_steps=3", "resa", "trec"),
+        ("policy_steps=3", "resan", "sick_relatedness"),
+        ("degree_loss=squared", "mtsa", "sick_relatedness"),
+        ("highway=true", "mtsa", "snli"),
         ("activation=elu", "mtsa", "sick_entailment"),
-        ("paper", "mtsa", "trec"), ("epochs=3", "none", "mirrored_summation"),
-        ("heads=3", "bi_lstm", "trec"), ("attention_dropout=0.2", "none", "trec"),
-        ("width=8", "additive", "trec"), ("heads=4", "mtsa[heads=2]", "trec"),
-        ("resan:width=8", "resan", "trec"), ("paper", "mtsa[attention_dropout=0.1]", "cr"),
+        ("paper", "mtsa", "trec"),
+        ("epochs=3", "none", "mirrored_summation"),
+        ("heads=3", "bi_lstm", "trec"),
+        ("attention_dropout=0.2", "none", "trec"),
+        ("width=8", "additive", "trec"),
+        ("heads=4", "mtsa[heads=2]", "trec"),
+        ("resan:width=8", "resan", "trec"),
+        ("paper", "mtsa[attention_dropout=0.1]", "cr"),
         ("resa:heads=3", "mtsa", "trec"),
     ],
-)  # fmt: skip
+)
 def test_what_a_run_reads_is_taken(text: str, model: str, name: str) -> None:
     registry = Registry()
     check_read([text], [parse_model(model, registry)], [task(name)], registry)
 
 
-@pytest.mark.parametrize("command", ["train", "compare", "sweep"])
-def test_a_width_of_words_is_taken_where_no_table_gives_one(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train mtsa --task trec",
+        "compare mtsa none --task trec",
+        "sweep --models mtsa --tasks trec --dry-run",
+    ],
+)
+def test_a_width_of_words_is_taken_where_no_table_gives_one(command: str, tmp_path: Path) -> None:
     # What is refused then is the data directory, which is looked for after the recipe.
-    given = {
-        "train": ("mtsa", "--task", "trec"),
-        "compare": ("mtsa", "none", "--task", "trec"),
-        "sweep": ("--models", "mtsa", "--tasks", "trec", "--dry-run"),
-    }[command]
-    monkeypatch.chdir(tmp_path)
-    options = ("--recipe", "word_width=7", "--vectors", "none", "--data", "nowhere")
-    assert cli([command, *given, *options, "--device", "cpu"]) == 2
-    said = capsys.readouterr().err
-    assert "nowhere" in said
-    assert "word_width" not in said
+    options = "--recipe word_width=7 --vectors none --data nowhere --device cpu"
+    done = here(f"{command} {options}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert "word_width" not in done.stderr
 
 
 OWN = """
@@ -197,13 +279,16 @@ def test_heads_may_be_read_by_a_mechanism_of_the_users_own(own: Registry) -> Non
 @pytest.mark.parametrize(
     ("text", "means"),
     [
-        ("Own[scale=1]", "Own.module"), ("Own[note=none]", "Own.module"),
-        ("Own[scale=2.0]", "Own.module[scale=2]"), ("Own[scale=true]", "Own.module[scale=True]"),
+        ("Own[scale=1]", "Own.module"),
+        ("Own[note=none]", "Own.module"),
+        ("Own[scale=2.0]", "Own.module[scale=2]"),
+        ("Own[scale=true]", "Own.module[scale=True]"),
         # The recipe says how many heads there are, whatever the factory does without one; and
         # of an option that its signature does not name nothing is known.
-        ("Own[heads=2]", "Own.module[heads=2]"), ("Own[other=2.0]", "Own.module[other=2.0]"),
+        ("Own[heads=2]", "Own.module[heads=2]"),
+        ("Own[other=2.0]", "Own.module[other=2.0]"),
     ],
-)  # fmt: skip
+)
 def test_a_mechanism_of_the_users_own_is_asked_for_its_defaults(
     text: str, means: str, own: Registry
 ) -> None:
@@ -252,14 +337,20 @@ def test_a_comparison_warns_of_what_only_one_model_reads() -> None:
         ("mtsa", "mtsa.fused"),
         ("mtsa[scale_t=log_sigmoid]", "mtsa.fused"),
         ("mtsa[scale_s=identity,scale_t=identity]", "mtsa.fused[scale_t='identity']"),
-        ("mtsa[scale_s=log_sigmoid,scale_t=identity]",
-         "mtsa.fused[scale_s='log_sigmoid',scale_t='identity']"),
-        ("mtsa[scale_t=identity,scale_s=log_sigmoid]",
-         "mtsa.fused[scale_s='log_sigmoid',scale_t='identity']"),
+        (
+            "mtsa[scale_s=log_sigmoid,scale_t=identity]",
+            "mtsa.fused[scale_s='log_sigmoid',scale_t='identity']",
+        ),
+        (
+            "mtsa[scale_t=identity,scale_s=log_sigmoid]",
+            "mtsa.fused[scale_s='log_sigmoid',scale_t='identity']",
+        ),
         ("mtsa_released[directional=true]", "mtsa_released.fused"),
         ("mtsa_released[directional=1]", "mtsa_released.fused[directional=1]"),
-        ("multi_scale_transformer[alpha=.5,layers=3]",
-         "multi_scale_transformer.windowed[layers=3]"),
+        (
+            "multi_scale_transformer[alpha=.5,layers=3]",
+            "multi_scale_transformer.windowed[layers=3]",
+        ),
         ("mtsa[masks=forward;none]", "mtsa.fused[masks=['forward', 'none']]"),
         ("multi_scale_transformer[alpha=1]", "multi_scale_transformer.windowed[alpha=1]"),
         ("multi_scale_transformer[alpha=1.0]", "multi_scale_transformer.windowed[alpha=1]"),
@@ -268,12 +359,16 @@ def test_a_comparison_warns_of_what_only_one_model_reads() -> None:
         ("kim_cnn[kernel_sizes=3;4;5]", "kim_cnn.conv"),
         # What the recipe sets counts where nothing is given.
         ("mtsa[attention_dropout=0]", "mtsa.fused[attention_dropout=0]"),
-        ("transformer[preset=mirrored_transformer,layers=1]",
-         "transformer.sdpa[layers=1,preset='mirrored_transformer']"),
-        ("transformer[preset=mirrored_transformer,layers=2]",
-         "transformer.sdpa[preset='mirrored_transformer']"),
+        (
+            "transformer[preset=mirrored_transformer,layers=1]",
+            "transformer.sdpa[layers=1,preset='mirrored_transformer']",
+        ),
+        (
+            "transformer[preset=mirrored_transformer,layers=2]",
+            "transformer.sdpa[preset='mirrored_transformer']",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_model_is_what_it_is_however_it_was_typed(text: str, means: str) -> None:
     registry = Registry()
     assert meaning(parse_model(text, registry), registry) == means
@@ -288,8 +383,9 @@ def test_one_model_typed_in_two_ways_is_one_run() -> None:
     )
     entries = make_sweep([part], around.registry, lambda _task, _vectors: around).entries
     assert [str(entry.run.model) for entry in entries] == [
-        "mtsa.fused", "mtsa.fused[scale_t=identity]"
-    ]  # fmt: skip
+        "mtsa.fused",
+        "mtsa.fused[scale_t=identity]",
+    ]
 
 
 def test_one_question_asked_in_two_spellings_is_one() -> None:

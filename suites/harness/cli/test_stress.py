@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-
-import pytest
 
 from harness.records import journal
 from harness.verify.stress import SCALES, stress
-from suites.support.command_line import attnbench
+from suites.support.command_line import here
 
 
 def test_points_cover_inputs_and_scores() -> None:
@@ -37,16 +34,14 @@ def test_half_precision_breaks_where_single_does_not() -> None:
     assert largest(half) > 100 * largest(single)
 
 
-@pytest.mark.slow
 def test_the_sweep_is_recorded_and_not_done_again(tmp_path: Path) -> None:
-    arguments = tuple(
-        shlex.split("verify multi_cnn --stress --dtypes f32 --journal j --device cpu")
-    )
-    done = attnbench(*arguments, cwd=tmp_path)
+    line = "verify multi_cnn --stress --dtypes f32 --journal j --device cpu"
+    done = here(line, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "multi_cnn.conv" in done.stdout
     (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "stress"]
     assert (record["name"], record["dtype"], record["status"]) == ("multi_cnn.conv", "f32", "ok")
     assert len(record["points"]) == len(SCALES)
-    attnbench(*arguments, cwd=tmp_path)
-    assert len([r for r in journal.read(tmp_path / "j").records if r["kind"] == "stress"]) == 1
+    before = sorted((tmp_path / "j").iterdir())
+    assert here(line, cwd=tmp_path).stdout == done.stdout
+    assert sorted((tmp_path / "j").iterdir()) == before

@@ -1,44 +1,33 @@
-"""``attnbench sweep``: what is planned, in which order; and real sweeps on made-up corpora."""
+"""``attnbench sweep``: what is planned, in which order, from options or a file; how it is told."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shlex
-import shutil
-import signal
-import subprocess
+import io
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
-from harness.cli import executors
-from harness.cli.sweep_text import command
+from harness.cli.running import Told
+from harness.cli.sweep import command, failures, print_table
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
 from harness.experiments.design import Surroundings, make_design
+from harness.experiments.executors import local
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
-from harness.options import SweepOptions
-from harness.records import journal
+from harness.options.train import SweepOptions
 from harness.registry import Registry
 from harness.train.objective import encoder
 from harness.train.task import Task, task
-from suites.support.command_line import ROOT, attnbench, environment, verified_before
-from suites.support.made_up_data import write_data_directory
+from suites.support.command_line import ROOT
+from suites.support.made_up_records import RESULT
 
-QUICK = tuple(
-    shlex.split(
-        "--recipe width=12 --recipe heads=2 --recipe hidden=10 --recipe epochs=2 --device cpu"
-    )
-)
 FINGERPRINT = {"device": "cpu", "model": "made up"}
 A, B = "mtsa.fused", "multi_head.sdpa"
 
@@ -89,14 +78,10 @@ def test_how_a_recipe_was_found_makes_no_other_run_and_no_other_question() -> No
 
 def test_task_by_task_and_for_each_seed_all_models() -> None:
     assert order(declared(TWO)) == [
-        ("trec", A, 4),
-        ("trec", B, 4),
-        ("trec", A, 7),
-        ("trec", B, 7),
-        ("sick_relatedness", A, 4),
-        ("sick_relatedness", B, 4),
-        ("sick_relatedness", A, 7),
-        ("sick_relatedness", B, 7),
+        (name, model, seed)
+        for name in ("trec", "sick_relatedness")
+        for seed in (4, 7)
+        for model in (A, B)
     ]
 
 
@@ -181,15 +166,15 @@ def test_the_command_of_a_run_has_what_is_for_its_model_and_no_more() -> None:
 
 
 def test_as_many_runs_at_a_time_as_gpus_and_cores_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "_gpus", lambda: [("0", "H200"), ("1", "H200")])
+    monkeypatch.setattr(local, "_gpus", lambda: [("0", "H200"), ("1", "H200")])
     for threads, workers in ((32, 8), (6, 6), (1, 2)):
-        assert executors.workers_for(0, {"device": "cuda", "threads": threads}) == workers
+        assert local.workers_for(0, {"device": "cuda", "threads": threads}) == workers
     two = {"device": "cuda", "threads": 6}
-    assert executors.workers_for(3, two) == 3
-    assert executors.workers_for(0, two, per_gpu=5) == 10
-    assert executors.local_executor(two, 3).workers == 3
-    assert executors.local_executor(two, 3, per_gpu=1).workers == 2
-    assert executors.workers_for(0, {"device": "cpu", "threads": 6}) == 6
+    assert local.workers_for(3, two) == 3
+    assert local.workers_for(0, two, per_gpu=5) == 10
+    assert local.local_executor(two, 3).workers == 3
+    assert local.local_executor(two, 3, per_gpu=1).workers == 2
+    assert local.workers_for(0, {"device": "cpu", "threads": 6}) == 6
 
 
 PLAN = """
@@ -296,264 +281,58 @@ def test_a_sweep_that_cannot_be_is_refused(part: Part, says: str) -> None:
     assert says in str(error.value)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_data_directory(tmp_path_factory.mktemp("data"))
-
-
-SWEEP = ("sweep", "--models", "mtsa,multi_head", "--tasks", "trec,sick_relatedness", *QUICK)
-
-
-@pytest.fixture(scope="module")
-def swept(
-    data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A finished sweep with five seeds."""
-    folder = tmp_path_factory.mktemp("swept")
-    verified_before(folder / "results")
-    done = attnbench(*SWEEP, "--data", str(data), "--json", "out.json", cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done
-
-
-def records(folder: Path, kind: str = "run") -> list[dict]:
-    return [r for r in journal.read(folder / "results").records if r["kind"] == kind]
-
-
-def lines(folder: Path) -> list[dict]:
-    """Every run in a journal, with those that reading would merge."""
-    found = [
-        json.loads(line)
-        for path in (folder / "results").glob("*.jsonl")
-        for line in path.read_text().splitlines()
+def test_several_recipes_of_a_model_are_told_apart() -> None:
+    parts = [
+        Part(("none",), ("trec",), (0,), recipe=("epochs=1", *more))
+        for more in ((), ("rate=5e-3",), ("rate=1e9",))
     ]
-    return [line for line in found if line["kind"] == "run"]
+    sweep = declared(*parts)
+    names = [f"none.fused trec seed 0 ({more}epochs=1)" for more in ("", *RATES)]
+    assert list(sweep.names.values()) == names
+    ok, diverged = {"status": "ok", "seconds": 1.0}, {"status": "diverged", "detail": "too fast"}
+    records = {key: {**RESULT, **ok} for key in sweep.names}
+    records[sweep.entries[2].run.key] = diverged
+    (failed,) = failures(sweep, records, SWEPT)
+    assert (failed["run"], failed["detail"]) == (names[2], "too fast")
+    assert "--recipe epochs=1 --recipe rate=1e9 --again" in failed["command"]
+    out = Console(file=io.StringIO(), width=200)
+    print_table(out, sweep, records)
+    for more in ("", *RATES):
+        assert f"none.fused ({more}epochs=1)" in cast(io.StringIO, out.file).getvalue()
 
 
-def test_a_real_sweep(swept: tuple) -> None:
-    folder, done = swept
-    told = [line for line in done.stderr.splitlines() if "is not the file of attnbench" in line]
-    assert len(told) == 5, "made up: two files of trec, three of sick_relatedness, once each"
-    kinds = [r["kind"] for r in journal.read(folder / "results").records]
-    assert kinds.index("sweep") < kinds.index("run")
-    assert (kinds.count("sweep"), kinds.count("run")) == (1, 20)
-    runs = records(folder)
-    assert {r["status"] for r in runs} == {"ok"}
-    # Ten of a task, before the first of the next has ended.
-    assert {r["task"] for r in runs[:9]} == {"trec"}
-    assert {r["key"] for r in runs} == set(records(folder, "sweep")[0]["runs"])
-    assert "20 of 20 runs are ok, 0 failed" in done.stdout
-    assert re.search(r"ok in [\d.]+ s, \d+ epochs; 11 of 20, [\d.]+ \w+ left\n", done.stdout)
-    assert re.search(r"epochs; 20 of 20\n", done.stdout)
-    found = json.loads((folder / "out.json").read_text())
-    assert (found["runs"], found["trained"], found["failures"]) == (20, 20, [])
+RATES = ("rate=0.005, ", "rate=1e+09, ")
+RESUMED: dict[str, Any] = {
+    "kind": "run",
+    "key": "k",
+    "case": "mtsa trec seed 0",
+    "model": "mtsa",
+    "seed": 0,
+    "status": "ok",
+    **RESULT,
+    "task_seconds": 40.0,
+    "seconds": 3640.0,
+    "resumed": 1,
+}
 
 
-def test_a_sweep_shows_no_metric(swept: tuple) -> None:
-    folder, done = swept
-    assert "accuracy" not in done.stdout
-    assert "pearson" not in done.stdout
-    for run in records(folder):
-        for value in run["test"].values():
-            assert f"{value:.3f}" not in done.stdout
-            assert f"{100 * value:.2f}" not in done.stdout
+def _said(record: dict[str, Any]) -> str:
+    out = Console(file=io.StringIO(), width=200)
+    Told(out, {}, lambda **_: None).finished(record)
+    return cast(io.StringIO, out.file).getvalue()
 
 
-def test_compare_finds_the_runs_of_a_sweep(swept: tuple, data: Path) -> None:
-    folder, _ = swept
-    compared = attnbench(
-        "compare", "mtsa", "multi_head", "--task", "trec", *QUICK, "--data", str(data), cwd=folder
-    )
-    assert compared.returncode == 0, compared.stdout + compared.stderr
-    assert "10 runs, 10 of them already there" in compared.stdout
-    assert "before this design was declared" not in compared.stdout
-    assert "seeds changed after looking" not in compared.stdout
-    assert len(records(folder)) == 20
+def test_a_resumed_run_took_the_time_of_all_its_pieces() -> None:
+    assert "mtsa trec seed 0: ok in 60.7 min, 1 epochs" in _said(RESUMED)
+    sweep = declared(Part(("mtsa",), ("trec",), (0,)))
+    out = Console(file=io.StringIO(), width=200)
+    print_table(out, sweep, {sweep.entries[0].run.key: RESUMED})
+    assert "3640.0" in cast(io.StringIO, out.file).getvalue()
 
 
-def test_nothing_is_swept_twice(swept: tuple, data: Path) -> None:
-    folder, _ = swept
-    before = len(list((folder / "results").glob("*.jsonl")))
-    again = attnbench(*SWEEP, "--data", str(data), cwd=folder)
-    assert again.returncode == 0
-    assert "20 runs, 20 of them already there" in again.stdout
-    assert len(list((folder / "results").glob("*.jsonl"))) == before
-
-
-def test_a_torn_line_is_told(swept: tuple, data: Path, tmp_path: Path) -> None:
-    shutil.copytree(swept[0] / "results", tmp_path / "results")
-    [file] = [p for p in (tmp_path / "results").glob("*.jsonl") if '"kind":"run"' in p.read_text()]
-    file.write_text(file.read_text()[:-200])
-    dry = attnbench(*SWEEP, "--data", str(data), "--dry-run", cwd=tmp_path)
-    assert "1 of 20 runs are missing" in dry.stdout
-    assert re.search(rf"journal: .*{file.name}.*skipped", dry.stdout), dry.stdout
-
-
-def test_a_dry_run_lists_and_predicts(swept: tuple, data: Path) -> None:
-    folder, _ = swept
-    before = sorted((folder / "results").glob("*"))
-    dry = attnbench(
-        *SWEEP,
-        "--data",
-        str(data),
-        *shlex.split("--seeds 7 --dry-run --json dry.json --jobs 2"),
-        cwd=folder,
-    )
-    assert dry.returncode == 0, dry.stdout + dry.stderr
-    found = json.loads((folder / "dry.json").read_text())
-    assert [row["there"] for row in found["runs"]] == ([True] * 10 + [False] * 4) * 2
-    assert (found["missing"], found["unknown"], found["workers"]) == (8, {}, 2)
-    each = [row["seconds"] for row in found["runs"] if not row["there"]]
-    assert found["predicted_seconds"] >= sum(each) / 2
-    assert "mtsa.fused trec seed 0: there" in dry.stdout
-    assert re.search(r"mtsa\.fused trec seed 6: missing, about [\d.]+ (s|min)", dry.stdout)
-    assert re.search(r"8 of 28 runs are missing: about [\d.]+ (s|min), 2 at a time", dry.stdout)
-    assert sorted((folder / "results").glob("*")) == before
-
-
-def test_a_dry_run_says_what_it_does_not_know(swept: tuple, data: Path) -> None:
-    folder, _ = swept
-    dry = attnbench(
-        *shlex.split("sweep --models mtsa,none --tasks trec"),
-        *QUICK,
-        "--data",
-        str(data),
-        *shlex.split("--seeds 6 --dry-run --json dry.json"),
-        cwd=folder,
-    )
-    assert dry.returncode == 0, dry.stdout + dry.stderr
-    found = json.loads((folder / "dry.json").read_text())
-    assert found["predicted_seconds"] is None
-    assert found["unknown"] == {"none.fused on trec": 6}
-    assert "for want of a first run: none.fused on trec (6); the other 1 take about" in dry.stdout
-
-
-@pytest.mark.nightly
-def test_several_recipes_of_a_model_are_told_apart(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(
-        'models = ["none"]\ntasks = ["trec"]\nseeds = 1\n'
-        'recipe = ["width=12", "heads=2", "hidden=10", "epochs=1"]\n'
-        '[[part]]\n[[part]]\nrecipe = ["rate=5e-3"]\n[[part]]\nrecipe = ["clip=-1"]\n'
-    )
-    bad = attnbench("sweep", "plan.toml", "--data", str(data), "--device", "cpu", cwd=tmp_path)
-    assert "clip=-1.0; expected at least 0" in bad.stderr
-    text = (tmp_path / "plan.toml").read_text().replace("clip=-1", "rate=1e9")
-    (tmp_path / "plan.toml").write_text(text)
-    own = "width=12, heads=2, hidden=10, {}epochs=1"
-    names = [
-        f"none.fused trec seed 0 ({own.format(more)})"
-        for more in ("", "rate=0.005, ", "rate=1e+09, ")
-    ]
-    ask = ("sweep", "plan.toml", "--data", str(data), "--device", "cpu", "--json", "out.json")
-    dry = attnbench(*ask, "--dry-run", cwd=tmp_path)
-    assert [line for line in dry.stdout.splitlines() if line.endswith(": missing")] == [
-        f"{name}: missing" for name in names
-    ]
-    done = attnbench(*ask, cwd=tmp_path)
-    assert done.returncode == 1
-    lines = done.stdout.splitlines()
-    for name, status in zip(names, ("ok", "ok", "diverged"), strict=True):
-        assert sum(line.startswith(f"{name}: {status}") for line in lines) == 1 + (status != "ok")
-        assert sum(name.replace(" trec seed 0", "") in line for line in lines) == 1, done.stdout
-    (failed,) = json.loads((tmp_path / "out.json").read_text())["failures"]
-    assert failed["run"] == names[2]
-    assert "--recipe rate=1e9" in failed["command"]
-    assert {r["case"] for r in records(tmp_path)} == {"none.fused trec seed 0"}
-
-
-@pytest.mark.nightly
-def test_killed_and_started_again(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(
-        'models = ["mtsa", "multi_head"]\ntasks = ["trec"]\nseeds = 5\n'
-        'recipe = ["width=12", "heads=2", "hidden=10", "epochs=2"]\n'
-    )
-    arguments = ("sweep", "plan.toml", "--data", str(data), "--device", "cpu", "--jobs", "2")
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 280
-    while not (tmp_path / "results").exists() or len(records(tmp_path)) < 3:
-        assert time.monotonic() < deadline, "no three runs ended"
-        assert driver.poll() is None, "it ended before it could be killed"
-        time.sleep(0.1)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    survived = {r["key"]: r for r in records(tmp_path)}
-    # The pairs that there are can be compared: all models of a seed stand together.
-    assert {r["seed"] for r in survived.values()} >= {0}
-    again = attnbench(*arguments, cwd=tmp_path)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert all(r == survived[r["key"]] for r in records(tmp_path) if r["key"] in survived)
-    keys = [r["key"] for r in lines(tmp_path)]
-    assert len(keys) == len(set(keys)) == 10, "something was trained twice"
-    assert len(records(tmp_path, "sweep")) == 1
-
-
-def test_failures_come_last_each_with_its_command(data: Path, tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = attnbench(
-        *shlex.split("sweep --models mtsa,multi_head --tasks trec --seeds 2"),
-        *QUICK,
-        *shlex.split("--recipe mtsa:rate=1e30 --recipe mtsa:clip=0 --data"),
-        str(data),
-        "--json",
-        "out.json",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    said = done.stdout.strip().splitlines()
-    assert said[-1].startswith("2 of 4 runs are ok, 2 failed")
-    assert re.match(r"mtsa\.fused trec seed 0: diverged: the loss is", said[-5])
-    assert said[-4].startswith("  attnbench train mtsa.fused --task trec --seed 0 --recipe")
-    failed = json.loads((tmp_path / "out.json").read_text())["failures"]
-    assert [f["status"] for f in failed] == ["diverged", "diverged"]
-    words = shlex.split(failed[1]["command"])
-    assert words[0] == "attnbench"
-    repeated = attnbench(*words[1:], cwd=tmp_path)
-    assert repeated.returncode == 1
-    assert "this run is in the journal; trained again, its record stays" in repeated.stdout
-    assert "mtsa.fused trec seed 1: diverged: the loss is" in repeated.stdout
-    assert len(lines(tmp_path)) == 4
-
-
-def test_a_sweep_without_data(tmp_path: Path) -> None:
-    verified_before(tmp_path / "results")
-    done = attnbench(
-        *shlex.split("sweep --models none,multi_head --tasks mirrored_summation --seeds 1"),
-        *QUICK,
-        "--recipe",
-        "epochs=1",
-        "--recipe",
-        "batch=1000",
-        cwd=tmp_path,
-        ATTNBENCH_DATA="",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {r["model"] for r in records(tmp_path)} == {"none.fused", B}
-
-
-def test_a_model_that_cannot_be_built_stops_the_sweep_before_it_begins(
-    data: Path, tmp_path: Path
-) -> None:
-    done = attnbench(
-        *shlex.split(
-            "sweep --models multi_head,multi_cnn,bi_lstm --tasks trec --recipe width=64 "
-            "--recipe heads=2 --data"
-        ),
-        str(data),
-        "--device",
-        "cpu",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "multi_cnn.conv on trec can't be built: " in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "results").exists()
+def test_a_run_of_which_no_time_is_known_is_shown_without_one() -> None:
+    record = {k: v for k, v in RESUMED.items() if k not in ("task_seconds", "seconds", "case")}
+    assert _said({**record, "status": "crash"}) == "mtsa seed 0: crash\n"
 
 
 def test_ray_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import math
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
-from harness.cli import run
-from harness.diff import rows
+import harness
+from harness.diff import revisions, rows
+from harness.errors import UsageError
 from harness.isolate import Interpreter
 from harness.records import journal
 from harness.records.ratios import time_frame
@@ -34,7 +35,7 @@ from harness.stats import (
     ratio_interval,
 )
 from harness.stats.timing import LogRatio
-from suites.support.command_line import ROOT, environment
+from suites.support.command_line import ROOT, environment, here
 
 BASELINE = "multi_head.sdpa"
 SIZE = "B64-N64-D300x600-H8-f32-forward-cpu+1-thread"
@@ -275,18 +276,16 @@ def write_journal(
 
 
 class TestJournals:
-    def test_only_ratios_to_the_baseline_are_compared(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_only_ratios_to_the_baseline_are_compared(self, tmp_path: Path) -> None:
         before = {"mtsa.algorithm1": 1.2, "disa.broadcast": 5.0, "bi_lstm.packed": 3.0}
         after = {"mtsa.algorithm1": 1.5, "disa.broadcast": 5.0, "multi_cnn.conv": 0.5}
-        base = write_journal(tmp_path / "base", before)
-        head = write_journal(tmp_path / "head", after)
-        told = tmp_path / "out.json"
-        assert run(["diff", str(base), str(head), "--json", str(told)]) == 1
-        printed = capsys.readouterr().out
-        assert "only ratios to the baseline multi_head.sdpa are compared" in printed
-        result = json.loads(told.read_text())
+        write_journal(tmp_path / "base", before)
+        write_journal(tmp_path / "head", after)
+        done = here("diff base head --json out.json", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "only ratios to the baseline multi_head.sdpa are compared" in done.stdout
+        assert "not of the same code" not in done.stdout
+        result = json.loads((tmp_path / "out.json").read_text())
         found = {r["case"].partition("-B")[0]: r for r in result["rows"]}
         assert {name: r["verdict"] for name, r in found.items()} == {
             "mtsa.algorithm1": "slower",
@@ -298,75 +297,43 @@ class TestJournals:
         assert mine["ratio"]["low"] < 1.25 < mine["ratio"]["high"]
         assert (mine["base"], mine["head"]) == pytest.approx((1.2, 1.5), rel=0.02)
         assert result["exit_code"] == 1
+        # The other way round it is faster.
+        assert here("diff head base --json out.json", cwd=tmp_path).returncode == 0
+        rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+        assert {r["verdict"] for r in rows if "mtsa" in r["case"]} == {"faster"}
 
-    def test_the_other_way_round_it_is_faster(self, tmp_path: Path) -> None:
-        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.5})
-        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2})
-        told = tmp_path / "out.json"
-        assert run(["diff", str(base), str(head), "--json", str(told)]) == 0
-        assert json.loads(told.read_text())["rows"][0]["verdict"] == "faster"
-
-    def test_different_devices_are_refused_naming_the_fields(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
-        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, threads=8, torch="2.12.0")
-        assert run(["diff", str(base), str(head)]) == 2
-        error = capsys.readouterr().err
-        assert "threads (2 and 8)" in error
-        assert "torch ('2.13.0' and '2.12.0')" in error
-        for equal in ("model", "python", "allocator", "driver"):
-            assert equal not in error
-        assert error.count("\n") == 1
-
-    def test_a_device_in_both_is_found_among_others(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
-        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2})
-        write_journal(head, {"mtsa.algorithm1": 9.0}, model="newer CPU")
-        assert run(["diff", str(base), str(head)]) == 0
-        assert "several devices; compared on some CPU" in capsys.readouterr().out
+    def test_a_device_in_both_is_found_among_others(self, tmp_path: Path) -> None:
+        write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, code="d")
+        write_journal(tmp_path / "head", {"mtsa.algorithm1": 9.0}, model="newer CPU")
+        done = here("diff base head", cwd=tmp_path)
+        assert done.returncode == 0
+        assert "several devices; compared on some CPU" in done.stdout
+        assert "not of the same code" in done.stdout
 
     def test_nothing_in_common_is_code_3(self, tmp_path: Path) -> None:
-        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
-        head = write_journal(tmp_path / "head", {"disa.broadcast": 1.2})
-        assert run(["diff", str(base), str(head)]) == 3
-
-    def test_a_changed_baseline_is_said(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        base = write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
-        head = write_journal(tmp_path / "head", {"mtsa.algorithm1": 1.2}, code="d")
-        run(["diff", str(base), str(head)])
-        assert "not of the same code" in capsys.readouterr().out
-        run(["diff", str(base), str(base)])
-        assert "not of the same code" not in capsys.readouterr().out
+        write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        write_journal(tmp_path / "head", {"disa.broadcast": 1.2})
+        assert here("diff base head", cwd=tmp_path).returncode == 3
 
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
-            (("base", "empty"), "empty holds no times"),
-            (("base", "base", "--blocks", "3", "--only", "mtsa"), "--only, --blocks given with"),
-            (("base", "base", "--device", "cuda"), "holds no times on cuda"),
-            (("base", "base", "--json", "no/such/out.json"), "can't write --json"),
+            ("base other", "they differ in torch ('2.13.0' and '2.12.0'), threads (2 and 8)\n"),
+            ("base empty", "empty holds no times"),
+            ("base base --blocks 3 --only mtsa", "--only, --blocks given with"),
+            ("base base --device cuda", "holds no times on cuda"),
+            ("base base --json no/such/out.json", "can't write --json"),
         ],
     )
-    def test_mistakes_are_one_line(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        arguments: tuple[str, ...],
-        says: str,
-    ) -> None:
+    def test_mistakes_are_one_line(self, tmp_path: Path, arguments: str, says: str) -> None:
         write_journal(tmp_path / "base", {"mtsa.algorithm1": 1.2})
+        write_journal(tmp_path / "other", {"mtsa.algorithm1": 1.2}, threads=8, torch="2.12.0")
         (tmp_path / "empty").mkdir()
-        monkeypatch.chdir(tmp_path)
-        assert run(["diff", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert says in error
-        assert error.count("\n") == 1
+        done = here(f"diff {arguments}", cwd=tmp_path)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 OFTEN = """
@@ -391,19 +358,19 @@ def _fails(self, x, weight, bias):
 PlainMultiCnn.convolve = _fails
 """
 CONV = '            Implementation(\n                "conv",'
-SMALL = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --passes forward --device cpu"))
+SMALL = "--lengths 4 --batch 2 --width 24 --passes forward --device cpu"
+MULTI_CNN = "reference_impls/multi_cnn/"
 
 
 class Repository:
-    """A repository of its own with what attnbench needs, to commit to and to run from."""
+    """A repository of its own with the mechanisms, to commit to."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        skip = shutil.ignore_patterns("__pycache__", "golden", "published")
-        for name in ("harness", "reference_impls", "suites", "reports"):
-            shutil.copytree(ROOT / name, root / name, ignore=skip)
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / revisions.MECHANISMS, root / revisions.MECHANISMS, ignore=skip)
         (root / ".ci").mkdir()
-        for name in ("pyproject.toml", ".gitignore", ".ci/constraints.txt"):
+        for name in ("pyproject.toml", revisions.CONSTRAINTS):
             shutil.copy(ROOT / name, root / name)
         self.git("init", "--quiet")
         self.git("add", "--all")
@@ -420,45 +387,19 @@ class Repository:
         self.git("commit", "--quiet", "--all", "--message", tag)
         self.git("tag", tag)
 
-    def edit(self, path: str, old: str, new: str) -> None:
-        """Replace in a file what must be there; nothing is the end."""
-        file = self.root / path
-        text = file.read_text()
-        assert old in text
-        file.write_text(text.replace(old, new) if old else text + new)
-
     def branch(self, tag: str, *edits: tuple[str, str, str]) -> None:
-        """Commit edits of the base under a tag, and go back."""
+        """Commit edits of the base under a tag, and go back; nothing old is the end of a file."""
         for path, old, new in edits:
-            self.edit(path, old, new)
+            file = self.root / path
+            text = file.read_text()
+            assert old in text
+            file.write_text(text.replace(old, new) if old else text + new)
         self.commit(tag)
         self.git("checkout", "--quiet", "base")
 
-    def start(self, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
-        (cwd / "temporary").mkdir(exist_ok=True)
-        return subprocess.Popen(
-            [sys.executable, "-m", "harness", "diff", *arguments],
-            cwd=cwd,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(PYTHONPATH=str(self.root), TMPDIR=str(cwd / "temporary"), **OFFLINE),
-        )
-
-    def diff(self, *arguments: str, cwd: Path) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr; whatever came of it, nothing may stay behind."""
-        process = self.start(*arguments, cwd=cwd)
-        out, err = process.communicate(timeout=300)
-        self.assert_clean(cwd)
-        return process.returncode, out, err
-
-    def assert_clean(self, cwd: Path) -> None:
+    def assert_clean(self, temporary: Path) -> None:
         assert len(self.git("worktree", "list").splitlines()) == 1
-        assert not list((cwd / "temporary").glob("attnbench-diff-*"))
-
-
-OFFLINE = {"PIP_NO_INDEX": "1"}
-MULTI_CNN = "reference_impls/multi_cnn/"
+        assert not list(temporary.glob("attnbench-diff-*"))
 
 
 @pytest.fixture(scope="module")
@@ -484,30 +425,44 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return made
 
 
+Diff = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def diff(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diff:
+    """``attnbench diff`` in that repository; whatever comes of it, nothing may stay behind."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(revisions, "repository", lambda: repository.root)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        done = here(f"diff {line}", cwd=tmp_path)
+        repository.assert_clean(temporary)
+        return done
+
+    return run
+
+
 def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
-    repository: Repository, tmp_path: Path
+    repository: Repository, diff: Diff, tmp_path: Path
 ) -> None:
     # Uncommitted work is not what is compared.
     dirty = repository.root / MULTI_CNN / "modules.py"
     before = dirty.read_text()
     dirty.write_text("raise RuntimeError('not committed')\n")
+    names = ("multi_cnn.conv", "multi_cnn.plain", "multi_cnn.twin", "none.fused")
+    only = " ".join(f"--only {name}" for name in names)
     try:
-        code, out, err = repository.diff(
-            *shlex.split(
-                "base changed --only multi_cnn.conv --only multi_cnn.plain --only multi_cnn.twin"
-            ),
-            *SMALL,
-            "--blocks",
-            "3",
-            "--json",
-            "out.json",
-            cwd=tmp_path,
-        )
+        done = diff(f"base changed {only} {SMALL} --blocks 3 --json out.json")
     finally:
         dirty.write_text(before)
-    assert (code, err) == (1, ""), out + err
+    assert (done.returncode, done.stderr) == (1, ""), done.stdout + done.stderr
     told = json.loads((tmp_path / "out.json").read_text())
     found = {r["case"].partition("-B")[0]: r for r in told["rows"]}
+    # A false alarm has its few percent; a wrong pairing of the sides would be far beyond this.
+    assert 1 / 10 < found.pop("none.fused")["ratio"]["ratio"] < 10
     assert {name: r["verdict"] for name, r in found.items()} == {
         "multi_cnn.conv": "slower",
         "multi_cnn.plain": "broken",
@@ -516,7 +471,8 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     assert found["multi_cnn.conv"]["ratio"]["ratio"] > 3
     assert found["multi_cnn.conv"]["ratio"]["count"] == 3
     assert "broken on purpose" in found["multi_cnn.plain"]["detail"]
-    assert "1 of 1 cases is slower in changed" in out
+    assert "of 2 cases" in done.stdout
+    assert "slower in changed" in done.stdout
 
     read = journal.read(tmp_path / "results")
     assert not read.warnings
@@ -527,77 +483,70 @@ def test_a_slowdown_is_found_and_a_failure_is_not_hidden(
     assert {(r["side"], r["block"]) for r in mine} == {
         (side, block) for side in ("base", "control", "head") for block in range(3)
     }
-    assert {r["revision"] for r in mine if r["side"] != "head"} == {commits["base"]}
-    assert {r["revision"] for r in mine if r["side"] == "head"} == {commits["head"]}
+    for r in mine:
+        assert r["revision"] == commits["head" if r["side"] == "head" else "base"]
     assert len({r["interpreter"] for r in mine}) == 9
     # bench and report must never take them for measurements of the code that is installed.
     assert time_frame(read.records).empty
 
 
-def test_a_revision_against_itself(repository: Repository, tmp_path: Path) -> None:
-    code, out, err = repository.diff(
-        "base",
-        "base",
-        "--only",
-        "multi_cnn.conv",
-        *SMALL,
-        "--blocks",
-        "2",
-        "--json",
-        "out.json",
-        cwd=tmp_path,
-    )
-    assert err == ""
-    (row,) = json.loads((tmp_path / "out.json").read_text())["rows"]
-    # A false alarm has its few percent; a wrong pairing of the sides would be far beyond this.
-    assert 1 / 10 < row["ratio"]["ratio"] < 10
-    assert code == (1 if row["verdict"] == "slower" else 0), out
-
-
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "says"),
     [
-        (("base", "nowhere"), 2, "unknown revision 'nowhere'"),
-        (("base", "--", "--exec=x"), 2, "unknown revision '--exec=x'"),
-        (("base", ""), 2, "unknown revision ''"),
-        (("base", "temporary"), 2, "expected two revisions or two journal folders"),
-        (("base", "older"), 2, "revision older"),
-        (("base", "bare"), 2, "has no reference_impls"),
-        (("base", "base", "--only", "nosuch"), 2, "unknown mechanism 'nosuch'"),
+        ("base nowhere", "unknown revision 'nowhere'"),
+        ("base -- --exec=x", "unknown revision '--exec=x'"),
+        ("base ''", "unknown revision ''"),
+        ("base temporary", "expected two revisions or two journal folders"),
+        ("base older", "revision older"),
+        ("base bare", "has no reference_impls"),
+        ("base base --only nosuch", "unknown mechanism 'nosuch'"),
+        pytest.param("base impossible", "can't be installed: ", marks=pytest.mark.nightly),
     ],
 )
-def test_mistakes_are_one_line(
-    repository: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    got, out, err = repository.diff(*arguments, cwd=tmp_path)
-    assert got == code, out + err
-    assert says in err
-    assert err.count("\n") == 1
+def test_mistakes_are_one_line(diff: Diff, tmp_path: Path, arguments: str, says: str) -> None:
+    done = diff(arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "impossible" not in arguments or "numpy" in done.stderr
     assert not (tmp_path / "results").exists()
 
 
 def test_cases_of_one_revision_only_are_listed_and_nothing_is_measured(
-    repository: Repository, tmp_path: Path
+    diff: Diff, tmp_path: Path
 ) -> None:
-    code, out, err = repository.diff(
-        *shlex.split("base unmeasured --only multi_cnn.conv --only multi_cnn.other"),
-        *SMALL,
-        "--json",
-        "out.json",
-        cwd=tmp_path,
-    )
-    assert (code, err) == (3, "")
+    both = "--only multi_cnn.conv --only multi_cnn.other"
+    done = diff(f"base unmeasured {both} {SMALL} --json out.json")
+    assert (done.returncode, done.stderr) == (3, "")
     told = json.loads((tmp_path / "out.json").read_text())
     found = {r["case"].partition("-B")[0]: r["verdict"] for r in told["rows"]}
     assert found == {"multi_cnn.other": "new", "multi_cnn.conv": "gone"}
-    assert "nothing of unmeasured" in out
+    assert "nothing of unmeasured" in done.stdout
+
+
+START = """
+import sys
+from pathlib import Path
+from harness import cli
+from harness.diff import revisions
+revisions.repository = lambda: Path(sys.argv[1])
+sys.exit(cli.run(["diff", *sys.argv[2:]]))
+"""
 
 
 def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
     repository: Repository, tmp_path: Path
 ) -> None:
-    process = repository.start(
-        "base", "changed", "--only", "multi_cnn.conv", *SMALL, "--blocks", "50", cwd=tmp_path
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    line = f"base changed --only multi_cnn.conv {SMALL} --blocks 50"
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, str(repository.root), *line.split()],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(TMPDIR=str(temporary)),
     )
     until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
@@ -608,41 +557,34 @@ def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
     assert len(repository.git("worktree", "list").splitlines()) == 3
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == "attnbench: stopped\n"
-    repository.assert_clean(tmp_path)
+    assert (process.returncode, err) == (130, "attnbench: stopped\n")
+    repository.assert_clean(temporary)
     read = journal.read(tmp_path / "results")
     assert not read.warnings
     assert any(r["kind"] == "diff" and r["status"] == "ok" for r in read.records)
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
-def test_other_constraints_get_environments_of_their_own(
-    repository: Repository, tmp_path: Path
-) -> None:
-    code, out, err = repository.diff(
-        "base", "pinned", "--only", "multi_cnn.conv", *SMALL, "--blocks", "1", cwd=tmp_path
-    )
-    assert (code, err) == (3, ""), out + err
-    assert "the constraints of the two revisions differ" in out
-    read = journal.read(tmp_path / "results")
-    mine = [r for r in read.records if r["kind"] == "diff"]
-    assert len(mine) == 3
-    assert all(r["status"] == "ok" for r in mine)
+def test_other_constraints_get_environments_of_their_own(diff: Diff, tmp_path: Path) -> None:
+    done = diff(f"base pinned --only multi_cnn.conv {SMALL} --blocks 1")
+    assert (done.returncode, done.stderr) == (3, ""), done.stdout + done.stderr
+    assert "the constraints of the two revisions differ" in done.stdout
+    mine = [r for r in journal.read(tmp_path / "results").records if r["kind"] == "diff"]
+    assert [r["status"] for r in mine] == ["ok"] * 3
 
 
-@pytest.mark.nightly
-def test_a_failed_installation_is_fatal_with_one_line(
-    repository: Repository, tmp_path: Path
+def test_the_repository_is_the_clone_that_attnbench_runs_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out, err = repository.diff("base", "impossible", cwd=tmp_path)
-    assert code == 2, out
-    assert "revision impossible" in err
-    assert "can't be installed" in err
-    assert "numpy" in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "results").exists()
+    root = tmp_path.resolve()
+    monkeypatch.setattr(harness, "__path__", [str(root / "harness")])
+    with pytest.raises(UsageError, match="is no git checkout; clone the repository"):
+        revisions.repository()
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    assert revisions.repository() == root
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(UsageError, match="git is not there"):
+        revisions.repository()
 
 
 def test_a_folder_given_to_an_interpreter_wins(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.cli import comparing
+from harness.cli import compare
 from harness.cli import run as cli
 from harness.experiments.conclusion import Comparison
 from harness.experiments.design import Surroundings, make_design
@@ -333,11 +333,11 @@ def test_the_command_declares_it_and_the_page_says_it(
         writer.close()
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(comparing, "train_missing", write)
-    monkeypatch.setattr(comparing, "not_buildable", lambda *_: {})
-    monkeypatch.setattr(comparing, "verified_or_refused", lambda *_: None)
-    compare = ["compare", "mtsa", "multi_head", "--task", TASK, "--device", "cpu"]
-    assert cli([*compare, "--unpaired"]) == 0
+    monkeypatch.setattr(compare, "train_missing", write)
+    monkeypatch.setattr(compare, "refuse_unbuildable", lambda *_: None)
+    monkeypatch.setattr(compare, "verified_or_refused", lambda *_: None)
+    line = ["compare", "mtsa", "multi_head", "--task", TASK, "--device", "cpu"]
+    assert cli([*line, "--unpaired"]) == 0
     assert "5 and 5 unpaired seeds (Welch, p = " in " ".join(capsys.readouterr().out.split())
     page = begin(journal="results", device="", out="", page="comparison")
     pieces = (page.about, page.verdicts, page.seeds, page.differences, page.statistics, page.power)
@@ -355,7 +355,7 @@ def test_the_command_declares_it_and_the_page_says_it(
     assert places == sorted(places)
     assert "did better than" not in shown
     assert "pairs" not in shown.replace(task(TASK).summary, "")
-    assert cli(compare) == 0
+    assert cli(line) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "10 of them already there" in told
     assert "paired was declared after the unpaired results had been seen" in told

@@ -25,7 +25,7 @@ from harness.measure.ceilings import ceilings, gauge_of, gauges, impossible, wit
 from harness.measure.device import device_fingerprint
 from harness.measure.run import count_launches, prepare
 from harness.measure.session import Session
-from harness.options import Selection
+from harness.options.groups import Selection
 from harness.plan import make_plan
 from harness.records import journal
 from harness.records.ratios import WITHHELD, Row, margin_frame, memory_frame, summarise, time_frame

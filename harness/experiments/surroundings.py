@@ -1,4 +1,4 @@
-"""What a run stands on: device, data, word vectors, as a command's options say."""
+"""What a run stands on: data and word vectors, as a command's options say."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.design import Surroundings
-from harness.measure.device import device_fingerprint
-from harness.options import Training
+from harness.options.groups import Training
 from harness.registry import Registry
 from harness.train.data import hub
 from harness.train.data.corpora import data_digest, unlike
@@ -23,19 +22,14 @@ def surroundings(
     task: Task,
     registry: Registry,
     options: Training,
-    fingerprint: Mapping[str, Any] | None = None,
+    fingerprint: Mapping[str, Any],
 ) -> Surroundings:
-    """Device, data and vectors of a command.
-
-    Parameters
-    ----------
-    fingerprint : mapping, optional
-        Of the device, where it is known.
+    """Data and vectors of a task on a device.
 
     Raises
     ------
     UsageError
-        If the task's data are not there, or the vectors, or the device.
+        If the task's data are not there, or the vectors.
     """
     directory, vectors, data = None, "", ""
     if task.files:
@@ -58,8 +52,6 @@ def surroundings(
         for option in ("data", "vectors"):
             if getattr(options, option) is not None:
                 raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
-    if fingerprint is None:
-        fingerprint = device_fingerprint(options.device)
     return Surroundings(registry, fingerprint, directory, vectors, data)
 
 

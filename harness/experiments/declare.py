@@ -1,0 +1,233 @@
+"""A comparison as a user asks for it; as the family that is declared; and that it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.experiments.buildable import NotBuildable, match_parameters, not_buildable
+from harness.experiments.conclusion import Conclusion
+from harness.experiments.design import Family, Surroundings, make_design
+from harness.experiments.model import Model, meaning, parse_model, recipes_of
+from harness.experiments.surroundings import surroundings
+from harness.json_file import plain
+from harness.measure.device import device_fingerprint, environment
+from harness.options.readers import Amount
+from harness.options.train import CompareOptions
+from harness.records import journal, schema
+from harness.registry import Registry
+from harness.train.task import Task
+from harness.train.task import task as find_task
+
+BASELINE = "multi_head"
+SUBJECT = "mtsa"
+SEEDS, FOLD_SEEDS = 5, 1
+"""How many seeds unless others are given, without and with folds."""
+
+
+def read_tasks(names: Sequence[str]) -> list[Task]:
+    """The tasks.
+
+    Raises
+    ------
+    UsageError
+        If one is unknown, or there twice.
+    """
+    tasks = [find_task(name) for name in names]
+    known = [task.name for task in tasks]
+    if len(set(known)) < len(known):
+        raise UsageError(f"--task: given {', '.join(known)}; expected each once")
+    return tasks
+
+
+def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
+    """The models, the baseline last, each once by what it is.
+
+    By default MTSA, or what ``--with`` gave, and multi-head attention.
+
+    Raises
+    ------
+    UsageError
+        If there are more than two and no baseline is named, or one is unknown.
+    """
+    names, own = options.names, registry.given_names
+    if options.all is not None:
+        baseline = parse_model(options.all, registry)
+        others = [parse_model(name, registry) for name in registry.mechanisms]
+        same = meaning(baseline, registry)
+        return [*(m for m in others if meaning(m, registry) != same), baseline]
+    if options.baseline is not None:
+        names = (*(names or own or [SUBJECT]), options.baseline)
+    elif not names:
+        names = (own[0] if own else SUBJECT, BASELINE)
+    elif len(names) == 1:
+        names = (own[0], names[0]) if own and names[0] not in own else (names[0], BASELINE)
+    elif len(names) > 2:
+        raise UsageError(
+            f"given {len(names)} models; expected two, e.g. compare mtsa multi_head, or all "
+            f"against one: --baseline {names[-1]}"
+        )
+    models = [parse_model(name, registry) for name in names]
+    meant = [meaning(model, registry) for model in models[:-1]]
+    if len(set(meant)) < len(meant):
+        raise UsageError(f"given {', '.join(map(str, models[:-1]))}; expected each model once")
+    return models
+
+
+def read_margins(
+    given: Sequence[tuple[str, Amount]], tasks: Sequence[Task]
+) -> dict[str, float | None]:
+    """The margin of each task: ``1%`` for all of them, ``trec:1%`` for one.
+
+    Raises
+    ------
+    UsageError
+        For a task that is not compared, one margin for tasks of unlike metrics, two for one task,
+        or one point of accuracy and more.
+    """
+    found: dict[str, Amount] = {}
+    for name, margin in given:
+        typed = f"{name}:{margin.text}" if name else margin.text
+        if name and name not in {task.name for task in tasks}:
+            known = ", ".join(task.name for task in tasks)
+            raise UsageError(f"--margin {typed}: {name!r} is not compared; the tasks are {known}")
+        if not name and len({task.metric for task in tasks}) > 1:
+            raise UsageError(
+                f"--margin {typed}: the tasks have different metrics; give one each, e.g. "
+                f"--margin {tasks[0].name}:{typed}"
+            )
+        for task in tasks:
+            if name and task.name != name:
+                continue
+            if task.name in found:
+                before = found[task.name].text
+                raise UsageError(f"--margin: given {before} and {margin.text} for {task.name}")
+            if task.metric == "accuracy" and margin.value >= 1:
+                raise UsageError(
+                    f"--margin: given {margin.text}; one point of accuracy is 0.01 or 1%"
+                )
+            found[task.name] = margin
+    return {t.name: found[t.name].value if t.name in found else None for t in tasks}
+
+
+def places_of(
+    tasks: Sequence[Task], registry: Registry, options: CompareOptions
+) -> dict[str, Surroundings]:
+    """Data and vectors of each task; ``--data`` is for those that read files.
+
+    Raises
+    ------
+    UsageError
+        If none does, and as `surroundings`.
+    """
+    fingerprint = device_fingerprint(options.device)
+    without = replace(options, data=None, vectors=None)
+    reading = any(task.files for task in tasks)
+    return {
+        task.name: surroundings(
+            task, registry, options if task.files or not reading else without, fingerprint
+        )
+        for task in tasks
+    }
+
+
+def declare(
+    options: CompareOptions,
+    models: Sequence[Model],
+    tasks: Sequence[Task],
+    margins: Mapping[str, float | None],
+    places: Mapping[str, Surroundings],
+) -> Family:
+    """Each model against the last one, on each task.
+
+    Raises
+    ------
+    UsageError
+        For what can't be compared: see `make_design`.
+    """
+    *others, baseline = models
+    designs = []
+    for task in tasks:
+        around, seeds = places[task.name], options.seeds
+        recipes = recipes_of(task, models, options.changes)
+        if options.match == "parameters":
+            recipes = match_parameters(models, task, recipes, around)
+        designs += [
+            make_design(
+                [model, baseline],
+                task,
+                [recipe, recipes[-1]],
+                range(FOLD_SEEDS if task.folds else SEEDS) if seeds is None else seeds,
+                around,
+                margins[task.name],
+                options.match,
+                not options.unpaired,
+            )
+            for model, recipe in zip(others, recipes, strict=False)
+        ]
+    return Family(tuple(designs))
+
+
+def left_out(
+    models: Sequence[Model],
+    tasks: Sequence[Task],
+    places: Mapping[str, Surroundings],
+    changes: Sequence[str],
+) -> dict[Model, NotBuildable]:
+    """Those of many models that the recipe of a task can't build, and why."""
+    refused: dict[Model, NotBuildable] = {}
+    for task in tasks:
+        recipes = recipes_of(task, models, changes)
+        refused |= not_buildable(models, task, recipes, places[task.name])
+    return refused
+
+
+def refuse_unbuildable(family: Family, places: Mapping[str, Surroundings]) -> None:
+    """Refuse a family of which a task's recipe can't build a model.
+
+    Raises
+    ------
+    NotBuildable
+        Of the first one.
+    """
+    for name in family.tasks:
+        recipes = {
+            model: recipe
+            for d in family.designs
+            if d.task.name == name
+            for model, recipe in zip(d.models, d.recipes, strict=True)
+        }
+        refused = not_buildable(
+            list(recipes), find_task(name), list(recipes.values()), places[name]
+        )
+        for why in refused.values():
+            raise why
+
+
+def note_seen(
+    conclusion: Conclusion,
+    fingerprint: Mapping[str, Any],
+    folder: Path,
+    records: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write down that these results have been seen: later seeds are then added after looking."""
+    seen: dict[str, Any]
+    if conclusion.is_pair:
+        (one,) = conclusion.comparisons
+        done: Any = one.finished
+        difference = None if one.difference is None else plain(asdict(one.difference))
+        seen = {"verdict": one.verdict, "sentence": one.sentence, "difference": difference}
+    else:
+        done = [c.finished for c in conclusion.comparisons]
+        designs = [c.key for c in conclusion.comparisons]
+        seen = {"designs": designs, "verdict": conclusion.sentences[0]}
+    key = schema.digest(["verdict", conclusion.key, done])
+    if any(r.get("key") == key for r in records):
+        return
+    session = {"environment": environment(), "purpose": "verdict"}
+    record = {"kind": "verdict", "status": "ok", "key": key, "design": conclusion.key, **seen}
+    with journal.Writer(folder, {**session, "fingerprint": dict(fingerprint)}) as writer:
+        writer.append({**record, "warnings": list(conclusion.warnings)})
