@@ -52,6 +52,11 @@ class KernelSizes(nn.Module):
         return [(weight_of(self, f"w{k}"), weight_of(self, f"b{k}")) for k in self.kernel_sizes]
 
 
+def around(size: int) -> tuple[int, int]:
+    """Tokens that a kernel reads in front of a position and behind it, where the length stays."""
+    return (size - 1) // 2, size // 2
+
+
 def tap_by_tap(x: Tensor, weight: Tensor, bias: Tensor, front: int, behind: int) -> Tensor:
     """As `convolved`, one product per tap."""
     padded = pad(x, (0, 0, front, behind)) if front or behind else x

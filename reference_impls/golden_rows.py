@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -32,8 +32,20 @@ def without_padded_rows(
     return {"grad_out": np.where(arrays["mask"][..., None], arrays["grad_out"], 0), **gradients}
 
 
-def padded_rows(arrays: Mapping[str, Array], sample: int) -> tuple[int, Array, Array]:
-    """Of one sample: its real tokens, the rows behind them, and the cotangent there [R, d_out]."""
-    n = int(arrays["mask"][sample].sum())
-    rows = np.arange(n, arrays["mask"].shape[1])
-    return n, rows, arrays["grad_out"][sample, n:].astype(np.float64)
+def added_by_padded_rows(
+    arrays: Mapping[str, Array], gradient: Callable[[Array, int, Array, Array], Array]
+) -> Array:
+    """What the padded rows of the cotangent have added to the gradient of x, in its shape.
+
+    ``gradient(x, n, rows, g)`` tells it of one sample: x [N, D] of n real tokens, the rows behind
+    them and their cotangent; it returns that of x or of its first rows.
+    """
+    added: Array = np.zeros(arrays["x"].shape)
+    if "grad_out" in arrays:
+        for sample, real in enumerate(arrays["mask"]):
+            n = int(real.sum())
+            g = arrays["grad_out"][sample, n:].astype(np.float64)
+            x = arrays["x"][sample].astype(np.float64)
+            back = gradient(x, n, np.arange(n, len(real)), g)
+            added[sample, : len(back)] = back
+    return added

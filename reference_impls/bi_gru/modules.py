@@ -29,7 +29,23 @@ RESETS = ("after", "before")
 DIRECTIONS = ("fw", "bw")
 
 
-class BiGruLayer(nn.Module):
+class BothWays(nn.Module):
+    """A recurrent layer of two directions of width ``hidden`` each, reading tokens of ``d_in``."""
+
+    d_in: int
+    hidden: int
+
+    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """States of both directions, [B, N, 2*h], of x zero at padding; anything finite there."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
+        check_input(x, mask, self.d_in)
+        return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
+
+
+class BiGruLayer(BothWays):
     """A forward and a backward GRU of width d_out / 2 each.
 
     With r, u = sigmoid([x ; h] gates_w + gates_b) a step is h' = u h + (1 - u) c, and
@@ -73,15 +89,6 @@ class BiGruLayer(nn.Module):
         }
         after = weight_of(self, f"{direction}_cand_hb") if self.reset == "after" else None
         return w["gates_w"], w["gates_b"], w["cand_w"], w["cand_b"], after
-
-    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """States of both directions, [B, N, 2*h]; anything finite at padding."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
-        check_input(x, mask, self.d_in)
-        return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
 
 
 class PlainBiGru(PicksRows, BiGruLayer):

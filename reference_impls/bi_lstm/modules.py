@@ -12,18 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from reference_impls.bi_gru.modules import BothWays
 from reference_impls.checks import (
     PicksRows,
-    check_input,
     lengths_of,
     refuse_unknown,
     weight_of,
     width_per_part,
-    zero_at_padding,
 )
 
 
-class BiLstmLayer(nn.Module):
+class BiLstmLayer(BothWays):
     """Weights of a forward and a backward LSTM of width d_out / 2.
 
     Parameters
@@ -57,15 +56,6 @@ class BiLstmLayer(nn.Module):
                 else:
                     weight.zero_()
                     weight.requires_grad_(not name.startswith("bias_hh"))
-
-    def both_ways(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """States of both directions, [B, N, 2*h], of x zero at padding; anything finite there."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
-        check_input(x, mask, self.d_in)
-        return zero_at_padding(self.both_ways(zero_at_padding(x, mask), mask), mask)
 
 
 class PlainBiLstm(PicksRows, BiLstmLayer):

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from reference_impls.biblosa.naive import one_direction, rule
-from reference_impls.golden_rows import padded_rows, without_padded_rows
-
-DIRECTIONS = {"fw_": "forward", "bw_": "backward"}
+from reference_impls.golden_rows import Array, added_by_padded_rows, without_padded_rows
+from reference_impls.naive import directions, with_prefix
 
 
 def from_golden(
@@ -31,17 +30,16 @@ def from_golden(
         for name, array in arrays.items()
         if name.startswith(("fw_", "bw_"))
     }
-    added: np.ndarray = np.zeros_like(arrays["x"], dtype=np.float64)
-    if "grad_out" in arrays:
-        length, d = arrays["x"].shape[1], len(weights["fw_map_b"])
-        r = options["block_len"] or rule(length)
-        for sample in range(len(added)):
-            n, rows, g = padded_rows(arrays, sample)
-            x = arrays["x"][sample].astype(np.float64)
-            for part, (prefix, kind) in enumerate(DIRECTIONS.items()):
-                W = {name[3:]: w for name, w in weights.items() if name.startswith(prefix)}
-                own = g[:, part * d : (part + 1) * d]
-                added[sample] += one_direction(
-                    x, n, r, W, rows, own, kind, options["activation"], options["tanh_scale"]
-                )[1]
+    how = options["activation"], options["tanh_scale"]
+    r = options["block_len"] or rule(arrays["x"].shape[1])
+
+    def back(x: Array, n: int, rows: Array, g: Array) -> Array:
+        halves = np.split(g, 2, axis=1)
+        forward, backward = (
+            one_direction(x, n, r, with_prefix(weights, prefix), rows, own, kind, *how)[1]
+            for (prefix, kind), own in zip(directions("both").items(), halves, strict=True)
+        )
+        return forward + backward
+
+    added = added_by_padded_rows(arrays, back)
     return options, weights, arrays["output_f64"].shape[2], without_padded_rows(arrays, added)

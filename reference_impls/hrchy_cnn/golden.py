@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_impls.golden_rows import padded_rows, without_padded_rows
+from reference_impls.golden_rows import Array, added_by_padded_rows, without_padded_rows
 from reference_impls.hrchy_cnn.naive import naive
 
 
@@ -24,12 +24,11 @@ def from_golden(
         f"l{i}_{a}": arrays[f"l{i}_{a}"].astype(np.float64) for i in range(layers) for a in "wb"
     }
     options = {"layers": layers, "kernel_size": config["kernel_size"]}
-    added: np.ndarray = np.zeros_like(arrays["x"], dtype=np.float64)
-    if "grad_out" in arrays:
-        for sample in range(len(added)):
-            n, rows, g = padded_rows(arrays, sample)
-            x = arrays["x"][sample, :n].astype(np.float64)
-            padded = arrays["mask"].shape[1]
-            _, grad_x, _ = naive(x, weights, rows, g, **options, form="released", padded=padded)
-            added[sample, :n] = grad_x
+
+    def back(x: Array, n: int, rows: Array, g: Array) -> Array:
+        _, grad_x, _ = naive(x[:n], weights, rows, g, **options, form="released", padded=len(x))
+        assert grad_x is not None
+        return grad_x
+
+    added = added_by_padded_rows(arrays, back)
     return options, weights, config["hidden"], without_padded_rows(arrays, added)

@@ -19,7 +19,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.convolution import convolved, multiplied, tap_by_tap
+from reference_impls.convolution import around, convolved, multiplied, tap_by_tap
 
 
 class HrchyCnnLayer(nn.Module):
@@ -88,9 +88,7 @@ class PlainHrchyCnn(PicksRows, HrchyCnnLayer):
         y = x
         for i in range(self.layers):
             weight, bias = self.weights(i)
-            front = (weight.shape[0] - 1) // 2
-            behind = weight.shape[0] - 1 - front
-            z = tap_by_tap(zero_at_padding(y, mask), weight, bias, front, behind)
+            z = tap_by_tap(zero_at_padding(y, mask), weight, bias, *around(weight.shape[0]))
             if self.form == "released":
                 z = z.relu()
             value, gate = z.chunk(2, dim=-1)  # [B, N, d_out]
@@ -104,9 +102,7 @@ class ConvHrchyCnn(HrchyCnnLayer):
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """[B, N, D] by weight [k, D, F] and bias [F] -> [B, N, F]."""
-        k = weight.shape[0]
-        front = (k - 1) // 2
-        return convolved(x, weight, bias, front, k - 1 - front)
+        return convolved(x, weight, bias, *around(weight.shape[0]))
 
     def stack(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Features stay last from end to end."""
@@ -125,4 +121,4 @@ class GemmHrchyCnn(ConvHrchyCnn):
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """As `ConvHrchyCnn.convolve`."""
-        return multiplied(x, [weight], bias, [(weight.shape[0] - 1) // 2], x.shape[1])
+        return multiplied(x, [weight], bias, [around(weight.shape[0])[0]], x.shape[1])

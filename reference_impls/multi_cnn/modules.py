@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, cat
 
 from reference_impls.checks import PicksRows, check_input, refuse_unknown, zero_at_padding
-from reference_impls.convolution import KernelSizes, convolved, multiplied, tap_by_tap
+from reference_impls.convolution import KernelSizes, around, convolved, multiplied, tap_by_tap
 
 
 class MultiCnnLayer(KernelSizes):
@@ -56,9 +56,7 @@ class PlainMultiCnn(PicksRows, MultiCnnLayer):
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """y_i = b + sum over t of x_{i + t - front} w_t."""
-        k = weight.shape[0]
-        front = (k - 1) // 2
-        return tap_by_tap(x, weight, bias, front, k - 1 - front)
+        return tap_by_tap(x, weight, bias, *around(weight.shape[0]))
 
 
 class ConvMultiCnn(MultiCnnLayer):
@@ -66,9 +64,7 @@ class ConvMultiCnn(MultiCnnLayer):
 
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Even kernels need one position more behind."""
-        k = weight.shape[0]
-        front = (k - 1) // 2
-        return convolved(x, weight, bias, front, k - 1 - front)
+        return convolved(x, weight, bias, *around(weight.shape[0]))
 
 
 class GemmMultiCnn(MultiCnnLayer):
@@ -77,5 +73,5 @@ class GemmMultiCnn(MultiCnnLayer):
     def side_by_side(self, x: Tensor) -> Tensor:
         """All kernel sizes read parts of the same rows."""
         weights, biases = zip(*self.weights(), strict=True)
-        fronts = [(k - 1) // 2 for k in self.kernel_sizes]
+        fronts = [around(k)[0] for k in self.kernel_sizes]
         return multiplied(x, weights, cat(biases), fronts, x.shape[1])
