@@ -10,7 +10,7 @@ from scipy import stats
 
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.ledger import AUDITS
-from reports.claims.printed import Asked, load, load_all, number
+from reports.claims.printed import Asked, load, load_all
 
 TABLES = load_all()
 AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
@@ -61,102 +61,13 @@ def first_p(text: str) -> float:
     return float(text.partition("p = ")[2].split()[0].rstrip(".,;"))
 
 
-@pytest.mark.parametrize("name", sorted(P_VALUES))
-def test_p_values_are_those_found_before(name: str) -> None:
-    found = first_p(verdict(name).reason)
-    wanted = P_VALUES[name]
-    # Given to one or two digits.
-    assert found == pytest.approx(wanted, rel=0.13 if wanted < 0.01 else 0.04), verdict(name).reason
-
-
-ANSWERED = {
-    "reproduced": [
-        "mtsa-3-rnn-epoch-lstm",
-        "mtsa-4-time-hrchy-cnn",
-        "mtsa-6-fewer-distance",
-        "mtsa-6-less-time-resan",
-        "mtsa-6-similar-hrchy-cnn",
-        "mtsa-7-source2token",
-        "mtsa-7-all",
-        "mtsa-8-multi-head-trec",
-        "mtsa-8-multi-head-sst5",
-        "mtsa-9-setup-1",
-        "mtsa-9-runs-2",
-        "mtsa-9-one-layer",
-        "mtsa-10-layers",
-        "mtsa-10-elementwise",
-        "multi-scale-18-single-scale",
-        "multi-scale-19-average-ms",
-        "multi-scale-19-average-transformer",
-        "multi-scale-19-mtl-transformer",
-        "multi-scale-19-mtl-transformer-all",
-        "multi-scale-19-snli",
-        "disan-21-fewer-lstm",
-        "disan-21-faster-lstm",
-        "disan-21-snli-s2t",
-        "resan-22-soft",
-        "resan-23-disan-mse",
-        "resan-23-disan-pearson",
-        "resan-25-fewer-gated",
-        "resan-25-inference-disan",
-    ],
-    "not reproduced": [
-        "mtsa-4-memory-multi-cnn",
-        "mtsa-4-memory-hrchy-cnn",
-        "mtsa-4-time-multi-cnn",
-        "mtsa-6-fewer-resan",
-        "mtsa-6-similar-multi-cnn",
-        "mtsa-6-like-for-like",
-        "mtsa-8-deviation-cnns-cr",
-        "mtsa-9-setup-2",
-        "mtsa-9-runs-1",
-        "mtsa-9-two-layers",
-        "mtsa-10-products",
-        "mtsa-13-accuracies",
-        "multi-scale-16-path",
-        "multi-scale-19-average-bilstm",
-        "multi-scale-19-average-slstm",
-        "multi-scale-19-mtl-slstm-all",
-        "disan-21-fewer-multi-head",
-        "disan-21-faster-multi-head",
-        "resan-25-time-multi-head",
-        "resan-25-time-disan",
-        "resan-25-fewer-intra",
-        "resan-25-fewer-multi-head",
-        "resan-25-fewer-disan",
-        "resan-25-inference-multi-head",
-    ],
-    "undecided": [
-        "mtsa-7-masks",
-        "mtsa-7-token2token",
-        "mtsa-8-best-cr",
-        "mtsa-8-best-mpqa",
-        "mtsa-8-best-trec",
-        "mtsa-8-best-sst5",
-        "mtsa-8-multi-head-cr",
-        "mtsa-12-transfer",
-        "mtsa-12-srl-wsj",
-        "multi-scale-18-alpha-1",
-        "multi-scale-19-mtl-slstm",
-        "multi-scale-19-sst",
-        "disan-21-snli-directions",
-        "disan-21-sst-directions",
-        "resan-22-disan",
-        "resan-22-best",
-        "resan-22-hard",
-        "resan-23-pairs-disan",
-        "resan-22-share",
-        "resan-23-tree-mse",
-        "resan-25-memory",
-    ],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"), [(name, answer) for answer, names in ANSWERED.items() for name in names]
-)
-def test_verdicts_on_printed_numbers(name: str, answer: str) -> None:
-    assert verdict(name).verdict == answer, verdict(name).reason
+def test_p_values_are_those_found_before() -> None:
+    """The verdicts that follow from them stand in ``docs/results/claims.md``."""
+    for name, wanted in P_VALUES.items():
+        found = first_p(verdict(name).reason)
+        # Given to one or two digits.
+        near = pytest.approx(wanted, rel=0.13 if wanted < 0.01 else 0.04)
+        assert found == near, verdict(name).reason
 
 
 def test_ratios_carry_what_rounding_allows() -> None:
@@ -164,6 +75,8 @@ def test_ratios_carry_what_rounding_allows() -> None:
     assert v.value == pytest.approx(558 / 208)
     assert (v.low, v.high) == pytest.approx((557.5 / 208.5, 558.5 / 207.5))
     assert v.wanted == "alike: within 1.25x of each other"
+    assert "558MB / 208MB = 2.68" in v.steps[0]
+    assert v.verdict == "not reproduced"
     nse = verdict("resan-25-fewer-nse")
     assert nse.low < 1 or nse.low == pytest.approx(1)
     assert nse.verdict == "undecided"  # 3.1m and 3.0m may both be 3.05m
@@ -201,13 +114,6 @@ def test_two_printed_averages_are_not_those_of_their_columns() -> None:
     assert found["transformer"] == pytest.approx(82.78, abs=0.005)
     assert found["bilstm"] == pytest.approx(84.245, abs=1e-9)
     assert found["slstm"] == pytest.approx(85.62, abs=0.005)
-
-
-def test_implied_intervals() -> None:
-    one, two = verdict("mtsa-9-setup-1"), verdict("mtsa-9-setup-2")
-    assert any("[0.30, 0.60]" in step for step in one.steps)
-    assert any("[0.28, 0.62]" in step for step in one.steps)
-    assert (round(two.low, 2), round(two.high, 2)) == (-0.07, 0.53)
 
 
 def test_what_was_taken_over_is_counted() -> None:
@@ -289,13 +195,3 @@ def test_an_average_within_rounding_is_right() -> None:
     assert made_up("average", table, table="t", column="c").answer == "reproduced"
     table = one_table(a="1.00", b="2.01", average="1.53")
     assert made_up("average", table, table="t", column="c").answer == "not reproduced"
-
-
-def test_printed_numbers_of_a_ratio_are_named() -> None:
-    found = made_up(
-        "ratio", one_table(a="3.0s", b="2.0s"), table="t", column="c", first="a", second="b"
-    )
-    assert found.value == 1.5
-    assert "3.0s / 2.0s = 1.5" in found.steps[0]
-    assert number("3.0s").half == pytest.approx(0.05)
-    assert found.low == pytest.approx(2.95 / 2.05)

@@ -63,23 +63,23 @@ def test_commands_that_make_records_name_what_there_is() -> None:
     assert asked > 150
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.id)
-def test_every_claim_is_complete(claim: Claim) -> None:
-    queries = AUDITS if claim.kind == "audit" else QUERIES
-    assert claim.kind == "not testable" or claim.query in queries
-    assert claim.statement.endswith(".")
-    found = published(claim, TABLES)
-    if claim.tolerance:
-        wanted = region(claim.tolerance, found.value)
-        assert wanted.least < wanted.most
-        if {"factor", "plus_minus"} & set(claim.tolerance):
-            # What is published is itself within the tolerance.
-            assert wanted.judge(found.value, found.value) == "reproduced"
-    if claim.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
-        assert claim.tolerance
-        assert claim.setup
-    assert (claim.page or PAGES.get(claim.kind, "claims")) in KNOWN_PAGES
-    assert claim.kind != "not testable" or claim.why.endswith(".")
+def test_every_claim_is_complete() -> None:
+    for claim in CLAIMS:
+        queries = AUDITS if claim.kind == "audit" else QUERIES
+        assert claim.kind == "not testable" or claim.query in queries, claim.id
+        assert claim.statement.endswith("."), claim.id
+        found = published(claim, TABLES)
+        if claim.tolerance:
+            wanted = region(claim.tolerance, found.value)
+            assert wanted.least < wanted.most, claim.id
+            if {"factor", "plus_minus"} & set(claim.tolerance):
+                # What is published is itself within the tolerance.
+                assert wanted.judge(found.value, found.value) == "reproduced", claim.id
+        if claim.query in ("time_ratio", "memory_ratio", "slope", "accuracy_difference"):
+            assert claim.tolerance, claim.id
+            assert claim.setup, claim.id
+        assert (claim.page or PAGES.get(claim.kind, "claims")) in KNOWN_PAGES, claim.id
+        assert claim.kind != "not testable" or claim.why.endswith("."), claim.id
 
 
 def test_every_query_is_used() -> None:
@@ -256,10 +256,12 @@ SOME = [
 ]
 
 
+SECONDS = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
+RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
+
+
 def test_the_score_line_counts_every_claim_once() -> None:
-    seconds = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
-    records = [exact("a"), exact("b", "wrong"), *timed(seconds)]
-    verdicts = ledger({"d": records}, claims=SOME)
+    verdicts = ledger({"d": RECORDS}, claims=SOME)
     found = score(verdicts, "d")
     assert str(found) == (
         "Of 6 published claims 3 are reproduced, 1 are not, 0 are undecided, 2 are not testable "
@@ -279,8 +281,7 @@ def test_the_score_line_counts_every_claim_once() -> None:
 
 def test_a_check_of_ours_is_told_and_not_counted() -> None:
     own = [replace(claim, ours=claim.id in ("two", "four")) for claim in SOME]
-    seconds = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
-    verdicts = ledger({"d": [exact("a"), exact("b", "wrong"), *timed(seconds)]}, claims=own)
+    verdicts = ledger({"d": RECORDS}, claims=own)
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
     assert found.total == 4
@@ -291,7 +292,7 @@ def test_a_check_of_ours_is_told_and_not_counted() -> None:
     assert verdicts[3].unit == "x"
 
 
-def test_the_score_is_by_device() -> None:
+def test_the_score_is_by_device_and_one_without_the_records_is_silent() -> None:
     verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
     assert len(verdicts) == 2 * 4 + 2
     good, bad = score(verdicts, "good"), score(verdicts, "bad")
@@ -299,17 +300,11 @@ def test_the_score_is_by_device() -> None:
     assert (good.counts["reproduced"], bad.counts["reproduced"]) == (3, 1)
     assert (good.failed, bad.failed) == ((), ("two",))
     assert bad.unmeasured == 3
-
-
-def test_a_device_without_the_records_is_silent_where_another_has_them() -> None:
-    verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
     lines = shown(verdicts)
-    assert len({v.id for v in lines}) == len(SOME)
     for claim in SOME:
         mine = [v for v in verdicts if v.id == claim.id]
-        kept = [v for v in lines if v.id == claim.id]
         measured = [v for v in mine if not v.wants_records]
-        assert kept == (measured or mine[:1])
+        assert [v for v in lines if v.id == claim.id] == (measured or mine[:1])
     assert len(lines) < len(verdicts)
 
 
