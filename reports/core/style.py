@@ -168,9 +168,9 @@ def dark_rules() -> str:
     No rule says what an element stands in: a marker is a ``use``, whose copy of the path stands in
     a tree of its own, which no selector reaches from outside.
     """
-    # What matplotlib fills with black has no fill at all: SVG's own is black.
+    # What matplotlib fills with black has no fill at all (but an opacity): SVG's own is black.
     lines = [
-        f"{one}:not([style*='fill']) {{ fill: {INK}; }}" for one in ("text", "use", "g > path")
+        f"{one}:not([style*='fill:']) {{ fill: {INK}; }}" for one in ("text", "use", "g > path")
     ]
     for light, dark in changes().items():
         for what in ("fill", "stroke"):

@@ -281,12 +281,13 @@ def test_the_figure_of_bench_has_a_row_for_each_pass_that_was_measured(measured:
 
 @pytest.mark.slow
 @pytest.mark.skipif(browser.executable() is None, reason="no chromium here")
-def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
+def test_black_markers_hollow_or_half_transparent_are_light_on_a_dark_page(tmp_path: Path) -> None:
     """Its outline is drawn through a ``use``, which rules with a parent do not reach."""
     figure = Figure(figsize=(2, 2))
     axes = figure.subplots()
     axes.set_axis_off()
     axes.plot([1], [1], "D", color="#000000", markerfacecolor="white", markersize=30)
+    axes.scatter([2], [2], 900, color="#000000", alpha=0.75)
     page, shot = tmp_path / "marker.html", tmp_path / "marker.png"
     shown = Output(None, "x").figure("marker", figure, "caption")
     alone = "<style>figcaption, nav { display: none }</style>"
@@ -298,3 +299,4 @@ def test_a_hollow_black_marker_is_light_on_a_dark_page(tmp_path: Path) -> None:
     assert seen.max() > 0.8
     # Nothing is darker than the paper: that would be ink that was left as it is.
     assert seen.min() > ground - 0.02
+    assert (abs(seen - 0.75 * 0.91 - 0.25 * ground) < 0.03).sum() > 300, "the filled marker"
