@@ -53,9 +53,9 @@ def test_a_named_recipe_stands_for_all_its_settings() -> None:
 
 
 def test_a_recipe_of_one_form_of_a_mechanism_can_be_named() -> None:
-    names = [("mtsa", "mtsa.algorithm1", "mtsa.algorithm1[scale_t=identity]"), ("disa",)]
-    recipes = task("trec").recipes
-    one, two = parse_settings(["mtsa.algorithm1[scale_t=identity]:paper"], names, recipes)
+    names = [("mtsa", "mtsa.algorithm1[scale_t=identity]"), ("disa",)]
+    texts = ["mtsa.algorithm1[scale_t=identity]:paper"]
+    one, two = parse_settings(texts, names, task("trec").recipes)
     assert one["optimiser"] == "adadelta"
     assert not two
 
@@ -119,10 +119,9 @@ def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
     built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
     fusion: Any = built.fusion
     assert {s.divisor for layer in fusion.scales for s in layer} == {8}
-    model = parse_model("mtsa[masks=none;none]", Registry())
+    masked = dict(parse_model("mtsa[masks=none;none]", Registry()).options)
     recipe = replace(recipe, heads=2)
-    options = dict(model.options)
-    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
+    built, _ = objective.encoder("mtsa", masked, words, recipe, Registry(), 0)
     fusion = built.fusion
     assert {mask.text for mask in fusion.masks} == {"none"}
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.train.data.corpora import (
     corpora,
-    corpus_named,
     data_digest,
     findings,
     found_in,
@@ -421,14 +420,6 @@ def test_a_copy_is_right_by_its_content(folder: Path, tmp_path: Path) -> None:
         assert "\n" not in finding.detail
 
 
-def test_a_file_of_the_users_is_named(folder: Path, tmp_path: Path) -> None:
-    one = {f.name: f for f in findings(folder, corpus_named("snli"))}
-    assert one["snli/train.tsv"].status == "yours"
-    none = {f.name: f for f in findings(tmp_path, corpus_named("snli"))}
-    assert none["snli/train.tsv"].status == "missing"
-    assert "e-SNLI" in none["snli/train.tsv"].detail
-
-
 def test_files_that_are_not_the_listed_ones_are_found(folder: Path) -> None:
     record = task("trec")
     assert is_known("trec", data_digest(record, folder, "none")) is False
@@ -479,6 +470,8 @@ def test_data_check_says_what_is_wrong(
     assert nothing.returncode == 2
     assert "none of 30 files is there; expected cr/all.tsv.gz" in nothing.stderr
     assert here("data", "check", "cr", "--data", ".", cwd=tmp_path).returncode == 1
+    yours = here("data", "check", "snli", "--data", ".", cwd=tmp_path)
+    assert re.search(r"missing +snli/train.tsv: .*e-SNLI", yours.stdout)
 
 
 @pytest.mark.parametrize(
@@ -500,24 +493,6 @@ def test_a_mistake_with_data_is_told_in_one_line(
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-@real("README.md")
-def test_corpora_are_those_of_the_real_read_me() -> None:
-    text = (REAL / "README.md").read_text()
-    row = re.compile(
-        r"^\| (\w+/[\w.]+)\.gz \| ([\d,]+) \| ([\d,]+) \| ([^|]+) \| (\w{64}) \|$", re.M
-    )
-    told = {
-        m[1]: (int(m[2].replace(",", "")), int(m[3].replace(",", "")), m[4].split(), m[5])
-        for m in row.finditer(text)
-    }
-    known = {
-        file.name: (file.rows, file.bytes, list(file.columns), file.sha256)
-        for corpus in corpora().values()
-        for file in corpus.files
-    }
-    assert known == told
 
 
 @real("README.md")
