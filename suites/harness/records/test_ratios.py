@@ -32,44 +32,24 @@ def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = ""
     return f"{name}-B64-N{length}-D300x600-H8-f32-{phase}-cpu{extra}"
 
 
+def made(kind: str, case: str, block: int = 0, **more: Any) -> dict[str, Any]:
+    """A record that is ok."""
+    head = {"kind": kind, "key": f"{kind}{case}{block}", "case": case, "block": block}
+    return {**head, "status": "ok", **more}
+
+
 def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "time",
-        "key": f"{case}{block}",
-        "case": case,
-        "block": block,
-        "status": "ok",
-        "samples": [seconds],
-        "median": seconds,
-        "interpreter": f"i{block}",
-        **more,
-    }
+    took = {"samples": [seconds], "median": seconds, "interpreter": f"i{block}"}
+    return made("time", case, block, **{**took, **more})
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
-    return {
-        "kind": "margin",
-        "key": f"{case}m",
-        "case": case,
-        "block": 0,
-        "status": status,
-        "error": error,
-        "budget": 1e-6,
-        "margin": 1e-6 / error,
-        "detail": "over budget",
-    }
+    found = {"error": error, "budget": 1e-6, "margin": 1e-6 / error}
+    return made("margin", case, status=status, **found, detail="over budget")
 
 
 def peak(case: str, size: float) -> dict[str, Any]:
-    return {
-        "kind": "memory",
-        "key": f"{case}p",
-        "case": case,
-        "block": 0,
-        "status": "ok",
-        "transient_bytes": size,
-        "peak_bytes": size,
-    }
+    return made("memory", case, transient_bytes=size, peak_bytes=size)
 
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:

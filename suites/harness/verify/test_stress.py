@@ -1,10 +1,13 @@
-"""Lengths, magnitudes, empty rows and samples, layouts, modes, threads, copies: nothing breaks."""
+"""Lengths, magnitudes, empty samples, layouts, modes, threads, copies, torch.compile."""
 
 from __future__ import annotations
 
 import copy
 import io
 import math
+import shutil
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +15,14 @@ from torch import Tensor, nn
 
 from suites.support.batches import D_IN, assert_same, batch, build, error, run
 from suites.support.configurations import CONFIGURATIONS, DEFAULTS, module_of
+from suites.support.parameters import nightly_but
 
 torch.set_num_threads(1)
 
 MAGNITUDES = (1e-3, 1e2)
+TELLING = [name for name in DEFAULTS if name.partition(".")[0] in ("none", "disa", "msmsa")]
+"""Compiled in every run, for they take little time: products alone, a softmax of our own, kernels
+that break the graph."""
 
 
 def variants_of(name: str) -> list[str]:
@@ -206,3 +213,27 @@ def test_threads_change_nothing(name: str) -> None:
     finally:
         torch.set_num_threads(1)
     assert_same(found, wanted, 1e-11)
+
+
+@pytest.fixture
+def _forget_compiled_code() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.skipif(
+    not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
+    reason="torch.compile needs a C++ compiler on a CPU",
+)
+@pytest.mark.usefixtures("_forget_compiled_code")
+@pytest.mark.parametrize("name", nightly_but(DEFAULTS, TELLING.__contains__))
+def test_compiled_is_eager(name: str) -> None:
+    module = build(name)
+    compiled: Any = torch.compile(module)
+    # One shape, compiled once; nothing of the first lengths may stay in the code.
+    for seed, lengths in enumerate(((7, 4, 1, 0), (2, 7, 6, 3))):
+        x, mask = batch(lengths, seed)
+        wanted = run(module, x, mask)
+        found = {n.removeprefix("_orig_mod."): t for n, t in run(compiled, x, mask).items()}
+        assert_same(found, wanted, 1e-11)
