@@ -39,12 +39,12 @@ def made(kind: str, case: str, block: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
-    took = {"samples": [seconds], "median": seconds, "interpreter": f"i{block}"}
+    took: dict[str, Any] = {"samples": [seconds], "median": seconds, "interpreter": f"i{block}"}
     return made("time", case, block, **{**took, **more})
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
-    found = {"error": error, "budget": 1e-6, "margin": 1e-6 / error}
+    found: dict[str, Any] = {"error": error, "budget": 1e-6, "margin": 1e-6 / error}
     return made("margin", case, status=status, **found, detail="over budget")
 
 
