@@ -7,9 +7,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
+BLOCK = 128
+"""Queries, and keys, of a block."""
+NARROWEST = 16
+"""What FlexAttention's products need at least; columns of zeros change none."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_SHAPES = 256
 """Shapes that one process compiles for; beyond them it is an error, not the uncompiled form."""
 
@@ -27,3 +32,15 @@ def fused(*arguments: Any, **options: Any) -> Tensor:
     limits = {"fail_on_recompile_limit_hit": True, "recompile_limit": MOST_SHAPES}
     with torch._dynamo.config.patch(limits):
         return _compiled()(*arguments, **options)
+
+
+def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Number of chosen blocks in each row, and their positions, chosen ones first; int32."""
+    order = blocks.int().argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32), order.int()
+
+
+def wide_enough(values: Tensor) -> Tensor:
+    """Heads [..., d] with columns of zeros up to `NARROWEST`."""
+    missing = NARROWEST - values.shape[-1]
+    return nn.functional.pad(values, (0, missing)) if missing > 0 else values

@@ -29,45 +29,28 @@ def implementations(
     operations : callable, optional
         `Implementation.operations` of all of them: pairs that are closed are skipped.
     """
-    made = (
-        Implementation(
-            "fused",
-            factory,
-            "nothing of N x N, on the kernel that suits device, dtype and shape",
-            mask_optional=True,
-        ),
-        Implementation(
-            "fused_tiled",
-            factory,
-            "the same in pure PyTorch, some queries at a time",
-            {"backend": "tiled"},
-            mask_optional=True,
-            transient_bytes=tiled_bytes,
-        ),
-        Implementation(
-            "fused_native",
-            factory,
-            "the same in C++, compiled when it is first used",
-            {"backend": "native"},
-            devices=("cpu",),
-            mask_optional=True,
-            transient_bytes=native_bytes,
-        ),
-        Implementation(
-            "fused_triton",
-            factory,
-            "the same in Triton",
-            {"backend": "triton"},
-            devices=("cuda",),
-            mask_optional=True,
-        ),
-        Implementation(
-            "fused_flex",
-            factory,
-            "the same by torch's FlexAttention",
-            {"backend": "flex"},
-            devices=("cuda",),
-            mask_optional=True,
-        ),
+    rows: tuple[tuple[str, str, tuple[str, ...], Callable[[Size], float] | None], ...] = (
+        ("tiled", "in pure PyTorch, some queries at a time", ("cpu", "cuda"), tiled_bytes),
+        ("native", "in C++, compiled when it is first used", ("cpu",), native_bytes),
+        ("triton", "in Triton", ("cuda",), None),
+        ("flex", "by torch's FlexAttention", ("cuda",), None),
     )
-    return tuple(replace(one, operations=operations) for one in made)
+    chosen = Implementation(
+        "fused",
+        factory,
+        "nothing of N x N, on the kernel that suits device, dtype and shape",
+        mask_optional=True,
+        operations=operations,
+    )
+    named = (
+        replace(
+            chosen,
+            name=f"fused_{backend}",
+            summary=f"the same {how}",
+            options={"backend": backend},
+            devices=devices,
+            transient_bytes=held,
+        )
+        for backend, how, devices, held in rows
+    )
+    return chosen, *named

@@ -62,10 +62,9 @@ class Call(NamedTuple):
 
     def flat(self) -> tuple[Any, ...]:
         """Tensors and numbers alone, as `FLAT` says; `of_flat` puts them together again."""
-        g, dropout = self.geometry, self.dropout
+        dropout = self.dropout
         drawn = (0, -1.0) if dropout is None else (dropout.seed, dropout.probability)
-        ranges = g.lo, g.hi, g.without_self, g.slope
-        return (*self[:4], *ranges, self.mask, self.scale_t, *drawn)
+        return (*self[:4], *self.geometry, self.mask, self.scale_t, *drawn)
 
     def wants_gradients(self) -> bool:
         """Whether a backward pass may follow."""

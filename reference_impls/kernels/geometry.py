@@ -7,7 +7,7 @@ whole tiles and nobody needs a mask of N x N.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ LENGTHS_CACHED = 64
 """Geometries are small, but lengths may be many."""
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """Key j is open to query i of head h in sample b if ``lo <= i - j <= hi``.
 
     Attributes

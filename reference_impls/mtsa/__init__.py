@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reference_impls.kernels import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.mtsa import held
@@ -17,7 +19,7 @@ _PAPER = {
     "source2token": True,
     "attention_dropout": 0.0,
 }
-_RELEASED = {
+RELEASED = {
     "head_dim": None,
     "scale_t": "log_sigmoid",
     "activation": "relu",
@@ -97,31 +99,47 @@ def _released_fused_operations(s: Size) -> float:
     return _released_operations(s) - _skipped(s)
 
 
+def implementations(
+    plain: str,
+    algorithm1: str,
+    fused: str,
+    algorithm1_bytes: Callable[[Size], float],
+    tiled_bytes: Callable[[Size], float] | None = None,
+    native_bytes: Callable[[Size], float] | None = None,
+    fused_operations: Callable[[Size], float] | None = None,
+) -> tuple[Implementation, ...]:
+    """The three ways to attend, for any form of the layer: dotted factories, and formulas."""
+    return (
+        Implementation(
+            "plain",
+            plain,
+            "the tensor of N x N x d scores and its softmax: slow and stable",
+            mask_optional=True,
+        ),
+        Implementation(
+            "algorithm1",
+            algorithm1,
+            "Algorithm 1, stabilised: matrix products only",
+            mask_optional=True,
+            transient_bytes=algorithm1_bytes,
+        ),
+        *on_kernels(fused, tiled_bytes, native_bytes, fused_operations),
+    )
+
+
 MECHANISMS = (
     Mechanism(
         name="mtsa",
         summary="multi-mask tensorized self-attention, the paper's equations",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 7-13",
-        implementations=(
-            Implementation(
-                "plain",
-                "reference_impls.mtsa.plain:PlainMTSA",
-                "the tensor of N x N x d scores and its softmax: slow and stable",
-                mask_optional=True,
-            ),
-            Implementation(
-                "algorithm1",
-                "reference_impls.mtsa.optimized:Algorithm1MTSA",
-                "Algorithm 1, stabilised: matrix products only",
-                mask_optional=True,
-                transient_bytes=held.paper,
-            ),
-            *on_kernels(
-                "reference_impls.mtsa.fused:FusedMTSA",
-                held.fused_tiled,
-                held.fused_native,
-                operations=_fused_operations,
-            ),
+        implementations=implementations(
+            "reference_impls.mtsa.plain:PlainMTSA",
+            "reference_impls.mtsa.optimized:Algorithm1MTSA",
+            "reference_impls.mtsa.fused:FusedMTSA",
+            held.paper,
+            held.fused_tiled,
+            held.fused_native,
+            _fused_operations,
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive:naive",
@@ -168,29 +186,17 @@ MECHANISMS = (
         name="mtsa_released",
         summary="multi-mask tensorized self-attention as the authors' program computes it",
         source="taoshen58/mtsa@2c5907e, multi_mask_tensorized_self_attn",
-        implementations=(
-            Implementation(
-                "plain",
-                "reference_impls.mtsa.plain:PlainReleasedMTSA",
-                "the tensor of N x N x d scores and its softmax: slow and stable",
-                mask_optional=True,
-            ),
-            Implementation(
-                "algorithm1",
-                "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
-                "Algorithm 1, stabilised: matrix products only",
-                mask_optional=True,
-                transient_bytes=held.released,
-            ),
-            *on_kernels(
-                "reference_impls.mtsa.fused:FusedReleasedMTSA",
-                operations=_released_fused_operations,
-            ),
+        implementations=implementations(
+            "reference_impls.mtsa.plain:PlainReleasedMTSA",
+            "reference_impls.mtsa.optimized:Algorithm1ReleasedMTSA",
+            "reference_impls.mtsa.fused:FusedReleasedMTSA",
+            held.released,
+            fused_operations=_released_fused_operations,
         ),
         folder="reference_impls.mtsa",
         oracle="reference_impls.mtsa.naive_released:naive",
         plain="reference_impls.mtsa.plain:PlainReleasedMTSA",
-        options=_RELEASED,
+        options=RELEASED,
         variants={
             "snli": {"activation": "elu"},
             "identity": {"scale_t": "identity", "activation": "elu"},

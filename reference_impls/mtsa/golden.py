@@ -7,39 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from reference_impls.mtsa import RELEASED
+
 Adapted = tuple[dict[str, Any], dict[str, np.ndarray], int]
-RELEASED_OPTIONS = (
-    "heads",
-    "head_dim",
-    "scale_t",
-    "activation",
-    "activation_on_values",
-    "scores_from_input",
-    "source2token_hidden_layer",
-    "fusion_gate",
-    "directional",
-    "include_self",
-    "accelerate",
-    "input_hidden",
-    "output_hidden",
-)
-RELEASED_WEIGHTS = (
-    "in_w",
-    "in_b",
-    "v_w",
-    "v_b",
-    "q_w",
-    "k_w",
-    "s1_w",
-    "s1_b",
-    "s2_w",
-    "s2_b",
-    "g_w",
-    "g_b",
-    "o_w",
-    "o_b",
-)
-PAPER_WEIGHTS = ("q_w", "k_w", "v_w", "s1_w", "s1_b", "s2_w", "s2_b", "o_w")
+
+
+def _weights(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: arrays[name].astype(np.float64) for name in arrays if name[-2:] in ("_w", "_b")}
 
 
 def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:
@@ -50,9 +24,12 @@ def released(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ada
     tuple
         Options of ``mtsa_released``, float64 weights by state_dict name, d_out.
     """
-    options = {name: config[name] for name in RELEASED_OPTIONS}
-    weights = {w: arrays[w].astype(np.float64) for w in RELEASED_WEIGHTS if w in arrays}
-    return options, weights, config["output_hidden"] or config["heads"] * config["head_dim"]
+    options = {name: config[name] for name in ("heads", *RELEASED) if name in config}
+    return (
+        options,
+        _weights(arrays),
+        config["output_hidden"] or config["heads"] * config["head_dim"],
+    )
 
 
 def paper(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapted:
@@ -76,5 +53,4 @@ def paper(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Adapte
         "key_dim": arrays["q_w"].shape[-1],
         "score_dim": arrays["s1_w"].shape[-1],
     }
-    weights = {w: arrays[w].astype(np.float64) for w in PAPER_WEIGHTS}
-    return options, weights, arrays["o_w"].shape[1]
+    return options, _weights(arrays), arrays["o_w"].shape[1]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels import implementations as on_kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
-from reference_impls.mtsa import held
+from reference_impls.mechanism import Mechanism, Size
+from reference_impls.mtsa import held, implementations
 
 _PLAIN = "reference_impls.mtsa_nmt.modules:PlainTranslationMTSA"
 
@@ -28,21 +27,11 @@ MECHANISMS = (
         name="mtsa_nmt",
         summary="multi-mask tensorized self-attention in a translation encoder",
         source="MTSA section 4.4; taoshen58/mtsa@2c5907e, its tensor2tensor part",
-        implementations=(
-            Implementation(
-                "plain",
-                _PLAIN,
-                "the tensor of N x N x d scores and its softmax: slow and stable",
-                mask_optional=True,
-            ),
-            Implementation(
-                "algorithm1",
-                "reference_impls.mtsa_nmt.modules:Algorithm1TranslationMTSA",
-                "Algorithm 1, stabilised: matrix products only",
-                mask_optional=True,
-                transient_bytes=held.translation,
-            ),
-            *on_kernels("reference_impls.mtsa_nmt.modules:FusedTranslationMTSA"),
+        implementations=implementations(
+            _PLAIN,
+            "reference_impls.mtsa_nmt.modules:Algorithm1TranslationMTSA",
+            "reference_impls.mtsa_nmt.modules:FusedTranslationMTSA",
+            held.translation,
         ),
         folder="reference_impls.mtsa_nmt",
         oracle="reference_impls.mtsa_nmt.naive:naive",

@@ -35,7 +35,6 @@ from reference_impls.mtsa.layer import (
     head_first,
     per_head,
     scaled,
-    side_by_side,
 )
 from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
@@ -119,7 +118,7 @@ class TranslationLayer(TensorizedLayer):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (divided by sqrt(d_h)), keys and values from x; s from values or keys."""
         root = math.sqrt(self.q_w.shape[2])
-        weight = side_by_side(self.q_w / root, self.k_w, self.v_w)
+        weight = query_key_value(self.q_w, self.k_w, self.v_w)
         q, k, v = (head_first(part, self.heads) for part in (x @ weight).chunk(3, dim=-1))
         s = per_head(k if self.from_keys else v, self.s1_w, self.s1_b)  # [H, B, N, d_h]
         if self.hidden_activation is not None:

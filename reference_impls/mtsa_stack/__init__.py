@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference_impls.kernels import implementations as on_kernels
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from reference_impls.mechanism import Mechanism, Size
+from reference_impls.mtsa import implementations
 
 _PLAIN = "reference_impls.mtsa_stack.modules:PlainStackedMTSA"
 _LAYERS = 2
@@ -42,21 +42,11 @@ MECHANISMS = (
         name="mtsa_stack",
         summary="layers of feed-forward block and tensorized self-attention, with residuals",
         source="MTSA section 4.2, appendix B; taoshen58/mtsa@2c5907e, stacked_mtsa",
-        implementations=(
-            Implementation(
-                "plain",
-                _PLAIN,
-                "the tensor of N x N x d scores and its softmax: slow and stable",
-                mask_optional=True,
-            ),
-            Implementation(
-                "algorithm1",
-                "reference_impls.mtsa_stack.modules:Algorithm1StackedMTSA",
-                "Algorithm 1, stabilised: matrix products only",
-                mask_optional=True,
-                transient_bytes=_transient,
-            ),
-            *on_kernels("reference_impls.mtsa_stack.modules:FusedStackedMTSA"),
+        implementations=implementations(
+            _PLAIN,
+            "reference_impls.mtsa_stack.modules:Algorithm1StackedMTSA",
+            "reference_impls.mtsa_stack.modules:FusedStackedMTSA",
+            _transient,
         ),
         folder="reference_impls.mtsa_stack",
         oracle="reference_impls.mtsa_stack.naive:naive",

@@ -31,13 +31,12 @@ from reference_impls.checks import (
 )
 from reference_impls.masks import has_key, parse_all
 from reference_impls.mechanism import BadOption
-from reference_impls.mtsa.fused import FusedAttention, parts_of
+from reference_impls.mtsa.fused import FusedAttention, parts_of, query_key_value
 from reference_impls.mtsa.layer import (
     SCALES,
     TensorizedLayer,
     concatenate,
     head_first,
-    side_by_side,
 )
 from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
@@ -163,7 +162,7 @@ class StackedLayer(TensorizedLayer):
     def _projected(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (divided by sqrt(d_h)), keys, values and scores s, [H, B, N, d_h] each."""
         q_w, k_w, v_w, s_w = (self._w(layer, name) for name in ("q_w", "k_w", "v_w", "s2_w"))
-        product = x @ side_by_side(q_w / math.sqrt(q_w.shape[2]), k_w, v_w, s_w)
+        product = x @ query_key_value(q_w, k_w, v_w, s_w)
         q, k, v, t = (head_first(part, self.heads) for part in product.chunk(4, dim=-1))
         return q, k, v, t + self._w(layer, "s2_b")[:, None, None]
 
@@ -223,18 +222,13 @@ class Algorithm1StackedMTSA(Centred, Algorithm1Attention, StackedLayer):
     """`StackedLayer` by stabilised Algorithm 1; memory B * H * N * N for each layer."""
 
 
-def _side_by_side(q_w: Tensor, k_w: Tensor, v_w: Tensor, s_w: Tensor) -> Tensor:
-    """Columns of all four, the queries divided by sqrt(d_h)."""
-    return side_by_side(q_w / math.sqrt(q_w.shape[2]), k_w, v_w, s_w)
-
-
 class FusedStackedMTSA(Centred, FusedAttention, StackedLayer):
     """`StackedLayer` on a kernel; memory B * N * d_out for each layer."""
 
     def _projected(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `StackedLayer._projected`, with views; the scores' bias is added by the product."""
         weights = [self._w(layer, name) for name in ("q_w", "k_w", "v_w", "s2_w")]
-        weight = self.merged.of(_side_by_side, *weights)
+        weight = self.merged.of(query_key_value, *weights)
         s_b = self._w(layer, "s2_b").flatten()
         bias = nn.functional.pad(s_b, (weight.shape[1] - s_b.shape[0], 0))
         product = torch.addmm(bias, x.reshape(-1, self.d_in), weight)

@@ -9,52 +9,13 @@ from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.multi_head.modules:PlainMultiHead"
 _SDPA = "reference_impls.multi_head.modules:SdpaMultiHead"
-_MATMUL = Implementation(
-    "matmul",
-    "reference_impls.multi_head.modules:MatmulMultiHead",
-    "two batched products and torch's softmax",
-    mask_optional=True,
-)
-
-_SDPA_BACKENDS = (
-    Implementation("sdpa", _SDPA, "torch's fused attention, its own choice", mask_optional=True),
-    Implementation(
-        "sdpa_math",
-        _SDPA,
-        "torch's fused attention, math backend",
-        options={"backend": "math"},
-        mask_optional=True,
-    ),
-    Implementation(
-        "sdpa_flash",
-        _SDPA,
-        "torch's fused attention, flash backend (no padding mask on CUDA)",
-        options={"backend": "flash"},
-        mask_optional=True,
-    ),
-    Implementation(
-        "sdpa_efficient",
-        _SDPA,
-        "torch's fused attention, memory-efficient backend",
-        options={"backend": "efficient"},
-        devices=("cuda",),
-        mask_optional=True,
-    ),
-    Implementation(
-        "sdpa_cudnn",
-        _SDPA,
-        "torch's fused attention, cuDNN backend",
-        options={"backend": "cudnn"},
-        devices=("cuda",),
-        mask_optional=True,
-    ),
-)
-_FLEX = Implementation(
-    "flex",
-    "reference_impls.multi_head.flex:FlexMultiHead",
-    "torch's FlexAttention, compiled",
-    devices=("cuda",),
-    mask_optional=True,
+_FLEX = "reference_impls.multi_head.flex:FlexMultiHead"
+_BOTH, _CUDA = ("cpu", "cuda"), ("cuda",)
+_BACKENDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("math", "math backend", _BOTH),
+    ("flash", "flash backend (no padding mask on CUDA)", _BOTH),
+    ("efficient", "memory-efficient backend", _CUDA),
+    ("cudnn", "cuDNN backend", _CUDA),
 )
 
 
@@ -63,7 +24,30 @@ def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementat
     plain = Implementation(
         "plain", _PLAIN, "the N x N scores and their softmax, step by step", mask_optional=True
     )
-    return (plain, replace(_MATMUL, transient_bytes=matmul_bytes), *_SDPA_BACKENDS, _FLEX)
+    matmul = Implementation(
+        "matmul",
+        "reference_impls.multi_head.modules:MatmulMultiHead",
+        "two batched products and torch's softmax",
+        mask_optional=True,
+        transient_bytes=matmul_bytes,
+    )
+    sdpa = Implementation(
+        "sdpa", _SDPA, "torch's fused attention, its own choice", mask_optional=True
+    )
+    forced = (
+        replace(
+            sdpa,
+            name=f"sdpa_{backend}",
+            summary=f"torch's fused attention, {what}",
+            options={"backend": backend},
+            devices=devices,
+        )
+        for backend, what, devices in _BACKENDS
+    )
+    flex = replace(
+        sdpa, name="flex", factory=_FLEX, summary="torch's FlexAttention, compiled", devices=_CUDA
+    )
+    return plain, matmul, sdpa, *forced, flex
 
 
 def _parameters(s: Size) -> int:

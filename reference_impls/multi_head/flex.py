@@ -11,15 +11,9 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad
 
 from reference_impls.checks import refuse_rows
-from reference_impls.compiled_flex import fused
+from reference_impls.compiled_flex import BLOCK, DTYPES, fused, listed, wide_enough
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head.modules import MultiHeadLayer, up_to_each, visible_keys
-
-BLOCK = 128
-"""Queries and keys of a block that is left out as a whole where it holds padding alone."""
-LEAST_WIDTH = 16
-"""Of a head; narrower ones get columns of zeros, which change no product."""
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def real_keys_only(visible: Tensor, causal: bool = False) -> BlockMask:
@@ -44,16 +38,12 @@ def real_keys_only(visible: Tensor, causal: bool = False) -> BlockMask:
         some = some[:, None, None] & up_to_each(blocks, visible.device)  # [B, 1, Q, K]
     else:
         some = some[:, None, None]  # [B, 1, 1, K]
-    order = some.int().argsort(dim=-1, descending=True, stable=True)  # those with a key first
-    counts = some.sum(-1).expand(-1, 1, blocks)  # [B, 1, Q]
-    indices = order.expand(-1, 1, blocks, -1)  # [B, 1, Q, K]
 
     def is_visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return visible[b, j] & (i >= j) if causal else visible[b, j]
 
     return BlockMask.from_kv_blocks(
-        counts.to(torch.int32).contiguous(),
-        indices.to(torch.int32).contiguous(),
+        *listed(some.expand(-1, 1, blocks, -1)),  # [B, 1, Q], [B, 1, Q, K]
         BLOCK_SIZE=BLOCK,
         mask_mod=is_visible,
         seq_lengths=(n, n),
@@ -92,8 +82,7 @@ def flexed(
 ) -> Tensor:
     """Eq. 4 by a function that is called as `flex_attention`: [B, H, N, d_h] -> the same."""
     width = q.shape[-1]
-    if width < LEAST_WIDTH:
-        q, k, v = (pad(t, (0, LEAST_WIDTH - width)) for t in (q, k, v))
+    q, k, v = map(wide_enough, (q, k, v))
     if mask is not None:
         blocks = real_keys_only(visible_keys(mask), causal)
     elif causal:

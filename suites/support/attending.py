@@ -138,7 +138,7 @@ def with_leaves(call: Call, change: Callable[[Tensor], Tensor]) -> Call:
 def exact(call: Call) -> Call:
     """The same in float64, on the CPU."""
     call = with_leaves(call, lambda t: t.double().cpu())
-    geometry = Geometry(*(t.cpu() for t in vars(call.geometry).values()))
+    geometry = Geometry(*(t.cpu() for t in call.geometry))
     return call._replace(geometry=geometry, mask=None if call.mask is None else call.mask.cpu())
 
 

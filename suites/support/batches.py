@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from harness.build import make
 from harness.registry import builtins
@@ -34,6 +36,19 @@ def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
         return D_IN, D_IN
     kernels = {**mechanism.options, **options}.get("kernel_sizes")
     return D_IN, 4 * len(kernels) if kernels else D_OUT
+
+
+class LargestTensor(TorchDispatchMode):
+    """Bytes of the largest memory behind any tensor that an operation returns."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if isinstance(made, Tensor):
+                self.bytes = max(self.bytes, made.untyped_storage().nbytes())
+        return result
 
 
 def build(name: str, variant: str = "default", seed: int = 0) -> nn.Module:

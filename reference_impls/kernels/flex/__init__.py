@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import softplus
 
 from reference_impls.checks import least_denominator
-from reference_impls.compiled_flex import fused
+from reference_impls.compiled_flex import DTYPES, fused, wide_enough
 from reference_impls.kernels import sizes
 from reference_impls.kernels.call import Call
 from reference_impls.kernels.flex.blocks import block_mask
@@ -28,9 +28,6 @@ from reference_impls.mechanism import Unsupported
 
 WIDEST = sizes.WIDEST["flex"]
 """Values of double width fit into shared memory up to here."""
-NARROWEST = 16
-"""What FlexAttention's products need at least."""
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def usable() -> str:
@@ -83,7 +80,7 @@ def quotient(run: Callable[..., Any], call: Call) -> tuple[Tensor, Tensor]:
         closed = closed | ~mask
     values = _values(v, s, mask, dtype)  # [H, B, N, d_v to 2 d_v]
     found = run(
-        *(_wide_enough(t.to(dtype)).transpose(0, 1) for t in (q, k, values)),  # [B, H, N, d]
+        *(wide_enough(t.to(dtype)).transpose(0, 1) for t in (q, k, values)),  # [B, H, N, d]
         score_mod=_score(scale_t, geometry.slope.float()),
         block_mask=block_mask(geometry, mask, batch, n),
         scale=1.0,
@@ -140,11 +137,6 @@ def _tiles(dtype: torch.dtype, widest: int) -> dict[str, int]:
         tiles |= {f"bwd_BLOCK_{axis}": size for axis, size in backward.items()}
         tiles |= {"bwd_num_stages": 1, "bwd_num_warps": 8}
     return tiles
-
-
-def _wide_enough(values: Tensor) -> Tensor:
-    missing = NARROWEST - values.shape[-1]
-    return pad(values, (0, missing)) if missing > 0 else values
 
 
 def _score(scale_t: str, slope: Tensor) -> Callable[..., Tensor]:

@@ -7,11 +7,9 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import pad
 
+from reference_impls.compiled_flex import BLOCK, listed
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.geometry import Geometry
-
-BLOCK = 128
-"""Queries, and keys, of a block."""
 
 
 def block_mask(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> BlockMask:
@@ -52,29 +50,22 @@ def _made(geometry: Geometry, mask: Tensor | None, batch: int, length: int) -> B
         full = full & tiled.all(-1)[:, None, None, :]
     full = full & some
 
+    def in_range(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
+        return inside & ((i != j) | ~without_self[h])
+
     real = mask
     if real is None:
-
-        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
-            return inside & ((i != j) | ~without_self[h])
-
+        allowed = in_range
     else:
 
         def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            inside = (i - j >= lo[h, b]) & (i - j <= hi[h, b])
-            return inside & ((i != j) | ~without_self[h]) & real[b, j]
+            return in_range(b, h, i, j) & real[b, j]
 
     return BlockMask.from_kv_blocks(
-        *_listed(some & ~full),
-        *_listed(full),
+        *listed(some & ~full),
+        *listed(full),
         BLOCK_SIZE=BLOCK,
         mask_mod=allowed,
         seq_lengths=(length, length),
     )
-
-
-def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of chosen blocks in each row, and their positions, chosen ones first; int32."""
-    order = blocks.int().argsort(dim=-1, descending=True, stable=True)
-    return blocks.sum(-1, dtype=torch.int32), order.int()

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from harness.measure.run import dispatched
 from reference_impls.kernels import core, tiled, underflow
@@ -28,7 +26,7 @@ from suites.support.attending import (
     masks_of,
     with_gradients,
 )
-from suites.support.batches import error
+from suites.support.batches import LargestTensor, error
 from suites.support.parameters import has_compiler
 
 torch.set_num_threads(1)
@@ -56,19 +54,6 @@ def assert_exact(a: torch.Tensor, call: Call) -> None:
         assert error(found[name], wanted[name]) < 2e-5, name
 
 
-class Largest(TorchDispatchMode):
-    """Bytes of the largest memory behind any tensor that is made."""
-
-    found = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for made in tree_leaves(result):
-            if isinstance(made, torch.Tensor):
-                self.found = max(self.found, made.untyped_storage().nbytes())
-        return result
-
-
 def test_queries_computed_again_hold_nothing_of_all_their_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,9 +61,9 @@ def test_queries_computed_again_hold_nothing_of_all_their_pairs(
     monkeypatch.setattr(underflow, "CHUNK_BYTES", budget)
     given: dict[str, Any] = {"n": n, "batch": 1, "d_i": 2, "d_v": 2, "columns": 2, "keep": 0.7}
     call = Problem(masks=masks_of("forward"), **given).call()
-    with Largest() as watch:
+    with LargestTensor() as watch:
         underflow.recomputed(torch.arange(n), call).sum().backward()
-    assert watch.found <= budget < n * n  # not even a byte for each pair
+    assert watch.bytes <= budget < n * n  # not even a byte for each pair
 
 
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])

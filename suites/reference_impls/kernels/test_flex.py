@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.verify.budget import CAP
+from reference_impls.compiled_flex import BLOCK
 from reference_impls.kernels import flex, triton
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.flex import blocks as lists
@@ -36,9 +37,9 @@ def test_blocks_are_skipped_and_unmasked_where_they_may_be(n: int, padded: bool)
     pairs = allowed(masks, n, torch.device("cpu"))[None]  # [1, H, N, N]
     if mask is not None:
         pairs = pairs & mask[:, None, :, None] & mask[:, None, None, :]
-    missing = -n % lists.BLOCK
+    missing = -n % BLOCK
     tiled = torch.nn.functional.pad(pairs, (0, missing, 0, missing))
-    tiled = tiled.unflatten(3, (-1, lists.BLOCK)).unflatten(2, (-1, lists.BLOCK))
+    tiled = tiled.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
     some, full = tiled.any(3).any(4), tiled.all(3).all(4)  # [B or 1, H, blocks, blocks]
     listed = _dense(blocks.kv_num_blocks, blocks.kv_indices)
     listed_full = _dense(blocks.full_kv_num_blocks, blocks.full_kv_indices)
@@ -46,7 +47,7 @@ def test_blocks_are_skipped_and_unmasked_where_they_may_be(n: int, padded: bool)
     assert ((listed | listed_full) >= some).all()  # none is forgotten
     assert (listed_full <= full | _short(n)).all()  # none is read unmasked that has a closed pair
     assert torch.equal(listed | listed_full, some) or padded
-    if n % lists.BLOCK == 0 and not padded:
+    if n % BLOCK == 0 and not padded:
         assert torch.equal(listed_full, full)
 
 
@@ -59,9 +60,9 @@ def _dense(numbers: Tensor | None, positions: Tensor | None) -> Tensor:
 
 def _short(n: int) -> Tensor:
     """Blocks of queries that end behind the sequence: their rows there are never looked at."""
-    count = -(-n // lists.BLOCK)
+    count = -(-n // BLOCK)
     short = torch.zeros(count, count, dtype=torch.bool)
-    short[-1] = n % lists.BLOCK > 0
+    short[-1] = n % BLOCK > 0
     return short
 
 

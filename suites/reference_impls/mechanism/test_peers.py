@@ -20,9 +20,10 @@ from harness.measure.cpu_clock import undisturbed
 from harness.stats import block_time, noise_floor, ratio_interval
 from reference_impls.bi_lstm import modules as lstm
 from reference_impls.bi_lstm.modules import PackedBiLstm
+from reference_impls.compiled_flex import BLOCK
 from reference_impls.mechanism import Unsupported
 from reference_impls.multi_head import modules as multi_head
-from reference_impls.multi_head.flex import BLOCK, FlexMultiHead, flexed, real_keys_only
+from reference_impls.multi_head.flex import FlexMultiHead, flexed, real_keys_only
 from reference_impls.multi_head.modules import (
     MatmulMultiHead,
     MultiHeadLayer,

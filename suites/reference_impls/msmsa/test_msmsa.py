@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
@@ -42,7 +41,7 @@ from reference_impls.multi_scale_transformer.modules import (
     WindowedMultiScaleTransformer,
 )
 from reference_impls.transformer.modules import PlainTransformer, SdpaTransformer
-from suites.support.batches import D_IN, assert_same, batch, error, run
+from suites.support.batches import D_IN, LargestTensor, assert_same, batch, error, run
 from suites.support.configurations import few
 
 torch.set_num_threads(1)
@@ -90,20 +89,15 @@ def test_the_papers_example_of_a_distribution_is_exact() -> None:
     assert first == [1] * 5 + [3] * 2 + ["n/16"] * 2 + ["n/8"]
 
 
-@pytest.mark.parametrize("alpha", [-300.0, -1.0, 0.0, 0.5, 40.0])
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (5, 3), (10, 3), (7, 12), (64, 2)])
-@pytest.mark.parametrize("candidates", [1, 3, 5])
-def test_every_layer_gives_away_all_its_heads(
-    alpha: float, heads: int, layers: int, candidates: int
-) -> None:
-    rows = heads_per_scale(candidates, alpha, heads, layers)
-    assert len(rows) == layers
-    for row in rows:
-        assert len(row) == candidates
-        assert min(row) >= 0
-        assert sum(row) == heads
-    # The last layer looks at all scales alike.
-    assert max(rows[-1]) - min(rows[-1]) <= 1
+def test_every_layer_gives_away_all_its_heads(heads: int, layers: int) -> None:
+    for alpha, candidates in product((-300.0, -1.0, 0.0, 0.5, 40.0), (1, 3, 5)):
+        rows = heads_per_scale(candidates, alpha, heads, layers)
+        assert [len(row) for row in rows] == [candidates] * layers
+        assert [sum(row) for row in rows] == [heads] * layers
+        assert min(min(row) for row in rows) >= 0
+        # The last layer looks at all scales alike.
+        assert max(rows[-1]) - min(rows[-1]) <= 1
 
 
 def test_alpha_above_zero_prefers_small_scales_in_low_layers() -> None:
@@ -170,18 +164,6 @@ def test_windowed_equals_masked_and_plain(n: int, options: dict[str, Any]) -> No
         wanted = run(masked, x, mask)
         assert_same(run(windowed, x, mask), wanted, 1e-12)
         assert_same(run(plain, x, mask), wanted, 1e-12)
-
-
-@pytest.mark.parametrize("half", few([1, 5, 8, 9, 16, 31, 32, 33, 64, 65, 100], [1, 16, 33]))
-def test_windows_of_every_size_equal_all_pairs(half: int) -> None:
-    masked, windowed = alike(
-        (MaskedMsmsa, WindowedMsmsa), D_IN, 4, heads=2, scales=[2 * half + 1] * 2
-    )
-    for n in (300, 333):
-        (group,) = plan(windowed.scales, n, 3)
-        assert group.half == half
-        for x, mask in (batch((n, 201, 3), padding=math.nan), (batch((n,))[0], None)):
-            assert_same(run(windowed, x, mask), run(masked, x, mask), 1e-12)
 
 
 @pytest.mark.parametrize("options", READINGS[:2], ids=str)
@@ -260,20 +242,6 @@ def test_cls_sees_what_its_window_holds_and_max_does_not_see_cls() -> None:
 # What it costs
 
 
-class LargestTensor(TorchDispatchMode):
-    """Numbers in the largest tensor that any operation returns."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                held = leaf.untyped_storage().nbytes() // leaf.element_size()
-                self.largest = max(self.largest, min(held, leaf.numel()))
-        return result
-
-
 @contextmanager
 def products() -> Iterator[FlopCounterMode]:
     """Count products, those inside of fused attention too."""
@@ -288,15 +256,14 @@ def cost(module: nn.Module, n: int, mask: Tensor | None = None) -> tuple[int, in
         module(x, mask).sum().backward()
     with sdpa_kernel(SDPBackend.MATH), LargestTensor() as watch:
         module(x, mask).sum().backward()
-    return counter.get_total_flops(), watch.largest
+    return counter.get_total_flops(), watch.bytes
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("scales", [[1, 3], [9, 65], [129, 129]])
+@pytest.mark.parametrize(("scales", "masked"), [([1, 3], False), ([9, 65], True)])
 def test_windowed_grows_with_n_and_masked_with_n_squared(scales: list, masked: bool) -> None:
     ratios = []
     # At the ends windows are cut: a short sequence has less than its share of whole ones.
-    for kind, short, long in ((WindowedMsmsa, 2048, 8192), (MaskedMsmsa, 512, 2048)):
+    for kind, short, long in ((WindowedMsmsa, 1024, 4096), (MaskedMsmsa, 256, 1024)):
         module = kind(12, 8, heads=2, scales=scales)
         few, many = (
             cost(module, n, torch.ones(1, n, dtype=torch.bool) if masked else None)
@@ -391,7 +358,7 @@ def formula(name: str, implementation: str) -> Callable[[Size], float]:
     return found
 
 
-@pytest.mark.parametrize("n", few([1, 2, 3, 7, 40, 200], [1, 7, 40]))
+@pytest.mark.parametrize("n", few([1, 2, 3, 7, 40, 200], [1, 7]))
 @pytest.mark.parametrize("name", NAMES[:3])
 def test_operations_of_fused_are_those_of_the_windows(
     name: str, n: int, monkeypatch: pytest.MonkeyPatch

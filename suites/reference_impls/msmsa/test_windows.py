@@ -9,10 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from reference_impls.mechanism import BadOption
 from reference_impls.msmsa import tiles
@@ -21,7 +20,7 @@ from reference_impls.msmsa.modules import MaskedMsmsa, within_windows
 from reference_impls.msmsa.scales import GivenScale, parse, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan, tile_for
 from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa
-from suites.support.batches import D_IN, assert_same, batch, run
+from suites.support.batches import D_IN, LargestTensor, assert_same, batch, run
 from suites.support.configurations import few
 
 torch.set_num_threads(1)
@@ -104,15 +103,15 @@ def test_tiles_of_any_size_equal_all_pairs(
     assert_equal_to_masked(33 * half + tile, scales=["n/16", "n/17"])
 
 
-@pytest.mark.parametrize("half", [1, 2, 5])
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
+@pytest.mark.parametrize("half", few([1, 2, 5], [1, 5]))
+@pytest.mark.parametrize("n", few([1, 2, 5, 40], [1, 5, 40]))
 def test_shifts_equal_all_pairs(n: int, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "NEAREST", half)
     assert_equal_to_masked(n, scales=[2 * half + 1, 3])
     assert_equal_to_masked(n, scales=["n/4", 2 * half + 1])
 
 
-@pytest.mark.parametrize("n", [17, 40, 130, 300])
+@pytest.mark.parametrize("n", few([17, 40, 130, 300], [40, 300]))
 def test_the_goals_scales_equal_all_pairs(n: int) -> None:
     windowed, masked = alike(D_IN, 20, heads=10, scales=GOAL)
     for x, mask in (batch((n, n // 2, 1, 0), padding=math.nan), (batch((n, n))[0], None)):
@@ -161,31 +160,17 @@ def test_bands_are_views() -> None:
         assert band.stride(-1) == 1
 
 
-class Largest(TorchDispatchMode):
-    """The largest tensor that any operation makes, in numbers that it really holds."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                held = leaf.untyped_storage().nbytes() // leaf.element_size()
-                self.largest = max(self.largest, held)
-        return result
-
-
 @pytest.mark.parametrize("masked", [False, True])
 def test_nothing_of_n_times_n_is_held(masked: bool) -> None:
     n, d = 4096, 20
     module = WindowedMsmsa(d, d, heads=10, scales=GOAL)
     x = torch.randn(1, n, d, requires_grad=True)
     mask = torch.ones(1, n, dtype=torch.bool) if masked else None
-    with Largest() as watch:
+    with LargestTensor() as watch:
         module(x, mask).sum().backward()
     # With padding every tile has a mask of its own: N times a band, an eighth of n and a tile.
     bound = n * (n // 8 + 2 * max(tiles.TILES)) if masked else n * 3 * d
-    assert watch.largest <= bound
+    assert watch.bytes <= 4 * bound
 
 
 class NoReading(TorchDispatchMode):

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import caching, core, geometry, tiled, underflow
+from reference_impls.kernels import core, geometry, tiled, underflow
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.tiled import cutting
-from reference_impls.masks import parse
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.merged import Merged
 from reference_impls.mtsa import dropout, fused
@@ -42,14 +41,8 @@ torch.set_num_threads(1)
 
 NAMES = ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")
 TILED = [f"{name}.fused_tiled" for name in NAMES]
-OURS = [
-    f"{name}.{i.name}"
-    for name in NAMES
-    for i in MECHANISMS[name].implementations
-    if i.name.startswith("fused")
-    and "cpu" in i.devices
-    and (i.name != "fused_native" or core.available("native"))
-]
+BACKENDS = [b for b in ("native", "tiled") if core.available(b)]
+OURS = [f"{name}.fused_{backend}" for name in NAMES for backend in BACKENDS]
 PAIRS = ((PlainMTSA, FusedMTSA), (PlainReleasedMTSA, FusedReleasedMTSA))
 SHARE = 0.6
 
@@ -92,7 +85,7 @@ def test_accurate_at_every_scale_of_the_scores(name: str, scale: float) -> None:
 def test_long_sequences_are_those_of_algorithm1(name: str) -> None:
     module, other = build(name), build(f"{name.partition('.')[0]}.algorithm1")
     other.load_state_dict(module.state_dict())
-    x, mask = batch((530, 301, 1), seed=6)
+    x, mask = batch((300, 41, 1), seed=6)
     assert_same(run(module, x, mask), run(other, x, mask), 1e-10)
 
 
@@ -108,7 +101,11 @@ def test_half_precision_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in OURS if n.startswith("mtsa.") or n.endswith("d.fused")]
+    "name",
+    few(
+        ["mtsa.fused", "mtsa.fused_tiled", "mtsa_released.fused"],
+        ["mtsa_released.fused"],
+    ),
 )
 def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
     module = build(name)
@@ -121,7 +118,7 @@ def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
         assert error(compiled(x, None), module(x, None)) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["mtsa.fused", "msmsa.windowed"])
+@pytest.mark.parametrize("name", few(["mtsa.fused", "msmsa.windowed"], ["mtsa.fused"]))
 def test_one_graph_serves_all_lengths(name: str) -> None:
     """With dynamic shapes: a length, and a number of sequences, that no earlier call had."""
     module = build(name)
@@ -133,7 +130,7 @@ def test_one_graph_serves_all_lengths(name: str) -> None:
         assert_same(found, run(module, x, mask), 1e-11)
 
 
-@pytest.mark.parametrize("backend", [b for b in ("native", "tiled") if core.available(b)])
+@pytest.mark.parametrize("backend", few(BACKENDS, BACKENDS[:1]))
 def test_dropout_draws_anew_from_one_graph(backend: str) -> None:
     """What is drawn is a number of the call: a graph made for one number would be made again."""
     module = made(FusedMTSA, backend=backend, attention_dropout=0.5).float().train()
@@ -250,8 +247,10 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen.count("cat") == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"key_dim": 3, "score_dim": 5}, {"score_dim": 15}])
-@pytest.mark.parametrize("activation", ["relu", "elu", "selu"])
+@pytest.mark.parametrize(
+    ("activation", "options"),
+    [("relu", {}), ("elu", {"key_dim": 3, "score_dim": 5}), ("selu", {"score_dim": 15})],
+)
 def test_the_backward_pass_by_hand_is_autograds(
     activation: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,26 +305,6 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
     assert lengths == [5, 6, 7, 5]
-
-
-def test_a_geometry_that_a_graph_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Captured(caching.TensorCache[Any]):
-        def of(self, key: Any, device: torch.device, make: Any) -> Any:
-            return super().of(key, torch.device("cuda"), make)
-
-    capturing = [False]
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[-1])
-    monkeypatch.setattr(geometry, "TensorCache", Captured)
-    monkeypatch.setattr(geometry, "LENGTHS_CACHED", 2)
-    known = geometry.GeometryByLength([parse("forward")])
-    cpu = torch.device("cpu")
-    first = known.of(5, cpu)
-    capturing.append(True)
-    assert known.of(5, cpu) is first
-    capturing.append(False)
-    for n in range(6, 20):
-        known.of(n, cpu)
-    assert known.of(5, cpu) is first
 
 
 @pytest.mark.parametrize("name", TILED)
@@ -424,24 +403,6 @@ def test_with_the_same_factors_it_is_plain(
         if lengths[0] > 1:
             assert error(whole["output"], found["output"]) > 0.05
         module.train()
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.19, 0.5])
-def test_each_factor_is_kept_with_the_root_of_the_share(rate: float) -> None:
-    torch.manual_seed(1)
-    ones = torch.ones(4, 5, 50, 50, dtype=torch.float64)
-    values, keep = dropout.draw_linear(ones, rate)
-    assert torch.equal(values.unique(), torch.tensor([0, 1 / (1 - rate)], dtype=torch.float64))
-    pairs = keep.pairs(4, 5, 50, ones.device)
-    for drawn, p in (
-        (pairs, math.sqrt(1 - rate)),
-        (values > 0, math.sqrt(1 - rate)),
-        (pairs & (values > 0), 1 - rate),
-    ):
-        # Five standard deviations of a mean of so many coins.
-        assert drawn.double().mean().item() == pytest.approx(
-            p, abs=5 * math.sqrt(p * (1 - p) / ones.numel())
-        )
 
 
 # What underflows
