@@ -11,10 +11,8 @@ from harness.stats.accuracy import (
     judged_p,
     too_few,
 )
-from harness.stats.basics import ALPHA, CONFIDENCE, holm
+from harness.stats.basics import ALPHA, holm
 from harness.stats.crossover import Crossover, crossover
-from harness.stats.drift import Trend, block_trend, session_trend, shown
-from harness.stats.exact import sign_flip, sign_test
 from harness.stats.folds import compare_folds, fold_means
 from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
 from harness.stats.power import (
@@ -40,7 +38,6 @@ from harness.stats.spread import (
     t_interval,
 )
 from harness.stats.timing import (
-    SAME_WITHIN,
     Difference,
     Interval,
     Verdict,
@@ -56,10 +53,8 @@ from harness.stats.timing import (
 
 __all__ = [
     "ALPHA",
-    "CONFIDENCE",
     "LEAST_REPLICATES",
     "POWER",
-    "SAME_WITHIN",
     "Crossover",
     "Difference",
     "Friedman",
@@ -70,13 +65,11 @@ __all__ = [
     "PairedSpread",
     "SpreadEstimate",
     "Summary",
-    "Trend",
     "Verdict",
     "WelchResult",
     "accuracy_verdict",
     "between_sessions",
     "block_time",
-    "block_trend",
     "compare_folds",
     "compare_means",
     "crossover",
@@ -98,11 +91,7 @@ __all__ = [
     "ratio_interval",
     "replicates_needed",
     "sd_of_differences",
-    "session_trend",
     "sharing",
-    "shown",
-    "sign_flip",
-    "sign_test",
     "t_interval",
     "too_few",
     "two_proportions",

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from harness.records import journal
 from harness.records.drift import machine_drift
 from harness.records.ratios import time_frame
-from harness.stats import Trend, block_trend, session_trend, shown
+from harness.stats.drift import Trend, block_trend, session_trend, shown
 from reports.core.sentences import drift_sentences
 from reports.pages.scaling import page as scaling
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record, rows_of

@@ -35,10 +35,10 @@ from harness.stats import (
     replicates_needed,
     sd_of_differences,
     sharing,
-    sign_test,
     two_proportions,
     welch,
 )
+from harness.stats.exact import sign_test
 
 A = [0.890, 0.902, 0.914, 0.896, 0.904, 0.884, 0.902]
 B = [0.908, 0.914, 0.882, 0.920, 0.898, 0.914, 0.915]
