@@ -38,7 +38,7 @@ from suites.support.attending import (
     with_gradients,
     with_leaves,
 )
-from suites.support.batches import error
+from suites.support.batches import batch, build, error
 from suites.support.parameters import has_compiler, nightly_but
 
 torch.set_num_threads(1)
@@ -339,8 +339,14 @@ def test_twice_the_same_bits(threads: int, backend: str) -> None:
         torch.set_num_threads(1)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 @pytest.mark.parametrize("backend", ["triton", "flex"])
 def test_a_backend_of_another_device_is_refused_in_one_line(backend: str) -> None:
-    with pytest.raises(Unsupported, match=f"{backend}: no CUDA device is here") as caught:
-        core.attend(*Problem(n=3).call(), backend=backend)
-    assert "\n" not in str(caught.value)
+    def by_layer() -> None:
+        module, (x, mask) = build(f"mtsa.fused_{backend}"), batch((3, 2))
+        module(x, mask)
+
+    for call in (lambda: core.attend(*Problem(n=3).call(), backend=backend), by_layer):
+        with pytest.raises(Unsupported, match=f"{backend}: no CUDA device is here") as caught:
+            call()
+        assert "\n" not in str(caught.value)

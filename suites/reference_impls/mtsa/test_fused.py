@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import core, geometry, tiled, underflow
+from reference_impls.kernels import core, geometry, tiled
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import BadOption, Unsupported
@@ -22,7 +22,6 @@ from reference_impls.mtsa import dropout, fused
 from reference_impls.mtsa.dropout import Kept
 from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
-from reference_impls.mtsa.optimized import Algorithm1MTSA
 from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
 from suites.support.batches import (
     D_IN,
@@ -79,14 +78,6 @@ def test_accurate_at_every_scale_of_the_scores(name: str, scale: float) -> None:
     assert error(got["output"], double["output"]) <= 2e-5
     for key in double:
         assert error(got[key], double[key]) <= 3 * error(single[key], double[key]) + 8e-6, key
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_long_sequences_are_those_of_algorithm1(name: str) -> None:
-    module, other = build(name), build(f"{name.partition('.')[0]}.algorithm1")
-    other.load_state_dict(module.state_dict())
-    x, mask = batch((300, 41, 1), seed=6)
-    assert_same(run(module, x, mask), run(other, x, mask), 1e-10)
 
 
 @pytest.mark.parametrize("name", [*OURS, "mtsa.algorithm1", "disa.broadcast"])
@@ -190,15 +181,6 @@ def test_only_what_is_wanted_has_a_gradient(name: str) -> None:
         parameter.requires_grad_(True)
         assert error(run(module, x, mask)[weight], wanted[weight]) < 1e-12, weight
         parameter.requires_grad_(False)
-
-
-@pytest.mark.parametrize("backend", ["triton", "flex"])
-@pytest.mark.parametrize("name", NAMES)
-def test_what_runs_on_cuda_only_says_so(name: str, backend: str) -> None:
-    module, (x, mask) = build(f"{name}.fused_{backend}"), batch((3, 2))
-    with pytest.raises(Unsupported, match=backend) as caught:
-        module(x, mask)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_backend_is_refused() -> None:
@@ -315,12 +297,6 @@ def test_what_inference_left_behind_serves_training(name: str) -> None:
     assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
 
 
-def test_a_distance_is_as_exact_as_the_scores() -> None:
-    module, plain = (made(f, masks=["distance:0.7"] * HEADS) for f in PAIRS[0])
-    x, mask = batch((40, 11))
-    assert error(module(x, mask), plain(x, mask)) < 1e-13
-
-
 # Weights that are kept
 
 
@@ -406,32 +382,3 @@ def test_with_the_same_factors_it_is_plain(
 
 
 # What underflows
-
-
-@pytest.mark.parametrize("options", [{}, {"scale_t": "identity"}])
-def test_computing_again_is_needed_and_found(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.manual_seed(3)
-    module = FusedMTSA(D_IN, 64, heads=4, backend="tiled", **options)
-    with torch.no_grad():
-        for name in ("q_w", "s2_w", "s2_b"):
-            getattr(module, name).mul_(50)
-    x, mask = batch((64, 40), seed=4)
-    double = Algorithm1MTSA(D_IN, 64, heads=4, **options).double()
-    double.load_state_dict(module.state_dict())
-    wanted = double(x, mask)
-    seen: list[int] = []
-    original = underflow.recomputed
-
-    def spy(where: Tensor, *rest: Any) -> Tensor:
-        seen.append(where.numel())
-        return original(where, *rest)
-
-    monkeypatch.setattr(underflow, "recomputed", spy)
-    assert error(module(x.float(), mask), wanted) < 2e-5
-    assert len(seen) == 1
-    assert 0 < seen[0] < 4 * 104
-    monkeypatch.setattr(core, "host_can_decide", lambda _: False)
-    assert error(module(x.float(), mask), wanted) < 2e-5
-    assert len(seen) == 2
