@@ -146,7 +146,7 @@ class Mechanism:
         Package whose files, with those of the packages of `reference_impls` that they import, are
         the code hash; empty for a foreign mechanism.
     oracle : str or None
-        Dotted naive float64 function; see `harness.verify.compare.Point`.
+        Dotted naive float64 function; see `harness.verify.compare.Question`.
     plain : str or None
         Dotted factory of the stable yardstick whose rounding error sets the error budget.
     options : mapping

@@ -6,7 +6,7 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,17 +163,8 @@ def time_prepared(
     _refuse_not_finite(prepared)
     # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
     cores = cores_available()
-    calls, once = [prepared.call], [warm.once]
-    if company is not None and company.prepared is not None:
-        calls.append(company.prepared.call)
-        once.append(company.once)
     with refusing_compilation():
-        if device is None:
-            sampled, *others = undisturbed(calls, rounds, seconds, once)
-        else:
-            others = []
-            with without_collector():
-                sampled = event_samples(prepared.call, rounds, seconds, device)
+        sampled, *others = _sampled(prepared.call, company, rounds, seconds, warm.once, device)
     _refuse_not_finite(prepared)
     if case.problem.device == "cpu":
         refuse_other_threads(wanted, cores)
@@ -199,6 +190,24 @@ def time_prepared(
         prepared.drop_graph()  # a replay launches no operator that could be seen
         record["dispatched"] = dispatched(prepared.eager)
     return record
+
+
+def _sampled(
+    call: Callable[[], object],
+    company: Company | None,
+    rounds: int,
+    seconds: float,
+    once: float,
+    device: Device | None,
+) -> list[Sampled]:
+    """Samples of a call, and of the company that it is timed in turn with, if there is any."""
+    if device is not None:
+        with without_collector():
+            return [event_samples(call, rounds, seconds, device)]
+    if company is None or company.prepared is None:
+        return undisturbed([call], rounds, seconds, [once])
+    calls = [call, company.prepared.call]
+    return undisturbed(calls, rounds, seconds, [once, company.once])
 
 
 def _refuse_not_finite(prepared: Prepared) -> None:

@@ -15,7 +15,7 @@ from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, Batch, batches
 from harness.verify.budget import Deviation, worst
-from harness.verify.compare import DRAWS, Point, compare, computed, numpy64, off_kinks
+from harness.verify.compare import DRAWS, Question, compare, computed, numpy64, off_kinks
 from harness.verify.properties import check_properties
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
@@ -102,7 +102,7 @@ def check_batch(
     plain = build(mechanism.plain, {})
     plain.load_state_dict(module.state_dict())
     yardstick = computed(plain, x, mask, cotangent)
-    point = Point(
+    asked = Question(
         resolve(mechanism.oracle),
         np.where(real.cpu().numpy()[..., None], numpy64(x), 0),
         batch.lengths,
@@ -111,9 +111,9 @@ def check_batch(
         {**meant, **({"heads": heads} if heads else {})},
         padding_matters=bool(mechanism.padding_matters),
     )
-    expected = point.answer()
+    expected = asked.answer()
     found = compare(got, expected, yardstick, dtype, batch.label)
-    return found, point.at_a_kink(found, expected, dtype)
+    return found, asked.at_a_kink(found, expected, dtype)
 
 
 def check_drawn(

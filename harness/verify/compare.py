@@ -128,8 +128,8 @@ DRAWS = 6
 
 
 @dataclass(frozen=True)
-class Point:
-    """What an oracle is asked: it sees one unpadded float64 sequence at a time.
+class Question:
+    """What an oracle is asked of one point; it sees one unpadded float64 sequence at a time.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from harness.case import Case, Problem, literal, parse
 from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights, written_out
-from harness.verify.compare import OUTPUT, Computed, Point, compare, computed, numpy64, off_kinks
+from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -98,7 +98,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     if mechanism.takes_heads:
         options["heads"] = p.heads
     small = x.detach()[samples]
-    point = Point(
+    asked = Question(
         resolve(mechanism.oracle),
         numpy64(small),
         lengths,
@@ -108,7 +108,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         rows,
         bool(mechanism.padding_matters),
     )
-    expected = point.answer()
+    expected = asked.answer()
     kept = None if mask is None else mask[samples]
     plain = _plain(mechanism, p, module.state_dict(), small, kept, cotangent[samples], rows, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
@@ -122,7 +122,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     wanted = Computed({OUTPUT: expected.output[pick]}, expected.gradients)
     found = compare(got, wanted, plain, arithmetic)
     verdict = "ok" if all(d.ok for d in found) else "wrong"
-    return _row(verdict, worst(found)), point.at_a_kink(found, expected, arithmetic)
+    return _row(verdict, worst(found)), asked.at_a_kink(found, expected, arithmetic)
 
 
 def _cotangent(

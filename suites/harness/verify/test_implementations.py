@@ -16,7 +16,7 @@ from harness.registry import Registry
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
-from harness.verify.compare import Computed, Point
+from harness.verify.compare import Computed, Question
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
@@ -37,11 +37,11 @@ KEPT = 600
 """Answers of oracles: more than all batches of a mechanism in three dtypes."""
 
 
-def remembering(answer: Callable[[Point], Computed]) -> Callable[[Point], Computed]:
+def remembering(answer: Callable[[Question], Computed]) -> Callable[[Question], Computed]:
     """Ask an oracle once: the implementations of a mechanism are all tried at the same points."""
     kept: dict[tuple[Any, bytes], Computed] = {}
 
-    def asked(point: Point) -> Computed:
+    def asked(point: Question) -> Computed:
         rest = [getattr(point, field.name) for field in fields(point)[1:]]
         key = (point.naive, hashlib.sha256(pickle.dumps(rest)).digest())
         if key not in kept:
@@ -59,20 +59,20 @@ def remembering(answer: Callable[[Point], Computed]) -> Callable[[Point], Comput
 @pytest.fixture(scope="module", autouse=True)
 def _oracles_are_asked_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Point, "answer", remembering(Point.answer))
+        patch.setattr(Question, "answer", remembering(Question.answer))
         yield
 
 
 def test_an_oracle_is_asked_again_when_anything_differs() -> None:
-    asked: list[Point] = []
+    asked: list[Question] = []
 
-    def answer(point: Point) -> Computed:
+    def answer(point: Question) -> Computed:
         asked.append(point)
         return Computed({"output": np.zeros(1)}, {"x": np.zeros(1), "w": np.zeros(1)})
 
     ask = remembering(answer)
     naive: Any = len
-    point = Point(naive, np.arange(6.0), (2, 1), {"w": np.ones(2)}, np.ones(1), {"heads": 2})
+    point = Question(naive, np.arange(6.0), (2, 1), {"w": np.ones(2)}, np.ones(1), {"heads": 2})
     assert not ask(point).output.flags.writeable
     ask(replace(point, x=np.arange(6.0)))
     assert len(asked) == 1
