@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import seaborn
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from harness.attention.geometry import allowed
@@ -22,6 +23,8 @@ MOST_NAMED = 4
 """Panels in a caption."""
 CELL_PAPER = "#fefefe"
 """Light on a dark page too: the weights are drawn dark on it."""
+WEIGHTS = LinearSegmentedColormap.from_list("weights", [CELL_PAPER, "#0b0a12"])
+"""From none to the largest; a trace of blue: a dark page turns what is grey, white or black."""
 CELL = 0.17
 """Inches of a token in a heat map."""
 
@@ -79,7 +82,7 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         seaborn.heatmap(
             weights,
             mask=~inside,
-            cmap="Greys",
+            cmap=WEIGHTS,
             vmin=0,
             vmax=darkest,
             cbar=False,
