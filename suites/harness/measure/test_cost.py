@@ -22,7 +22,7 @@ from harness.measure.session import Session
 from harness.profile import load_profile
 from harness.records import journal
 from harness.registry import Registry
-from suites.support.command_line import here, pytest_bench
+from suites.support.command_line import attnbench, pytest_bench
 from suites.support.sessions_tasks import peaks_case
 
 CASES = (
@@ -233,7 +233,7 @@ def test_the_harness_costs_little_and_knows_how_long_the_rest_takes(small: Path)
 
 @pytest.mark.alone
 def test_a_dry_run_says_how_long_it_will_take_once_it_can_know(small: Path) -> None:
-    after = here("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
+    after = attnbench("bench", *REAL, "--blocks", "9", "--dry-run", "--json", "dry.json", cwd=small)
     assert after.returncode == 0, after.stdout + after.stderr
     assert re.search(r"measuring the rest will take about \d+ (s|min)", after.stdout)
     told = json.loads((small / "dry.json").read_text())
