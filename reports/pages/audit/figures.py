@@ -95,7 +95,7 @@ def forest(contrasts: Sequence[Contrast], title: str) -> Figure:
     rows = []
     for c in contrasts:
         shown, name = c.adjusted_p < ALPHA, f"{c.data}: MTSA − {c.other}"
-        ink, words = (colour("mtsa"),) * 2 if shown else (NOT_SHOWN, "0.3")
+        ink, words = (colour("mtsa"),) * 2 if shown else (NOT_SHOWN, "0.35")
         said, t = (p_text(c.test.p), p_text(c.adjusted_p)), c.test
         rows.append(Span(name, name, t.low, t.difference, t.high, ink, said, words))
     places = (1.06, 1.28)
@@ -111,7 +111,7 @@ def implied(readings: Sequence[ImpliedInterval]) -> Figure:
     """Intervals that printed difference and p-value imply, one row for every reading."""
     rows = []
     for r in readings:
-        ink, words = (colour("mtsa"),) * 2 if r.low > 0 else (NOT_SHOWN, "0.3")
+        ink, words = (colour("mtsa"),) * 2 if r.low > 0 else (NOT_SHOWN, "0.35")
         said, name = (f"[{r.low:+.2f}, {r.high:+.2f}]",), f"{r.setup}: {r.reading}"
         rows.append(Span(name, name, r.low, r.difference, r.high, ink, said, words))
     figure, axes = spans(rows, "MTSA minus multi-head (BLEU)", (0.46, 0.83))
