@@ -49,10 +49,14 @@ def sections(source: Source) -> list[tuple[str, str]]:
 
 def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     """A panel per corpus, a row per mechanism: figure and what it says, by name."""
-    device: DeviceRecords | None = source.device("", "run")
-    if device is None:
-        return {}
-    page = Corpora(source, device, PlainOutput())
+    for device in source.devices:
+        page = Corpora(source, device, PlainOutput())
+        if page.differences:
+            return {"accuracy": _differences(page, device)}
+    return {}
+
+
+def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:
     panels = []
     for task in page.corpora:
         mine = [d for d in page.differences if d.model.task == task.name]
@@ -64,8 +68,6 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
                 for d in mine
             }
             panels.append(Panel(task.name, xlabel, lines))
-    if not panels:
-        return {}
     figure = forests(
         panels,
         f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
@@ -75,4 +77,4 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
         f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
         "and 95 % t-intervals"
     )
-    return {"accuracy": (footed(figure, device, "run"), said)}
+    return footed(figure, device, "run"), said

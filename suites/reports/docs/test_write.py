@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,15 @@ from suites.support.command_line import ROOT
 from suites.support.report_records import write_everything
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like a clone, and a journal in it; the declared tables are left out."""
-    root = tmp_path_factory.mktemp("clone")
-    (root / "pyproject.toml").write_text("")
-    (root / "README.md").write_text(f"# before\n{write.BEGIN}\noutdated\n{write.END}\nafter\n")
-    write_everything(root / "journal")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(speed, "ratio_tables", lambda published: [("Layers", "| a |")])
-        patched.setattr(speed, "growth_tables", lambda published: [])
-        yield root
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "README.md").write_text(f"# before\n{write.BEGIN}\noutdated\n{write.END}\nafter\n")
+    write_everything(tmp_path / "journal")
+    monkeypatch.setattr(speed, "ratio_tables", lambda published: [("Layers", "| a |")])
+    monkeypatch.setattr(speed, "growth_tables", lambda published: [])
+    return tmp_path
 
 
 def run(root: Path, check: bool = False) -> set[str]:
