@@ -325,6 +325,7 @@ def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
     assert journal.read(tmp_path / "results").warnings == []
 
 
+@pytest.mark.nightly
 def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_path: Path) -> None:
     """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
     session = made_up(tmp_path, count=15, lengths=20)

@@ -20,9 +20,8 @@ from suites.support.parameters import nightly_but
 torch.set_num_threads(1)
 
 MAGNITUDES = (1e-3, 1e2)
-TELLING = [name for name in DEFAULTS if name.partition(".")[0] in ("none", "disa", "msmsa")]
-"""Compiled in every run, for they take little time: products alone, a softmax of our own, kernels
-that break the graph."""
+TELLING = [name for name in DEFAULTS if name.partition(".")[0] in ("none", "disa")]
+"""Compiled in every run, for they take little time: products alone, a softmax of our own."""
 
 
 def variants_of(name: str) -> list[str]:
