@@ -357,7 +357,7 @@ def _fails(self, x, weight, bias):
 
 PlainMultiCnn.convolve = _fails
 """
-CONV = '            Implementation(\n                "conv",'
+CONV = '            conv=("ConvMultiCnn", "torch\'s convolution for each kernel size"),\n'
 SMALL = "--lengths 4 --batch 2 --width 24 --passes forward --device cpu"
 MULTI_CNN = "reference_impls/multi_cnn/"
 
@@ -406,17 +406,18 @@ class Repository:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A base and what can become of it, one tag each."""
     made = Repository(tmp_path_factory.mktemp("repository") / "with a blank")
-    twin = CONV.replace('"conv"', '"twin"')
-    text = (made.root / MULTI_CNN / "__init__.py").read_text()
-    entry = text[text.index(CONV) : text.index("        ),\n        folder")]
     made.branch(
         "changed",
         (MULTI_CNN + "modules.py", "", OFTEN),
         (MULTI_CNN + "modules.py", "", PLAIN_FAILS),
-        (MULTI_CNN + "__init__.py", entry, entry + entry.replace(CONV, twin)),
+        (MULTI_CNN + "__init__.py", CONV, CONV + CONV.replace("conv=", "twin=")),
     )
     made.branch("older", ("reference_impls/mechanism.py", "class Unsupported", "class NotYet"))
-    made.branch("unmeasured", (MULTI_CNN + "__init__.py", '"conv",', '"other",'))
+    made.branch(
+        "unmeasured",
+        (MULTI_CNN + "__init__.py", "conv=(", "other=("),
+        (MULTI_CNN + "__init__.py", '="conv"', '="other"'),
+    )
     made.branch("impossible", (".ci/constraints.txt", "", "numpy==0.0.1\n"))
     made.branch("pinned", (".ci/constraints.txt", "", "not-a-package-we-need==1.0\n"))
     made.git("rm", "-r", "--quiet", "--cached", "reference_impls")
