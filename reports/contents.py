@@ -17,7 +17,7 @@ from reports.pages.trust import page as trust
 
 
 @dataclass(frozen=True)
-class Asked:
+class Scope:
     """What the report is about.
 
     Attributes
@@ -81,7 +81,7 @@ class Notebook:
     kinds : tuple of str
         Records that a device must have for a page; without any there is one always.
     given : tuple of str
-        What of `Asked` the notebook is given, as parameters.
+        What of `Scope` the notebook is given, as parameters.
     record : str
         The parameter that says of which record a page is.
     found : callable, optional
@@ -115,10 +115,10 @@ class Notebook:
     front: bool = False
     weight: int = 1
 
-    def pages(self, asked: Asked) -> list[Page]:
+    def pages(self, scope: Scope) -> list[Page]:
         """Its pages, of what is asked for."""
-        parameters = {one: str(getattr(asked, one)) for one in self.given}
-        devices = [d for d in asked.source.devices if d.has(*self.kinds)]
+        parameters = {one: str(getattr(scope, one)) for one in self.given}
+        devices = [d for d in scope.source.devices if d.has(*self.kinds)]
         if self.alone:
             there = devices or not self.kinds
             return [Page(self, self.name, self.title, parameters)] if there else []
@@ -145,7 +145,7 @@ def page_of(source: Source) -> Callable[[str, str], str]:
     """Find the file of a page by its notebook and a device's or a record's key; empty without."""
     found: dict[tuple[str, str], str] = {}
     for notebook in NOTEBOOKS:
-        for page in notebook.pages(Asked(source, "")):
+        for page in notebook.pages(Scope(source, "")):
             for key in (page.device.key if page.device else "", *page.parameters.values()):
                 found.setdefault((notebook.name, key), page.file)
     return lambda name, key: found.get((name, key)) or found.get((name, ""), "")

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from harness.errors import UsageError
-from reports.contents import NOTEBOOKS, Asked, Page, navigation
+from reports.contents import NOTEBOOKS, Page, Scope, navigation
 from reports.core import html
 from reports.core.html import Frame, Link
 from reports.core.page import MIME
@@ -116,8 +116,8 @@ def build(
         Notebooks at a time; as many as there are cores, at most four.
     """
     prepare(out)
-    asked = Asked(source, journal, like)
-    found = {notebook: notebook.pages(asked) for notebook in NOTEBOOKS}
+    scope = Scope(source, journal, like)
+    found = {notebook: notebook.pages(scope) for notebook in NOTEBOOKS}
     pages = [page for some in found.values() for page in some]
     missing = tuple(one.missing for one, some in found.items() if one.missing and not some)
     groups = navigation(pages)

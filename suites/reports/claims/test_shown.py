@@ -16,7 +16,7 @@ import pytest
 from harness.cli import run as command
 from harness.records import journal
 from reports.claims import load_claims
-from reports.contents import NOTEBOOKS, Asked
+from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
 from reports.pages.audit.others import Others
 from reports.pages.claims.figures import intervals
@@ -166,8 +166,8 @@ def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
 
 def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
     report, _ = page
-    asked = Asked(report.source, report.journal)
-    known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(asked)}
+    scope = Scope(report.source, report.journal)
+    known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(scope)}
     named = set(re.findall(r'href="([^"#]*\.html)"', report.papers().html))
     assert named
     assert named <= known

@@ -18,7 +18,7 @@ import reports.core.source
 import reports.site
 from harness.cli import run as command
 from reports import contents
-from reports.contents import NOTEBOOKS, Asked, Notebook
+from reports.contents import NOTEBOOKS, Notebook, Scope
 from reports.core.html import TEMPLATES, document
 from reports.core.page import table
 from reports.core.parameters import unknown
@@ -316,17 +316,17 @@ def test_a_failing_notebook_is_named_and_the_others_are_built(
 def test_what_was_not_done_is_said_not_failed(tmp_path: Path) -> None:
     books = {book.name: book for book in NOTEBOOKS}
     benched = find(str(write(tmp_path / "benched", "Fast", [next(bench())])))
-    assert books["comparison"].pages(Asked(benched, "")) == []
+    assert books["comparison"].pages(Scope(benched, "")) == []
     assert "attnbench compare" in books["comparison"].missing
     assert "attnbench compare --all" in books["comparison"].missing
     runs = [run(model, "trec", 0, {"accuracy": 0.5}) for model in (MINE, BASE)]
     compared = find(str(write(tmp_path / "compared", "Fast", [design(), *runs])))
-    assert books["scaling"].pages(Asked(compared, "")) == []
+    assert books["scaling"].pages(Scope(compared, "")) == []
     assert "attnbench bench" in books["scaling"].missing
 
 
 def test_pages_and_files_of_a_source(source: Source, device: DeviceRecords) -> None:
-    found = [p for book in NOTEBOOKS for p in book.pages(Asked(source, "j"))]
+    found = [p for book in NOTEBOOKS for p in book.pages(Scope(source, "j"))]
     names = [p.name for p in found]
     assert len(names) == len(set(names))
     assert [p.name for p in found if p.notebook.front] == ["size"]
