@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from harness.build import make
 from reference_impls.mechanism import Mechanism
 from suites.support.batches import HEADS, MECHANISMS, build, widths
-from suites.support.parameters import nightly_but
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -40,11 +39,6 @@ def by_day(cases: Iterable[tuple[str, str]]) -> list[Any]:
         pytest.param(*case, marks=() if case[1] == "default" else pytest.mark.nightly)
         for case in cases
     ]
-
-
-def few(values: Iterable[Any], telling: Collection[Any]) -> list[Any]:
-    """Values as parameters: those that tell least beside the others are for the nightly session."""
-    return nightly_but(values, lambda value: value in telling)
 
 
 def default_of(name: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Container, Iterable
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,6 @@ from harness.registry import builtins
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Unsupported
 
-T = TypeVar("T")
 DTYPES = ("f64", "f32", "bf16")
 
 
@@ -34,9 +33,6 @@ def has_compiler() -> bool:
     return True
 
 
-def nightly_but(values: Iterable[T], telling: Callable[[T], bool]) -> list[Any]:
-    """Parameters, of which those that are not telling have the marker ``nightly``."""
-    return [
-        value if telling(value) else pytest.param(value, marks=pytest.mark.nightly)
-        for value in values
-    ]
+def few(values: Iterable[Any], telling: Container[Any]) -> list[Any]:
+    """Values as parameters: those that are not telling are for the nightly session."""
+    return [v if v in telling else pytest.param(v, marks=pytest.mark.nightly) for v in values]

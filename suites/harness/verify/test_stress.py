@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from suites.support.batches import D_IN, assert_same, batch, build, error, run
 from suites.support.configurations import CONFIGURATIONS, DEFAULTS, module_of
-from suites.support.parameters import nightly_but
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 
@@ -226,7 +226,7 @@ def _forget_compiled_code() -> Iterator[None]:
     reason="torch.compile needs a C++ compiler on a CPU",
 )
 @pytest.mark.usefixtures("_forget_compiled_code")
-@pytest.mark.parametrize("name", nightly_but(DEFAULTS, TELLING.__contains__))
+@pytest.mark.parametrize("name", few(DEFAULTS, TELLING))
 def test_compiled_is_eager(name: str) -> None:
     module = build(name)
     compiled: Any = torch.compile(module)

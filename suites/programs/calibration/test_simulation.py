@@ -24,7 +24,7 @@ from suites.programs.calibration.statistics.conditions import Condition, conditi
 from suites.programs.calibration.statistics.run import HEADS, Chunk, chunks, count, done, run, score
 from suites.programs.command import markdown_table
 from suites.support.command_line import ROOT
-from suites.support.parameters import nightly_but
+from suites.support.parameters import few
 
 DRAWS = 1000
 BY_NAME = {c.says: c for c in conditions()}
@@ -38,7 +38,7 @@ def draws_of(condition: Condition) -> int:
     return round(DRAWS * min(1.0, 2 * condition.weight))
 
 
-@pytest.mark.parametrize("says", nightly_but(BY_NAME, FIRST_OF_A_KIND.__contains__))
+@pytest.mark.parametrize("says", few(BY_NAME, FIRST_OF_A_KIND))
 def test_what_must_come_out_does(says: str) -> None:
     condition = BY_NAME[says]
     draws = draws_of(condition)

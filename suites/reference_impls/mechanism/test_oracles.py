@@ -14,7 +14,6 @@ from reference_impls.naive import activate
 from suites.support.batches import MECHANISMS
 from suites.support.configurations import (
     CONFIGURATIONS,
-    few,
     mechanism_of,
     of_sentences,
     options_of,
@@ -29,6 +28,7 @@ from suites.support.oracles import (
     close,
     naive_of,
 )
+from suites.support.parameters import few
 
 ORACLES = [
     Variant(name.partition(".")[0], variant, tail)

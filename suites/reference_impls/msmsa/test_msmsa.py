@@ -42,7 +42,7 @@ from reference_impls.multi_scale_transformer.modules import (
 )
 from reference_impls.transformer.modules import PlainTransformer, SdpaTransformer
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, error, run
-from suites.support.configurations import few
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 

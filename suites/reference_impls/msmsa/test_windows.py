@@ -21,7 +21,7 @@ from reference_impls.msmsa.scales import GivenScale, parse, parse_all
 from reference_impls.msmsa.tiles import Group, pieces, plan, tile_for
 from reference_impls.msmsa.windowed import Bands, Neighbours, WindowedMsmsa
 from suites.support.batches import D_IN, LargestTensor, assert_same, batch, run
-from suites.support.configurations import few
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 

@@ -13,7 +13,7 @@ from harness.build import make
 from reference_impls.masks import parse
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from suites.support.batches import D_IN, MECHANISMS, assert_same, batch, build, error, run
-from suites.support.configurations import few
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 

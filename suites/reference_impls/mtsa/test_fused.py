@@ -34,7 +34,7 @@ from suites.support.batches import (
     error,
     run,
 )
-from suites.support.configurations import few
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 

@@ -15,7 +15,7 @@ from reference_impls.multi_scale_transformer.modules import (
     WindowedMultiScaleTransformer,
 )
 from reference_impls.multi_scale_transformer.presets import PRESETS
-from suites.support.configurations import few
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 
