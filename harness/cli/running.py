@@ -122,6 +122,8 @@ def do_runs(
             writer = stack.enter_context(journal.Writer(folder, head))
             for record in declared:
                 writer.append(record)
+        if not missing:
+            return []
         told = Told(out, names, stack.enter_context(bar(out, "training", None, SAYS)))
         runs = RunSession(
             writer,
@@ -155,6 +157,7 @@ class Told:
         self._out, self._names, self._move = out, names, move
         self._standing: SessionProgress | None = None
         self._ended = 0
+        move(says="starting")
 
     def progress(self, standing: SessionProgress) -> None:
         """Move the bar."""

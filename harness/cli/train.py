@@ -38,7 +38,8 @@ def run_train(options: TrainOptions) -> int:
     attention = _attention(options, task)
     if options.look and not task.vectors:
         raise UsageError(f"--look: task {task.name} has no sentences; use a text task")
-    around = surroundings(task, registry, options, device_fingerprint(options.device))
+    fingerprint = partial(device_fingerprint, options.device)
+    around = surroundings(task, registry, options, fingerprint)
     run = make_run(model, task, recipe, options.seed, around, options.fold)
     verified_or_refused([run], around, folder, out)
     if options.look:

@@ -25,7 +25,7 @@ def plan(tree: str, profile: str, device: str, selection: Mapping[str, Any]) -> 
         Where the revision's mechanisms must come from.
     profile, device : str
     selection : mapping
-        Fields of `harness.options.Selection`.
+        Fields of `harness.options.groups.Selection`.
 
     Returns
     -------

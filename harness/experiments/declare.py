@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def places_of(
     UsageError
         If none does, and as `surroundings`.
     """
-    fingerprint = device_fingerprint(options.device)
+    fingerprint = cache(partial(device_fingerprint, options.device))
     without = replace(options, data=None, vectors=None)
     reading = any(task.files for task in tasks)
     return {

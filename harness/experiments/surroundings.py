@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,14 @@ def surroundings(
     task: Task,
     registry: Registry,
     options: Training,
-    fingerprint: Mapping[str, Any],
+    fingerprint: Callable[[], Mapping[str, Any]],
 ) -> Surroundings:
     """Data and vectors of a task on a device.
+
+    Parameters
+    ----------
+    fingerprint : callable
+        Tells of the device. Called last: what is wrong with the data is said at once.
 
     Raises
     ------
@@ -52,7 +57,7 @@ def surroundings(
         for option in ("data", "vectors"):
             if getattr(options, option) is not None:
                 raise UsageError(f"--{option}: task {task.name} draws its own data; leave it out")
-    return Surroundings(registry, fingerprint, directory, vectors, data)
+    return Surroundings(registry, fingerprint(), directory, vectors, data)
 
 
 def tell_unlike(task: Task, folder: Path) -> None:

@@ -56,7 +56,7 @@ class Part:
     Attributes
     ----------
     models : tuple of str
-        As `harness.experiments.design.parse_model` reads them.
+        As `harness.experiments.model.parse_model` reads them.
     tasks : tuple of str
     seeds : tuple of int or None
         None: `SEEDS`, and on a task with folds seed 0.
@@ -348,7 +348,7 @@ def _around(
         if (task.name, vectors) not in known:
             data = options.data if task.files else None
             asked = replace(options, data=data, vectors=vectors if task.files else None)
-            known[task.name, vectors] = surroundings(task, registry, asked, fingerprint)
+            known[task.name, vectors] = surroundings(task, registry, asked, lambda: fingerprint)
         return known[task.name, vectors]
 
     return around

@@ -24,7 +24,10 @@ def power_at(shift: float, freedom: float, alpha: float = ALPHA) -> float:
     critical = float(stdtrit(freedom, 1 - alpha / 2))
     above, below = nct.sf(critical, freedom, shift), nct.cdf(-critical, freedom, shift)
     # Far out in the lower tail, where nothing is left, scipy has no number.
-    return min(1.0, float(above) + (0.0 if math.isnan(below) else float(below)))
+    power = float(above) + (0.0 if math.isnan(below) else float(below))
+    if math.isnan(power):
+        raise ArithmeticError(f"no power of t({freedom}) at {shift} standard errors, {alpha=}")
+    return min(1.0, power)
 
 
 @lru_cache(maxsize=4096)

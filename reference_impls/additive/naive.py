@@ -31,6 +31,8 @@ def naive(
 ) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [D].
+
     Parameters
     ----------
     weights : mapping

@@ -60,6 +60,8 @@ def naive(
 ) -> Result:
     """Compute the Bi-LSTM, forward direction first, and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, 2h].
+
     Parameters
     ----------
     weights : mapping

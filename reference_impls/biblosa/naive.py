@@ -136,6 +136,8 @@ def naive(
 ) -> Result:
     """Compute Bi-BloSA (or one direction of it) and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, d_out].
+
     Parameters
     ----------
     weights : mapping

@@ -118,6 +118,8 @@ def naive(
 ) -> Result:
     """Compute DiSA and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, d_out].
+
     Parameters
     ----------
     weights : mapping

@@ -33,6 +33,8 @@ def naive(
 ) -> Result:
     """Compute the CNN and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, h].
+
     Parameters
     ----------
     weights : mapping

@@ -26,6 +26,9 @@ def naive(
 ) -> Result:
     """Compute the CNN and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is
+    [R, F*len(kernel_sizes)].
+
     Parameters
     ----------
     weights : mapping

@@ -21,6 +21,8 @@ def naive(
 ) -> Result:
     """Compute the layer and its gradients for one sequence.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [R, d_out].
+
     Parameters
     ----------
     weights : mapping

@@ -115,6 +115,9 @@ def naive(
 ) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
+    x, rows and grad_out are as `reference_impls.naive` says; the output is [2d] or, with readout
+    "sum", [d].
+
     Parameters
     ----------
     weights : mapping

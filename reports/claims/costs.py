@@ -94,6 +94,8 @@ def _times(device: DeviceFrames, first: str, second: str) -> Evidence | None:
     if not ratios:
         return None
     t = ratio_interval(ratios)
+    if not {first, second} <= set(device.verified):
+        return Evidence(t.ratio, t.low, t.high)
     floor = device.floor(device.by_case[first])
     if not t.known or math.isinf(floor):
         reason = f"{t}; no interval, or no A/A control."

@@ -102,7 +102,7 @@ class DeviceFrames:
     Attributes
     ----------
     records : sequence of mapping
-        By the newest code only (`reports.core.source.current`).
+        By the newest code only (`harness.records.journal.newest_code`).
     """
 
     records: Sequence[Record]

@@ -80,8 +80,8 @@ def ledger(
     Parameters
     ----------
     records_by_device : mapping
-        Records by the newest code (`reports.core.source.current`), by the key of their device; each
-        device has a verdict of its own, they are never mixed.
+        Records by the newest code (`harness.records.journal.newest_code`), by the key of their
+        device; each device has a verdict of its own, they are never mixed.
     tables : mapping, optional
         Transcribed tables by paper; all of ours without it.
     claims : sequence of Claim, optional

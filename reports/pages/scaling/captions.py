@@ -16,7 +16,9 @@ def curve(what: str, sweep: LengthSweep, phase: str, base: str) -> str:
     """What a figure of a cost against length shows; `what` as of `figures.curve`."""
     if what == "ratio":
         return _ratios(sweep, phase, base)
-    return (_memory_ratios if what == "memory-ratio" else _extremes)(sweep, phase, base, what)
+    if what == "memory-ratio":
+        return _memory_ratios(sweep, phase, base)
+    return _extremes(sweep, phase, base, what)
 
 
 def _extremes(sweep: LengthSweep, phase: str, base: str, what: str) -> str:
@@ -58,7 +60,7 @@ def _ratios(sweep: LengthSweep, phase: str, base: str) -> str:
     return f"Time over that of {base}, {PASSES[phase]}: {said}.{band if known else ''}"
 
 
-def _memory_ratios(sweep: LengthSweep, phase: str, base: str, what: str) -> str:
+def _memory_ratios(sweep: LengthSweep, phase: str, base: str) -> str:
     """Ratios of peak memory at the longest length of each line."""
     parts = []
     for label, line in sweep.lines(phase).items():

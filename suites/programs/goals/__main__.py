@@ -147,7 +147,11 @@ def command(
             return 0
         for work in works:
             say(out, work.plan_line())
-            work.measure(out)
+            try:
+                work.measure(out)
+            except KeyboardInterrupt:
+                say(out, f"stopped; what is finished is in {journal}: the same command goes on")
+                raise
         held = {str(work.fingerprint["device"]): work.held() for work in works}
     results = judge_all(plans, held, known.mechanisms)
     write_json(json_file, table.as_json(results, held))

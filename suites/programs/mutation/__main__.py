@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from suites.programs.mutation.units import Unit, select
 app = application()
 
 WANTED = 0.9
+NOTICED = ("killed", "incompetent", "timeout", "oom", "crash")
 
 
 @dataclass(frozen=True)
@@ -36,25 +38,24 @@ class Score:
     unit : str
     sampled, equivalent : int
         Drawn, and declared equivalent among them, which were not run.
-    survived : int
-        Of the others; those that ended their process were noticed too.
+    verdicts : Counter
+        Of the others; all of `NOTICED` but the first without a check's finding.
     """
 
     unit: str
     sampled: int
     equivalent: int
-    survived: int
+    verdicts: Counter[str]
 
     @property
     def killed(self) -> int:
         """Noticed ones."""
-        return self.sampled - self.equivalent - self.survived
+        return sum(self.verdicts[verdict] for verdict in NOTICED)
 
     @property
     def share(self) -> float:
         """Killed ones of those that are not equivalent; 1 where there is none."""
-        tried = self.sampled - self.equivalent
-        return self.killed / tried if tried else 1.0
+        return self.killed / self.verdicts.total() if self.verdicts.total() else 1.0
 
     @property
     def enough(self) -> bool:
@@ -64,13 +65,19 @@ class Score:
 
 def print_table(out: Console, scores: Sequence[Score]) -> None:
     """A line per unit, and one for all."""
-    numbers = ("sampled", "equivalent", "killed", "survived", "score")
+    numbers = ("sampled", "equivalent", "killed", "survived", "score", "of these:", *NOTICED[1:])
     table = bare_table("package", numbers=numbers)
-    sums = [sum(getattr(s, name) for s in scores) for name in numbers[:2] + numbers[3:4]]
-    for s in [*scores, Score("all", *sums)] if len(scores) > 1 else scores:
+    total = Score(
+        "all",
+        sum(s.sampled for s in scores),
+        sum(s.equivalent for s in scores),
+        sum((s.verdicts for s in scores), Counter()),
+    )
+    for s in [*scores, total] if len(scores) > 1 else scores:
         colour = "green" if s.enough else "bold red"
-        counts = map(str, (s.sampled, s.equivalent, s.killed, s.survived))
-        table.add_row(s.unit, *counts, f"[{colour}]{s.share:.0%}[/]")
+        counts = map(str, (s.sampled, s.equivalent, s.killed, s.verdicts["survived"]))
+        ends = (str(s.verdicts[verdict]) for verdict in NOTICED[1:])
+        table.add_row(s.unit, *counts, f"[{colour}]{s.share:.0%}[/]", "", *ends)
     out.print(table)
 
 
@@ -147,11 +154,11 @@ def _score(
     scores = []
     for name, mutants in tried.items():
         rows = [(mutant, store.find(mutant.id) or {}) for mutant in mutants]
-        survivors = [(mutant, row) for mutant, row in rows if row["verdict"] == "survived"]
-        for mutant, row in survivors:
-            print_mutant(out, mutant, row)
-        all_drawn = len(drawn[name])
-        scores.append(Score(name, all_drawn, all_drawn - len(mutants), len(survivors)))
+        for mutant, row in rows:
+            if row["verdict"] == "survived":
+                print_mutant(out, mutant, row)
+        count, verdicts = len(drawn[name]), Counter(row["verdict"] for _, row in rows)
+        scores.append(Score(name, count, count - len(mutants), verdicts))
     print_table(out, scores)
     return int(not all(score.enough for score in scores))
 

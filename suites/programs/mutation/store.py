@@ -27,10 +27,10 @@ class Store:
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:
                     row = json.loads(line)
-                except ValueError:  # a torn line: it is run again
+                    if row["state"] == state():
+                        self._found[row["id"]] = row
+                except (ValueError, KeyError, TypeError):  # torn, or of another form: run again
                     continue
-                if row["state"] == state():
-                    self._found[row["id"]] = row
 
     def find(self, id: str) -> dict[str, Any] | None:
         """What an earlier run found of a mutant, or of a part of the checks."""

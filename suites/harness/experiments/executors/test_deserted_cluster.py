@@ -1,4 +1,4 @@
-"""A Ray cluster without nodes, played without Ray: `test_sweep_ray.py` has a real one."""
+"""A Ray cluster without nodes, played without Ray: `test_ray.py` has a real one."""
 
 from __future__ import annotations
 
