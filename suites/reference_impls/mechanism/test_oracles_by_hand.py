@@ -10,6 +10,8 @@ import pytest
 
 from reference_impls.biblosa.naive import rule
 from reference_impls.biblosa.rule import block_length, most_blocks
+from reference_impls.naive import Array
+from reference_impls.resa import naive as resa
 from suites.support.oracles import D_H, Config, N, close, naive_of
 
 disa = naive_of("disa")
@@ -130,3 +132,32 @@ def test_padded_positions_of_released_blocks_do_not_depend_on_their_neighbours()
     assert out.shape == (6, 2 * D_H)
     np.testing.assert_array_equal(out[4], out[5])  # h = f(b), a = 0, G of the same block
     assert np.abs(out[4:]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("reading", "want"),
+    [
+        ("all_real", [0, 15 / 4, 15 / 4, 5 / 2]),
+        ("dependents", [0, 5 / 2, 5 / 2, 5 / 2]),
+        ("others", [0, 13 / 3, 11 / 3, 5 / 2]),
+    ],
+)
+def test_unselected_heads_by_hand(reading: str, want: list[float]) -> None:
+    x = np.array([[1.0], [2.0], [4.0], [8.0]])  # h = x, equal scores, and a gate that takes a
+    weights = {name: np.zeros((1, 1)) for name in ("dep_w", "head_w", "fi_w", "fa_w")} | {
+        name: np.zeros(1) for name in ("map_b", "f_b", "fi_b", "fa_b", "o_b")
+    }
+    weights |= {"map_w": np.ones((1, 1)), "o_b": np.array([-60.0])}
+    dep, head = np.array([1, 0, 1, 0]) > 0, np.array([1, 0, 0, 1]) > 0
+
+    def fuse(x: Array, dep: Array, head: Array) -> Array:
+        return resa.fuse(
+            x, weights, np.arange(len(x)), None, dep, head, "forward", "relu", 5.0, reading
+        )[0][:, 0]
+
+    close(fuse(x, dep, head), np.array(want), 1e-14)
+    nobody = fuse(x, dep & False, head)
+    assert nobody[3] == pytest.approx(0.0, abs=1e-14)
+    assert (abs(nobody[1]) < 1e-14) == (reading == "dependents")
+    alone = fuse(x[:1], np.array([True]), np.array([False]))[0]
+    assert alone == pytest.approx(0.0 if reading == "others" else 1.0, abs=1e-14)
