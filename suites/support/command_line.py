@@ -102,7 +102,10 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def pytest_here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Plain ``pytest suites/bench`` with arguments, in this process."""
     bench = str(ROOT / "suites" / "bench")
-    return _captured(lambda: int(pytest.main([bench, *arguments])), cwd)
+    # As in `environment`; with it pytest-benchmark would write nothing.
+    with mock.patch.dict(os.environ):
+        os.environ.pop("PYTEST_XDIST_WORKER", None)
+        return _captured(lambda: int(pytest.main([bench, *arguments])), cwd)
 
 
 def verified_before(folder: Path) -> None:
