@@ -76,7 +76,11 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
         None without a whole block.
     """
     known = list(records)
-    blocks = {r["interpreter"]: float(r["seconds"]) for r in known if r["kind"] == "block"}
+    blocks = {
+        r["interpreter"]: float(r["seconds"])
+        for r in known
+        if r["kind"] == "block" and r.get("seconds") is not None
+    }
     if not blocks:
         return None
     spent = dict.fromkeys(PARTS, 0.0)
@@ -147,7 +151,7 @@ class Predictor:
                     self.add(r["kind"], r["case"], seconds)
                     ours.add(r["interpreter"])
         for r in known:
-            if r["kind"] == "block" and r["interpreter"] in ours:
+            if r["kind"] == "block" and r.get("interpreter") in ours and r.get("seconds"):
                 self.ended(float(r["seconds"]), sums[r["interpreter"]])
 
     def predict(self, left: Sequence[tuple[str, str]], blocks: int) -> float | None:

@@ -137,7 +137,6 @@ _COVERAGE = Fields(
 
 FIELDS: Mapping[str, Mapping[str, Shape]] = {
     **{kind: {"key": str, "case": str, "block": int, "status": str} for kind in MEASURED},
-    "block": {"interpreter": str, "seconds": Number(0)},
     "verify": {"key": str, "case": str, "verdict": str},
     "accuracy": {"key": str, "case": str, "status": str, "fingerprint": str},
     "design": {"key": str, "question": str, "models": Listed(str, 2), "task": str,
