@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,21 +156,21 @@ def test_replayed_samples_are_the_measured_ones(measured: tuple[Path, str], tmp_
     assert told["machine_info"]["fingerprint"]["device"] == "cpu"
 
 
-def test_only_what_is_missing_is_measured(measured: tuple[Path, str]) -> None:
+def test_only_what_is_missing_is_measured(measured: tuple[Path, str], tmp_path: Path) -> None:
     """Of three blocks after two the third; of three again nothing; and nothing of a mistake."""
-    folder, _ = measured
-    before = _raw_keys(folder / "results")
-    unknown = here("bench", *SMALL, "--blocks", "3", "--", "--nonsense", cwd=folder)
+    shutil.copytree(measured[0] / "results", tmp_path / "results")
+    before = _raw_keys(tmp_path / "results")
+    unknown = here("bench", *SMALL, "--blocks", "3", "--", "--nonsense", cwd=tmp_path)
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     assert "unrecognized arguments: --nonsense" in unknown.stderr
-    assert _raw_keys(folder / "results") == before
-    assert here("bench", *SMALL, "--blocks", "3", cwd=folder).returncode == 0
-    after = _raw_keys(folder / "results")
+    assert _raw_keys(tmp_path / "results") == before
+    assert here("bench", *SMALL, "--blocks", "3", cwd=tmp_path).returncode == 0
+    after = _raw_keys(tmp_path / "results")
     # Six times, four peaks of memory, and the block.
     assert len(after) == len(set(after)) == len(before) + 6 + 4 + 1
-    assert {b for _, _, b in _tasks(folder / "results")} == {0, 1, 2}
-    assert here("bench", *SMALL, "--blocks", "3", cwd=folder).returncode == 0
-    assert _raw_keys(folder / "results") == after
+    assert {b for _, _, b in _tasks(tmp_path / "results")} == {0, 1, 2}
+    assert here("bench", *SMALL, "--blocks", "3", cwd=tmp_path).returncode == 0
+    assert _raw_keys(tmp_path / "results") == after
 
 
 def _every_case_has_its_baseline_beside_it(records: list, count: int) -> None:

@@ -257,10 +257,11 @@ def test_compare_finds_the_runs_of_a_sweep_and_concludes_nothing_of_few(
         assert test not in text, "described, not tested"
 
 
-def test_nothing_is_swept_twice(swept: tuple[Path, str, str]) -> None:
-    files = sorted((swept[0] / "results").iterdir())
-    assert "8 runs, 8 of them already there" in told(f"{SWEEP} --seeds 2", swept[0])
-    assert sorted((swept[0] / "results").iterdir()) == files
+def test_nothing_is_swept_twice(swept: tuple[Path, str, str], tmp_path: Path) -> None:
+    folder = copied(swept[0], tmp_path)
+    files = sorted((folder / "results").iterdir())
+    assert "8 runs, 8 of them already there" in told(f"{SWEEP} --seeds 2", folder)
+    assert sorted((folder / "results").iterdir()) == files
 
 
 def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(
@@ -284,10 +285,11 @@ def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(
     assert sorted((folder / "results").iterdir()) == files
 
 
-def test_a_dry_run_says_what_it_does_not_know(swept: tuple[Path, str, str]) -> None:
+def test_a_dry_run_says_what_it_does_not_know(swept: tuple[Path, str, str], tmp_path: Path) -> None:
+    folder = copied(swept[0], tmp_path)
     line = f"sweep --models mtsa,none --tasks trec,{SMALL_TASK} --seeds 6 --dry-run {QUICK}"
-    text = told(line, swept[0])
-    found = result(swept[0])
+    text = told(line, folder)
+    found = result(folder)
     assert found["predicted_seconds"] is None
     none = [f"{model} on {SMALL_TASK}" for model in ("mtsa.fused", "none.fused")]
     assert found["unknown"] == {"none.fused on trec": 6, **dict.fromkeys(none, 6)}
