@@ -1,4 +1,4 @@
-"""What the tests of training share: one made-up data directory, and one thread."""
+"""What the tests of training share: one made-up data directory, and threads that are set back."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_more_corpora(write_data_directory(tmp_path_factory.mktemp("data")), supplied=True)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def _threads_as_before() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
