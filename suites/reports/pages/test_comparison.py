@@ -10,6 +10,8 @@ from harness.stats import power_of
 from reports.core.figure_data import data_of
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures
+from reports.pages.size.answers import difference_text
+from suites.support.comparisons import HIGH, LOW, A, compared
 from suites.support.report_records import BASE, LSTM, MINE
 
 
@@ -68,6 +70,22 @@ def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
         assert bars.loc[c.first, "low"] == pytest.approx(100 * d.low)
         assert bars.loc[c.first, "high"] == pytest.approx(100 * d.high)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [MINE, LSTM]
+
+
+def test_unpaired_no_line_joins_seeds_and_only_means_are_subtracted() -> None:
+    one = compared(HIGH, LOW, paired=False)
+    figure = figures.groups(one)
+    assert {line.get_linestyle() for line in figure.axes[0].get_lines()} == {"None"}
+    assert {100 * v for v in (*HIGH, *LOW)} <= set(data_of(figure)["y"]), "every run is seen"
+    (axes,) = figures.differences(one).axes
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["mean"]
+    said = [t.get_text() for t in axes.texts]
+    assert any("difference of accuracy (of means, unpaired)" in text for text in said)
+    figure, paired = (figures.forest([c]) for c in (one, compared(HIGH, LOW)))
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [f"{A} (unpaired)"]
+    assert f"{A}: every replicate" in set(data_of(paired)["series"])
+    assert not [s for s in data_of(figure)["series"] if "replicate" in s]
+    assert difference_text(one).endswith("better (unpaired)")
 
 
 def test_power_curves_rise_to_what_is_needed(pair: Comparison) -> None:
