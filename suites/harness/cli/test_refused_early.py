@@ -52,6 +52,8 @@ sweep --models mtsa --tasks mirrored_summation --per-gpu 2
     --per-gpu: this sweep is on the CPU
 bench --only mtza
     unknown mechanism 'mtza'; did you mean mtsa
+bench --blocks ٣
+    --blocks: given '٣'; expected
 bench --only mtsa@3 --width 300x600
     even number
 bench --nonsense
@@ -96,6 +98,8 @@ compare --vectors none
     --vectors: task mirrored_summation draws its own
 compare --seeds 0
     expected at least one
+compare --seeds ٣
+    --seeds: given '٣'; expected
 compare --seeds 1,1
     each of them once
 compare --margin inf

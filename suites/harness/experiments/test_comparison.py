@@ -146,6 +146,7 @@ def test_warnings_appear_when_they_must_and_only_then() -> None:
     by_test = [{**RECIPE, "choose": "best-on-test"}] * 2
     found = compared(HIGH, LOW, recipes=by_test)
     assert warned("best over time on the test set", found)
+    assert warned("(the papers' way), which is too good", found)
     assert "best over time on the test set accuracy" in found.sentence
 
 

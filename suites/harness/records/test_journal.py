@@ -136,6 +136,13 @@ def test_a_foreign_file_is_skipped_and_reported(tmp_path: Path) -> None:
     assert any("binary.jsonl" in w for w in read.warnings)
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match=r"^can't write the journal in .*give another --journal"):
+        journal.Writer(file / "results", {})
+
+
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     writer = journal.Writer(tmp_path, {})
     writer.append(_time_record("a"))
