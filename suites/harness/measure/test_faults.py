@@ -30,6 +30,7 @@ from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux, soon
 from suites.support.command_line import SMALL, environment, pytest_bench
 from suites.support.misbehaving import PIDS
+from suites.support.parameters import few
 from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
 
@@ -325,8 +326,10 @@ def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
     assert journal.read(tmp_path / "results").warnings == []
 
 
-@pytest.mark.nightly
-def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", few([8_000, 40_000], [8_000]))
+def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(
+    tmp_path: Path, count: int
+) -> None:
     """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
     session = made_up(tmp_path, count=15, lengths=20)
     with journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)}) as writer:
@@ -340,7 +343,7 @@ def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(tmp_p
     rest = json.dumps(shared).removeprefix("{")
     plan = [task for tasks in session.tasks() for task in tasks]
     with writer.path.open("a") as file:
-        for version in range(40_000 // len(plan) + 1):
+        for version in range(count // len(plan) + 1):
             for t in plan:
                 key = f"{t.key}{version or ''}"
                 own = {"kind": t.kind, "key": key, "case": t.case.id, "block": t.block}
