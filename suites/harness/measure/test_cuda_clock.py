@@ -188,6 +188,22 @@ class TestCuda:
         warm = statistics.median(event_samples(read, 50, 0.0, Warm()).samples)
         assert cold > warm
 
+    def test_it_agrees_with_tritons_do_bench(self) -> None:
+        testing = pytest.importorskip("triton.testing")
+        a = torch.randn(4096, 4096, device="cuda")
+        out = torch.empty_like(a)
+
+        def work() -> None:
+            torch.mm(a, a, out=out)
+
+        for _ in range(20):
+            work()
+        ours, theirs = [], []
+        for _ in range(5):
+            ours.append(statistics.median(event_samples(work, 20, 0.0, Cuda()).samples))
+            theirs.append(testing.do_bench(work, return_mode="median") / 1e3)
+        assert min(ours) == pytest.approx(min(theirs), rel=0.1)
+
     @pytest.mark.parametrize("settings", ["", "+graphed"])
     def test_a_case_has_its_samples_and_its_kernel(self, settings: str) -> None:
         case = f"multi_head.sdpa_flash-B4-N128-D256-H4-bf16-forward-cuda{settings}"
