@@ -71,6 +71,12 @@ def test_a_long_sequence(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
+def test_rows_without_a_key_are_finite(name: str) -> None:
+    # The first and last of several tokens, one token alone, and nothing but padding.
+    assert_finite(run(module_of(name), *batch((2, 1, 0), padding=math.nan)))
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_samples_of_padding_alone_give_zeros(name: str) -> None:
     x, mask = batch((5, 0, 2))
     for variant in variants_of(name):
@@ -124,6 +130,12 @@ def test_the_input_and_the_mask_are_left_as_they_were(name: str) -> None:
     module_of(name)(x, mask)
     assert torch.equal(x.nan_to_num(7), kept.nan_to_num(7))
     assert torch.equal(mask, kept_mask)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_twice_the_same(name: str) -> None:
+    x, mask = batch((13, 6))
+    assert_same(run(module_of(name), x, mask), run(module_of(name), x, mask), 0.0)
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
