@@ -34,7 +34,7 @@ class Patch:
     old, new : str
         Text that occurs exactly once in the file, and what takes its place.
     dtype : {"f64", "f32"}
-        In which it must be noticed.
+        In which it must be noticed; in f32 by its numbers, for there an error does not count.
     """
 
     name: str

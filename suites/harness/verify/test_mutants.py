@@ -99,11 +99,12 @@ def test_a_changed_line_is_noticed(patch: Patch) -> None:
 
 
 def _noticed(mechanism: Mechanism, implementation: Implementation, dtype: str = "f64") -> bool:
-    """Whether any batch is over budget or fails."""
+    """Whether any batch is over budget; in f64 an error counts too."""
+    errors = (ValueError, RuntimeError, IndexError) if dtype == "f64" else ()
     for batch in cheapest_first(mechanism, dtype):
         try:
             found = check_drawn(mechanism, implementation, batch, dtype, "cpu")
-        except (ValueError, RuntimeError, IndexError):
+        except errors:
             return True
         if not all(d.ok for d in found):
             return True
