@@ -17,7 +17,6 @@ Options: TypeAlias = Mapping[str, Any]
 
 DEFAULTS = [f"{m.name}.{m.default or m.implementations[-1].name}" for m in MECHANISMS.values()]
 """The implementation of each mechanism that is meant where only the mechanism is named."""
-PLAIN_AND_DEFAULT = sorted({*DEFAULTS, *(f"{m.name}.plain" for m in MECHANISMS.values())})
 
 
 def mechanism_of(name: str) -> Mechanism:

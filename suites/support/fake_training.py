@@ -105,19 +105,19 @@ def fake_run(
 
 
 def do_locally(
-    journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
+    journal_folder: Path, todo: Sequence[Run], *, strict: bool = True
 ) -> list[dict[str, Any]]:
     """The records of a session of its own on this machine."""
-    return list(locally(journal_folder, todo, workers, strict=strict))
+    return list(locally(journal_folder, todo, strict=strict))
 
 
 def locally(
-    journal_folder: Path, todo: Sequence[Run], workers: int = 2, *, strict: bool = True
+    journal_folder: Path, todo: Sequence[Run], *, strict: bool = True
 ) -> Iterator[dict[str, Any]]:
     """The same, each record as soon as it is written."""
     writer = journal.Writer(journal_folder, {"fingerprint": FINGERPRINT})
     try:
-        with LocalExecutor([{}] * workers, preload=()) as executor:
+        with LocalExecutor([{}] * 2, preload=()) as executor:
             session = RunSession(
                 writer, FINGERPRINT, executor, lambda _: None, strict=strict, call=CALL
             )
