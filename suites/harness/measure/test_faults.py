@@ -30,7 +30,6 @@ from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux, soon
 from suites.support.command_line import SMALL, environment, pytest_bench
 from suites.support.misbehaving import PIDS
-from suites.support.parameters import few
 from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
 
@@ -326,12 +325,15 @@ def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
     assert journal.read(tmp_path / "results").warnings == []
 
 
-@pytest.mark.parametrize("count", few([8_000, 40_000], [8_000]))
+@pytest.mark.parametrize(
+    ("count", "blocks", "lengths"),
+    [(5_000, 2, 2), pytest.param(40_000, 15, 20, marks=pytest.mark.nightly)],
+)
 def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(
-    tmp_path: Path, count: int
+    tmp_path: Path, count: int, blocks: int, lengths: int
 ) -> None:
     """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
-    session = made_up(tmp_path, count=15, lengths=20)
+    session = made_up(tmp_path, count=blocks, lengths=lengths)
     with journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)}) as writer:
         pass
     samples = [0.001 * (1 + number / 100) for number in range(20)]
@@ -348,7 +350,7 @@ def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(
                 key = f"{t.key}{version or ''}"
                 own = {"kind": t.kind, "key": key, "case": t.case.id, "block": t.block}
                 file.write(f"{json.dumps(own).removesuffix('}')}, {rest}\n")
-    assert len(session.rows()) == 40
+    assert len(session.rows()) == 2 * lengths
     assert session.missing() == 0
     lines = writer.path.read_text().splitlines()
     alone = min(_seconds(lambda: [json.loads(line) for line in lines]) for _ in range(2))
