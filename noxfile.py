@@ -187,11 +187,12 @@ def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:
     full = session.posargs == ["--full"]
     if session.posargs and not full:
         session.error(f"given {' '.join(session.posargs)!r}; expected nothing, or --full")
+    few = ("a-f32-forward", "a-f32-training", "a-bf16-forward", "a-bf16-training", "accuracy")
     sizes: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-        ("mutants", "suites.programs.mutation", ("--sample", "10")),
+        ("mutants", "suites.programs.mutation", ("--sample", "5")),
         ("calibration of the statistics", CALIBRATIONS["statistics"], ("--draws", "2000")),
-        ("calibration of the timing", CALIBRATIONS["timing"], ("--comparisons", "10")),
-        ("goals", "suites.programs.goals", ("--blocks", "2")),
+        ("calibration of the timing", CALIBRATIONS["timing"], ("--quick",)),
+        ("goals", "suites.programs.goals", ("--blocks", "3", *(f"--only={id}" for id in few))),
     )
     return [(name, ("-m", module, *(() if full else size))) for name, module, size in sizes]
 
