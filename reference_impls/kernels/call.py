@@ -15,12 +15,12 @@ FLAT = (
     "Tensor q, Tensor k, Tensor v, Tensor? s, Tensor lo, Tensor hi, Tensor without_self, "
     "Tensor slope, Tensor? mask, str scale_t, SymInt seed, float probability"
 )
-"""`Call.flat` in the schema of an operator; a probability below 0 is no dropout."""
+"""`KernelCall.flat` in the schema of an operator; a probability below 0 is no dropout."""
 TENSORS, COUNT = 9, 12
 """How many of it are tensors, and all of it."""
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """``a_il = sum_j keep_ij P_ij v_jl E_jl / sum_j P_ij E_jl``, E = exp(s - its maximum).
 
     Each backend is a function ``attend(call)``, which returns
@@ -73,11 +73,11 @@ class Call(NamedTuple):
         )
 
 
-def of_flat(*given: Any) -> Call:
-    """The call that was `Call.flat`."""
+def of_flat(*given: Any) -> KernelCall:
+    """The call that was `KernelCall.flat`."""
     q, k, v, s, *ranges, mask, scale_t, seed, probability = given
     dropout = None if probability < 0 else PairDropout(seed, probability)
-    return Call(q, k, v, s, Geometry(*ranges), mask, scale_t, dropout)
+    return KernelCall(q, k, v, s, Geometry(*ranges), mask, scale_t, dropout)
 
 
 def flowing_back(gradients: Sequence[Tensor], s: Tensor | None, others: int) -> tuple[Any, ...]:

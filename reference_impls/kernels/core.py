@@ -15,7 +15,7 @@ from torch import Tensor
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels import underflow
 from reference_impls.kernels.caching import constant
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.sizes import WIDEST
@@ -32,7 +32,7 @@ BACKENDS = ("auto", *MODULES)
 OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""
 
-Attend: TypeAlias = Callable[[Call], tuple[Tensor, Tensor]]
+Attend: TypeAlias = Callable[[KernelCall], tuple[Tensor, Tensor]]
 
 _loaded: dict[str, Attend] = {}
 _ran = ""
@@ -54,7 +54,7 @@ def attend(
     Parameters
     ----------
     q, k, v, s, geometry, mask, scale_t, dropout
-        Those of a `Call`; of several dtypes the widest is used.
+        Those of a `KernelCall`; of several dtypes the widest is used.
     backend : {"auto", "native", "tiled", "triton", "flex"}
         "auto" is what `choose` says.
 
@@ -76,7 +76,7 @@ def attend(
         dtype = dtype if t is None else torch.promote_types(dtype, t.dtype)
     q_, k_, v_ = (t if t.dtype == dtype else t.to(dtype) for t in (q, k, v))
     s_ = s if s is None or s.dtype == dtype else s.to(dtype)
-    call = Call(q_, k_, v_, s_, geometry, mask, scale_t, dropout)
+    call = KernelCall(q_, k_, v_, s_, geometry, mask, scale_t, dropout)
     if backend == "auto":
         backend = choose(device, dtype, dropout is not None, max(q.shape[3], v.shape[3]))
     load(backend)
@@ -91,7 +91,7 @@ def ran() -> str:
     return _ran
 
 
-def _attend(call: Call, backend: str) -> Tensor:
+def _attend(call: KernelCall, backend: str) -> Tensor:
     global _ran
     a, flagged = _loaded[backend](call)
     _ran = backend

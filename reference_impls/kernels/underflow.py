@@ -17,20 +17,20 @@ from torch.nn.functional import logsigmoid
 from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, masked_softmax
-from reference_impls.kernels.call import FLAT, TENSORS, Call, flowing_back, of_flat
+from reference_impls.kernels.call import FLAT, TENSORS, KernelCall, flowing_back, of_flat
 
 CHUNK_BYTES = 64 * 2**20
 """About how much may be held at once."""
 
 
-def recomputed(where: Tensor, call: Call) -> Tensor:
+def recomputed(where: Tensor, call: KernelCall) -> Tensor:
     """The attended values of some queries, the maximum over their own open keys subtracted.
 
     Parameters
     ----------
     where : Tensor of int64, shape [R]
         Flat positions in [H, B, N] of queries that have an open key.
-    call : Call
+    call : KernelCall
 
     Returns
     -------
@@ -72,7 +72,7 @@ def recomputed(where: Tensor, call: Call) -> Tensor:
     return torch.cat(found)
 
 
-def chunk(call: Call, dtype: torch.dtype) -> int:
+def chunk(call: KernelCall, dtype: torch.dtype) -> int:
     """How many queries at a time.
 
     Per query: k, s and v, at worst gathered twice, and about six tensors of N x d_v inside the
@@ -130,7 +130,7 @@ def scores(
     here: tuple[Tensor, Tensor],
     query: Tensor,
     s: Tensor | None,
-    call: Call,
+    call: KernelCall,
 ) -> tuple[Tensor, Tensor]:
     """What the softmax of C queries is taken of, [C, N, d_v or 1], and their open keys [C, N].
 
@@ -183,7 +183,7 @@ def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
     a, flagged
         As a backend's `attend` returns them.
     given
-        A flat `Call`.
+        A flat `KernelCall`.
     """
     same = a.permute(1, 2, 0, 3).clone(memory_format=torch.contiguous_format).permute(2, 0, 1, 3)
     if a.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -225,13 +225,13 @@ def _(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
     return tuple(t.new_empty(t.shape) for t in (g, *_differentiated(of_flat(*given))))
 
 
-def _differentiated(call: Call) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _differentiated(call: KernelCall) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What has gradients; an s that is not there is empty."""
     q, k, v, s = call[:4]
     return q, k, v, v.new_empty(0) if s is None else s
 
 
-def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, call: Call) -> None:
+def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, call: KernelCall) -> None:
     """Of some queries C, into q, k, v and s: the softmax's gradient over their own keys."""
     q, k, v, s = call[:4]
     heads, batch, n, _ = v.shape

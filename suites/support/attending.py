@@ -12,13 +12,13 @@ from torch.nn.functional import logsigmoid
 
 from harness.verify.budget import CAP, budget
 from reference_impls.checks import masked_softmax
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.masks import HeadMask, parse_all
 from suites.support.batches import error
 
-Attend: TypeAlias = Callable[[Call], tuple[Tensor, Tensor]]
+Attend: TypeAlias = Callable[[KernelCall], tuple[Tensor, Tensor]]
 DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 EXACT = 1e-12
 CPU = torch.device("cpu")
@@ -77,7 +77,7 @@ class Problem:
     scale: float = 1.0
     common: float = 0.0
 
-    def call(self, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Call:
+    def call(self, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> KernelCall:
         """Random leaves, strided parts of wider [B, N, H, d + 3]."""
         draw = torch.Generator().manual_seed(self.n + 7 * self.d_v)
 
@@ -98,7 +98,7 @@ class Problem:
                 mask[0, 1::5] = False
             mask = mask.to(device)
         dropout = PairDropout(0xDEADBEEF, self.keep) if self.keep < 1 else None
-        return Call(q, k, v, s, self._geometry(device), mask, self.scale_t, dropout)
+        return KernelCall(q, k, v, s, self._geometry(device), mask, self.scale_t, dropout)
 
     def _geometry(self, device: torch.device) -> Geometry:
         shared = of_masks(self.masks, self.n, device)
@@ -121,28 +121,28 @@ def strided(t: Tensor) -> Tensor:
     return view
 
 
-def leaves(call: Call) -> dict[str, Tensor]:
+def leaves(call: KernelCall) -> dict[str, Tensor]:
     """What has gradients, by name."""
     return {name: t for name, t in zip("qkvs", call[:4], strict=True) if t is not None}
 
 
-def with_leaves(call: Call, change: Callable[[Tensor], Tensor]) -> Call:
+def with_leaves(call: KernelCall, change: Callable[[Tensor], Tensor]) -> KernelCall:
     """The same call of other leaves, each what `change` makes of the one that was there."""
     q, k, v, s = (None if t is None else change(t.detach()).requires_grad_() for t in call[:4])
     assert q is not None
     assert k is not None
     assert v is not None
-    return Call(q, k, v, s, *call[4:])
+    return KernelCall(q, k, v, s, *call[4:])
 
 
-def exact(call: Call) -> Call:
+def exact(call: KernelCall) -> KernelCall:
     """The same in float64, on the CPU."""
     call = with_leaves(call, lambda t: t.double().cpu())
     geometry = Geometry(*(t.cpu() for t in call.geometry))
     return call._replace(geometry=geometry, mask=None if call.mask is None else call.mask.cpu())
 
 
-def open_pairs(call: Call) -> Tensor:
+def open_pairs(call: KernelCall) -> Tensor:
     """Whether a query sees a key, [H, B, N, N]; a padded query sees nothing."""
     heads, batch, n, _ = call.v.shape
     apart = torch.arange(n)[:, None] - torch.arange(n)
@@ -154,7 +154,7 @@ def open_pairs(call: Call) -> Tensor:
     return found.expand(heads, batch, n, n)
 
 
-def dense(call: Call) -> Tensor:
+def dense(call: KernelCall) -> Tensor:
     """Eq. 10-12 with the whole tensor of scores in the dtype of q, [H, B, N, d_v]."""
     heads, batch, n, _ = call.v.shape
     r = call.q @ call.k.transpose(-1, -2)
@@ -170,7 +170,9 @@ def dense(call: Call) -> Tensor:
     return (weights * call.v[:, :, None]).sum(3)
 
 
-def with_gradients(a: Tensor, call: Call, cotangent: Tensor | None = None) -> dict[str, Tensor]:
+def with_gradients(
+    a: Tensor, call: KernelCall, cotangent: Tensor | None = None
+) -> dict[str, Tensor]:
     """Output, and gradients of a fixed linear function of it, on the CPU."""
     if cotangent is None:
         draw = torch.Generator().manual_seed(2)
@@ -185,13 +187,13 @@ def with_gradients(a: Tensor, call: Call, cotangent: Tensor | None = None) -> di
     return {name: t.detach().cpu() for name, t in ({"a": a} | gradients).items()}
 
 
-def defined(call: Call, cotangent: Tensor | None = None) -> dict[str, Tensor]:
+def defined(call: KernelCall, cotangent: Tensor | None = None) -> dict[str, Tensor]:
     """`with_gradients` of the definition in float64."""
     twin = exact(call)
     return with_gradients(dense(twin), twin, cotangent)
 
 
-def got(attend: Attend, call: Call) -> dict[str, Tensor]:
+def got(attend: Attend, call: KernelCall) -> dict[str, Tensor]:
     """What a backend makes of it, none of its queries flagged, in the layout that layers want."""
     a, flagged = attend(call)
     assert not flagged.any()
@@ -199,7 +201,7 @@ def got(attend: Attend, call: Call) -> dict[str, Tensor]:
     return with_gradients(a, call)
 
 
-def assert_agrees(attend: Attend, call: Call, capped: bool = False) -> None:
+def assert_agrees(attend: Attend, call: KernelCall, capped: bool = False) -> None:
     """Assert that values and gradients are the definition's, within what the dtype allows.
 
     In float64 that is `EXACT`; else twice the error of the definition in the same dtype and the

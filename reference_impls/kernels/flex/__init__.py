@@ -22,7 +22,7 @@ from torch.nn.functional import softplus
 from reference_impls.checks import least_denominator
 from reference_impls.compiled_flex import DTYPES, fused, wide_enough
 from reference_impls.kernels import sizes
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.flex.blocks import block_mask
 from reference_impls.mechanism import Unsupported
 
@@ -35,8 +35,8 @@ def usable() -> str:
     return "" if torch.cuda.is_available() else "no CUDA device is here; FlexAttention needs one"
 
 
-def attend(call: Call) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.Call` says, without dropout.
+def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.KernelCall` says, without dropout.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def attend(call: Call) -> tuple[Tensor, Tensor]:
     return quotient(fused, call)
 
 
-def refuse(call: Call) -> None:
+def refuse(call: KernelCall) -> None:
     """Raise `Unsupported` for what this path can't do on any device."""
     if call.dropout is not None:
         raise Unsupported(
@@ -69,7 +69,7 @@ def refuse(call: Call) -> None:
         )
 
 
-def quotient(run: Callable[..., Any], call: Call) -> tuple[Tensor, Tensor]:
+def quotient(run: Callable[..., Any], call: KernelCall) -> tuple[Tensor, Tensor]:
     """`attend` by one call of ``run``, which is `flex_attention` or what it was compiled to."""
     q, k, v, s, geometry, mask, scale_t, _ = call
     heads, batch, n, d_v = v.shape

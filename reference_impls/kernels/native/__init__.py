@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.checks import core_dtype, least_denominator
-from reference_impls.kernels.call import COUNT, FLAT, TENSORS, Call, flowing_back, of_flat
+from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
 from reference_impls.kernels.native import problem
 from reference_impls.mechanism import Unsupported
 
 
-def attend(call: Call) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.Call` says.
+def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.KernelCall` says.
 
     Raises
     ------

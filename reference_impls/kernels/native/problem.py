@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.native import loader
 
@@ -71,10 +71,10 @@ def unit_stride(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous()
 
 
-def as_read(call: Call) -> Call:
+def as_read(call: KernelCall) -> KernelCall:
     """With the strides and dtypes that the kernel reads; it must live as long as the `Problem`."""
     g, s, mask = call.geometry, call.s, call.mask
-    return Call(
+    return KernelCall(
         unit_stride(call.q),
         unit_stride(call.k),
         unit_stride(call.v),
@@ -90,7 +90,7 @@ def as_read(call: Call) -> Call:
     )
 
 
-def of(call: Call) -> Problem:
+def of(call: KernelCall) -> Problem:
     """Sizes, options and addresses of what `as_read` returned.
 
     Ranges are int32 [H, B or 1] of like strides, without_self bool [H], slope float64 [H].
@@ -137,7 +137,7 @@ def _halves(enabled: bool) -> bool:
 
 
 def run(name: str, p: Problem) -> None:
-    """Call ``attnbench_forward`` or ``attnbench_backward``.
+    """KernelCall ``attnbench_forward`` or ``attnbench_backward``.
 
     Raises
     ------

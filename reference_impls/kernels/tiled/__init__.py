@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from reference_impls.checks import least_denominator
-from reference_impls.kernels.call import COUNT, TENSORS, Call, of_flat
+from reference_impls.kernels.call import COUNT, TENSORS, KernelCall, of_flat
 from reference_impls.kernels.tiled import cutting
 from reference_impls.kernels.tiled.sequences import Inputs, Sequences, added, into
 from reference_impls.mechanism import Unsupported
 
 
-def attend(call: Call) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.Call` says; on every device, in every dtype."""
+def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.KernelCall` says; on every device, in every dtype."""
     a, flagged, _ = TiledAttention.apply(*call.flat(), call.wants_gradients())
     return a, flagged
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from reference_impls.checks import core_dtype
 from reference_impls.kernels import sizes
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.tiled import cutting
 
 WIDEST_KEPT = 4
@@ -33,7 +33,7 @@ def into(out: Tensor, operation: Callable[..., Tensor], *operands: Tensor) -> No
 class Inputs:
     """A call in the dtype of its sums, at once, where rows of all heads lie side by side."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: KernelCall) -> None:
         self.geometry, self.mask, self.scale_t, self.dropout = call[4:]
         self.dtype = core_dtype(call.q.dtype)
         self.q, self.k, self.v = (t.to(self.dtype) for t in call[:3])

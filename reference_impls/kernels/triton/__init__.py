@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.call import COUNT, FLAT, TENSORS, Call, flowing_back, of_flat
+from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
 from reference_impls.kernels.triton.device import (
     exact,
     interpreted,
@@ -36,8 +36,8 @@ BFLOAT16_INTERPRETED = False
 """Whether the interpreter's products of bfloat16 are right; tests mend them (triton 3.9)."""
 
 
-def attend(call: Call) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.Call` says.
+def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
+    """As `reference_impls.kernels.call.KernelCall` says.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def attend(call: Call) -> tuple[Tensor, Tensor]:
     """
     q, k, v, s = call[:4]
     refuse(q, v)
-    call = Call(q, k.to(q.dtype), v.to(q.dtype), s, *call[4:])
+    call = KernelCall(q, k.to(q.dtype), v.to(q.dtype), s, *call[4:])
     precise = q.dtype == torch.float32 and exact()
     out, _, flagged, *_ = triton_forward(*call.flat(), precise, call.wants_gradients())
     return out.permute(2, 0, 1, 3), flagged
@@ -106,7 +106,8 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     Parameters
     ----------
     given
-        A flat `Call`, whether it is precise, and whether to save what the backward pass needs.
+        A flat `KernelCall`, whether it is precise, and whether to save what the backward pass
+        needs.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.triton.device import large_tiles
 from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
 
@@ -45,13 +45,13 @@ class Inputs:
 
     Parameters
     ----------
-    call : Call
+    call : KernelCall
     precise : bool
         Whether products are those of float32, see `device.exact`: settled once, so that the
         backward pass is that of its forward pass whatever torch is told in between.
     """
 
-    def __init__(self, call: Call, precise: bool) -> None:
+    def __init__(self, call: KernelCall, precise: bool) -> None:
         self.q, self.k, self.v = map(dense, call[:3])
         self.s = None if call.s is None else dense(call.s)
         self.geometry, self.mask, self.dropout = call.geometry, call.mask, call.dropout

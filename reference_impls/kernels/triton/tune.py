@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.triton import device, triton_forward
 from reference_impls.kernels.triton.inputs import Inputs
@@ -43,7 +43,7 @@ def measure(kind: Kind, numbers: Numbers, width: int, tile: Tile, length: int) -
     dtype = DTYPES[numbers]
     q, k, v, s, g = (torch.randn(8, 1, length, width, device="cuda", dtype=dtype) for _ in range(5))
     geometry = of_masks(parse_all(None, 8), length, q.device)
-    call, precise = Call(q, k, v, s, geometry, None, "log_sigmoid"), numbers == "single"
+    call, precise = KernelCall(q, k, v, s, geometry, None, "log_sigmoid"), numbers == "single"
     given = Inputs(call, precise)
     found = launch.Outputs(*triton_forward(*call.flat(), precise, True))
     if kind == "forward":

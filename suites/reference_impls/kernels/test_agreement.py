@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from reference_impls.kernels import core, flex, native, tiled
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import Unsupported
 from reference_impls.mtsa.optimized import algorithm1, least_denominator
@@ -66,7 +66,7 @@ def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{module}._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
-def by_flex(call: Call) -> tuple[Tensor, Tensor]:
+def by_flex(call: KernelCall) -> tuple[Tensor, Tensor]:
     """FlexAttention's mathematics, without its kernels."""
     run: Callable[..., Any] = flex_attention
     return flex.quotient(run, call)
@@ -298,7 +298,7 @@ def test_the_gradient_of_what_is_alike_for_all_keys_is_zero(backend: str) -> Non
 
 @pytest.mark.parametrize("backend", EACH)
 def test_a_second_derivative_is_refused_in_one_line(backend: str) -> None:
-    def twice(call: Call) -> None:
+    def twice(call: KernelCall) -> None:
         a, _ = BACKENDS[backend](call)
         (g,) = torch.autograd.grad(a.sum(), call.q, create_graph=True)
         torch.autograd.grad(g.sum(), call.q)

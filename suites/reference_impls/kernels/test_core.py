@@ -13,7 +13,7 @@ import torch
 from harness.measure.run import dispatched
 from reference_impls.kernels import core, tiled, underflow
 from reference_impls.kernels.caching import constant
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.underflow import repaired
 from reference_impls.mechanism import BadOption, Unsupported
 from suites.support.attending import (
@@ -37,7 +37,7 @@ EACH = [
 ]
 
 
-def outshone(**options: Any) -> Call:
+def outshone(**options: Any) -> KernelCall:
     """float32; one key outshines the others by exp(300), and most queries do not see it."""
     call = Problem(n=12, masks=masks_of("forward", "window:2"), padding="tail", **options).call()
     assert call.s is not None
@@ -46,7 +46,7 @@ def outshone(**options: Any) -> Call:
     return call
 
 
-def assert_exact(a: torch.Tensor, call: Call) -> None:
+def assert_exact(a: torch.Tensor, call: KernelCall) -> None:
     """Values and gradients are those of the definition, and lie as layers want them."""
     assert a.permute(1, 2, 0, 3).is_contiguous()
     found, wanted = with_gradients(a, call), defined(call)
@@ -116,7 +116,7 @@ def test_nothing_is_computed_again_that_need_not(monkeypatch: pytest.MonkeyPatch
     assert core.attend(*Problem(padding="tail").call(), backend="tiled").isfinite().all()
 
 
-def repair_arguments(call: Call, flagged: torch.Tensor) -> tuple[Any, ...]:
+def repair_arguments(call: KernelCall, flagged: torch.Tensor) -> tuple[Any, ...]:
     """Of the operator: what a backend left at the flagged queries is nothing like a result."""
     a = torch.full((*call.v.shape[1:3], call.v.shape[0], call.v.shape[3]), 9.0, dtype=call.v.dtype)
     return (a.permute(2, 0, 1, 3).requires_grad_(), flagged, *call.flat())

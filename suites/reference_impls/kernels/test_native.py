@@ -126,7 +126,7 @@ def test_what_it_does_not_do_it_says() -> None:
 MEMORY = """
 import sys, torch
 from harness.isolate import processes
-from reference_impls.kernels.call import Call
+from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import of_masks
 from reference_impls.kernels.native import attend
 from reference_impls.masks import parse_all
@@ -136,7 +136,7 @@ for n in map(int, sys.argv[2:]):
     leaves = [torch.randn(1, n, heads, d).permute(2, 0, 1, 3).requires_grad_() for _ in range(4)]
     geometry = of_masks(parse_all(None, heads), n, torch.device("cpu"))
     def call():
-        a, _ = attend(Call(*leaves, geometry, None, sys.argv[1]))
+        a, _ = attend(KernelCall(*leaves, geometry, None, sys.argv[1]))
         a.backward(a.detach())
         for leaf in leaves:
             leaf.grad = None
