@@ -192,7 +192,7 @@ def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:
         ("mutants", "suites.programs.mutation", ("--sample", "5")),
         ("calibration of the statistics", CALIBRATIONS["statistics"], ("--draws", "2000")),
         ("calibration of the timing", CALIBRATIONS["timing"], ("--quick",)),
-        ("goals", "suites.programs.goals", ("--blocks", "3", *(f"--only={id}" for id in few))),
+        ("goals", "suites.programs.goals", ("--blocks", "3", *(f"--only={goal}" for goal in few))),
     )
     return [(name, ("-m", module, *(() if full else size))) for name, module, size in sizes]
 
@@ -201,7 +201,7 @@ def programs(session: nox.Session) -> list[tuple[str, tuple[str, ...]]]:
 def nightly(session: nox.Session) -> None:
     """Run what is too long for every change: the full matrix, mutants, calibration, goals.
 
-    An hour and a half on two cores; ``-- --full`` takes each program in its own size, a night.
+    About an hour on two cores; ``-- --full`` takes each program in its own size, a night.
     Every part runs, whatever another one says; each is resumable where its program is.
     """
     chosen = programs(session)
