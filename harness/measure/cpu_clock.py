@@ -146,7 +146,7 @@ class _Stopwatch:
         lost, answered = self._waited() - before, self._clock()
         # Between two samples too, where no difference would tell.
         refuse_backwards(self.last, asked, start, end, answered)
-        if start - asked + answered - end > TOGETHER:
+        if start - asked + answered - end > TOGETHER or lost >= end - start:
             lost = 0.0  # some of it may lie outside the sample: rather too long than too short
         self.last = answered
         return end - start - lost, lost
