@@ -1,18 +1,25 @@
-"""Modules, batches and comparisons for the tests of the torch modules among themselves."""
+"""Modules of every configuration by name, batches and comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeAlias
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from harness.build import make
-from harness.registry import builtins
+from harness.registry import builtins, resolve
+from harness.verify.compare import Question
 from reference_impls.mechanism import Mechanism
+
+Options: TypeAlias = Mapping[str, Any]
 
 D_IN, D_OUT, HEADS = 12, 16, 4
 MECHANISMS = builtins()
@@ -23,14 +30,57 @@ FAST = [
     if i.name != "plain" and "cpu" in i.devices
 ]
 PLAIN = [f"{m}.plain" for m in MECHANISMS]
-WITH_VARIANTS = [
-    (name, label)
-    for name in FAST
-    for label in ("default", *MECHANISMS[name.partition(".")[0]].variants)
-]
 
 
-def widths(mechanism: Mechanism, options: Mapping[str, Any]) -> tuple[int, int]:
+def mechanism_of(name: str) -> Mechanism:
+    """The mechanism of ``mechanism`` or ``mechanism.implementation``."""
+    return MECHANISMS[name.partition(".")[0]]
+
+
+DEFAULTS = [f"{m.name}.{m.default or m.implementations[-1].name}" for m in MECHANISMS.values()]
+"""The implementation of each mechanism that is meant where only the mechanism is named."""
+
+
+def with_variants(names: list[str]) -> list[tuple[str, str]]:
+    """Each name with "default" and with every variant of its mechanism."""
+    return [(n, v) for n in names for v in ("default", *mechanism_of(n).variants)]
+
+
+CONFIGURATIONS = with_variants(DEFAULTS)
+WITH_VARIANTS = with_variants(FAST)
+
+
+def by_day(cases: Iterable[tuple[str, str]]) -> list[Any]:
+    """Cases ``(name, variant)`` as parameters: those of a variant are for the nightly session."""
+    return [
+        pytest.param(*case, marks=() if case[1] == "default" else pytest.mark.nightly)
+        for case in cases
+    ]
+
+
+def default_of(name: str) -> str:
+    """The default implementation of a mechanism, with its name."""
+    return next(d for d in DEFAULTS if d.startswith(f"{name}."))
+
+
+def implementations(name: str) -> list[str]:
+    """The oracle of a mechanism and all its implementations that run on the CPU.
+
+    There are none of a mechanism that is not there.
+    """
+    if name not in MECHANISMS:
+        return []  # a test of the names says so, once
+    return [f"{name}.oracle"] + [
+        f"{name}.{i.name}" for i in MECHANISMS[name].implementations if "cpu" in i.devices
+    ]
+
+
+def of_sentences(name: str) -> bool:
+    """Whether there is one output per sequence."""
+    return mechanism_of(name).output == "sentence"
+
+
+def widths(mechanism: Mechanism, options: Options) -> tuple[int, int]:
     """d_in and d_out that suit a mechanism's options."""
     if mechanism.keeps_width:
         return D_IN, D_IN
@@ -51,19 +101,80 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
+def options_of(name: str, variant: str = "default") -> dict[str, Any]:
+    """All options of a configuration, ``heads`` included where the mechanism takes it."""
+    mechanism = mechanism_of(name)
+    options = {**mechanism.options, **mechanism.variants.get(variant, {})}
+    return {"heads": HEADS, **options} if mechanism.takes_heads else options
+
+
+def made(
+    name: str, options: Options, state: Mapping[str, Tensor] | None = None, seed: int = 0
+) -> nn.Module:
+    """A module in float64 with just these options, ``heads`` among them, and a state.
+
+    ``mechanism.oracle`` is the oracle with the weights of the plain module.
+    """
+    mechanism, own = mechanism_of(name), name.partition(".")[2]
+    implementation = mechanism.implementation("plain" if own == "oracle" else own)
+    given = {**options, **implementation.options}
+    d_in, d_out = widths(mechanism, given)
+    heads = given.pop("heads", 0)
+    module = make(mechanism, implementation.factory, d_in, d_out, heads, given, seed).double()
+    if state is not None:
+        module.load_state_dict(state)
+    return _by_oracle(module, mechanism, options, d_out) if own == "oracle" else module
+
+
+class _Answered(torch.autograd.Function):
+    """Values and gradients that an oracle gives, sample by sample."""
+
+    @staticmethod
+    def forward(ctx: Any, question: Question, names: list[str], x: Tensor, *_: Tensor) -> Tensor:
+        ctx.question, ctx.names = question, names
+        return torch.from_numpy(question.answer().output)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        asked = replace(ctx.question, cotangent=cotangents[0].numpy())
+        found = asked.answer().gradients
+        return None, None, *(torch.from_numpy(found[name]) for name in ("x", *ctx.names))
+
+
+def _by_oracle(module: nn.Module, mechanism: Mechanism, options: Options, d_out: int) -> nn.Module:
+    """The module, computed by the oracle of its mechanism from now on; padding is on the right."""
+
+    def forward(x: Tensor, mask: Tensor | None = None) -> Tensor:
+        weights = dict(module.named_parameters())
+        lengths = [x.shape[1]] * len(x) if mask is None else mask.sum(1).tolist()
+        question = Question(
+            resolve(str(mechanism.oracle)),
+            x.detach().numpy(),
+            lengths,
+            {weight: tensor.detach().numpy() for weight, tensor in weights.items()},
+            np.zeros((*x.shape[: 1 if mechanism.output == "sentence" else 2], d_out)),
+            options,
+            padding_matters=bool(mechanism.padding_matters),
+        )
+        found: Tensor = _Answered.apply(question, list(weights), x, *weights.values())
+        return found
+
+    module.forward = forward
+    return module
+
+
 def build(name: str, variant: str = "default", seed: int = 0) -> nn.Module:
     """A module in float64 with biases that are not zero; the same weights for one mechanism."""
-    mechanism = MECHANISMS[name.partition(".")[0]]
-    implementation = mechanism.implementation(name.partition(".")[2])
-    options = {**mechanism.options, **mechanism.variants.get(variant, {}), **implementation.options}
-    heads = options.pop("heads", HEADS) if mechanism.takes_heads else 0
-    d_in, d_out = widths(mechanism, options)
-    module = make(mechanism, implementation.factory, d_in, d_out, heads, options, seed).double()
+    module = made(name, options_of(name, variant), seed=seed)
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.add_(0.1 * torch.randn(parameter.shape, dtype=torch.float64))
     return module
+
+
+module_of = cache(build)
+"""As `build`, but the same module every time: not to be changed."""
 
 
 def fresh(module: nn.Module, name: str) -> nn.Module:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from suites.support.configurations import Options
+from suites.support.batches import Options
 
 Part: TypeAlias = tuple[slice, Tensor]
 """Features of the output, and [n, n] bool: whether row i of these may depend on token j.

@@ -13,8 +13,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from suites.support.batches import D_IN, assert_same, batch, build, error, run
-from suites.support.configurations import CONFIGURATIONS, DEFAULTS, module_of
+from suites.support.batches import (
+    CONFIGURATIONS,
+    D_IN,
+    DEFAULTS,
+    assert_same,
+    batch,
+    build,
+    error,
+    module_of,
+    run,
+)
 from suites.support.parameters import few
 
 torch.set_num_threads(1)

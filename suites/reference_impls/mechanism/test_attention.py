@@ -16,9 +16,8 @@ from reference_impls.resa.modules import PlainResa
 from reference_impls.resa.selecting import given
 from reference_impls.source2token.modules import PlainSource2Token
 from reference_impls.transformer.modules import SdpaTransformer
-from suites.support.batches import FAST, PLAIN, build, error
+from suites.support.batches import FAST, PLAIN, build, error, module_of
 from suites.support.batches import batch as batch_of
-from suites.support.configurations import module_of
 
 torch.set_num_threads(1)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from reference_impls.mechanism import Unsupported
 from suites.support.batches import (
     D_IN,
+    DEFAULTS,
     FAST,
     MECHANISMS,
     PLAIN,
@@ -20,9 +21,11 @@ from suites.support.batches import (
     batch,
     build,
     error,
+    mechanism_of,
+    module_of,
+    of_sentences,
     run,
 )
-from suites.support.configurations import DEFAULTS, mechanism_of, module_of, of_sentences
 
 torch.set_num_threads(1)
 

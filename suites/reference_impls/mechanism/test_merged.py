@@ -24,9 +24,9 @@ from suites.support.batches import (
     build,
     error,
     fresh,
+    module_of,
     run,
 )
-from suites.support.configurations import module_of
 
 torch.set_num_threads(1)
 

@@ -26,16 +26,18 @@ from reference_impls.multi_head.modules import MatmulMultiHead, PlainMultiHead, 
 from suites.support.batches import (
     D_IN,
     D_OUT,
+    DEFAULTS,
     FAST,
     MECHANISMS,
     WITH_VARIANTS,
     assert_same,
     batch,
     build,
+    by_day,
     error,
     run,
+    with_variants,
 )
-from suites.support.configurations import DEFAULTS, by_day, with_variants
 
 torch.set_num_threads(1)
 

@@ -10,17 +10,15 @@ import pytest
 
 from harness.registry import resolve
 from harness.verify.golden import load
-from reference_impls.naive import activate
-from suites.support.batches import MECHANISMS
-from suites.support.configurations import (
+from suites.support.batches import (
     CONFIGURATIONS,
+    MECHANISMS,
     mechanism_of,
     of_sentences,
     options_of,
 )
 from suites.support.oracles import (
     GOLDEN,
-    Config,
     N,
     Variant,
     assert_alike,
@@ -113,19 +111,6 @@ def test_unknown_names_are_errors(name: str) -> None:
             naive_of(name)(x, weights, **{**options_of(name), option: "nonsense"})
 
 
-def test_activations() -> None:
-    z = np.array([-800.0, -1.0, 0.5])
-    low = 1.0507009873554805 * 1.6732632423543772
-    wanted = {
-        "relu": [0, 0, 0.5],
-        "elu": [-1, np.exp(-1) - 1, 0.5],
-        "selu": [-low, low * (np.exp(-1) - 1), 1.0507009873554805 * 0.5],
-        "tanh": [-1, np.tanh(-1), np.tanh(0.5)],
-    }
-    for name, want in wanted.items():
-        np.testing.assert_allclose(activate(z, name)[0], want, rtol=1e-15, atol=0)
-
-
 GOLDENS = [
     (m.name, path, adapter)
     for m in MECHANISMS.values()
@@ -163,26 +148,3 @@ def test_goldens(name: str, path: Any, adapter: str) -> None:
         close(out, want[pick], tolerance)
         if g is not None:
             close(grad_x, a["grad_x_f64"][b, :n], tolerance)
-
-
-PADDED = [
-    ("kim_cnn", {"windows": "real"}, {"windows": "padded"}),
-    ("hrchy_cnn", {"form": "paper"}, {"form": "released"}),
-    ("biblosa", {"form": "paper"}, {"form": "released"}),
-]
-
-
-@pytest.mark.parametrize(("name", "real", "released"), PADDED)
-def test_padding_matters_to_the_released_forms_alone(
-    name: str, real: dict[str, str], released: dict[str, str]
-) -> None:
-    config = Config(name, "padding")
-    x, weights, _ = config.draw(7)
-    for biases in [b for w, b in weights.items() if w.endswith("_b") or w[0] == "b"]:
-        biases += 1.0  # so that relu passes what the padded tail holds
-    alone, longer = (config(x, weights, **real, padded=p)[0] for p in (None, 14))
-    np.testing.assert_array_equal(alone, longer)
-    np.testing.assert_array_equal(alone, config(x, weights)[0])  # the default
-    alone, longer = (config(x, weights, **released, padded=p)[0] for p in (None, 14))
-    assert np.abs(alone - longer).max() > 1e-2
-    np.testing.assert_array_equal(alone, config(x, weights, **released, padded=7)[0])

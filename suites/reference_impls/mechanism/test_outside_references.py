@@ -11,8 +11,19 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import conv1d, glu, layer_norm, scaled_dot_product_attention
 
-from suites.support.batches import D_IN, D_OUT, HEADS, MECHANISMS, batch, build, error, run
-from suites.support.configurations import implementations, made, options_of
+from suites.support.batches import (
+    D_IN,
+    D_OUT,
+    HEADS,
+    MECHANISMS,
+    batch,
+    build,
+    error,
+    implementations,
+    made,
+    options_of,
+    run,
+)
 from suites.support.visibility import keys_of, reaches
 
 torch.set_num_threads(1)
@@ -104,7 +115,7 @@ def test_mtsa_without_scores_of_the_source_is_dot_product_attention(
     module = made(name, options)
     with torch.no_grad():
         module.get_parameter("s2_w").zero_()
-    x, mask = batch((6, 4))
+    x, mask = batch((6, 4, 1))
     added = torch.stack(
         [torch.zeros(6, 6, dtype=x.dtype).masked_fill(~keys_of(m, 6), -math.inf) for m in masks]
     )
@@ -198,16 +209,16 @@ def test_source2token_is_attention_with_one_head_per_feature(name: str) -> None:
     assert_is(build(name), theirs, x, mask)
 
 
-@pytest.mark.parametrize("variant", ["default", "no_positions"])
+@pytest.mark.parametrize("variant", ["default", "no_positions", "sum"])
 @pytest.mark.parametrize("name", implementations("transformer"))
 def test_transformer_is_made_of_torchs_layers(name: str, variant: str) -> None:
     module = build(name, variant)
     w = {n: p.detach() for n, p in module.named_parameters()}
-    d = D_OUT // 2
+    d = D_OUT if variant == "sum" else D_OUT // 2
     x, mask = batch(LENGTHS)
     first = w["cls"].expand(len(x), 1, d)
     h = torch.cat([first, x @ w["in_w"]], dim=1)
-    if variant == "default":
+    if variant != "no_positions":
         i, m = torch.arange(8.0)[:, None].double(), torch.arange(0, d, 2).double()
         angle = i / 10000 ** (m / d)
         h = h + torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
@@ -245,7 +256,40 @@ def test_transformer_is_made_of_torchs_layers(name: str, variant: str) -> None:
         )
         h = theirs(h, src_key_padding_mask=~keys)
     largest = h[:, 1:].masked_fill(~mask[..., None], -math.inf).amax(1)
-    assert error(module(x, mask), torch.cat([h[:, 0], largest], dim=-1)) < EXACT
+    wanted = h[:, 0] + largest if variant == "sum" else torch.cat([h[:, 0], largest], dim=-1)
+    assert error(module(x, mask), wanted) < EXACT
+
+
+@pytest.mark.parametrize("variant", ["scales", "sum", "max", "radius"])
+@pytest.mark.parametrize("name", implementations("multi_scale_transformer"))
+def test_multi_scale_transformer_is_layers_of_windows_over_cls_and_tokens(
+    name: str, variant: str
+) -> None:
+    options = options_of("multi_scale_transformer", variant)
+    scales = options["scales"] or [[1, 3, "n/2", 5], ["n/4", 1, 3, 999]]
+    options |= {"scales": scales}
+    module = made(name, options)
+    x, mask = batch((13, 13))
+
+    def theirs(x: Tensor, w: Mapping[str, Tensor]) -> Tensor:
+        h = x @ w["in_w"]
+        if options["cls"]:
+            h = torch.cat([w["cls"].expand(len(x), 1, -1), h], dim=1)
+        n, d = h.shape[1:]
+        apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+        for layer, own in enumerate(scales):
+            ours = {m.removeprefix(f"l{layer}_"): p for m, p in w.items()}
+            reach = reaches({**options, "scales": own}, n)
+            mixed = _fused(h, ours, torch.stack([apart <= r for r in reach])) @ ours["o_w"]
+            h = layer_norm(h + mixed.relu(), (d,), ours["ln_scale"], ours["ln_offset"], 1e-5)
+        first, largest = h[:, 0], h[:, 1 if options["cls"] else 0 :].amax(1)
+        return {
+            "concat": torch.cat([first, largest], dim=-1),
+            "sum": first + largest,
+            "max": largest,
+        }[options["readout"]]
+
+    assert_is(module, theirs, x, mask)
 
 
 def assert_is_recurrent(module: nn.Module, theirs: nn.RNNBase) -> None:
@@ -326,12 +370,16 @@ def test_multi_cnn_is_conv1d(name: str, variant: str) -> None:
     assert_is(build(name, variant), theirs, x, mask)
 
 
+@pytest.mark.parametrize("n", [7, 2])
 @pytest.mark.parametrize("name", implementations("kim_cnn") + implementations("kim_cnn_released"))
-def test_kim_cnn_is_conv1d_and_a_maximum(name: str) -> None:
-    x, mask = batch((7, 7))
+def test_kim_cnn_is_conv1d_and_a_maximum(name: str, n: int) -> None:
+    x, mask = batch((n, n))
 
     def theirs(x: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        found = [_convolved(x, w[f"w{k}"], w[f"b{k}"], 0).relu().amax(-1) for k in (3, 4, 5)]
+        found = []
+        for k in (3, 4, 5):
+            own = nn.functional.pad(x, (0, 0, 0, max(0, k - n)))  # one window at least
+            found.append(_convolved(own, w[f"w{k}"], w[f"b{k}"], 0).relu().amax(-1))
         return torch.cat(found, dim=-1)
 
     assert_is(build(name), theirs, x, mask)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -12,16 +11,23 @@ from torch import Tensor, nn
 
 from harness.build import make
 from harness.registry import builtins
-from suites.support.batches import D_IN, D_OUT, MECHANISMS, batch, error, run
-from suites.support.configurations import (
+from reference_impls.biblosa.naive import rule
+from reference_impls.biblosa.rule import block_length, most_blocks
+from suites.support.batches import (
     CONFIGURATIONS,
+    D_IN,
+    D_OUT,
+    MECHANISMS,
+    batch,
     by_day,
     default_of,
+    error,
     implementations,
     made,
     module_of,
     of_sentences,
     options_of,
+    run,
 )
 from suites.support.visibility import SEES, keys_of, seen_by
 
@@ -45,16 +51,6 @@ def longer(x: Tensor, mask: Tensor, more: int) -> tuple[Tensor, Tensor]:
     return x, nn.functional.pad(mask, (0, more), value=False)
 
 
-def test_more_padding_raises_the_released_maximum_until_windows_of_zeros_are_in() -> None:
-    module = module_of("kim_cnn_released.conv")
-    x, mask = batch((7, 5, 2))
-    found = [module(*longer(x, mask, more)) for more in range(9)]
-    for less, more in itertools.pairwise(found):
-        assert (more >= less - EXACT).all()
-    assert error(found[5], found[8]) < EXACT  # the longest kernel has five taps
-    assert error(found[0], found[5]) > SEEN
-
-
 def test_released_blocks_follow_the_padded_length() -> None:
     module = module_of("biblosa_released.folded")
     x, mask = batch((4,))
@@ -64,6 +60,19 @@ def test_released_blocks_follow_the_padded_length() -> None:
     paper = made("biblosa.folded", options_of("biblosa"), module.state_dict())
     assert error(paper(x, mask), out) < EXACT
     assert error(paper(*longer(x, mask, 1))[:, :4], out) < EXACT
+
+
+def test_block_rule_is_exact_and_no_sequence_has_more_blocks_than_the_most() -> None:
+    for extra in range(4):
+        most = 0
+        for n in range(1, 501):
+            r = rule(n)
+            assert (r - 1) ** 3 < 2 * n <= r**3
+            most = max(most, math.ceil(n / (r + extra)))
+            assert block_length(n, extra) == r + extra
+            assert most_blocks(n, extra) == most
+    for k in (16, 32):
+        assert [rule(k**3 // 2 + more) for more in (-1, 0, 1)] == [k, k, k + 1]
 
 
 def changes(name: str, module: nn.Module, n: int, padded: int, draws: int = 6) -> Tensor:
@@ -112,7 +121,7 @@ MASKS = (
 
 
 @pytest.mark.parametrize("masks", MASKS, ids=str)
-@pytest.mark.parametrize("implementation", ["plain", "algorithm1"])
+@pytest.mark.parametrize("implementation", ["oracle", "plain", "algorithm1"])
 @pytest.mark.parametrize("scale_t", ["identity", "log_sigmoid"])
 def test_every_mask_of_mtsa_alone(
     masks: tuple[str, ...], implementation: str, scale_t: str
@@ -129,70 +138,6 @@ def test_every_mask_of_mtsa_alone(
             most, sees = features.amax(-1), seen_by(keys_of(text, n))
             assert (most[sees] > SEEN).all()
             assert not (most[~sees] > EXACT).any()
-
-
-def test_a_steep_distance_is_a_narrow_window_and_a_flat_one_no_mask() -> None:
-    x, mask = batch((7, 4))
-    for scale_t in ("identity", "log_sigmoid"):
-        options = {**options_of("mtsa"), "scale_t": scale_t}
-        found = {
-            text: made("mtsa.algorithm1", {**options, "masks": [text] * 4})(x, mask)
-            for text in ("distance:1000", "window:0", "distance:0", "none", "distance:0.5")
-        }
-        assert error(found["distance:1000"], found["window:0"]) < EXACT
-        assert error(found["distance:0"], found["none"]) < EXACT
-        assert error(found["distance:0.5"], found["none"]) > 1e-3
-
-
-def test_distances_are_added_to_the_score() -> None:
-    # Equal scores everywhere: the weight of a key is exp(-0.5 * distance) and nothing else.
-    options = {**options_of("mtsa"), "scale_t": "identity", "masks": ["distance:0.5"] * 4}
-    module: Any = made("mtsa.algorithm1", options)
-    with torch.no_grad():
-        for name in ("q_w", "s2_w"):
-            module.get_parameter(name).zero_()
-    x, mask = batch((7, 4))
-    found = module.attention(x, mask)["token2token_weights"]
-    for b, n in enumerate((7, 4)):
-        apart = torch.arange(n)[:, None] - torch.arange(n)
-        weights = (-0.5 * apart.abs().double()).softmax(-1)
-        assert error(found[:, b, :n, :n], weights.expand(4, n, n)) < EXACT
-
-
-@pytest.mark.parametrize("implementation", ["plain", "algorithm1"])
-def test_windows_beyond_the_length_are_no_mask(implementation: str) -> None:
-    name, x = f"mtsa.{implementation}", batch((7, 4))
-    for scale_t in ("identity", "log_sigmoid"):
-        options = {**options_of("mtsa"), "scale_t": scale_t}
-        wide = made(name, {**options, "masks": ["window:6"] * 4})(*x)
-        none = made(name, {**options, "masks": ["none"] * 4})(*x)
-        narrow = made(name, {**options, "masks": ["window:5"] * 4})(*x)
-        assert error(wide, none) < EXACT
-        assert error(narrow, none) > 1e-4
-
-
-@pytest.mark.parametrize("name", implementations("msmsa"))
-def test_scales_beyond_the_length_are_multi_head_attention(name: str) -> None:
-    x, mask = batch((7, 4))
-    options = options_of("msmsa")
-    wide = made(name, {**options, "scales": [13, 15, 99, 13]})
-    full = made("multi_head.plain", options_of("multi_head", "no_positions"), wide.state_dict())
-    assert error(wide(x, mask), full(x, mask)) < EXACT
-    radius = made(
-        name, {**options, "scales": [6, 7, 99, 8], "width_reading": "radius"}, wide.state_dict()
-    )
-    assert error(radius(x, mask), full(x, mask)) < EXACT
-    narrow = made(name, {**options, "scales": [11, 15, 99, 13]}, wide.state_dict())
-    assert error(narrow(x, mask), full(x, mask)) > 1e-4
-
-
-@pytest.mark.parametrize("name", implementations("msmsa"))
-def test_scale_one_is_a_position_wise_layer(name: str) -> None:
-    x, mask = batch((7, 4))
-    module = made(name, {**options_of("msmsa"), "scales": [1, 1, "n/16", 1.9]})
-    v_w, o_w = (module.get_parameter(n).detach() for n in ("v_w", "o_w"))
-    wanted = torch.cat([x @ w for w in v_w], dim=-1) @ o_w
-    assert error(module(x, mask), wanted.masked_fill(~mask[..., None], 0)) < EXACT
 
 
 @pytest.mark.parametrize("name", implementations("resa"))

@@ -19,8 +19,7 @@ from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.optimized import Algorithm1ReleasedMTSA
 from reference_impls.mtsa_stack.modules import PlainStackedMTSA
 from reference_impls.multi_head.modules import SdpaMultiHead
-from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch
-from suites.support.configurations import module_of
+from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, module_of
 
 torch.set_num_threads(1)
 
