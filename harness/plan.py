@@ -198,10 +198,26 @@ def frontier_cases(device: str, registry: Registry, selection: Selection) -> tup
         "dtype": ["f32"],
         "phase": ["training"],
     }
-    selection = replace(selection, lengths=())
-    cases = unique(_expand(group, registry, selection, device, profile))
+    return tuple(cases_of(group, device, registry, profile, replace(selection, lengths=())))
+
+
+def cases_of(
+    group: Mapping[str, Any],
+    device: str,
+    registry: Registry,
+    profile: Profile,
+    selection: Selection | None = None,
+) -> list[Case]:
+    """Expand one group of the form that profiles have, without a baseline.
+
+    Raises
+    ------
+    UsageError
+        As `make_plan`.
+    """
+    cases = unique(_expand(group, registry, selection or Selection(), device, profile))
     _check_cases(cases, registry)
-    return tuple(cases)
+    return cases
 
 
 def _check_cases(cases: Sequence[Case], registry: Registry) -> None:

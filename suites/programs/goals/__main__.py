@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +13,16 @@ from rich.console import Console
 
 from harness.cli.output import duration, say, steps
 from harness.errors import UsageError
-from harness.json_file import check_json, write_json
 from harness.measure import blocks, device
+from harness.profile import Profile
+from harness.records.journal import read
 from harness.registry import Registry
 from suites.programs.command import application, console, finish
 from suites.programs.goals import accuracy, table
-from suites.programs.goals.goal import DEVICES, Goals, load
+from suites.programs.goals.goal import DEVICES, load
 from suites.programs.goals.judge import RESULTS
-from suites.programs.goals.plan import Planned, planned, profile_of, registry, sessions
-from suites.programs.goals.store import Held, held_by, judge_all, read_folder
+from suites.programs.goals.plan import Planned, planned, registry, sessions
+from suites.programs.goals.store import Held, judge_all, read_folder
 
 PURPOSE = "goals"
 
@@ -33,15 +35,13 @@ class Work:
     def __init__(
         self,
         fingerprint: dict[str, Any],
-        goals: Goals,
         plans: Sequence[Planned],
+        profile: Profile,
         known: Registry,
         folder: Path,
-        count: int | None,
     ) -> None:
-        self.fingerprint = fingerprint
-        self.profile = profile_of(goals.measuring, fingerprint["device"], count)
-        self.sessions = sessions(plans, self.profile, known, folder, fingerprint)
+        self.fingerprint, self.profile = fingerprint, profile
+        self.sessions = sessions(plans, profile, known, folder, fingerprint)
         there = [plan.goal for plan in plans if not plan.missing]
         self.accuracies = accuracy.accuracies(there, known, fingerprint)
         self.known, self.folder = known, folder
@@ -81,8 +81,12 @@ class Work:
                     blocks.run(session, lambda step, record: done(), head)
 
     def held(self) -> Held:
-        """What is there now."""
-        return held_by(self.sessions, self.accuracies, self.folder, self.fingerprint)
+        """What the journal holds now, by today's code on this machine."""
+        finished = read(self.folder).finished()
+        errors = {
+            accuracy.case_of(a.goal): finished[a.key] for a in self.accuracies if a.key in finished
+        }
+        return Held(self.fingerprint, [r for s in self.sessions for r in s.records()], errors)
 
 
 def _fingerprints(asked: str, plans: Sequence[Planned], out: Console) -> list[dict[str, Any]]:
@@ -113,55 +117,6 @@ def _dry(out: Console, plans: Sequence[Planned], works: Sequence[Work]) -> None:
         say(out, work.plan_line())
 
 
-def command(
-    goals: Goals,
-    *,
-    only: Sequence[str] = (),
-    count: int | None = None,
-    journal: str = "results/goals",
-    given: str = "",
-    asked: str = "auto",
-    dry_run: bool = False,
-    markdown: bool = False,
-    json_file: str | None = None,
-) -> int:
-    """Do what the options of `main` say; returns the exit code.
-
-    Raises
-    ------
-    UsageError
-        For an option that can't be.
-    """
-    check_json(json_file)
-    out, known = console(markdown), registry()
-    plans = planned(goals.chosen(only), goals.measuring, known)
-    if given:
-        held, warnings = read_folder(Path(given), plans)
-        for warning in warnings:
-            print(f"goals: {warning}", file=sys.stderr)
-    else:
-        found = _fingerprints(asked, plans, out)
-        works = [Work(f, goals, plans, known, Path(journal), count) for f in found]
-        if dry_run:
-            _dry(out, plans, works)
-            return 0
-        for work in works:
-            say(out, work.plan_line())
-            try:
-                work.measure(out)
-            except KeyboardInterrupt:
-                say(out, f"stopped; what is finished is in {journal}: the same command goes on")
-                raise
-        held = {str(work.fingerprint["device"]): work.held() for work in works}
-    results = judge_all(plans, held, known.mechanisms)
-    write_json(json_file, table.as_json(results, held))
-    if markdown:
-        print(table.markdown(results, held))
-    else:
-        table.print_results(out, results, held)
-    return int(any(result.verdict not in RESULTS for result in results))
-
-
 @app.command()
 def main(
     only: Annotated[
@@ -179,23 +134,47 @@ def main(
     ] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="the cases; measure nothing")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Measure the goals of performance and say met, missed or undecided, on one thread.
 
     Killed and started again it goes on where it was. Exit code 1: something could not be measured.
     """
-    options: dict[str, Any] = {
-        "only": only or [],
-        "count": count,
-        "journal": journal,
-        "given": given,
-        "asked": asked,
-        "dry_run": dry_run,
-        "markdown": markdown,
-        "json_file": json_file,
-    }
-    finish("goals", lambda: command(load(), **options))
+    out = console(markdown)
+
+    def command() -> int:
+        if count is not None and count < 1:
+            raise UsageError(f"--blocks: given {count}; expected at least 1")
+        goals, known = load(), registry()
+        plans = planned(goals.chosen(only or ()), goals.profiles, known)
+        if given:
+            held, warnings = read_folder(Path(given), plans)
+            for warning in warnings:
+                print(f"goals: {warning}", file=sys.stderr)
+        else:
+            works = []
+            for found in _fingerprints(asked, plans, out):
+                profile = goals.profiles[found["device"]]
+                profile = replace(profile, blocks=count or profile.blocks)
+                works.append(Work(found, plans, profile, known, Path(journal)))
+            if dry_run:
+                _dry(out, plans, works)
+                return 0
+            for work in works:
+                say(out, work.plan_line())
+                try:
+                    work.measure(out)
+                except KeyboardInterrupt:
+                    say(out, f"stopped; what is finished is in {journal}: the same command goes on")
+                    raise
+            held = {str(work.fingerprint["device"]): work.held() for work in works}
+        results = judge_all(plans, held, known.mechanisms)
+        if markdown:
+            print(table.markdown(results, held))
+        else:
+            table.print_results(out, results, held)
+        return int(any(result.verdict not in RESULTS for result in results))
+
+    finish("goals", command)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from harness.build import set_tf32
-from harness.isolate import USAGE, Interpreter, Limits
+from harness.isolate import Call, Limits, Mode, run_all
+from harness.measure import call
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 from harness.verify.batches import Batch, ragged
@@ -129,34 +130,36 @@ def run(
     """
     if not todo:
         return
-    fingerprint = dict(head["fingerprint"])
-    writer = journal.Writer(folder, dict(head))
-    try:
-        with Interpreter("fork" if fingerprint["device"] == "cpu" else "persistent") as interpreter:
-            for one in todo:
-                goal = one.goal
-                arguments = {
-                    "name": goal.measured,
-                    "dtype": goal.dtype,
-                    "device": goal.device,
-                    "scales": list(goal.score_scales),
+    fingerprint = head["fingerprint"]
+    limits = Limits(seconds=limit_seconds)
+    calls = [
+        (
+            one,
+            Call(
+                f"{__name__}:{errors.__name__}",
+                {
+                    "name": one.goal.measured,
+                    "dtype": one.goal.dtype,
+                    "device": one.goal.device,
+                    "scales": list(one.goal.score_scales),
                     "given": list(known.extra),
-                }
-                call = f"{__name__}:{errors.__name__}"
-                outcome = interpreter.run(call, arguments, Limits(seconds=limit_seconds))
-                value = outcome.value if isinstance(outcome.value, dict) else {}
-                record = {
+                },
+                limits,
+            ),
+        )
+        for one in todo
+    ]
+    mode: Mode = "fork" if fingerprint["device"] == "cpu" else "persistent"
+    with journal.Writer(folder, head) as writer:
+        for one, outcome in run_all(calls, 1, mode):
+            writer.append(
+                {
                     "kind": KIND,
                     "key": one.key,
-                    "case": case_of(goal),
+                    "case": case_of(one.goal),
                     "code": one.code,
                     "fingerprint": schema.digest(fingerprint),
-                    "status": "unsupported" if outcome.error == USAGE else outcome.status,
-                    "detail": outcome.detail,
-                    "task_seconds": outcome.seconds,
-                    **value,
+                    **call.record(outcome),
                 }
-                writer.append(record)
-                on_step()
-    finally:
-        writer.close()
+            )
+            on_step()

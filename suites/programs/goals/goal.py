@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.profile import Profile, load_profile
 
 FILE = Path(__file__).with_name("goals.toml")
 DEVICES = ("cpu", "cuda")
@@ -86,30 +87,17 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Measuring:
-    """How goals are measured; mappings are by device.
+class Goals:
+    """All goals, those that are only shown too, in the order of the file.
 
     Attributes
     ----------
-    setting, blocks : mapping
-    memory_blocks, min_rounds : int
-    seconds, limit_seconds : float
-        As in a `harness.profile.Profile`.
+    profiles : mapping
+        How they are measured, by device; goals say themselves what is compared, at which size.
+    goals : tuple of Goal
     """
 
-    setting: Mapping[str, str]
-    blocks: Mapping[str, int]
-    memory_blocks: int
-    min_rounds: int
-    seconds: float
-    limit_seconds: float
-
-
-@dataclass(frozen=True)
-class Goals:
-    """All goals, those that are only shown too, in the order of the file."""
-
-    measuring: Measuring
+    profiles: Mapping[str, Profile]
     goals: tuple[Goal, ...]
 
     def chosen(self, only: Sequence[str] = ()) -> list[Goal]:
@@ -144,7 +132,8 @@ def load(path: Path = FILE) -> Goals:
     ids = [goal.id for goal in goals]
     if twice := sorted({i for i in ids if ids.count(i) > 1}):
         raise UsageError(f"two goals are called {twice[0]!r}; give each an id of its own")
-    return Goals(Measuring(**raw["measuring"]), tuple(goals))
+    profiles = {device: load_profile("measuring", device, path) for device in DEVICES}
+    return Goals(profiles, tuple(goals))
 
 
 def _read(entry: Mapping[str, Any]) -> Iterator[Goal]:

@@ -117,18 +117,8 @@ def said(goal: Goal, value: Interval, floor: float) -> str:
     return MET if beside.high <= most else MISSED if beside.low > most else UNDECIDED
 
 
-def judge(plan: Planned, readings: Readings | None) -> Result:
-    """Judge a goal that is no question of accuracy.
-
-    Parameters
-    ----------
-    readings : Readings or None
-        Of the goal's device; None where that device is not here.
-    """
-    if plan.missing:
-        return Result(plan.goal, MISSING, plan.missing)
-    if readings is None:
-        return not_here(plan.goal)
+def judge(plan: Planned, readings: Readings) -> Result:
+    """Judge a goal that is no question of accuracy, by the readings of its device."""
     failed = [(case, *readings.status(case)) for case in plan.measured]
     for case, status, detail in failed:
         if status != "ok":
@@ -149,11 +139,6 @@ def judge(plan: Planned, readings: Readings | None) -> Result:
     if plan.goal.kind == "growth":
         return _growth(plan, readings, found)
     return _compared(plan, readings, found)
-
-
-def not_here(goal: Goal) -> Result:
-    """A goal of a device that is not here."""
-    return Result(goal, NOT_HERE, f"needs {goal.device.upper()}")
 
 
 def _growth(plan: Planned, readings: Readings, found: Result) -> Result:
@@ -233,18 +218,14 @@ def _impossible(found: Result, against: Sequence[Against]) -> str:
     return ""
 
 
-def judge_accuracy(goal: Goal, missing: str, record: Mapping[str, Any] | None) -> Result:
+def judge_accuracy(goal: Goal, record: Mapping[str, Any] | None) -> Result:
     """Judge the largest error over all factors on the scores.
 
     Parameters
     ----------
-    missing : str
-        Why there is no such implementation; empty if there is.
     record : mapping or None
         What `suites.programs.goals.accuracy.run` wrote.
     """
-    if missing:
-        return Result(goal, MISSING, missing)
     if record is None:
         return Result(goal, UNMEASURED, goal.measured)
     if record["status"] != "ok":

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.case import Case, Problem, parse, setting, split_name, unique
+from harness.case import Case, unique
 from harness.errors import UsageError
 from harness.measure.session import Session
+from harness.plan import cases_of
 from harness.profile import Profile
 from harness.registry import Registry
-from suites.programs.goals.goal import Goal, Measuring
+from suites.programs.goals.goal import Goal
 from suites.programs.goals.records import GIVEN
 
 TIMED = ("time", "speed-up")
@@ -58,54 +59,40 @@ def registry() -> Registry:
     return Registry([GIVEN])
 
 
-def case_of(
-    name: str, goal: Goal, length: int, width: tuple[int, int], own: str, known: Registry
-) -> Case:
-    """The case of ``mechanism.implementation[options]+settings`` at a goal's size.
-
-    Parameters
-    ----------
-    own : str
-        Settings of all cases of the device, as in a profile.
-
-    Raises
-    ------
-    UsageError
-        If there is no such implementation, option or setting.
-    """
-    named, *settings = name.split("+")
-    settings += [s for s in own.split("+") if s != "eager"]
-    for one in settings:
-        setting(one)
-    bare, options = split_name(named)
-    mechanism, implementation = known.find(bare)
-    d_in, d_out = width
-    if mechanism.keeps_width:
-        d_out = d_in
-    heads = goal.heads if mechanism.takes_heads else 0
-    problem = Problem(goal.batch, length, d_in, d_out, heads, goal.dtype, goal.phase, goal.device)
-    case = Case(mechanism.name, implementation.name, problem, tuple(settings), options)
-    case.run_settings()
-    if parse(case.id) != case:
-        raise UsageError(f"{name!r} can't stand in a case id; use a name without '.' or '-'")
-    return case
+def _cases(
+    goal: Goal, names: Sequence[str], width: tuple[int, int], profile: Profile, known: Registry
+) -> tuple[Case, ...]:
+    """The cases of ``mechanism.implementation[options]+settings`` at a goal's size."""
+    found: list[Case] = []
+    for name in names:
+        bare, *settings = name.split("+")
+        group = {
+            "implementations": [bare],
+            "batch": [goal.batch],
+            "length": goal.lengths,
+            "width": [width],
+            "heads": goal.heads,
+            "dtype": [goal.dtype],
+            "phase": [goal.phase],
+            "settings": ["+".join([*settings, profile.setting])],
+        }
+        found += cases_of(group, goal.device, known, profile)
+    return tuple(found)
 
 
-def planned(goals: Sequence[Goal], measuring: Measuring, known: Registry) -> list[Planned]:
+def planned(
+    goals: Sequence[Goal], profiles: Mapping[str, Profile], known: Registry
+) -> list[Planned]:
     """The cases of all goals; a goal whose implementation is not there says so."""
 
     def of(goal: Goal) -> Planned:
         if goal.kind == "accuracy":
             known.find(goal.measured)
             return Planned(goal)
-        own = measuring.setting[goal.device]
-        measured = [case_of(goal.measured, goal, n, goal.width, own, known) for n in goal.lengths]
-        baselines = [
-            case_of(name, goal, n, goal.baseline_width, own, known)
-            for n in goal.lengths
-            for name in goal.baselines
-        ]
-        return Planned(goal, tuple(measured), tuple(baselines))
+        profile = profiles[goal.device]
+        measured = _cases(goal, [goal.measured], goal.width, profile, known)
+        baselines = _cases(goal, goal.baselines, goal.baseline_width, profile, known)
+        return Planned(goal, measured, baselines)
 
     plans = []
     for goal in goals:
@@ -114,33 +101,6 @@ def planned(goals: Sequence[Goal], measuring: Measuring, known: Registry) -> lis
         except UsageError as reason:
             plans.append(Planned(goal, missing=str(reason)))
     return plans
-
-
-def profile_of(measuring: Measuring, device: str, blocks: int | None) -> Profile:
-    """Number of blocks and samples, as a profile; it has no baseline of its own.
-
-    Raises
-    ------
-    UsageError
-        For fewer than one block.
-    """
-    if blocks is not None and blocks < 1:
-        raise UsageError(f"--blocks: given {blocks}; expected at least 1")
-    return Profile(
-        name="goals",
-        summary="",
-        baseline="",
-        subject="",
-        reference={"batch": 0, "length": 0, "heads": 0},
-        blocks=blocks or measuring.blocks[device],
-        memory_blocks=measuring.memory_blocks,
-        min_rounds=measuring.min_rounds,
-        seconds=measuring.seconds,
-        setting=measuring.setting[device],
-        budget_seconds=None,
-        limit_seconds=measuring.limit_seconds,
-        groups=(),
-    )
 
 
 def sessions(

@@ -7,11 +7,13 @@ that the harness measures a core as it measures any layer: ``[B, N, 3 * d_out]``
 
 from __future__ import annotations
 
-from reference_impls.mechanism import Implementation, Mechanism, Size
+from typing import Any
+
+from reference_impls.mechanism import Mechanism, Size, implementations_in
 
 GIVEN = "suites.programs.goals.records:MECHANISMS"
 """What ``--with`` takes."""
-_CORES = "suites.programs.goals.cores:"
+_FOLDER = "suites.programs.goals"
 
 
 def _nothing(s: Size) -> int:
@@ -37,10 +39,9 @@ def _dot_operations(s: Size) -> float:
     return (14.0 if s.training else 4.0) * pairs * s.d_out
 
 
-def _fused(name: str, summary: str, devices: tuple[str, ...], backend: str) -> Implementation:
-    return Implementation(
-        name, f"{_CORES}FusedCore", summary, {"backend": backend}, devices, mask_optional=True
-    )
+def _fused(summary: str, backend: str, *devices: str) -> tuple[str, str, dict[str, Any]]:
+    """The fused core by one backend, for `implementations_in`."""
+    return "cores:FusedCore", summary, {"options": {"backend": backend}, "devices": devices}
 
 
 MECHANISMS = (
@@ -48,28 +49,19 @@ MECHANISMS = (
         name="core_mtsa",
         summary="MTSA's attention alone, half of the heads strictly forward, half backward",
         source="Shen et al., Tensorized Self-Attention (NAACL 2019), eq. 10-12",
-        implementations=(
-            Implementation(
-                "plain",
-                f"{_CORES}PlainCore",
-                "the N x N x d scores, step by step",
-                mask_optional=True,
-            ),
-            Implementation(
-                "algorithm1",
-                f"{_CORES}Algorithm1Core",
-                "stabilised Algorithm 1",
-                mask_optional=True,
-            ),
-            _fused("fused", "the fused kernel that suits best", ("cpu", "cuda"), "auto"),
-            _fused("fused_native", "the native kernel", ("cpu",), "native"),
-            _fused("fused_tiled", "the tiled autograd function", ("cpu", "cuda"), "tiled"),
-            _fused("fused_triton", "the Triton kernels", ("cuda",), "triton"),
-            _fused("fused_flex", "FlexAttention", ("cuda",), "flex"),
+        implementations=implementations_in(
+            _FOLDER,
+            plain=("cores:PlainCore", "the N x N x d scores, step by step"),
+            algorithm1=("cores:Algorithm1Core", "stabilised Algorithm 1"),
+            fused=_fused("the fused kernel that suits best", "auto", "cpu", "cuda"),
+            fused_native=_fused("the native kernel", "native", "cpu"),
+            fused_tiled=_fused("the tiled autograd function", "tiled", "cpu", "cuda"),
+            fused_triton=_fused("the Triton kernels", "triton", "cuda"),
+            fused_flex=_fused("FlexAttention", "flex", "cuda"),
         ),
-        folder="suites.programs.goals",
-        oracle="suites.programs.goals.naive:mtsa",
-        plain=f"{_CORES}PlainCore",
+        folder=_FOLDER,
+        oracle=f"{_FOLDER}.naive:mtsa",
+        plain=f"{_FOLDER}.cores:PlainCore",
         options={"masks": None, "scale_t": "log_sigmoid"},
         takes_heads=True,
         even_heads=True,
@@ -81,33 +73,20 @@ MECHANISMS = (
         name="core_dot",
         summary="scaled dot-product attention alone, all pairs or causal",
         source="Vaswani et al. (NIPS 2017), eq. 1",
-        implementations=(
-            Implementation(
-                "plain",
-                f"{_CORES}PlainDotCore",
-                "the N x N scores, step by step",
-                mask_optional=True,
-            ),
-            Implementation(
-                "matmul",
-                f"{_CORES}ProductsCore",
-                "matrix products and torch's softmax",
-                mask_optional=True,
-            ),
-            Implementation(
-                "sdpa", f"{_CORES}SdpaCore", "torch's fused attention", mask_optional=True
-            ),
-            Implementation(
-                "sdpa_flash",
-                f"{_CORES}SdpaCore",
+        implementations=implementations_in(
+            _FOLDER,
+            plain=("cores:PlainDotCore", "the N x N scores, step by step"),
+            matmul=("cores:ProductsCore", "matrix products and torch's softmax"),
+            sdpa=("cores:SdpaCore", "torch's fused attention"),
+            sdpa_flash=(
+                "cores:SdpaCore",
                 "torch's fused attention, flash backend",
-                {"backend": "flash"},
-                mask_optional=True,
+                {"options": {"backend": "flash"}},
             ),
         ),
-        folder="suites.programs.goals",
-        oracle="suites.programs.goals.naive:dot",
-        plain=f"{_CORES}PlainDotCore",
+        folder=_FOLDER,
+        oracle=f"{_FOLDER}.naive:dot",
+        plain=f"{_FOLDER}.cores:PlainDotCore",
         options={"causal": False},
         takes_heads=True,
         default="sdpa",

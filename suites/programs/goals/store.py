@@ -1,8 +1,8 @@
-"""What is known of the goals on each device: from the sessions that run now, or from a folder."""
+"""What is known of the goals on each device, and what that says of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 from harness.case import parse
 from harness.errors import UsageError
 from harness.measure.ceilings import gauge_of
-from harness.measure.session import Session
 from harness.records import journal
 from harness.records.schema import MEASURED, short_commit
 from reference_impls.mechanism import Mechanism
-from suites.programs.goals.accuracy import KIND, Accuracy, case_of
-from suites.programs.goals.judge import Result, judge, judge_accuracy, not_here
+from suites.programs.goals.accuracy import KIND, case_of
+from suites.programs.goals.judge import MISSING, NOT_HERE, Result, judge, judge_accuracy
 from suites.programs.goals.plan import Planned
 from suites.programs.goals.readings import Readings
 
@@ -46,18 +45,6 @@ class Held:
         return len({r["block"] for r in self.records if r["kind"] == "time"})
 
 
-def held_by(
-    made: Sequence[Session],
-    wanted: Sequence[Accuracy],
-    folder: Path,
-    fingerprint: Mapping[str, Any],
-) -> Held:
-    """What the journal holds of this plan, by today's code on this machine."""
-    finished = journal.read(folder).finished()
-    errors = {case_of(a.goal): finished[a.key] for a in wanted if a.key in finished}
-    return Held(fingerprint, [r for s in made for r in s.records()], errors)
-
-
 def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held], list[str]]:
     """What a folder holds of some goals, by device, and warnings.
 
@@ -86,28 +73,18 @@ def read_folder(folder: Path, plans: Sequence[Planned]) -> tuple[dict[str, Held]
                 f"{folder} holds goals of {len(machines)} different machines or surroundings for "
                 f"{device}; give a folder of its own to each"
             )
-        records = _newest(records)
-        sessions = [found.sessions[r["session"]] for r in records]
+        newest = journal.newest_code(records)
+        # By the code that was measured last; the order tells which commits are the older ones.
+        newest.sort(key=lambda r: str(r.get("at")))
+        sessions = [found.sessions[r["session"]] for r in newest]
         commits = (short_commit(s.get("environment") or {}) for s in sessions)
         held[device] = Held(
             sessions[-1].get("fingerprint", {}),
-            [r for r in records if r["kind"] != KIND],
-            {str(r["case"]): r for r in records if r["kind"] == KIND},
+            [r for r in newest if r["kind"] != KIND],
+            {str(r["case"]): r for r in newest if r["kind"] == KIND},
             tuple(dict.fromkeys(commits)),
         )
     return held, found.warnings
-
-
-def _newest(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each case and kind the records of the code that was measured last, in order of time."""
-
-    def sort(record: Mapping[str, Any]) -> tuple[str, str]:
-        # A case that was timed again is of the same kind.
-        return str(record["case"]), "time" if record["kind"] == "anchor" else str(record["kind"])
-
-    ordered = sorted(records, key=lambda r: str(r.get("at", "")))
-    last = {sort(r): r.get("code") for r in ordered}
-    return [r for r in ordered if r.get("code") == last[sort(r)]]
 
 
 def judge_all(
@@ -118,11 +95,12 @@ def judge_all(
     results = []
     for plan in plans:
         goal = plan.goal
-        if goal.kind != KIND:
-            results.append(judge(plan, readings.get(goal.device)))
-        elif goal.device not in held and not plan.missing:
-            results.append(not_here(goal))
+        if plan.missing:
+            results.append(Result(goal, MISSING, plan.missing))
+        elif goal.device not in held:
+            results.append(Result(goal, NOT_HERE, f"needs {goal.device.upper()}"))
+        elif goal.kind == KIND:
+            results.append(judge_accuracy(goal, held[goal.device].errors.get(case_of(goal))))
         else:
-            errors = held[goal.device].errors if goal.device in held else {}
-            results.append(judge_accuracy(goal, plan.missing, errors.get(case_of(goal))))
+            results.append(judge(plan, readings[goal.device]))
     return results

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -65,9 +63,8 @@ def found_text(goal: Goal, one: Against | None, verdict: str) -> str:
         return "fits" if goal.kind == "fits" and verdict == MET else ""
     if goal.kind == "accuracy":
         return f"{one.value.ratio:.1e}"
-    return ("n^" if goal.kind == "growth" else "") + (
-        str(one.value).replace("x", "") if goal.kind == "growth" else str(one.value)
-    )
+    text = str(one.value)
+    return f"n^{text.replace('x', '')}" if goal.kind == "growth" else text
 
 
 def off_text(distance: float) -> str:
@@ -188,13 +185,3 @@ def markdown(results: Sequence[Result], held: Mapping[str, Held]) -> str:
     table = markdown_table(HEADS, rows(results))
     below = [LEGEND, *(f"- {line}" for line in remarks(results)), *sentences(results, held)]
     return table + "\n\n" + "\n".join(below)
-
-
-def as_json(results: Sequence[Result], held: Mapping[str, Held]) -> dict[str, Any]:
-    """Everything, for machines."""
-    goals = [{**asdict(r), "distance": r.distance, "bounded_by": bounded_by(r)} for r in results]
-    devices = {
-        device: {"fingerprint": dict(one.fingerprint), "blocks": one.blocks}
-        for device, one in held.items()
-    }
-    return {"goals": goals, "devices": devices}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from harness.case import parse
 from harness.errors import UsageError
@@ -19,14 +18,14 @@ from harness.records import journal
 from harness.registry import builtins
 from reference_impls.mtsa import optimized
 from suites.programs.goals import __main__ as program
-from suites.programs.goals import accuracy, judge, plan, store, table
+from suites.programs.goals import accuracy, judge, plan, store
 from suites.programs.goals.goal import Goal, load
 from suites.programs.goals.judge import MET, MISSED, UNDECIDED
 from suites.programs.goals.readings import Readings
 from suites.programs.goals.test_judge import (
     BOTH,
     KNOWN,
-    MEASURING,
+    PROFILES,
     goal_of,
     planned,
     timed,
@@ -59,7 +58,7 @@ def test_every_row_of_the_table_is_there_and_accuracy_names_every_fast_path() ->
 
 def test_every_goal_can_be_planned_but_those_whose_implementation_is_not_there() -> None:
     everything = load().goals
-    for one in plan.planned(everything, MEASURING, KNOWN):
+    for one in plan.planned(everything, PROFILES, KNOWN):
         if one.missing:
             assert "has no implementation" in one.missing
         elif one.goal.kind != "accuracy":
@@ -88,6 +87,11 @@ at_most = 1.2
 """
 HEAD = """
 [measuring]
+summary = ""
+baseline = ""
+subject = ""
+reference = { heads = 0 }
+cases = []
 setting = { cpu = "1-thread", cuda = "eager" }
 blocks = { cpu = 2, cuda = 2 }
 memory_blocks = 1
@@ -158,8 +162,8 @@ def tiny_goals() -> list[Goal]:
 
 
 def made_up_sessions(folder: Path, count: int = 3) -> list[Session]:
-    plans = plan.planned(tiny_goals(), MEASURING, KNOWN)
-    profile = replace(plan.profile_of(MEASURING, "cpu", count), memory_blocks=1, limit_seconds=30)
+    plans = plan.planned(tiny_goals(), PROFILES, KNOWN)
+    profile = replace(PROFILES["cpu"], blocks=count, memory_blocks=1, limit_seconds=30)
     made = plan.sessions(plans, profile, KNOWN, folder, FINGERPRINT)
     return [replace(s, margin_call=f"{HERE}margin_case") for s in made]
 
@@ -236,40 +240,33 @@ def test_a_failed_baseline_keeps_nobody_waiting(
     runner.run(session, lambda step, record: None, {})
     session, _ = made_up_sessions(tmp_path)
     assert session.missing() == 0
-    plans = plan.planned(tiny_goals(), MEASURING, KNOWN)
-    [held] = [store.held_by([session], [], tmp_path, FINGERPRINT)]
-    result = store.judge_all(plans[:1], {"cpu": held}, KNOWN.mechanisms)[0]
+    plans = plan.planned(tiny_goals(), PROFILES, KNOWN)
+    result = judge.judge(plans[0], Readings(session.records(), KNOWN.mechanisms))
     assert [one.baseline for one in result.against] == ["multi_head.sdpa"]
 
 
 # --- records of a folder
 
 
-def put(folder: Path, records: Sequence[Mapping[str, Any]], **session: Any) -> None:
-    writer = journal.Writer(folder, {"fingerprint": {"model": "some machine"}, **session})
-    for record in records:
-        writer.append(record)
-    writer.close()
+def put(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    with journal.Writer(folder, {"fingerprint": {"model": "some machine"}}) as writer:
+        for record in records:
+            writer.append(record)
 
 
-def test_a_folder_is_judged_by_its_newest_code(tmp_path: Path) -> None:
+def test_a_folder_is_judged_by_its_newest_code_and_holds_one_machine(tmp_path: Path) -> None:
     one = planned(at_most=1.2)
-    old = [r | {"key": r["key"] + "o", "code": "old"} for r in timed(one, [1.4])]
-    put(tmp_path, [*old, *timed(one, [1.1]), *verified(one)])
+    with pytest.raises(UsageError, match="holds no record of these goals"):
+        store.read_folder(tmp_path, [one])
+    records = timed(one, [1.1])
+    old = [r | {"key": f"{r['key']} old", "code": "old"} for r in timed(one, [1.4])]
+    put(tmp_path, [*old, *records, *verified(one)])
     held, warnings = store.read_folder(tmp_path, [one])
     assert not warnings
     [result] = store.judge_all([one], held, KNOWN.mechanisms)
     assert result.verdict == MET
     assert held["cpu"].blocks == 7
-
-
-def test_two_machines_are_not_mixed_and_nothing_is_nothing(tmp_path: Path) -> None:
-    one = planned()
-    with pytest.raises(UsageError, match="holds no record of these goals"):
-        store.read_folder(tmp_path, [one])
-    records = timed(one, [1.1])
-    put(tmp_path, records)
-    put(tmp_path, [r | {"key": r["key"] + "2", "fingerprint": "another"} for r in records])
+    put(tmp_path, [r | {"key": f"{r['key']} 2", "fingerprint": "another"} for r in records])
     with pytest.raises(UsageError, match="2 different machines"):
         store.read_folder(tmp_path, [one])
 
@@ -277,9 +274,14 @@ def test_two_machines_are_not_mixed_and_nothing_is_nothing(tmp_path: Path) -> No
 # --- the command
 
 
+def goals(*arguments: str) -> Result:
+    """What the command says, in this process."""
+    return CliRunner().invoke(program.app, arguments)
+
+
 @pytest.mark.nightly
 def test_a_real_run_measures_judges_tells_and_goes_on_where_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = ENTRY.replace('"tiny"', '"tiny-core"').replace("mtsa.algorithm1", "core_mtsa.algorithm1")
     core = core.replace("multi_head.sdpa", "core_dot.sdpa").replace("[12, 16]", "[64, 16]")
@@ -292,44 +294,44 @@ def test_a_real_run_measures_judges_tells_and_goes_on_where_it_was(
     errors += "at_most = 2e-5\n"
     lost = ENTRY.replace('"tiny"', '"tiny-lost"').replace("mtsa.algorithm1", "mtsa.nonsense")
     gpu = ENTRY.replace('"tiny"', '"tiny-gpu"') + 'device = "cuda"\n'
-    goals = load(written(tmp_path, HEAD + ENTRY + core + fits + errors + lost + gpu))
-    told, results = tmp_path / "told.json", tmp_path / "results"
-    options: dict[str, Any] = {"journal": str(results), "asked": "cpu"}
-    # One implementation is not there.
-    assert program.command(goals, **options, json_file=str(told)) == 1
-    by_id = {g["goal"]["id"]: g for g in json.loads(told.read_text())["goals"]}
-    tiny = by_id["tiny"]
-    assert tiny["against"][0]["value"]["count"] == 2
-    assert tiny["against"][0]["operations_ratio"] > 1
-    assert tiny["margin"] > 1
-    assert 0 < tiny["share"] < 1
-    assert by_id["tiny-core"]["margin"] > 1
-    assert {name: goal["verdict"] for name, goal in by_id.items() if "tiny-" in name} == {
-        "tiny-core": by_id["tiny-core"]["verdict"],
+    wanted = load(written(tmp_path, HEAD + ENTRY + core + fits + errors + lost + gpu))
+    monkeypatch.setattr(program, "load", lambda: wanted)
+    folder = tmp_path / "results"
+    where = ("--device", "cpu", "--journal", str(folder))
+    assert goals(*where).exit_code == 1  # one implementation is not there
+    plans = plan.planned(wanted.chosen(), wanted.profiles, KNOWN)
+    held, _ = store.read_folder(folder, plans)
+    by_id = {r.goal.id: r for r in store.judge_all(plans, held, KNOWN.mechanisms)}
+    tiny, tiny_core = by_id.pop("tiny"), by_id.pop("tiny-core")
+    assert tiny.worst is not None
+    assert tiny.worst.value.count == 2
+    assert tiny.worst.operations_ratio > 1
+    assert 0 < tiny.share < 1
+    assert min(tiny.margin, tiny_core.margin) > 1
+    assert {tiny.verdict, tiny_core.verdict} <= {MET, MISSED, UNDECIDED}
+    assert {name: result.verdict for name, result in by_id.items()} == {
         "tiny-fits": MET,
         "tiny-errors": MET,
-        "tiny-lost": "missing",
+        "tiny-lost": judge.MISSING,
         "tiny-gpu": judge.NOT_HERE,
     }
-    assert {tiny["verdict"], by_id["tiny-core"]["verdict"]} <= {MET, MISSED, UNDECIDED}
-    before = sorted(path.name for path in results.glob("*.jsonl"))
-    capsys.readouterr()
-    assert program.command(goals, **options, only=["tiny-fits", "tiny-errors"]) == 0
-    assert "0 of them missing" in capsys.readouterr().out
-    assert program.command(goals, given=str(results), only=["tiny-errors"], markdown=True) == 0
-    assert capsys.readouterr().out.startswith("| goal |")
-    assert sorted(path.name for path in results.glob("*.jsonl")) == before
+    before = sorted(path.name for path in folder.glob("*.jsonl"))
+    again = goals(*where, "--only", "tiny-fits", "--only", "tiny-errors")
+    assert again.exit_code == 0
+    assert "0 of them missing" in again.stdout
+    assert sorted(path.name for path in folder.glob("*.jsonl")) == before
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goals = load(written(tmp_path, HEAD + ENTRY))
+    wanted = load(written(tmp_path, HEAD + ENTRY))
+    monkeypatch.setattr(program, "load", lambda: wanted)
     folder = tmp_path / "results"
-    assert program.command(goals, journal=str(folder), dry_run=True) == 0
-    said = capsys.readouterr().out
-    assert "mtsa.algorithm1-B2-N8-D12x16-H4-f32-forward-cpu+1-thread" in said
-    assert "multi_head.sdpa-B2-N8-D12x16-H4-f32-forward-cpu+1-thread+control" in said
+    done = goals("--dry-run", "--journal", str(folder))
+    assert done.exit_code == 0
+    assert "mtsa.algorithm1-B2-N8-D12x16-H4-f32-forward-cpu+1-thread" in done.stdout
+    assert "multi_head.sdpa-B2-N8-D12x16-H4-f32-forward-cpu+1-thread+control" in done.stdout
     assert not folder.exists()
 
 
@@ -340,14 +342,13 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
         (["--blocks", "0"], "--blocks: given 0"),
         (["--from", "nowhere"], "holds no record"),
         (["--device", "tpu"], "given 'tpu'"),
-        (["--json", "nowhere/out.json"], "can't write --json"),
     ],
 )
 def test_a_wrong_option_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(program.app, arguments)
+    done = goals(*arguments)
     assert done.exit_code == 2
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -366,13 +367,8 @@ def test_errors_of_growing_scores_are_found_and_a_broken_kernel_too(
 
 
 def test_the_docs_show_the_published_records() -> None:
-    """By ``python -m suites.programs.goals --from FOLDER --markdown``."""
     published = "reports/published/cpu/goals"
-    shown = (ROOT / f"{published}.md").read_text(encoding="utf-8").rstrip()
-    plans = plan.planned(load().chosen(), load().measuring, KNOWN)
-    held, warnings = store.read_folder(ROOT / published, plans)
-    assert warnings == []
-    results = store.judge_all(plans, held, KNOWN.mechanisms)
-    here = [result for result in results if result.goal.device == "cpu"]
-    assert {result.verdict for result in here} <= {MET, MISSED, UNDECIDED}
-    assert shown == table.markdown(results, held)
+    shown = (ROOT / f"{published}.md").read_text(encoding="utf-8")
+    done = goals("--from", str(ROOT / published), "--markdown")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.rstrip() == shown.rstrip()
