@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from harness.cli.output import say
 from harness.errors import UsageError
 
 
@@ -30,6 +32,34 @@ def finish(name: str, command: Callable[[], int]) -> None:
         print(f"{name}: {error}", file=sys.stderr)
         code = 2
     raise typer.Exit(code)
+
+
+def print_judged(
+    out: Console,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    sentences: Sequence[str] = (),
+    *,
+    met: bool,
+    few: str = "",
+) -> None:
+    """Print a table, sentences, and whether the goals are met; not if it was a self-test.
+
+    Parameters
+    ----------
+    few : str
+        What a self-test has too few of; empty if it was none.
+    """
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+    for sentence in sentences:
+        say(out, sentence)
+    if few:
+        say(out, f"A self-test: so few {few} prove nothing either way.")
+    else:
+        say(out, "all goals met" if met else "goals not met", "green" if met else "red")
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,13 +12,12 @@ from rich.console import Console
 
 from harness.cli.output import say, steps
 from harness.errors import UsageError
-from harness.json_file import check_json, write_json
 from harness.measure.device import device_fingerprint
 from suites.programs.calibration import table
 from suites.programs.calibration.plan import CONDITIONS, Plan, short, standard
 from suites.programs.calibration.run import load, missing, run
 from suites.programs.calibration.score import score
-from suites.programs.command import application, console, finish
+from suites.programs.command import application, console, finish, print_judged
 
 app = application()
 
@@ -62,7 +61,6 @@ def main(
         str, typer.Option("--from", metavar="DIR", help="judge these records, measure nothing")
     ] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Prove the measuring: no difference where there is none, 10 % and 5 % found where they are.
 
@@ -71,7 +69,6 @@ def main(
     out = console(markdown)
 
     def command() -> int:
-        check_json(json_file)
         plan_id, measured = "", True
         if not given:
             plan = short() if quick else standard(comparisons, blocks)
@@ -81,11 +78,13 @@ def main(
         for warning in warnings:
             print(f"calibrate: {warning}", file=sys.stderr)
         result = score(plan, records)
-        write_json(json_file, table.as_json(result))
         if markdown:
             print(table.markdown(result))
         else:
-            table.print_score(out, result, quick)
+            rows, sentences = table.rows(result), table.sentences(result)
+            print_judged(
+                out, table.HEADS, rows, sentences, met=result.reached, few="blocks" if quick else ""
+            )
         return int(not measured or not (result.reached or quick))
 
     finish("calibrate", command)

@@ -170,8 +170,7 @@ def run(
         "plan": plan.described(),
         "plan_id": plan.id,
     }
-    writer = journal.Writer(folder, environment)
-    try:
+    with journal.Writer(folder, environment) as writer:
         for condition in dict.fromkeys(passage.condition for passage in todo):
             of_condition = [p for p in todo if p.condition == condition]
             with kept_busy(condition):
@@ -181,8 +180,6 @@ def run(
                             if passage.block == block:
                                 record = _measure(plan, passage, interpreter, time_arm)
                                 on_passage(writer.append(record))
-    finally:
-        writer.close()
 
 
 def _measure(

@@ -1,14 +1,7 @@
-"""The score for people: a table in the terminal, the table of docs/results, and JSON."""
+"""The score for people: rows and sentences, in the terminal and in docs/results."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-
-from harness.cli.output import say
 from suites.programs.calibration.plan import Goal
 from suites.programs.calibration.score import ATTNBENCH, ONE_RUN, POOLED, Score, Share
 from suites.programs.command import markdown_table
@@ -70,31 +63,6 @@ def sentences(score: Score) -> list[str]:
     return said
 
 
-def print_score(out: Console, score: Score, quick: bool = False) -> None:
-    """Print table, sentences, and, unless it was a self-test, whether the goals are met."""
-    table = Table(*HEADS)
-    for row in rows(score):
-        table.add_row(*row)
-    out.print(table)
-    for sentence in sentences(score):
-        say(out, sentence)
-    if quick:
-        out.print("A self-test: so few blocks prove nothing either way.")
-    else:
-        out.print("[green]all goals met[/]" if score.reached else "[red]goals not met[/]")
-
-
 def markdown(score: Score) -> str:
     """The table of docs/results, with its sentences below."""
     return markdown_table(HEADS, rows(score)) + "\n\n" + "\n".join(sentences(score))
-
-
-def as_json(score: Score) -> dict[str, Any]:
-    """Everything, for machines."""
-    return {
-        "plan": score.plan.described(),
-        "reached": score.reached,
-        "missing": dict(score.missing),
-        "noise": [asdict(n) for n in score.noise],
-        "shares": [asdict(s) for s in score.shares],
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import os
 import random
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import t
 from typer.testing import CliRunner
 
@@ -134,8 +133,6 @@ def test_goals_are_met_by_a_quiet_machine_and_by_no_noisy_one(
     what = Plan(40, 15, 3, 0.05, PROBLEMS)
     quiet = measured(tmp_path / "quiet", what, MadeUp(0.01))
     assert quiet.reached
-    line = printed.markdown(quiet).splitlines()[3]
-    assert "| idle | 10 % slower: found | at least 95% | 40 of 40 (100.0%) | 600 of 600" in line
     assert not measured(tmp_path / "noisy", what, MadeUp(0.2)).reached
 
 
@@ -144,17 +141,6 @@ def test_goals_hold_at_their_bounds() -> None:
     assert [same.met(15, 200), same.met(16, 200)] == [True, False]
     assert [ten.met(190, 200), ten.met(189, 200)] == [True, False]
     assert [five.met(160, 200), five.met(159, 200)] == [True, False]
-
-
-def test_work_that_is_not_longer_is_not_found(
-    tmp_path: Path, no_interpreter: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tuple(dataclasses.replace(a, calls=20) if a.calls == 21 else a for a in ARMS)
-    monkeypatch.setattr(run, "ARMS", broken)
-    result = measured(tmp_path, Plan(40, 15, 3, 0.05, PROBLEMS), MadeUp(0.01))
-    assert shares(result)["5 % slower", score.ATTNBENCH] <= 0.1
-    assert shares(result)["10 % slower", score.ATTNBENCH] == 1
-    assert not result.reached
 
 
 def test_an_interrupted_calibration_goes_on_where_it_was(
@@ -175,27 +161,9 @@ def test_an_interrupted_calibration_goes_on_where_it_was(
     assert len(run.missing(what, ["idle"], tmp_path, {"device": "another"})) == 6
 
 
-def test_a_lost_record_is_counted_as_missing_and_measured_again(
+def test_an_arm_that_fails_is_named_leaves_goals_open_and_is_tried_again(
     tmp_path: Path, no_interpreter: None
 ) -> None:
-    what = Plan(20, 3, 3, 0.05, PROBLEMS)
-    assert measured(tmp_path, what, MadeUp(0.01)).missing == {"idle": 0}
-    [path] = tmp_path.glob("*.jsonl")
-    lines = path.read_text().splitlines(keepends=True)
-    torn = lines[4][: len(lines[4]) // 2] + "\n"
-    path.write_text("".join([*lines[:4], torn, *lines[5:]]))
-    _, records, warnings = run.load(tmp_path)
-    result = score.score(what, records)
-    assert result.missing == {"idle": 10}
-    assert not result.reached
-    assert "torn" in warnings[0]
-    assert {s.total for s in result.shares if s.judge == score.ATTNBENCH} == {10}
-    [again] = run.missing(what, ["idle"], tmp_path, FINGERPRINT)
-    assert (again.block, again.repeat) == (1, 1)
-    assert measured(tmp_path, what, MadeUp(0.01)).missing == {"idle": 0}
-
-
-def test_an_arm_that_fails_is_named_and_tried_again(tmp_path: Path, no_interpreter: None) -> None:
     what = Plan(2, 2, 3, 0.05, PROBLEMS[:2])
     good = MadeUp(0.01)
 
@@ -203,7 +171,10 @@ def test_an_arm_that_fails_is_named_and_tried_again(tmp_path: Path, no_interpret
         value = good(interpreter, problem, arm)
         return {"detail": "crash: killed"} if len(good.asked) == 3 else value
 
-    assert measured(tmp_path, what, fails_once).missing == {"idle": 2}
+    result = measured(tmp_path, what, fails_once)
+    assert result.missing == {"idle": 2}
+    assert not result.reached
+    assert {s.total for s in result.shares} == {0}
     [failed] = [r for r in journal.read(tmp_path).records if r["status"] != "ok"]
     assert failed["detail"].endswith("crash: killed")
     assert measured(tmp_path, what, good).missing == {"idle": 0}
@@ -242,21 +213,6 @@ def test_pytest_benchmark_fails_what_is_more_than_five_per_cent_slower_on_the_wa
     assert score.wall(arm) == [110.0, 100.0, 107.5]
 
 
-def test_what_the_arms_waited_counts_for_pytest_benchmark_alone(
-    tmp_path: Path, no_interpreter: None
-) -> None:
-    good = MadeUp(0.005)
-
-    def waiting(interpreter: Any, problem: Problem, arm: Arm) -> Mapping[str, Any]:
-        value = good(interpreter, problem, arm)
-        lost = {str(i): 500.0 for i in range(5)} if arm.name == "same" else {}
-        return {**value, "mine": {**value["mine"], "waited_us": lost}}
-
-    found = shares(measured(tmp_path, Plan(10, 15, 3, 0.05, PROBLEMS), waiting))
-    assert found["same", score.ATTNBENCH] <= 0.2
-    assert found["same", score.ONE_RUN] == found["same", score.POOLED] == 1
-
-
 def test_samples_on_disk_are_short_and_hardly_rounded() -> None:
     side = {"samples": [1.23456789e-3, 2e-3], "waited": [0.0, 3e-3], "inner": 2}
     value = run.compact({"ratio": 1.5, "mine": side, "base": side})
@@ -266,8 +222,6 @@ def test_samples_on_disk_are_short_and_hardly_rounded() -> None:
 
 @pytest.mark.parametrize("work", plan.PROBLEMS, ids=lambda p: p.name)
 def test_every_work_can_be_done(work: Problem) -> None:
-    import torch
-
     with torch.inference_mode():
         result = arms.WORKS[work.work](*work.sizes)()
     assert isinstance(result, torch.Tensor)
@@ -275,8 +229,6 @@ def test_every_work_can_be_done(work: Problem) -> None:
 
 
 def test_an_arm_makes_exactly_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     threads = torch.get_num_threads()
     done = 0
 
@@ -335,7 +287,6 @@ def test_a_real_one_of_one_work_and_two_blocks(tmp_path: Path) -> None:
     assert found == what
     assert result.missing == {"idle": 0}
     assert "idle" in printed.markdown(result)
-    json.dumps(printed.as_json(result))
 
 
 @pytest.mark.parametrize(
@@ -376,11 +327,8 @@ def test_calibrations_of_two_plans_or_machines_are_not_mixed(
 
 
 def test_the_docs_show_the_published_records() -> None:
-    """By ``python -m suites.programs.calibration --from FOLDER --markdown``."""
     published = "reports/published/cpu/calibration"
-    shown = (ROOT / f"{published}.md").read_text(encoding="utf-8").rstrip()
-    given, records, warnings = run.load(ROOT / published)
-    assert warnings == []
-    result = score.score(given, records)
-    assert (given.comparisons, given.blocks, result.missing) == (200, 15, {"idle": 0, "busy": 0})
-    assert shown == printed.markdown(result)
+    shown = (ROOT / f"{published}.md").read_text(encoding="utf-8")
+    done = CliRunner().invoke(app, ["--from", str(ROOT / published), "--markdown"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.rstrip() == shown.rstrip()

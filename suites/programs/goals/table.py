@@ -1,4 +1,4 @@
-"""The goals for people: a table in the terminal, the table of docs/results, and JSON."""
+"""The goals for people: a table in the terminal, and the table of docs/results."""
 
 from __future__ import annotations
 

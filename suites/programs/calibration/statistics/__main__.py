@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from harness.cli.output import say, steps
 from harness.errors import UsageError
-from harness.json_file import check_json, write_json
 from suites.programs.calibration.statistics.conditions import conditions
 from suites.programs.calibration.statistics.run import HEADS, chunks, done, run, score
-from suites.programs.command import application, console, finish, markdown_table
+from suites.programs.command import (
+    application,
+    console,
+    finish,
+    markdown_table,
+    print_judged,
+)
 
 DRAWS, QUICK = 100_000, 400
 
@@ -26,7 +30,6 @@ def main(
     journal: Annotated[str, typer.Option(metavar="DIR")] = "results/calibration-statistics",
     quick: Annotated[bool, typer.Option("--quick", help="a self-test in seconds")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="the table of docs/results")] = False,
-    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE")] = None,
 ) -> None:
     """Prove the statistics: false positives, coverage and power as they are said to be.
 
@@ -37,7 +40,6 @@ def main(
     def command() -> int:
         if draws < 1:
             raise UsageError(f"--draws: given {draws}; expected 1 or more")
-        check_json(json_file)
         wanted = chunks(conditions(), QUICK if quick else draws)
         known = done(folder)
         todo = [chunk for chunk in wanted if chunk.key not in known]
@@ -48,20 +50,12 @@ def main(
                 for _ in run(todo, folder):
                     step()
         rows = score(wanted, done(folder))
-        write_json(json_file, [row.as_dict() for row in rows])
+        met, cells = all(row.met for row in rows), [row.cells for row in rows]
         if markdown:
-            print(markdown_table(HEADS, [row.cells for row in rows]))
-            return int(not (quick or all(row.met for row in rows)))
-        table = Table(*HEADS)
-        for row in rows:
-            table.add_row(*row.cells)
-        out.print(table)
-        if quick:
-            say(out, "A self-test: so few draws prove nothing either way.")
-            return 0
-        met = all(row.met for row in rows)
-        say(out, "all goals met" if met else "goals not met", "green" if met else "red")
-        return int(not met)
+            print(markdown_table(HEADS, cells))
+        else:
+            print_judged(out, HEADS, cells, met=met, few="draws" if quick else "")
+        return int(not (quick or met))
 
     finish("calibrate", command)
 

@@ -65,8 +65,7 @@ def done(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 def run(todo: Iterable[Chunk], folder: Path) -> Iterator[Mapping[str, Any]]:
     """Draw, yielding each record as it is written."""
-    writer = journal.Writer(folder, {"purpose": KIND})
-    try:
+    with journal.Writer(folder, {"purpose": KIND}) as writer:
         for chunk in todo:
             hits = count(chunk.condition, chunk.number, chunk.draws)
             yield writer.append(
@@ -81,8 +80,6 @@ def run(todo: Iterable[Chunk], folder: Path) -> Iterator[Mapping[str, Any]]:
                     "status": "ok",
                 }
             )
-    finally:
-        writer.close()
 
 
 @dataclass(frozen=True)
@@ -116,17 +113,6 @@ class Row:
             f"{self.draws:,}",
             said,
         ]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for machines."""
-        return {
-            **vars(self.condition),
-            "count": self.count,
-            "draws": self.draws,
-            "wanted": self.wanted,
-            "accepted": self.condition.interval(max(1, self.draws)),
-            "met": self.met,
-        }
 
 
 def score(chunks: Sequence[Chunk], records: Mapping[str, Mapping[str, Any]]) -> list[Row]:
