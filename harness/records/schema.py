@@ -116,7 +116,7 @@ SCHEMA = 1
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
     "peaks", "frontier", "stress", "attention", "calibration", "diff", "diff-block", "accuracy",
-    "family", "simulation", "sweep", "exact",
+    "family", "simulation", "sweep", "exact", "mutant",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")

@@ -96,7 +96,7 @@ def print_mutant(out: Console, mutant: Mutant, row: Mapping[str, Any]) -> None:
 def _measured(out: Console, chosen: Sequence[Unit], workers: int, store: Store) -> list[Ran]:
     """Run all checks on the code as it is; tell of those that fail."""
     with steps(out, "without mutation", len(chosen) + len(test_files())) as done:
-        ran, failed = baseline(chosen, workers, done, store=store)
+        ran, failed = baseline(chosen, workers, store, done)
     for line in failed:
         say(out, f"left out, it fails without any mutation: {line}", style="yellow")
     return ran

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -168,9 +169,4 @@ def in_order(unit: Unit, seed: int) -> Iterator[Mutant]:
 
 def sample(unit: Unit, count: int, seed: int) -> list[Mutant]:
     """The first so many mutants of a unit."""
-    found: list[Mutant] = []
-    for mutant in in_order(unit, seed):
-        if len(found) >= count:
-            break
-        found.append(mutant)
-    return found
+    return list(itertools.islice(in_order(unit, seed), count))

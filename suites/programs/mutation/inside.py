@@ -100,7 +100,7 @@ def mutant(path: str, source: str, checks: Sequence[Sequence[str]]) -> dict[str,
     file = ROOT / path
     planted = Planted(module_name(file), file, source)
     try:
-        planted.load()
+        planted.plant()
     except BaseException as error:
         return {"verdict": "incompetent", "by": "its import", "detail": _said(error)}
     found = _first_failure(checks)

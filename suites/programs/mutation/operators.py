@@ -54,7 +54,16 @@ def _imported(root: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-class LeaveOutMethod(Operator):
+class LeaveOut(Operator):
+    """An operator of ours."""
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        """None: tests are ours."""
+        return ()
+
+
+class LeaveOutMethod(LeaveOut):
     """``x.masked_fill(m, 0)`` becomes ``x``."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
@@ -84,13 +93,8 @@ class LeaveOutMethod(Operator):
             if node.parent.type != "simple_stmt" or index < len(node.children) - 1:
                 yield index - 1
 
-    @classmethod
-    def examples(cls) -> tuple[()]:
-        """None: tests are ours."""
-        return ()
 
-
-class LeaveOutCall(Operator):
+class LeaveOutCall(LeaveOut):
     """``torch.relu(x)`` becomes ``(x)``: the first argument in place of the result."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
@@ -122,13 +126,8 @@ class LeaveOutCall(Operator):
             first = first.children[0]
         return None if first.type == "argument" else first
 
-    @classmethod
-    def examples(cls) -> tuple[()]:
-        """None: tests are ours."""
-        return ()
 
-
-class LeaveOutStatement(Operator):
+class LeaveOutStatement(LeaveOut):
     """``check_input(x, mask, d_in)`` becomes ``pass``: a call for its effect alone."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
@@ -145,11 +144,6 @@ class LeaveOutStatement(Operator):
         old = node.children[0]
         node.children[0] = Keyword("pass", old.start_pos, old.get_first_leaf().prefix)
         return node
-
-    @classmethod
-    def examples(cls) -> tuple[()]:
-        """None: tests are ours."""
-        return ()
 
 
 @cache

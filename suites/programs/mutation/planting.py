@@ -16,39 +16,8 @@ class NotPlanted(Exception):
     """The changed text would not be, or was not, what ran: a fault of the runner, not a result."""
 
 
-class _Text(importlib.abc.SourceLoader):
-    """A loader of one given text; it keeps no bytecode."""
-
-    def __init__(self, path: Path, source: str) -> None:
-        self.path = path
-        self.source = source
-        self.ran = False
-
-    def get_filename(self, fullname: str) -> str:
-        return str(self.path)
-
-    def get_data(self, path: str | bytes) -> bytes:
-        return self.source.encode()
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.ran = True
-        super().exec_module(module)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, loader: _Text) -> None:
-        self.name, self.loader = name, loader
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        return importlib.util.spec_from_loader(fullname, self.loader)
-
-
-class Planted:
-    """A module whose text is another, in this process from now on.
+class Planted(importlib.abc.SourceLoader):
+    """Finds one module, and loads another text for it, in this process from now on.
 
     Parameters
     ----------
@@ -57,7 +26,7 @@ class Planted:
     path : Path
         Its own file.
     source : str
-        The text to run instead.
+        The text to run instead; no bytecode of it is kept.
 
     Raises
     ------
@@ -68,11 +37,30 @@ class Planted:
     def __init__(self, name: str, path: Path, source: str) -> None:
         if name in sys.modules:
             raise NotPlanted(f"{name} was imported before its text could be changed")
-        self.name = name
-        self._loader = _Text(path, source)
-        sys.meta_path.insert(0, _Finder(name, self._loader))
+        self.name, self.path, self.source = name, path, source
+        self.ran = False
+        sys.meta_path.insert(0, self)
 
-    def load(self) -> None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """For the module alone."""
+        return importlib.util.spec_from_loader(fullname, self) if fullname == self.name else None
+
+    def get_filename(self, fullname: str) -> str:
+        """Its own file, which tracebacks name."""
+        return str(self.path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        """The other text."""
+        return self.source.encode()
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it, and remember that it ran."""
+        self.ran = True
+        super().exec_module(module)
+
+    def plant(self) -> None:
         """Import the module; what its text raises comes through."""
         importlib.import_module(self.name)
 
@@ -85,5 +73,5 @@ class Planted:
             If it never ran, or the module was replaced since.
         """
         module = sys.modules.get(self.name)
-        if not self._loader.ran or getattr(module, "__loader__", None) is not self._loader:
+        if not self.ran or getattr(module, "__loader__", None) is not self:
             raise NotPlanted(f"{self.name} did not come from the changed text")

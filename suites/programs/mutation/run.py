@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from harness.errors import UsageError
 from harness.isolate import Call, Limits, Outcome, run_all
@@ -14,7 +15,9 @@ from suites.programs.mutation.store import Store
 from suites.programs.mutation.tests import test_files
 from suites.programs.mutation.units import Unit, short
 
-PRELOAD = ("torch", "numpy", "pytest", "hypothesis", "suites.programs.mutation.inside")
+T = TypeVar("T")
+INSIDE = "suites.programs.mutation.inside"
+PRELOAD = ("torch", "numpy", "pytest", "hypothesis", INSIDE)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 BASELINE_SECONDS = 900.0
 SLOWER = 3.0
@@ -23,17 +26,17 @@ HEAD_ROOM = 4 << 30
 """Bytes that a mutant may allocate."""
 
 
-def outcomes(tasks: Sequence[Call], workers: int) -> Iterator[tuple[int, Outcome]]:
-    """Run tasks; place and outcome of each as it is finished."""
-    return run_all(list(enumerate(tasks)), workers, preload=PRELOAD, env=ONE_THREAD)
+def outcomes(tasks: Sequence[tuple[T, Call]], workers: int) -> Iterator[tuple[T, Outcome]]:
+    """Run tasks; what each is for, and its outcome, as it is finished."""
+    return run_all(tasks, workers, preload=PRELOAD, env=ONE_THREAD)
 
 
 def baseline(
     units: Sequence[Unit],
     workers: int,
+    store: Store,
     on_done: Callable[[], None] = lambda: None,
     files: Sequence[str] | None = None,
-    store: Store | None = None,
 ) -> tuple[list[Ran], list[str]]:
     """Time and trace all checks on the code as it is.
 
@@ -42,12 +45,12 @@ def baseline(
     units : sequence of Unit
         Whose verifier's checks are wanted.
     workers : int
+    store : Store
+        Where parts that were run before are found again.
     on_done : callable
         Called after each of ``len(units) + len(files)`` parts.
     files : sequence of str or None
         Files with tests; None is all of the verify suite.
-    store : Store or None
-        Where parts that were run before are found again.
 
     Returns
     -------
@@ -60,29 +63,22 @@ def baseline(
         If a part can't be run.
     """
     files = test_files() if files is None else files
-    # Files first: they take longest.
-    calls = [("baseline_tests", {"file": file}) for file in files]
-    calls += [("baseline_steps", {"unit": unit.name}) for unit in units]
-    parts: list[Mapping[str, Any]] = []
-    missing = []
-    for name, given in calls:
-        [part] = given.values()
-        known = store.find(f"unchanged {part}") if store else None
-        if known is None:
-            missing.append((name, given))
-        else:
-            parts.append(known)
-            on_done()
     limits = Limits(BASELINE_SECONDS)
-    tasks = [Call(f"suites.programs.mutation.inside:{call}", g, limits) for call, g in missing]
-    for place, outcome in outcomes(tasks, workers):
+    # Files first: they take longest.
+    calls = {file: Call(f"{INSIDE}:baseline_tests", {"file": file}, limits) for file in files}
+    for unit in units:
+        calls[unit.name] = Call(f"{INSIDE}:baseline_steps", {"unit": unit.name}, limits)
+    found = {part: store.find(f"unchanged {part}") for part in calls}
+    parts: list[Mapping[str, Any]] = []
+    for known in filter(None, found.values()):
+        parts.append(known)
         on_done()
-        [part] = missing[place][1].values()
+    todo = [(part, call) for part, call in calls.items() if found[part] is None]
+    for part, outcome in outcomes(todo, workers):
+        on_done()
         if outcome.status != "ok":
             raise UsageError(f"the checks of {part} don't run: {outcome.status}, {outcome.detail}")
-        parts.append(outcome.value)
-        if store:
-            store.add(f"unchanged {part}", "unchanged", outcome.value)
+        parts.append(store.add(f"unchanged {part}", outcome.value))
     ran = [
         Ran(
             tuple(row["check"]),
@@ -124,21 +120,17 @@ def run(
     UsageError
         If a mutant could not be run.
     """
-    tasks: list[Call] = []
-    waiting: list[Mutant] = []
+    tasks: list[tuple[Mutant, Call]] = []
     for mutant in mutants:
-        file = short(mutant.site.path)
-        checks = relevant(ran, file, mutant.before, mutant.site.row)
-        if not checks:
+        path = mutant.site.path
+        checks = relevant(ran, short(path), mutant.before, mutant.site.row)
+        if checks:
+            tasks.append((mutant, _task(path, mutant.source, checks, limit_s)))
+        else:
             nothing = {"verdict": "survived", "by": "", "detail": "no check runs it", "seconds": 0}
             on_row(store.add_mutant(mutant, nothing))
-            continue
-        limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
-        given = {"path": file, "source": mutant.source, "checks": [c.check for c in checks]}
-        tasks.append(Call("suites.programs.mutation.inside:mutant", given, limits))
-        waiting.append(mutant)
-    for place, outcome in outcomes(tasks, workers):
-        on_row(store.add_mutant(waiting[place], _row(waiting[place], outcome)))
+    for mutant, outcome in outcomes(tasks, workers):
+        on_row(store.add_mutant(mutant, _row(mutant, outcome)))
 
 
 def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: float) -> None:
@@ -151,15 +143,9 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
     """
     files = {short(path) for unit in units for path in unit.files}
     path = units[0].files[0]
-    tasks: list[Call] = []
-    for checks in _parts([r for r in ran if not files.isdisjoint(r.lines)], workers):
-        limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
-        given = {
-            "path": short(path),
-            "source": path.read_text(encoding="utf-8"),
-            "checks": [c.check for c in checks],
-        }
-        tasks.append(Call("suites.programs.mutation.inside:mutant", given, limits))
+    source = path.read_text(encoding="utf-8")
+    concerned = [r for r in ran if not files.isdisjoint(r.lines)]
+    tasks = [(0, _task(path, source, part, limit_s)) for part in _parts(concerned, workers)]
     for _, outcome in outcomes(tasks, workers):
         value = outcome.value or {"verdict": outcome.status, "by": "", "detail": outcome.detail}
         if value["verdict"] != "survived":
@@ -167,6 +153,13 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
                 f"the code as it is does not survive: {value['verdict']} by {value['by']}: "
                 f"{value['detail']}; mend this check first"
             )
+
+
+def _task(path: Path, source: str, checks: Sequence[Ran], limit_s: float) -> Call:
+    """Run checks on a file's other text."""
+    limits = Limits(limit_s + SLOWER * sum(c.seconds for c in checks), HEAD_ROOM)
+    given = {"path": short(path), "source": source, "checks": [c.check for c in checks]}
+    return Call(f"{INSIDE}:mutant", given, limits)
 
 
 def _parts(ran: Sequence[Ran], workers: int) -> list[list[Ran]]:

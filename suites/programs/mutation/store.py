@@ -1,49 +1,39 @@
-"""Results on disk: a line of JSON per mutant, and what the checks run on the unchanged code.
+"""The journal of mutants, and of what the checks run on the unchanged code.
 
 All of it counts as long as neither the code nor the checks change.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.records import journal, schema
 from suites.programs.mutation.draw import Mutant
 from suites.programs.mutation.units import short, state
 
+KIND = "mutant"
 FOLDER = Path("results") / "mutants"
 
 
 class Store:
-    """Results below one folder, which is made when something is written."""
+    """Results in one journal, which is begun when something is written."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self.folder = folder
-        self._found: dict[str, dict[str, Any]] = {}
-        for path in folder.glob("*.jsonl"):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    row = json.loads(line)
-                    if row["state"] == state():
-                        self._found[row["id"]] = row
-                except (ValueError, KeyError, TypeError):  # torn, or of another form: run again
-                    continue
+        self._folder = folder
+        self._found = journal.read(folder).finished()
+        self._writer: journal.Writer | None = None
 
     def find(self, id: str) -> dict[str, Any] | None:
         """What an earlier run found of a mutant, or of a part of the checks."""
-        return self._found.get(id)
+        return self._found.get(_key(id))
 
-    def add(self, id: str, file: str, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Write one line into a file, and return what it says."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        row = {"id": id, **told, "state": state(), "at": at}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / f"{file}.jsonl").open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(row) + "\n")
-        self._found[id] = row
+    def add(self, id: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Write one record, and return it."""
+        self._writer = self._writer or journal.Writer(self._folder, {"purpose": "mutants"})
+        row = self._writer.append({"kind": KIND, "key": _key(id), "id": id, **told})
+        self._found[row["key"]] = row
         return row
 
     def add_mutant(self, mutant: Mutant, outcome: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,5 +41,8 @@ class Store:
         gone, come = mutant.change
         site = mutant.site
         place = {"file": short(site.path), "row": site.row, "operator": site.operator}
-        told = {**place, "line": gone, "becomes": come, **outcome}
-        return self.add(mutant.id, site.unit, told)
+        return self.add(mutant.id, {**place, "line": gone, "becomes": come, **outcome})
+
+
+def _key(id: str) -> str:
+    return schema.digest([KIND, id, state()])

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -72,14 +73,16 @@ class _Plugin:
         if self.chosen is not None:
             return (yield)
         began = time.perf_counter()
-        with traced(self.files) as lines, _calls_of_compile() as compiles:
+        # What is compiled is not seen line by line.
+        noted = mock.patch.object(torch, "compile", wraps=torch.compile)
+        with traced(self.files) as lines, noted as compile_:
             result = yield
         self.ran.append(
             {
                 "id": item.nodeid,
                 "seconds": time.perf_counter() - began,
                 "lines": {name: sorted(rows) for name, rows in lines.items()},
-                "compiles": bool(compiles),
+                "compiles": compile_.called,
             }
         )
         return result
@@ -97,23 +100,6 @@ class _Plugin:
 def _bare(id: str) -> str:
     """An id by which a test is found again: pytest escapes its backslashes anew in each run."""
     return id.replace("\\", "")
-
-
-@contextlib.contextmanager
-def _calls_of_compile() -> Iterator[list[bool]]:
-    """Note calls of `torch.compile`: what is compiled is not seen line by line."""
-    seen: list[bool] = []
-    original: Any = torch.compile
-
-    def noted(*arguments: Any, **keywords: Any) -> Any:
-        seen.append(True)
-        return original(*arguments, **keywords)
-
-    torch.compile = noted
-    try:
-        yield seen
-    finally:
-        torch.compile = original
 
 
 def _last_line(text: str) -> str:
