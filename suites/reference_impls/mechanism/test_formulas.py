@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import make
@@ -21,11 +24,17 @@ from harness.plan import make_plan
 from harness.registry import Registry, builtins
 from harness.verify.check import check
 from harness.verify.run import fitting
+from reference_impls.kernels.geometry import Geometry
+from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import BadOption, Size
+from reference_impls.msmsa import fused
+from reference_impls.msmsa.fused import cached_windows
+from reference_impls.msmsa.scales import Scale
 from suites.harness.measure import test_roofline as roofline
 from suites.harness.measure.test_roofline import operations, torchs_count
 from suites.programs.goals import plan
-from suites.support.batches import MECHANISMS
+from suites.support.batches import MECHANISMS, mechanism_of
+from suites.support.parameters import few
 
 torch.set_num_threads(1)
 
@@ -181,43 +190,84 @@ def test_encoders_of_table_1_have_the_published_number_of_weights(
     assert sum(p.numel() for p in module.parameters() if p.requires_grad) == count
 
 
+PRODUCTS = """
+    multi_head.matmul multi_head_released.matmul multi_head_relu.matmul mtsa.algorithm1
+    mtsa_released.algorithm1 mtsa_nmt.algorithm1 mtsa_stack.algorithm1 source2token.direct
+    additive.direct none.fused multi_cnn.conv multi_cnn.gemm kim_cnn.conv kim_cnn_released.conv
+    hrchy_cnn.conv hrchy_cnn.gemm hrchy_cnn_released.conv transformer.sdpa
+    msmsa.plain msmsa.masked msmsa.windowed
+    msmsa_layer.plain msmsa_layer.masked msmsa_layer.windowed
+    multi_scale_transformer.plain multi_scale_transformer.masked multi_scale_transformer.windowed
+"""
+"""Implementations whose work is products alone, as torch counts them."""
+
+
+@contextmanager
+def products() -> Iterator[FlopCounterMode]:
+    """Count products, those inside of fused attention too."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        yield counter
+
+
+def sized(name: str, n: int, training: bool) -> tuple[torch.nn.Module, torch.Tensor, Size]:
+    """A module of four heads, an input and their size."""
+    mechanism = mechanism_of(name)
+    d_in, d_out = (24, 24) if mechanism.keeps_width else (10, 24)
+    record = mechanism.implementation(name.partition(".")[2])
+    options = {**mechanism.options, **record.options}
+    module = make(mechanism, record.factory, d_in, d_out, 4, options)
+    x = torch.randn(3, n, d_in, requires_grad=training)
+    return module, x, Size(3, n, d_in, d_out, 4, training=training)
+
+
+def formula(name: str) -> Callable[[Size], float]:
+    """That of an implementation, or else of its mechanism."""
+    mechanism = mechanism_of(name)
+    own = mechanism.implementation(name.partition(".")[2])
+    found = own.operations or mechanism.operations
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "multi_head.matmul",
-        "multi_head_released.matmul",
-        "mtsa.algorithm1",
-        "mtsa_released.algorithm1",
-        "source2token.direct",
-        "multi_cnn.conv",
-        "multi_head_relu.matmul",
-        "none.fused",
-        "kim_cnn.conv",
-        "kim_cnn_released.conv",
-        "hrchy_cnn.conv",
-        "hrchy_cnn_released.conv",
-        "additive.direct",
-        "mtsa_nmt.algorithm1",
-        "mtsa_stack.algorithm1",
-        "multi_cnn.gemm",
-        "hrchy_cnn.gemm",
-    ],
-)
-def test_operations_formula_counts_the_products_done(name: str, training: bool) -> None:
-    mechanism = MECHANISMS[name.partition(".")[0]]
-    factory = mechanism.implementation(name.partition(".")[2]).factory
-    d_in, d_out = (12, 12) if mechanism.keeps_width else (12, 24)
-    module = make(mechanism, factory, d_in, d_out, 4, mechanism.options)
-    x = torch.randn(3, 7, d_in, requires_grad=training)
-    with FlopCounterMode(display=False) as counter:
+@pytest.mark.parametrize("n", few([1, 7, 40, 200], [7, 200]))
+@pytest.mark.parametrize("name", PRODUCTS.split())
+def test_operations_are_the_products_that_are_done(name: str, n: int, training: bool) -> None:
+    module, x, size = sized(name, n, training)
+    with products() as counter:
         out = module(x, None)
         if training:
             out.sum().backward()
-    assert mechanism.operations is not None
-    assert mechanism.operations(Size(3, 7, d_in, d_out, 4, training=training)) == (
-        counter.get_total_flops()
-    )
+    assert formula(name)(size) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("n", few([1, 2, 3, 7, 40, 200], [1, 7]))
+@pytest.mark.parametrize("name", ["msmsa", "msmsa_layer", "multi_scale_transformer"])
+def test_operations_of_fused_are_those_of_the_windows(
+    name: str, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One query at a time: no pair is computed that is not open.
+    for limit, value in (("SHORT", 0), ("LEAST_QUERIES", 1), ("SCORE_BYTES", {"cpu": 8})):
+        monkeypatch.setattr(cutting, limit, value)
+    met = 0
+
+    def counted(scales: tuple[Scale, ...], length: int, like: torch.Tensor) -> Geometry:
+        nonlocal met
+        halves = [scale.half(length) for scale in scales]
+        met += 3 * sum(
+            abs(i - j) <= h for h in halves for i in range(length) for j in range(length)
+        )
+        return cached_windows(scales, length, like)
+
+    monkeypatch.setattr(fused, "cached_windows", counted)
+    module, x, size = sized(f"{name}.fused_tiled", n, False)
+    with products() as counter, torch.no_grad():
+        module(x, None)
+    for backend in ("fused", "fused_tiled", "fused_native", "fused_triton", "fused_flex"):
+        done = formula(f"{name}.{backend}")(size)
+        # Beside each value stands a 1, whose sum is the denominator.
+        assert done + 2 * met == counter.get_total_flops()
+        assert formula(f"{name}.{backend}")(replace(size, training=True)) == 3 * done
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -208,6 +208,14 @@ def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
         assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
 
 
+@pytest.mark.parametrize("name", FAST)
+def test_what_inference_left_behind_serves_training(name: str) -> None:
+    module, (x, mask) = build(name), batch((7, 4))
+    with torch.inference_mode():
+        module(x, mask)
+    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
+
+
 def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
     module = build("multi_head.sdpa").eval()
     x, _ = batch((7, 4))

@@ -38,7 +38,6 @@ from suites.support.batches import (
     batch,
     build,
     error,
-    run,
 )
 from suites.support.parameters import few
 
@@ -211,18 +210,6 @@ def test_positions_are_computed_once_for_each_power_of_two(monkeypatch: pytest.M
     assert made == [8, 16, 32]
 
 
-def test_positions_made_without_gradients_serve_training() -> None:
-    module: Any = build("multi_head.sdpa")
-    x, mask = batch((5, 3))
-    with torch.inference_mode():
-        module(x, mask)
-    [table] = module.positions._tables.values()
-    assert not table.is_inference()
-    wanted = run(build("multi_head.sdpa"), x, mask)
-    got = run(module, x, mask)
-    assert torch.equal(got["x"], wanted["x"])
-
-
 class Anywhere:
     """As much of a query as is asked for: a device and a dtype."""
 
@@ -277,14 +264,6 @@ def test_a_backend_without_a_kernel_is_unsupported(
         return
     with pytest.raises(Unsupported, match=f"sdpa backend math has no kernel on cpu .*{raised}"):
         module(x, mask if masked else None)
-
-
-def test_a_forced_backend_compiles_into_one_graph() -> None:
-    module = build("multi_head.sdpa_math")
-    torch._dynamo.reset()
-    compiled: Any = torch.compile(module, fullgraph=True, backend="eager")
-    x, mask = batch((5, 3, 0))
-    assert error(compiled(x, mask), module(x, mask)) < 1e-12
 
 
 # FlexAttention, by its definition: its kernels are for CUDA

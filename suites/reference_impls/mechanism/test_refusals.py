@@ -12,14 +12,10 @@ from torch import Tensor
 
 from harness.build import make
 from reference_impls.bi_lstm.modules import PackedBiLstm, PlainBiLstm
-from reference_impls.checks import positive_int
-from reference_impls.disa.modules import PlainDisa
-from reference_impls.masks import parse, parse_all
+from reference_impls.masks import parse
 from reference_impls.mechanism import BadOption, Unsupported
-from reference_impls.mtsa.optimized import Algorithm1ReleasedMTSA
-from reference_impls.mtsa_stack.modules import PlainStackedMTSA
 from reference_impls.multi_head.modules import SdpaMultiHead
-from suites.support.batches import D_IN, D_OUT, FAST, MECHANISMS, PLAIN, batch, module_of
+from suites.support.batches import D_IN, D_OUT, FAST, HEADS, MECHANISMS, PLAIN, batch, module_of
 
 torch.set_num_threads(1)
 
@@ -72,7 +68,6 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ("multi_head", {"heads": 5}, "d_out=16 is not divisible by 5 heads"),
         ("multi_head", {"heads": 2, "positions": "learned"}, "positions='learned'; expected"),
         ("multi_head_released", {"heads": 2, "head_dim": 5}, "d_out=16, but heads [*] head_dim"),
-        ("source2token", {}, "d_out=16, but source2token keeps d_in=12"),
         ("disa", {"direction": "up"}, "direction='up'; expected 'both' or 'forward'"),
         ("disa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
         ("disa", {"heads": 2}, "disa has no option 'heads'"),
@@ -90,9 +85,66 @@ def test_bad_inputs_are_refused_in_one_line(name: str) -> None:
         ("biblosa", {"extra": -1}, "extra=-1; expected an integer of at least 0"),
         ("biblosa", {"tanh_scale": 0}, "tanh_scale=0; expected a number above 0"),
         ("bi_gru", {"reset": "late"}, "reset='late'; expected"),
-        ("additive", {}, "d_out=16, but additive keeps d_in=12"),
-        ("mtsa_stack", {"heads": 2}, "d_out=16, but mtsa_stack keeps d_in=12"),
+        *(
+            (name, {"heads": 2, "attention_dropout": rate}, "attention_dropout=.*below 1")
+            for name in ("mtsa", "mtsa_released")
+            for rate in (-0.1, 1.0, 1.5, True, "0.1", math.nan)
+        ),
+        *(
+            (name, {"heads": 2, option: 1}, f"{option}=1; expected True or False")
+            for name in ("mtsa", "mtsa_released")
+            for option in ("token2token", "source2token")
+        ),
+        *(
+            ("mtsa", {"heads": 2, "masks": masks}, "expected a list with one text per head")
+            for masks in (3, {"forward": 1, "none": 2}, {"none"})
+        ),
+        ("mtsa", {"heads": 1, "masks": ["distance:-0.5"]}, "distance:A, A a number >= 0"),
+        ("mtsa_released", {"heads": 2, "head_dim": 9}, "d_out=16, but"),
+        ("mtsa_released", {"heads": 2, "output_hidden": 17}, "d_out=16, but"),
+        ("mtsa_nmt", {"heads": 1, "bi_direction": True}, "1 heads can't be halved"),
+        (
+            "mtsa_nmt",
+            {"heads": 4, "head_dim": 3, "output_layer": False},
+            "heads [*] head_dim is 12",
+        ),
+        *(
+            ("mtsa_stack", {"heads": 2, "ln_epsilon": value}, "ln_epsilon=.*a number above 0")
+            for value in (0, -0.5, math.inf, math.nan, "1e-5", None)
+        ),
+        *(
+            ("disa", {"tanh_scale": value}, "tanh_scale=.*; expected a number above 0")
+            for value in ("5", None, -1.0, math.inf, math.nan)
+        ),
+        *(
+            ("hrchy_cnn", {"layers": value}, "layers=.*; expected an integer of at least 1")
+            for value in (True, 2.0, 0, -1, "3", None)
+        ),
+        ("resa", {"unselected": "none"}, "unselected='none'; expected"),
+        ("resa", {"selection": "hard"}, "selection='hard'; expected"),
+        ("resa", {"rss_hidden": 0}, "rss_hidden=0; expected an integer of at least 1"),
+        ("resa", {"rss_activation": "tanh"}, "activation='tanh'; expected"),
+        ("resa", {"policy": "greedy"}, "policy='greedy'; expected"),
+        ("resa", {"prefixes": "head"}, "prefixes='head'; expected"),
+        ("resa", {"variant": "full"}, "resa has no option 'variant'"),
+        ("resan", {"variant": "no_soft"}, "variant='no_soft' has no context fusion"),
+        ("resan", {"prefixes": ()}, "resan has no option 'prefixes'"),
+        ("resan_no_fusion", {"direction": "both"}, "has no option 'direction'"),
+        ("msmsa", {"heads": 4, "scales": [1, 3]}, "2 scales given for 4 heads; give one per head"),
+        ("msmsa", {"heads": 4, "scales": "n/4"}, "scales='n/4'; expected a list with one scale"),
+        *(
+            ("msmsa", {"heads": 2, "scales": [1, scale]}, f"scale {scale!r}; expected a number of")
+            for scale in (0, "n/0", "N/4", True, math.inf)
+        ),
+        ("msmsa", {"width_reading": "half"}, "width_reading='half'; expected 'total' or 'radius'"),
+        ("msmsa", {"scaling": "none"}, "scaling='none'; expected 'head_width' or 'model_width'"),
+        ("msmsa", {"layer": True}, "d_out=16, but layer=True adds the output to x of d_in=12"),
+        ("msmsa", {"layer": 1}, "layer=1; expected True or False"),
+        ("msmsa", {"ln_epsilon": -1}, "ln_epsilon=-1; expected a number of at least 0"),
+        ("msmsa", {"head_dim": 0}, "head_dim=0; expected an integer of at least 1"),
+        ("msmsa", {"window": 3}, "msmsa has no option 'window'; it has heads, scales"),
     ],
+    ids=str,
 )
 def test_bad_options_are_refused_in_one_line(
     name: str, options: dict[str, Any], message: str
@@ -100,11 +152,12 @@ def test_bad_options_are_refused_in_one_line(
     mechanism = MECHANISMS[name]
     for implementation in mechanism.implementations:
         arguments = {**mechanism.options, **options, **implementation.options}
-        heads = arguments.pop("heads", 0)
-        if heads and not mechanism.takes_heads:
+        heads = arguments.pop("heads", HEADS)
+        if "heads" in options and not mechanism.takes_heads:
             arguments["heads"] = heads
+        d_out = D_IN if mechanism.keeps_width else D_OUT
         with pytest.raises(BadOption, match=message) as caught:
-            make(mechanism, implementation.factory, 12, 16, heads, arguments)
+            make(mechanism, implementation.factory, D_IN, d_out, heads, arguments)
         assert "\n" not in str(caught.value)
 
 
@@ -138,26 +191,8 @@ def test_an_unknown_option_is_refused(name: str) -> None:
 def test_a_width_that_can_not_change_is_refused_both_ways(name: str, d_out: int) -> None:
     mechanism = MECHANISMS[name.partition(".")[0]]
     factory = mechanism.implementation(name.partition(".")[2]).factory
-    with pytest.raises(BadOption, match=f"d_out={d_out}"):
+    with pytest.raises(BadOption, match=f"d_out={d_out}, but"):
         make(mechanism, factory, D_IN, d_out, 4, mechanism.options)
-
-
-@pytest.mark.parametrize("output", [{"head_dim": 9}, {"head_dim": 7}, {"output_hidden": 17}])
-def test_released_mtsa_refuses_widths_that_are_not_d_out(output: dict[str, Any]) -> None:
-    with pytest.raises(BadOption, match="d_out=16, but"):
-        Algorithm1ReleasedMTSA(D_IN, 16, heads=2, **output)
-
-
-@pytest.mark.parametrize("value", [True, 2.0, 0, -1, "3", None])
-def test_what_is_no_positive_integer_is_refused(value: Any) -> None:
-    with pytest.raises(BadOption, match="expected an integer of at least 1"):
-        positive_int("layers", value)
-
-
-@pytest.mark.parametrize("value", ["5", None, 0, -1.0, math.inf, math.nan])
-def test_what_is_no_scale_of_disa_is_refused(value: Any) -> None:
-    with pytest.raises(BadOption, match="expected a number above 0"):
-        PlainDisa(D_IN, D_OUT, tanh_scale=value)
 
 
 def test_masks_are_shared_and_can_not_be_changed() -> None:
@@ -166,25 +201,23 @@ def test_masks_are_shared_and_can_not_be_changed() -> None:
         parse("forward").lo = 0  # type: ignore[misc]
 
 
-def test_masks_are_refused_in_one_line() -> None:
-    with pytest.raises(BadOption, match="distance:A, A a number >= 0"):
-        parse("distance:-0.5")
-    assert parse("distance:0").slope == 0
-    for given in (3, {"forward": 1, "none": 2}, iter(["none", "none"])):
-        with pytest.raises(BadOption, match="expected a list with one text per head"):
-            parse_all(given, 2)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", [0, -0.5, math.inf, math.nan, "1e-5", None])
-def test_the_stacks_epsilon_is_a_number_above_zero(value: Any) -> None:
-    with pytest.raises(BadOption, match=r"ln_epsilon=.*; expected a number above 0"):
-        PlainStackedMTSA(D_IN, D_IN, heads=2, ln_epsilon=value)
-
-
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])
 def test_backends_say_what_they_cannot_do(backend: str) -> None:
     x, mask = batch((3, 2))
     with pytest.raises(Unsupported, match=f"sdpa backend {backend} runs on CUDA only"):
         SdpaMultiHead(D_IN, D_OUT, heads=2, backend=backend).double()(x, mask)
-    with pytest.raises(BadOption, match="backend='fast'"):
-        SdpaMultiHead(D_IN, D_OUT, heads=2, backend="fast")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{name}.fused" for name in ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack", "msmsa")),
+        "multi_head.sdpa",
+    ],
+)
+def test_an_unknown_backend_is_refused(name: str) -> None:
+    mechanism = MECHANISMS[name.partition(".")[0]]
+    factory = mechanism.implementation(name.partition(".")[2]).factory
+    d_out = D_IN if mechanism.keeps_width else D_OUT
+    with pytest.raises(BadOption, match="backend='fast'; expected"):
+        make(mechanism, factory, D_IN, d_out, 4, {**mechanism.options, "backend": "fast"})

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import reference_impls.mtsa.optimized as algorithm
 from harness.build import make
-from reference_impls.masks import parse
+from reference_impls.masks import parse, parse_all, runs
 from reference_impls.mtsa.optimized import Algorithm1MTSA, Algorithm1ReleasedMTSA
 from suites.support.batches import D_IN, MECHANISMS, assert_same, batch, build, error, run
 from suites.support.parameters import few
@@ -25,8 +25,9 @@ def exaggerated(factory: Any, scale: float, **options: Any) -> tuple[nn.Module, 
     torch.manual_seed(3)
     module = factory(D_IN, 64, heads=4, **options)
     with torch.no_grad():
-        for name in ("q_w", "s2_w", "s2_b"):
-            getattr(module, name).mul_(scale)
+        for name, weight in module.named_parameters():
+            if name in ("q_w", "s2_w", "s2_b"):
+                weight.mul_(scale)
     x, mask = batch((64, 40), seed=4)
     return module, x.float(), mask
 
@@ -62,11 +63,19 @@ def test_algorithm1_is_accurate_at_every_scale(
         assert error(got[key], double[key]) <= 3 * error(single[key], double[key]) + 8e-6, key
 
 
-@pytest.mark.parametrize("options", [{}, {"scale_t": "identity"}])
+@pytest.mark.parametrize(
+    ("options", "scale"),
+    [
+        ({}, 50.0),
+        ({"scale_t": "identity"}, 50.0),
+        ({"token2token": False}, 200.0),
+        ({"source2token": False}, 200.0),
+    ],
+)
 def test_recomputation_is_needed_and_found(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, x, mask = exaggerated(Algorithm1MTSA, 50.0, **options)
+    module, x, mask = exaggerated(Algorithm1MTSA, scale, **options)
     wanted = module.double()(x.double(), mask)
     module.float()
     seen: list[int] = []
@@ -77,11 +86,14 @@ def test_recomputation_is_needed_and_found(
         return original(where, *rest)
 
     monkeypatch.setattr(algorithm, "_recomputed", spy)
-    assert error(module(x, mask), wanted) < 2e-5
+    found = run(module, x, mask)
+    assert error(found["output"], wanted) < 2e-5
+    assert all(value.isfinite().all() for value in found.values())
     assert len(seen) == 1
     assert seen[0] > 0
-    monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 0.0)
-    assert not error(module(x, mask), wanted) < 1e-2
+    if options.get("source2token", True):  # else what is flagged would not be far off
+        monkeypatch.setattr(algorithm, "least_denominator", lambda dtype, length: 0.0)
+        assert not error(module(x, mask), wanted) < 1e-2
 
 
 def test_no_recomputation_at_ordinary_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,3 +174,14 @@ def test_maximum_of_a_query_is_not_that_of_a_padded_key(monkeypatch: pytest.Monk
     mask = torch.tensor([[True, True, True, False]])
     out = algorithm.algorithm1(q, k, v, torch.zeros_like(v), (parse("none"),), "identity", mask)
     assert error(out[0, 0, :3], v[0, 0, :3].mean(0).expand(3, 3)) < 1e-6
+
+
+def test_heads_with_one_mask_are_grouped() -> None:
+    def grouped(*texts: str) -> tuple[list[str], int]:
+        groups, size = runs(parse_all(texts, len(texts)))
+        return [g.text for g in groups], size
+
+    assert grouped("forward", "forward", "backward", "backward") == (["forward", "backward"], 2)
+    assert grouped("none", "none") == (["none"], 2)
+    assert grouped("forward", "backward", "forward") == (["forward", "backward", "forward"], 1)
+    assert grouped("none", "none", "none", "diagonal") == (["none"] * 3 + ["diagonal"], 1)

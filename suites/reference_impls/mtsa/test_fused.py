@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import math
-import pickle
 from typing import Any
 
 import pytest
@@ -13,16 +10,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import make
-from reference_impls.kernels import core, geometry, tiled
-from reference_impls.kernels.dropout import PairDropout
+from reference_impls.kernels import core, geometry
 from reference_impls.kernels.tiled import cutting
-from reference_impls.mechanism import BadOption, Unsupported
-from reference_impls.merged import Merged
-from reference_impls.mtsa import dropout, fused
-from reference_impls.mtsa.dropout import Kept
+from reference_impls.mechanism import Unsupported
+from reference_impls.mtsa import fused
 from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
-from reference_impls.mtsa.plain import PlainMTSA, PlainReleasedMTSA
 from suites.support.batches import (
     D_IN,
     D_OUT,
@@ -39,11 +32,8 @@ from suites.support.parameters import few
 torch.set_num_threads(1)
 
 NAMES = ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")
-TILED = [f"{name}.fused_tiled" for name in NAMES]
 BACKENDS = [b for b in ("native", "tiled") if core.available(b)]
 OURS = [f"{name}.fused_{backend}" for name in NAMES for backend in BACKENDS]
-PAIRS = ((PlainMTSA, FusedMTSA), (PlainReleasedMTSA, FusedReleasedMTSA))
-SHARE = 0.6
 
 
 def made(factory: Any, **options: Any) -> nn.Module:
@@ -183,12 +173,6 @@ def test_only_what_is_wanted_has_a_gradient(name: str) -> None:
         parameter.requires_grad_(False)
 
 
-def test_an_unknown_backend_is_refused() -> None:
-    for factory in (FusedMTSA, FusedReleasedMTSA):
-        with pytest.raises(BadOption, match="backend='fast'; expected 'auto' or 'native'"):
-            factory(D_IN, D_OUT, heads=2, backend="fast")
-
-
 # Products and views
 
 
@@ -287,98 +271,3 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
     assert lengths == [5, 6, 7, 5]
-
-
-@pytest.mark.parametrize("name", TILED)
-def test_what_inference_left_behind_serves_training(name: str) -> None:
-    module, (x, mask) = build(name), batch((7, 4))
-    with torch.inference_mode():
-        module(x, mask)
-    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
-
-
-# Weights that are kept
-
-
-def test_merged_weights_are_made_again_when_one_changes() -> None:
-    calls: list[int] = []
-
-    def total(*weights: Tensor) -> Tensor:
-        calls.append(1)
-        return torch.cat([w.flatten() for w in weights])
-
-    a, b = (nn.Parameter(torch.randn(3)) for _ in range(2))
-    merged = Merged()
-    with torch.no_grad():
-        first = merged.of(total, a, b)
-        assert merged.of(total, a, b) is first
-        a.add_(1)
-        assert torch.equal(merged.of(total, a, b)[:3], a)
-        b.data = torch.ones(3)
-        assert torch.equal(merged.of(total, a, b)[3:], b)
-        b.data = torch.zeros(3)
-        assert torch.equal(merged.of(total, a, b)[3:], b)
-        assert torch.equal(merged.of(total, b, a)[:3], b)
-    assert len(calls) == 5
-    with torch.inference_mode():
-        merged.of(total, a, b)
-        assert not merged.of(total, a, b).is_inference()
-    assert len(calls) == 5  # what was made for both orders is there
-    # With gradients it is made every time, and they arrive.
-    merged.of(total, a, b).sum().backward()
-    assert a.grad is not None
-    assert len(calls) == 6
-    assert copy.deepcopy(merged)._kept == pickle.loads(pickle.dumps(merged))._kept == {}
-
-
-# Dropout
-
-
-def drop_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make plain drop what the fused layer drops, told by the seed of torch's generator."""
-
-    def draw(pairs: Any, values: Any, rate: float, device: torch.device) -> Kept:
-        share = 1 - rate
-        kept = torch.empty(values, dtype=torch.bool).bernoulli_(math.sqrt(share))
-        keep = PairDropout.draw(math.sqrt(share))
-        heads, samples, length, _ = pairs
-        return Kept(keep.pairs(heads, samples, length, device), kept, share)
-
-    monkeypatch.setattr(dropout, "draw", draw)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"scale_t": "identity"},
-        {"token2token": False},
-        {"source2token": False},
-        {"token2token": False, "source2token": False},
-    ],
-)
-@pytest.mark.parametrize("plain_and_fused", PAIRS)
-@pytest.mark.parametrize("again", [False, True])
-def test_with_the_same_factors_it_is_plain(
-    plain_and_fused: tuple[Any, Any],
-    options: dict[str, Any],
-    again: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain, module = (made(f, attention_dropout=1 - SHARE, **options) for f in plain_and_fused)
-    drop_alike(monkeypatch)
-    if again:  # as if all denominators had lost something
-        monkeypatch.setattr(tiled, "least_denominator", lambda dtype, length: math.inf)
-    for lengths in ((1, 1), (7, 4, 0)):
-        x, mask = batch(lengths, padding=math.nan)
-        torch.manual_seed(5)
-        found = run(module, x, mask)
-        torch.manual_seed(5)
-        assert_same(found, run(plain, x, mask), 1e-11)
-        whole = run(module.eval(), x, mask)
-        if lengths[0] > 1:
-            assert error(whole["output"], found["output"]) > 0.05
-        module.train()
-
-
-# What underflows
