@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -61,34 +61,6 @@ def _oracles_are_asked_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Question, "answer", remembering(Question.answer))
         yield
-
-
-def test_an_oracle_is_asked_again_when_anything_differs() -> None:
-    asked: list[Question] = []
-
-    def answer(point: Question) -> Computed:
-        asked.append(point)
-        return Computed({"output": np.zeros(1)}, {"x": np.zeros(1), "w": np.zeros(1)})
-
-    ask = remembering(answer)
-    naive: Any = len
-    point = Question(naive, np.arange(6.0), (2, 1), {"w": np.ones(2)}, np.ones(1), {"heads": 2})
-    assert not ask(point).output.flags.writeable
-    ask(replace(point, x=np.arange(6.0)))
-    assert len(asked) == 1
-    other: Any = max
-    different: list[dict[str, Any]] = [
-        {"x": np.nextafter(point.x, 9)},
-        {"x": point.x.reshape(3, 2)},
-        {"lengths": (1, 2)},
-        {"weights": {"w": np.zeros(2)}},
-        {"options": {"heads": 3}},
-        {"padding_matters": True},
-        {"naive": other},
-    ]
-    for count, change in enumerate(different, 2):
-        ask(replace(point, **change))
-        assert len(asked) == count
 
 
 def telling(mechanism: Mechanism) -> list[Batch]:

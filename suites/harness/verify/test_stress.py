@@ -1,9 +1,8 @@
-"""Lengths, magnitudes, empty samples, layouts, modes, threads, copies, torch.compile."""
+"""Modules at odd lengths, magnitudes, layouts, modes and numbers of threads; and compiled."""
 
 from __future__ import annotations
 
 import copy
-import io
 import math
 import shutil
 from collections.abc import Iterator
@@ -13,17 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from suites.support.batches import (
-    CONFIGURATIONS,
-    D_IN,
-    DEFAULTS,
-    assert_same,
-    batch,
-    build,
-    error,
-    module_of,
-    run,
-)
+from suites.support.batches import D_IN, DEFAULTS, assert_same, batch, build, error, module_of, run
 from suites.support.parameters import few
 
 torch.set_num_threads(1)
@@ -33,15 +22,10 @@ TELLING = [name for name in DEFAULTS if name.partition(".")[0] in ("none", "disa
 """Compiled in every run, for they take little time: products alone, a softmax of our own."""
 
 
-def variants_of(name: str) -> list[str]:
-    """Names of all configurations of an implementation."""
-    return [variant for of, variant in CONFIGURATIONS if of == name]
-
-
-def plain_of(name: str, variant: str = "default") -> nn.Module:
-    """The plain implementation with the weights of a configuration."""
-    plain = build(f"{name.partition('.')[0]}.plain", variant)
-    plain.load_state_dict(module_of(name, variant).state_dict())
+def plain_of(name: str) -> nn.Module:
+    """The plain implementation with the same weights."""
+    plain = build(f"{name.partition('.')[0]}.plain")
+    plain.load_state_dict(module_of(name).state_dict())
     return plain
 
 
@@ -77,26 +61,6 @@ def test_a_long_sequence(name: str) -> None:
         assert error(module(x, mask), plain(x, mask)) < 1e-10
     for magnitude in MAGNITUDES:
         assert_finite(run(copy.deepcopy(module).float(), magnitude * x.float(), mask))
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_rows_without_a_key_are_finite(name: str) -> None:
-    # The first and last of several tokens, one token alone, and nothing but padding.
-    assert_finite(run(module_of(name), *batch((2, 1, 0), padding=math.nan)))
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_samples_of_padding_alone_give_zeros(name: str) -> None:
-    x, mask = batch((5, 0, 2))
-    for variant in variants_of(name):
-        module = module_of(name, variant)
-        found = run(module, x.masked_fill(~mask[..., None], math.inf), mask)
-        assert not found["output"][1].any(), variant
-        assert not found["x"][1].any(), variant
-        assert found["output"][0].any(), variant
-        assert_finite(found, variant)
-        for tensor in run(module, x, torch.zeros_like(mask)).values():
-            assert not tensor.any(), variant
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -177,50 +141,6 @@ def test_gradients_are_computed_where_they_are_wanted(name: str) -> None:
     found = run(module, x, mask)  # only x wants one
     assert error(found["x"], wanted["x"]) < 1e-12
     assert found.keys() == {"output", "x"}
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_copies(name: str) -> None:
-    module = module_of(name)
-    x, mask = batch((7, 4))
-    wanted = run(module, x, mask)
-    twin = copy.deepcopy(module)
-    assert_same(run(twin, x, mask), wanted, 0.0)
-    saved = io.BytesIO()
-    torch.save(module.state_dict(), saved)
-    saved.seek(0)
-    other = build(name, seed=1)
-    if list(other.parameters()):
-        assert error(other(x, mask), wanted["output"]) > 1e-3
-    other.load_state_dict(torch.load(saved, weights_only=True))
-    assert_same(run(other, x, mask), wanted, 0.0)
-    with torch.no_grad():
-        for parameter in twin.parameters():
-            parameter.add_(1)
-    assert_same(run(module, x, mask), wanted, 0.0)
-
-
-AUTOCAST = 0.05
-"""Products in bfloat16 have 8 bits; several layers of them lose some more."""
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_autocast(name: str) -> None:
-    module = copy.deepcopy(module_of(name)).float()
-    x, mask = batch((7, 4, 1, 0), padding=math.nan)
-    x = x.float()
-    wanted = run(module, x, mask)
-    given = x.clone().requires_grad_()
-    module.zero_grad()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = module(given, mask)
-    assert error(low, wanted["output"]) < AUTOCAST
-    low.float().sum().backward()
-    assert given.grad is not None
-    assert given.grad.isfinite().all()
-    for parameter in module.parameters():
-        assert parameter.grad is None or parameter.grad.isfinite().all()
-    assert torch.equal(module(x, mask), wanted["output"])
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
