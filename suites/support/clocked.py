@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from harness.measure.clock import time_case, time_prepared
-from harness.measure.cpu_clock import Sampled, sample
 from harness.measure.run import prepare
 
 HERE = "suites.support.clocked:"
@@ -66,28 +65,6 @@ class Forgetful(Plain):
 
 def _scaled(x: Tensor, number: int) -> Tensor:
     return x * (1 + number)
-
-
-class Ungrateful(Plain):
-    """Its gradients are not numbers."""
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return self.map(x) + (x * 0).sqrt().sum() * 0
-
-
-class NotANumber(Plain):
-    """Returns NaN."""
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return self.map(x) * float("nan")
-
-
-class LateNotANumber(Plain):
-    """Returns NaN from the sixth call on: warm, and in the midst of being timed."""
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        self.calls += 1
-        return self.map(x) * (float("nan") if self.calls > 5 else 1.0)
 
 
 class Threadbare(Plain):
@@ -171,37 +148,6 @@ def time_compiled_once_more() -> dict[str, Any]:
     return time_prepared(prepared, rounds=20, seconds=0.0)
 
 
-def case(name: str, settings: str = "", phase: str = "forward") -> str:
-    """Id of a small case of a module here."""
+def case(name: str, settings: str, phase: str = "forward") -> str:
+    """Id of a small case of a user's module."""
     return f"{name}.module-B2-N4-D8-f32-{phase}-cpu{settings}"
-
-
-def backwards(readings: Callable[[], float], at: int) -> Callable[[], float]:
-    """A clock that from one reading on is an hour behind."""
-    count = 0
-
-    def read() -> float:
-        nonlocal count
-        count += 1
-        return readings() - (3600.0 if count > at else 0.0)
-
-    return read
-
-
-def time_by_a_clock_set_back(at: int) -> dict[str, Any]:
-    """`time_case` whose samples come from a clock that is set back by an hour."""
-
-    def broken(calls: Any, rounds: int, seconds: float, once: Any) -> list[Sampled]:
-        return sample(calls, rounds, seconds, once, backwards(time.perf_counter, at))
-
-    with mock.patch("harness.measure.clock.undisturbed", broken):
-        return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)
-
-
-def time_while_the_wall_clock_runs_backwards() -> dict[str, Any]:
-    """`time_case` while the time of day goes back by an hour at every look."""
-    begun = time.time()
-    hours = (begun - 3600 * hour for hour in itertools.count(1))
-    with mock.patch("time.time", hours.__next__):
-        assert time.time() > time.time()
-        return time_case(case("Plain"), [HERE + "Plain"], rounds=5, seconds=0.0)

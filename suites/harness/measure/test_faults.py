@@ -167,7 +167,11 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     times = [r for r in map(json.loads, text.splitlines()) if r["kind"] == "time"]
     assert all((r["status"] == "ok") == ("median" in r) == ("samples" in r) for r in times)
     rows = {row.case.partition(".")[0]: row for row in session.rows()}
-    assert {name: row.status for name, row in rows.items()} == {**MISBEHAVING, "multi_head": "ok"}
+    statuses = {**MISBEHAVING, "multi_head": "ok"}
+    timed = {r["case"].partition(".")[0]: r["status"] for r in times}
+    assert timed == {name: statuses[name] for name in timed}
+    assert timed.keys() == statuses.keys() - {"NanGradient"}, "its margin is wrong already"
+    assert {name: row.status for name, row in rows.items()} == statuses
     for name, status in MISBEHAVING.items():
         row = rows[name]
         if status == "ok":
