@@ -104,10 +104,12 @@ def test_pytest_is_told_of_the_same_options() -> None:
     assert flags["--lengths"]["help"] == "Sequence lengths, e.g. 16,64,256."
 
 
-def test_help_and_versions_do_not_load_torch() -> None:
+def test_what_only_lists_shows_or_starts_others_does_not_load_torch() -> None:
     code = (
-        "import sys; from harness.cli import run;"
-        "codes = [run(line.split()) for line in ('--help', 'compare --help', '--version')];"
+        "import sys, harness.isolate, reports.pages.bench.page, reports.execute, reports.site;"
+        "from harness.registry import Registry; Registry();"
+        "from harness.cli import run;"
+        "codes = [run(line.split()) for line in ('--help', 'compare --help', 'list', '--version')];"
         "sys.exit(any(codes) or 'torch' in sys.modules)"
     )
     done = subprocess.run(

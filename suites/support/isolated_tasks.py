@@ -33,11 +33,6 @@ def not_finite() -> list[float]:
     return [float("nan"), float("inf"), float("-inf")]
 
 
-def not_json() -> Any:
-    """A value that JSON can't hold."""
-    return {1, 2}
-
-
 def shout() -> str:
     """Write what looks like an answer wherever a program may write."""
     answer = '{"status": "ok", "value": "forged", "detail": "", "traceback": ""}\n'
@@ -160,21 +155,19 @@ def hang(how: str, pid_file: str | None = None) -> None:
 
     Parameters
     ----------
-    how : {"sleep", "spin", "deaf", "c"}
-        ``deaf`` blocks every signal that can be blocked; ``c`` holds the GIL in C besides.
+    how : {"sleep", "c"}
+        ``c`` blocks every signal that can be blocked, and holds the GIL in C.
     pid_file : str, optional
         Where to write the own process id and that of a detached grandchild.
     """
     if pid_file is not None:
         Path(pid_file).write_text(f"{os.getpid()} {detached()}")
-    if how in ("deaf", "c"):
+    if how == "c":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
-    if how == "c":
         ctypes.PyDLL(None).sleep(60)
     while True:
-        if how != "spin":
-            time.sleep(0.1)
+        time.sleep(0.1)
 
 
 def detached() -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 from harness.isolate import Call, Limits, Pool, StartError, run_all
 from harness.isolate.pool import POLL_SECONDS
-from suites.harness.isolate.test_isolate import REPOSITORY, gone, linux, soon
+from suites.harness.isolate.test_isolate import driver, gone, linux, noted
 
 HERE = "suites.support.isolated_tasks:"
 
@@ -100,20 +98,12 @@ list(run_all(calls, 2, preload=()))
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_pool_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(tmp_path / "pids")],
-        cwd=REPOSITORY,
-        start_new_session=True,
-        text=True,
-        stderr=subprocess.PIPE,
-    )
-    files = [tmp_path / f"pids{n}" for n in range(2)]
-    assert soon(lambda: all(f.exists() and len(f.read_text().split()) == 2 for f in files), 20)
+    begun = driver(DRIVER, tmp_path / "pids")
+    pids = [pid for n in range(2) for pid in noted(tmp_path / f"pids{n}")]
     began = time.monotonic()
-    os.killpg(driver.pid, number)
-    _, stderr = driver.communicate(timeout=20)
+    os.killpg(begun.pid, number)
+    _, stderr = begun.communicate(timeout=20)
     assert time.monotonic() - began < 10
     assert ("KeyboardInterrupt" in stderr) == (number == signal.SIGINT)
     assert not (tmp_path / "pids2").exists()
-    for pid in " ".join(f.read_text() for f in files).split():
-        assert gone(int(pid))
+    assert all(map(gone, pids))
