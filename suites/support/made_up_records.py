@@ -27,7 +27,8 @@ def case(name: str, length: int, phase: str = "training", batch: int = 64, heads
     return f"{name}-B{batch}-N{length}-D300x600{shown}-f32-{phase}-cpu+1-thread"
 
 
-def _record(kind: str, case_id: str, block: int, **more: Any) -> dict[str, Any]:
+def record(kind: str, case_id: str, block: int = 0, **more: Any) -> dict[str, Any]:
+    """What a session writes of a case, with a key of its own; ok unless it says otherwise."""
     return {
         "kind": kind,
         "key": f"{kind}{next(_SERIAL)}",
@@ -62,17 +63,17 @@ def timed(
         drift = float(generator.lognormal(0, 0.2))
         for case_id, size in every.items():
             value = size * drift * float(generator.lognormal(0, noise))
-            yield _record("time", case_id, block, median=value, samples=[value])
+            yield record("time", case_id, block, median=value, samples=[value])
     if verified:
         for case_id in seconds:
-            yield _record("margin", case_id, 0, error=1e-7, budget=1e-6, margin=10.0)
+            yield record("margin", case_id, 0, error=1e-7, budget=1e-6, margin=10.0)
 
 
 def peaks(by_case: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
     """Memory readings in MiB, one per block."""
     for case_id, sizes in by_case.items():
         for block, size in enumerate(sizes):
-            yield _record(
+            yield record(
                 "memory", case_id, block, peak_bytes=size * 2**20, transient_bytes=size * 2**20
             )
 

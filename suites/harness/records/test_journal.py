@@ -50,16 +50,6 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert next(iter(read.sessions.values()))["fingerprint"] == {"device": "cpu"}
 
 
-def test_a_torn_last_line_is_skipped_and_reported(tmp_path: Path) -> None:
-    path = _written(tmp_path, "a", "b")
-    text = path.read_bytes()
-    path.write_bytes(text[:-20])
-    read = journal.read(tmp_path)
-    assert [r["key"] for r in read.records] == ["a"]
-    assert len(read.warnings) == 1
-    assert "torn" in read.warnings[0]
-
-
 def test_a_packed_journal_is_read_and_a_damaged_one_up_to_the_damage(tmp_path: Path) -> None:
     _written(tmp_path / "mine", *(f"key{i}" for i in range(2000)))
     packed = pack(tmp_path / "mine", tmp_path / "cpu" / "layers")
@@ -136,22 +126,20 @@ def test_a_foreign_file_is_skipped_and_reported(tmp_path: Path) -> None:
     assert any("binary.jsonl" in w for w in read.warnings)
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(UsageError, match=r"^can't write the journal in .*give another --journal"):
-        journal.Writer(file / "results", {})
+def test_a_journal_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    says = r"^can't write the journal in .*: {}; give another --journal$"
+    with pytest.raises(UsageError, match=says.format("Not a directory")):
+        journal.Writer(tmp_path / "file" / "results", {})
 
+    def refuse(*arguments: Any) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
-    writer = journal.Writer(tmp_path, {})
-    writer.append(_time_record("a"))
-    full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, writer._descriptor)
-    with pytest.raises(UsageError, match=r"No space left.*finished measurements are kept"):
-        writer.append(_time_record("b"))
-    os.close(full)
-    assert [r["key"] for r in journal.read(tmp_path).records] == ["a"]
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError, match=says.format("Read-only file system")):
+        journal.Writer(tmp_path, {})
 
 
 def test_two_sessions_at_once_keep_their_own_files(tmp_path: Path) -> None:
@@ -170,12 +158,6 @@ def test_the_same_key_from_two_sessions_counts_once(tmp_path: Path) -> None:
     _written(tmp_path, "a")
     _written(tmp_path, "a", "b")
     assert sorted(r["key"] for r in journal.read(tmp_path).records) == ["a", "b"]
-
-
-def test_paths_with_spaces_and_unicode(tmp_path: Path) -> None:
-    folder = tmp_path / "mes résultats ☃"
-    _written(folder, "a")
-    assert len(journal.read(folder).records) == 1
 
 
 def test_nothing_in_a_record_is_executed(tmp_path: Path) -> None:
@@ -257,21 +239,6 @@ def test_a_record_after_a_torn_line_is_whole(
     read = journal.read(tmp_path)
     assert [r["block"] for r in read.records] == [2]
     assert len(read.warnings) == 1
-
-
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EDQUOT])
-def test_a_journal_that_cannot_be_opened_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    def refuse(*arguments: Any) -> int:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(UsageError) as raised:
-        journal.Writer(tmp_path, {})
-    assert os.strerror(number) in str(raised.value)
-    assert "give another --journal" in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_journal_whose_stamps_go_back_is_read_in_the_order_of_its_lines(

@@ -20,6 +20,7 @@ from harness.records.ratios import (
 from reports.core.sentences import closing
 from reports.pages.bench.page import cost
 from reports.pages.scaling.tables import cells, numbers
+from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa"
 MINE = "mtsa.algorithm1"
@@ -29,15 +30,8 @@ def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = ""
     return f"{name}-B64-N{length}-D300x600-H8-f32-{phase}-cpu{extra}"
 
 
-def made(kind: str, case: str, block: int = 0, **more: Any) -> dict[str, Any]:
-    """A record that is ok."""
-    head = {"kind": kind, "key": f"{kind}{case}{block}", "case": case, "block": block}
-    return {**head, "status": "ok", **more}
-
-
 def record(case: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
-    took: dict[str, Any] = {"samples": [seconds], "median": seconds, "interpreter": f"i{block}"}
-    return made("time", case, block, **{**took, **more})
+    return made("time", case, block, samples=[seconds], median=seconds) | more
 
 
 def margin(case: str, error: float = 1e-7, status: str = "ok") -> dict[str, Any]:
@@ -281,14 +275,6 @@ def test_sentences_give_cost_crossover_memory_and_error() -> None:
     assert "1.50x in forward and 1.50x in training" in memory
     assert "margin 10.0x" in correct
     assert "A/A control" in correct
-
-
-def test_crossover_is_not_claimed_from_a_dip() -> None:
-    rows = rows_of(sweep_records({64: 1.3, 256: 0.9, 1024: 1.2}))
-    crossover = closing(rows, MINE, BASE, SIZE)[1]
-    assert "faster at N = 256 only" in crossover
-    assert "batch 64" in crossover
-    assert "from N" not in crossover
 
 
 def test_figure_draws_every_length_band_and_reference() -> None:

@@ -20,10 +20,11 @@ from harness.experiments.conclusion import conclusions
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal, schema
-from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
+from harness.records.ratios import time_frame
 from harness.train.task import task
 from reports.core.words import file_name
 from reports.pages.bench.page import write_page
+from suites.harness.records.test_ratios import BASE, MINE, rows_of
 from suites.support.sessions import made_up
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
@@ -81,7 +82,6 @@ def test_a_line_that_is_no_record_is_named_and_skipped(tmp_path: Path, name: str
     assert time_frame(read.records)["seconds"].tolist() == [0.1]
 
 
-MINE, BASE = "mtsa.algorithm1", "multi_head.sdpa"
 COVERED = {"vectors": "v", "vocabulary": 9, "covered": 8, "running_words": 7, "covered_running": 6}
 RECIPE = {"width": 8, "heads": 2, "choose": "dev", "tuning_trials": 0}
 
@@ -278,10 +278,7 @@ def _hostile_rows(folder: Path) -> list[Any]:
     writer.close()
     read = journal.read(folder)
     assert read.warnings == []
-    records = read.records
-    return summarise(
-        time_frame(records), memory_frame(records), margin_frame(records), "multi_head.sdpa"
-    )
+    return rows_of(read.records)
 
 
 @pytest.mark.filterwarnings("ignore:constrained_layout")
