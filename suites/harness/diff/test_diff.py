@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import shutil
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,6 @@ def estimate_of(ratios: list[float]) -> LogRatio:
     return estimate
 
 
-@pytest.fixture
-def quick_gc() -> Iterator[None]:
-    """Statsmodels collects garbage in every call, which takes long with torch loaded."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("quick_gc")
 class TestStatistics:
     # Holm's own order: 0.001, 0.012, 0.02, 0.04 are tried at 5 % / 4, / 3, / 2, / 1.
     WORKED = ((0.02, 0.04), (0.001, 0.004), (0.04, 0.04), (0.012, 0.036))
@@ -76,21 +66,6 @@ class TestStatistics:
         assert [d.adjusted for d in got] == pytest.approx([a for _, a in self.WORKED])
         assert [d.verdict == "slower" for d in got] == list(expected[0])
 
-    def test_two_small_p_values_are_not_enough_among_three(self) -> None:
-        # 0.03 and 0.04 would both pass at 5 %; Holm stops at 0.03 > 5 % / 2.
-        estimates = {
-            str(p): LogRatio(scipy_stats.t.isf(p / 2, 14) * 0.005, 0.005, 14, 15)
-            for p in (0.001, 0.03, 0.04)
-        }
-        judged = judge(estimates, dict.fromkeys(estimates, 1.0))
-        assert [judged[str(p)].verdict for p in (0.001, 0.03, 0.04)] == [
-            "slower",
-            "same",
-            "same",
-        ]
-        assert judged["0.03"].ratio.low < 1 < judged["0.03"].ratio.high
-        assert judged["0.03"].confidence == judged["0.04"].confidence == pytest.approx(0.975)
-
     def test_interval_and_adjusted_p_always_agree(self) -> None:
         rng = np.random.default_rng(3)
         for _ in range(30):
@@ -101,18 +76,6 @@ class TestStatistics:
             for d in judge(estimates, dict.fromkeys(estimates, 1.0)).values():
                 excludes = d.ratio.low > 1 or d.ratio.high < 1
                 assert excludes == (d.adjusted < 0.05)
-
-    def test_no_case_at_all_is_called_slower_in_19_of_20_sessions(self) -> None:
-        rng = np.random.default_rng(0)
-        sessions, wrong = 400, 0
-        for _ in range(sessions):
-            estimates = {
-                str(i): estimate_of(list(np.exp(rng.normal(0, 0.05, 15)))) for i in range(6)
-            }
-            says = judge(estimates, dict.fromkeys(estimates, 1.0))
-            wrong += any(d.verdict in ("slower", "faster") for d in says.values())
-        low, high = scipy_stats.binom.interval(0.999, sessions, 0.05)
-        assert low <= wrong <= high
 
     def test_one_case_is_judged_by_the_usual_t_interval(self) -> None:
         ratios = [1.1, 1.25, 0.98, 1.4, 1.17]
@@ -137,11 +100,6 @@ class TestStatistics:
         assert changed is not None
         assert changed.p_value == 0
         assert estimate_of([1.0, 1.0]).p_value == 1
-
-    @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, -1.0])
-    def test_impossible_ratios_are_refused(self, bad: float) -> None:
-        with pytest.raises(ValueError, match="positive and finite"):
-            inside_blocks([1.0, bad])
 
     def test_joint_floor_is_wider_than_both_and_narrower_than_their_product(self) -> None:
         assert 1.1 < joint_floor(1.05, 1.1) < 1.05 * 1.1
@@ -184,37 +142,26 @@ class TestRows:
         assert row.verdict == "undecided"
         assert rows.exit_code([row]) == 0
 
-    def test_same_needs_the_whole_interval_within_5_percent(self) -> None:
-        quiet = [1.001, 0.999, 1.0, 1.0]
-        near = times_of("near", [1.0] * 4, quiet, [1.01, 1.0, 1.02, 1.01])
-        wide = times_of("wide", [1.0] * 4, quiet, [1.06, 0.96, 1.05, 0.97])
-        says = {r.case: r.verdict for r in rows.measured(near + wide, ["near", "wide"])}
-        assert says == {"near": "same", "wide": "undecided"}
-
     @pytest.mark.parametrize(
-        ("failing", "verdict", "code"),
+        ("failing", "status", "verdict", "code"),
         [
-            (["head"], "broken", 1),
-            (["base", "control"], "mended", 3),
-            (["base", "control", "head"], "not measured", 3),
+            (["head"], "crash", "broken", 1),
+            (["head"], "unsupported", "not measured", 3),
+            (["base", "control"], "crash", "mended", 3),
+            (["base", "control", "head"], "crash", "not measured", 3),
         ],
     )
     def test_a_failure_in_one_revision_is_a_finding(
-        self, failing: list[str], verdict: str, code: int
+        self, failing: list[str], status: str, verdict: str, code: int
     ) -> None:
         records = times_of("a", [1.0], [1.0], [1.0])
         for r in records:
             if r["side"] in failing:
-                r.update(status="crash", detail="boom")
+                r.update(status=status, detail="boom")
         (row,) = rows.measured(records, ["a"])
         assert row.verdict == verdict
-        assert "crash: boom" in row.detail
+        assert f"{status}: boom" in row.detail
         assert rows.exit_code([row]) == code
-
-    def test_unsupported_in_the_head_is_not_called_broken(self) -> None:
-        records = times_of("a", [1.0], [1.0], [1.0])
-        records[-1].update(status="unsupported", detail="no")
-        assert rows.measured(records, ["a"])[0].verdict == "not measured"
 
     def test_one_block_compares_nothing(self) -> None:
         found = rows.measured(times_of("a", [1.0], [1.0], [9.0]), ["a"], new=["n"], gone=["g"])
@@ -588,9 +535,6 @@ def test_the_repository_is_the_clone_that_attnbench_runs_from(
         revisions.repository()
 
 
-def test_a_folder_given_to_an_interpreter_wins(tmp_path: Path) -> None:
-    (tmp_path / "statistics.py").write_text("def mean(data):\n    return 'mine'\n")
-    with Interpreter(preload=(), path=[tmp_path]) as interpreter:
-        assert interpreter.run("statistics:mean", {"data": [1, 3]}).value == "mine"
+def test_an_interpreter_runs_the_python_that_it_is_given() -> None:
     with Interpreter(preload=(), python=sys.executable) as interpreter:
         assert interpreter.run("statistics:mean", {"data": [1, 3]}).value == 2
