@@ -63,20 +63,9 @@ def train(
     }
 
 
-def visible(directory: str, seconds: float) -> str | None:
-    """The GPU that a job was given, after some time."""
-    time.sleep(seconds)
-    return os.environ.get("CUDA_VISIBLE_DEVICES")
-
-
 def begun(folder: Path) -> list[str]:
     """Model, task and seed of each call that began."""
     return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.begun"))
-
-
-def ended(folder: Path) -> list[str]:
-    """Model, task and seed of each call that ended."""
-    return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.ended"))
 
 
 def fake_run(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -32,7 +30,7 @@ from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.journal import Follower
 from suites.support.command_line import environment
-from suites.support.fake_training import CALL, FINGERPRINT, begun, do_locally, ended, fake_run
+from suites.support.fake_training import CALL, FINGERPRINT, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT
 
 
@@ -57,18 +55,6 @@ def written(folder: Path) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == "run"]
 
 
-def test_a_record_says_what_the_run_was(tmp_path: Path) -> None:
-    run = fake_run(tmp_path, 3)
-    (record,) = do_locally(tmp_path / "results", [run])
-    assert record["kind"] == "run"
-    assert record["case"] == "mtsa.algorithm1 trec seed 3"
-    assert (record["seed"], record["fold"], record["status"]) == (3, None, "ok")
-    assert record["test"] == {"accuracy": 0.03}
-    assert record["task_seconds"] >= 0.05
-    assert record["workers"] == 2
-    assert finished(tmp_path / "results")[run.key]["recipe"] == run.recipe.as_dict()
-
-
 def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_workers(
     tmp_path: Path,
 ) -> None:
@@ -76,6 +62,7 @@ def test_runs_begin_in_the_order_given_and_as_many_at_a_time_as_there_are_worker
     records = do_locally(tmp_path / "results", todo)
     assert {r["seed"] for r in records[:2]} == {5, 2}
     assert {r["seed"] for r in records[2:]} == {9, 4}
+    assert all(r["workers"] == 2 and r["task_seconds"] >= 0.2 for r in records)
 
 
 def test_a_failed_run_does_not_end_the_others(tmp_path: Path) -> None:
@@ -184,36 +171,6 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
     assert [r["status"] for r in records] == ["ok", "crash"]
     assert records[1]["session"] == other.session
     assert len(begun(tmp_path)) == 3
-
-
-def test_killed_and_started_again(tmp_path: Path) -> None:
-    process = driver(tmp_path / "results", tmp_path, "0.2", 10)
-    assert process.stdout is not None
-    for _ in range(3):
-        assert process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    before = {r["key"] for r in written(tmp_path / "results")}
-    assert 3 <= len(before) < 10
-    todo = [fake_run(tmp_path, seed, "0.2") for seed in range(10)]
-    records = do_locally(tmp_path / "results", [r for r in todo if r.key not in before])
-    assert {r["key"] for r in records} == {run.key for run in todo} - before
-    assert Counter(r["key"] for r in written(tmp_path / "results")) == {r.key: 1 for r in todo}
-
-
-def test_the_children_of_a_killed_session_end_with_it(tmp_path: Path) -> None:
-    process = driver(tmp_path / "results", tmp_path, "60", 2)
-    while len(begun(tmp_path)) < 2:
-        time.sleep(0.02)
-    pids = [int(path.read_text().split()[0]) for path in tmp_path.glob("*.begun")]
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline, "a child goes on training"
-        time.sleep(0.05)
-    assert ended(tmp_path) == []
 
 
 HOLD = """
@@ -328,31 +285,15 @@ def test_the_gpus_that_cuda_sees_are_used(
     assert gpu.visible() == found
 
 
-def test_jobs_run_on_their_slots_gpu_never_two_in_one_slot() -> None:
+def test_jobs_run_on_their_slots_gpu() -> None:
     slots = gpu_slots([("0", "x"), ("1", "x")], 1)
     jobs = [
-        Job(
-            str(i),
-            "",
-            "suites.support.fake_training:visible",
-            {"directory": "", "seconds": 0.1},
-            reports=False,
-        )
-        for i in range(6)
+        Job(str(i), "", "os:getenv", {"key": "CUDA_VISIBLE_DEVICES"}, reports=False)
+        for i in range(2)
     ]
     with LocalExecutor(slots, preload=()) as executor:
-        began = time.monotonic()
-        outcomes = [outcome for _, outcome in executor.run(iter(jobs), lambda _: None)]
-        assert time.monotonic() - began >= 0.3
-    assert Counter(outcome.value for outcome in outcomes) == {"0": 3, "1": 3}
-
-
-def test_an_executor_asks_again_when_there_is_nothing_to_begin_yet() -> None:
-    job = Job("a", "", "statistics:mean", {"data": [1, 2, 6]}, reports=False)
-    jobs = iter([None, job, None])
-    with LocalExecutor([{}], preload=()) as executor:
-        found = [outcome.value for _, outcome in executor.run(jobs, lambda _: None)]
-    assert found == [3]
+        found = {outcome.value for _, outcome in executor.run(iter(jobs), lambda _: None)}
+    assert found == {"0", "1"}
 
 
 def test_progress_and_the_time_left(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -124,62 +122,6 @@ def test_a_node_that_dies_in_the_middle(
     while any(Path(f"/proc/{pid}").exists() for pid in lost):
         assert time.monotonic() < deadline, "a run goes on on the dead node"
         time.sleep(0.1)
-
-
-def workers_of_second() -> list[int]:
-    """Processes on the second node that have used a second of a CPU: they train."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            there = f"{NODE}=second".encode() in path.read_bytes().split(b"\0")
-            times = (path.parent / "stat").read_text().rpartition(")")[2].split()[11:13]
-            trains = b"ray" not in (path.parent / "cmdline").read_bytes().split(b"\0")[0]
-        except OSError:
-            continue  # it has ended meanwhile, or is another user's
-        if there and trains and sum(map(int, times)) >= os.sysconf("SC_CLK_TCK"):
-            found.append(int(path.parent.name))
-    return found
-
-
-@pytest.mark.nightly
-def test_a_sweep_of_trainings_survives_a_node(cluster: Any, second: Any, tmp_path: Path) -> None:
-    """The command itself, with real runs: killed under it is a node that trains."""
-    toy = "mirrored_summation[length=6,width=6,k=2,train=4000,test=200]"
-    recipe = "--recipe width=12 --recipe heads=2 --recipe epochs=6 --recipe patience=6"
-    sweep = f"sweep --models mtsa,none --tasks {toy} --seeds 5 {recipe} --device cpu".split()
-    ray_ = ("--executor", "ray", "--address", cluster.address)
-    folder = tmp_path / "results"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "harness", *sweep, *ray_],
-        cwd=tmp_path,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-    def runs() -> list[dict[str, Any]]:
-        return [r for r in journal.read(folder).records if r["kind"] == "run"]
-
-    deadline = time.monotonic() + 120
-    while not (runs() and (training := workers_of_second())):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "no run ended, or none began on the second node"
-        time.sleep(0.1)
-    before = len(runs())
-    cluster.remove_node(second, allow_graceful=False)
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
-    assert before < 8, "the sweep was all but over before the node died"
-    assert not [pid for pid in training if Path(f"/proc/{pid}").exists()]
-    assert "10 of 10 runs are ok" in said
-    assert sorted((r["case"], r["status"]) for r in runs()) == sorted(
-        (f"{model} {toy} seed {seed}", "ok")
-        for model in ("mtsa.fused", "none.fused")
-        for seed in range(5)
-    )
-    again = attnbench(*sweep, cwd=tmp_path)
-    assert "10 runs, 10 of them already there" in again.stdout
 
 
 @pytest.mark.nightly
