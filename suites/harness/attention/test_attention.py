@@ -215,12 +215,6 @@ def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> Non
     assert record["checks"]["rows"] > 0
 
 
-def test_a_task_without_sentences_can_not_be_looked_at(tmp_path: Path) -> None:
-    done = here("train mtsa --look --device cpu", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "has no sentences; use a text task" in done.stderr
-
-
 def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> None:
     """Rows sum to one and forbidden cells are zero for every built-in mechanism with weights."""
     from harness.attention.child import masks_of

@@ -120,8 +120,20 @@ train mtsa[scale_t=identity,scale_t=log_sigmoid] --task TASK
     with scale_t twice; expected each option once
 train mtsa --save-attention a
     needs sentences
+compare mtsa --task cr --data . --unpaired
+    --unpaired: cr is judged by 10 folds, which both models share
+compare --all multi_head --unpaired
+    --unpaired is for two models on one task
+compare mtsa --task trec --task mr --data . --unpaired
+    --unpaired is for two models on one task
 train mtsa --save-attention a --sentence b
     has no sentences
+train mtsa --look
+    has no sentences; use a text task
+train none --task cr --vectors none --data hub
+    no data set of the hub gives the rows of cr
+train mtsa --task trec --data hub
+    'top10k_100d_int8' are a table of a data directory
 """
 NO_DEVICE = """
 nonsense
@@ -176,6 +188,20 @@ frontier --memory 1KiB
     --memory: given '1KiB'; expected at least 16MiB
 compare --seeds 20000
     expected at most 10000 seeds, each up to 4294967295
+data check
+    set --data DIR or ATTNBENCH_DATA
+data check --data nowhere
+    'nowhere', which is no folder
+data check trec --data hub
+    from there is checked when it is loaded
+data check trek --data .
+    unknown corpus 'trek'; there are cr, mpqa
+data check --data .
+    none of 30 files is there; expected cr/all.tsv.gz
+data list --data nowhere
+    'nowhere', which is no folder
+data list trek
+    unknown corpus 'trek'
 """
 
 

@@ -405,15 +405,6 @@ def test_how_the_training_file_is_made_is_told_in_one_line(tmp_path: Path) -> No
     assert len(_load("snli", folder).train) == 30
 
 
-def test_the_command_line_says_it_too(tmp_path: Path) -> None:
-    write_more_corpora(write_data_directory(tmp_path))
-    command = "train none --task snli --data . --device cpu"
-    done = here(*command.split(), cwd=tmp_path)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "paste labels.train s1.train s2.train" in done.stderr
-
-
 # The real corpora.
 
 

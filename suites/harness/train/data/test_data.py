@@ -466,33 +466,9 @@ def test_data_check_says_what_is_wrong(
     assert re.search(r"missing +wnut17/dev.tsv", wrong.stdout)
     found = {f["name"]: f["status"] for f in json.loads((tmp_path / "c.json").read_text())}
     assert found["snli/train.tsv"] == "yours"
-    nothing = here("data", "check", "--data", ".", cwd=tmp_path)
-    assert nothing.returncode == 2
-    assert "none of 30 files is there; expected cr/all.tsv.gz" in nothing.stderr
     assert here("data", "check", "cr", "--data", ".", cwd=tmp_path).returncode == 1
     yours = here("data", "check", "snli", "--data", ".", cwd=tmp_path)
     assert re.search(r"missing +snli/train.tsv: .*e-SNLI", yours.stdout)
-
-
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        ("check", "set --data DIR or ATTNBENCH_DATA"),
-        ("check --data nowhere", "'nowhere', which is no folder"),
-        ("check trec --data hub", "from there is checked when it is loaded"),
-        ("list --data nowhere", "'nowhere', which is no folder"),
-        ("check trek --data .", "unknown corpus 'trek'; there are cr, mpqa"),
-        ("list trek", "unknown corpus 'trek'"),
-    ],
-)
-def test_a_mistake_with_data_is_told_in_one_line(
-    command: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTNBENCH_DATA", "")
-    done = here("data", *command.split(), cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 @real("README.md")

@@ -18,7 +18,6 @@ from harness.train.data.corpora import HubSource, corpora
 from harness.train.data.directory import VARIABLE, digest_of, read_table
 from harness.train.data.hub import CONVERSIONS, HubSplit, clean, mr, trec
 from harness.train.task import task
-from suites.support.command_line import here
 from suites.support.made_up_data import made_up_corpus
 from suites.support.real_data import REAL, real
 
@@ -184,15 +183,6 @@ def test_hub_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not hub.asked(None)
     monkeypatch.setenv(hub.CACHE, str(tmp_path))
     assert hub.cache_folder() == tmp_path / "hub"
-    monkeypatch.delenv(VARIABLE)
-    for command, says in (
-        ("train none --task cr --vectors none", "no data set of the hub gives the rows of cr"),
-        ("train mtsa --task trec", "'top10k_100d_int8' are a table of a data directory"),
-    ):
-        done = here(*command.split(), "--data", "hub", "--device", "cpu", cwd=tmp_path)
-        assert done.returncode == 2
-        assert says in done.stderr
-        assert done.stderr.count("\n") == 1
 
 
 def test_every_source_on_the_hub_is_pinned_and_converted() -> None:
