@@ -16,11 +16,11 @@ from harness.attention import child, reduce
 from harness.attention.geometry import allowed
 from harness.errors import UsageError
 from harness.records import journal
-from harness.registry import Registry
 from harness.train.task import task
 from reference_impls import masks
-from reference_impls.mechanism import BadOption
+from suites.support.batches import FAST, batch, build
 from suites.support.command_line import here, verified_before
+from suites.support.configurations import module_of
 from suites.support.made_up_data import write_data_directory
 
 TEXTS = (
@@ -215,39 +215,18 @@ def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> Non
     assert record["checks"]["rows"] > 0
 
 
-def test_every_module_with_scores_says_its_masks_as_the_check_reads_them() -> None:
-    """Rows sum to one and forbidden cells are zero for every built-in mechanism with weights."""
-    from harness.attention.child import masks_of
-    from harness.build import make
+LOOKED_AT = [name for name in FAST if hasattr(module_of(name), "attention")]
 
-    registry = Registry()
-    looked = set()
-    for name, mechanism in registry.mechanisms.items():
-        implementation = mechanism.implementation(
-            mechanism.default or mechanism.implementations[-1].name
-        )
-        d_in = 16 if mechanism.keeps_width else 12
-        options = {**mechanism.options, **implementation.options}
-        try:
-            module = make(mechanism, implementation.factory, d_in, 16, 4, options)
-        except BadOption:  # widths that this mechanism does not take
-            continue
-        shown: Any = getattr(module, "attention", None)
-        if not callable(shown):
-            continue
-        if hasattr(module, "selection"):  # a policy's is checked above
-            setattr(module, "selection", "all")  # noqa: B010 - mypy takes it for a tensor
-        x = torch.randn(1, 6, d_in)
-        found = {
-            key: value[:, 0].detach().numpy()
-            for key, value in shown(x, torch.ones(1, 6, dtype=torch.bool)).items()
-            if key.endswith(reduce.TOKEN2TOKEN)
-        }
-        for layer in reduce.layers(found):
-            looked.add(name)
-            weights = found[layer + reduce.TOKEN2TOKEN]
-            checks = reduce.checked(weights, masks_of(module, found, layer))
-            assert checks["row_error"] < 1e-5, name
-            assert checks["forbidden"] == 0, name
-    assert {"mtsa", "mtsa_released", "multi_head", "msmsa", "disa", "resa", "resan"} <= looked
-    assert {"transformer", "multi_scale_transformer"} <= looked
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_rows_and_masks_of_every_module_are_as_the_check_reads_them(name: str) -> None:
+    module: Any = build(name)
+    if hasattr(module, "selection"):  # a policy's is checked above
+        module.selection = "all"
+    shown = module.attention(*batch((6,)))
+    found = {key: value[:, 0].detach().numpy() for key, value in shown.items()}
+    for layer in reduce.layers(found):
+        weights = found[layer + reduce.TOKEN2TOKEN]
+        checks = reduce.checked(weights, child.masks_of(module, found, layer))
+        assert checks["row_error"] < 1e-5
+        assert checks["forbidden"] == 0

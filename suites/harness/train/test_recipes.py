@@ -14,9 +14,7 @@ from torch import nn
 
 from harness.build import literal
 from harness.errors import UsageError
-from harness.experiments.design import Surroundings
-from harness.experiments.model import parse_model
-from harness.experiments.sweep import Part, make_sweep
+from harness.experiments.model import parse_model, recipes_of
 from harness.registry import Registry
 from harness.train import objective, trainer
 from harness.train.recipe import Recipe, changed, identity, parse_settings
@@ -30,9 +28,8 @@ MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))
 
 def named(name: str, recipe: str, mechanism: str = "mtsa") -> Recipe:
     """What a mechanism is trained by with ``--recipe paper``."""
-    record = task(name)
-    (settings,) = parse_settings([recipe], [(mechanism,)], record.recipes, name)
-    return changed(record.recipe_for(mechanism), settings)
+    (found,) = recipes_of(task(name), [parse_model(mechanism, Registry())], [recipe])
+    return found
 
 
 # Reading them.
@@ -128,22 +125,27 @@ def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
 
 # What the papers say (their recipes as handed down: table and read-me).
 
-PAPERS = {
+
+PAPERS = [
     # keep, attention keep, decay, optimiser, rate, batch, steps, examples of ours
-    "trec": (0.5, 1, 1e-4, "adadelta", 0.5, 32, 80_000, 4907),
-    "sst5_phrases": (0.7, 1, 1e-4, "adadelta", 0.5, 128, 120_000, 159_274),
-    "cr": (0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 3055),
-    "mpqa": (0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 8588),
-    "subj": (0.5, 1, 1e-4, "adam", 1e-3, 64, 1000, 8100),
-    "sick_relatedness": (0.7, 1, 1e-4, "adadelta", 0.5, 128, 25_000, 4500),
-    "snli": (0.65, 1, 5e-5, "adadelta", 0.5, 128, 600_000, 549_367),
-}
+    ("trec", "paper", 0.5, 1, 1e-4, "adadelta", 0.5, 32, 80_000, 4907),
+    ("trec", "released", 0.5, 1, 5e-5, "adadelta", 0.5, 32, 99_000, 4907),
+    ("sst5_phrases", "paper", 0.7, 1, 1e-4, "adadelta", 0.5, 128, 120_000, 159_274),
+    ("cr", "paper", 0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 3055),
+    ("cr", "released", 0.475, 0.81, 1e-4, "adam", 1e-3, 64, 1000, 3055),
+    ("mpqa", "paper", 0.5, 0.8, 1e-4, "adam", 1e-3, 64, 1000, 8588),
+    ("mpqa", "released", 0.55, 1, 1e-4, "adam", 1e-3, 64, 1000, 8588),
+    ("subj", "paper", 0.5, 1, 1e-4, "adam", 1e-3, 64, 1000, 8100),
+    ("subj", "released", 0.55, 0.81, 1e-4, "adam", 1e-3, 64, 1000, 8100),
+    ("sick_relatedness", "paper", 0.7, 1, 1e-4, "adadelta", 0.5, 128, 25_000, 4500),
+    ("snli", "paper", 0.65, 1, 5e-5, "adadelta", 0.5, 128, 600_000, 549_367),
+]
 
 
-@pytest.mark.parametrize("name", PAPERS)
-def test_the_papers_recipes_have_their_numbers(name: str) -> None:
-    keep, attention, decay, optimiser, rate, batch, steps, examples = PAPERS[name]
-    recipe = named(name, "paper")
+@pytest.mark.parametrize("row", PAPERS, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_the_papers_recipes_have_their_numbers(row: tuple) -> None:
+    name, which, keep, attention, decay, optimiser, rate, batch, steps, examples = row
+    recipe = named(name, which)
     assert recipe.dropout == pytest.approx(1 - keep)
     assert recipe.attention_dropout == pytest.approx(1 - attention)
     assert (recipe.weight_decay, recipe.optimiser) == (decay, optimiser)
@@ -153,25 +155,8 @@ def test_the_papers_recipes_have_their_numbers(name: str) -> None:
     assert recipe.epochs * math.ceil(examples / batch) == pytest.approx(steps, rel=0.06)
     by_test = name in ("trec", "cr", "mpqa", "subj")
     assert recipe.choose == ("best-on-test" if by_test else "dev")
-    assert (recipe.activation, recipe.highway) == (
-        ("elu", True) if name == "snli" else ("relu", False)
-    )
-
-
-def test_what_the_released_programs_have_instead() -> None:
-    found = {
-        name: (1 - r.dropout, 1 - r.attention_dropout, r.weight_decay)
-        for name in ("trec", "cr", "mpqa", "subj")
-        for r in [named(name, "released")]
-    }
-    assert found == {
-        "trec": (0.5, 1.0, 5e-5),
-        "cr": pytest.approx((0.475, 0.81, 1e-4)),
-        "mpqa": pytest.approx((0.55, 1.0, 1e-4)),
-        "subj": pytest.approx((0.55, 0.81, 1e-4)),
-    }
-    steps = named("trec", "released").epochs * math.ceil(4907 / 32)
-    assert steps == pytest.approx(99_000, rel=0.01)
+    snli = name == "snli"
+    assert (recipe.activation, recipe.highway) == ("elu" if snli else "relu", snli)
 
 
 # Mechanism: heads, width and highway layer on SNLI (MTSA section 4; Table 1's printed parameters).
@@ -200,22 +185,6 @@ def test_each_mechanism_has_the_row_that_the_papers_gave_it() -> None:
             assert (recipe.heads, recipe.width, recipe.highway) == (heads, width, False)
 
 
-def test_runs_by_a_papers_recipe_are_of_its_rows() -> None:
-    around = Surroundings(Registry(), {"device": "cpu"}, "data", "none", "digest")
-
-    def of(*recipe: str) -> list[dict[str, Any]]:
-        part = Part(("mtsa.algorithm1", "multi_head.sdpa"), ("snli",), (0,), recipe=recipe)
-        entries = make_sweep([part], around.registry, lambda _task, _vectors: around).entries
-        return [entry.run.arguments["recipe"] for entry in entries]
-
-    one, two = of("paper")
-    assert (one["heads"], one["width"], one["highway"]) == (2, 600, True)
-    assert (two["heads"], two["width"], two["highway"]) == (8, 600, False)
-    one, two = of("multi_head:paper", "mtsa:rate=0.002", "highway=true")
-    assert (one["heads"], one["width"], one["rate"]) == (6, 300, 0.002)
-    assert (two["heads"], two["width"], two["highway"]) == (8, 600, True)
-
-
 def test_the_rows_are_of_mechanisms_that_there_are() -> None:
     known = Registry().mechanisms
     for record in tasks().values():
@@ -227,24 +196,17 @@ def test_the_rows_are_of_mechanisms_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "which", "examples", "steps", "penalty", "decay", "share"),
+    ("name", "which", "examples", "steps", "policy"),
     [
         # The base model's steps, the policy's alone, and those of both (ReSAN's program).
-        ("snli", "paper", 549_367, (600_000, 5000, 195_000), 0.02, 5e-5, "text"),
-        ("sick_relatedness", "paper", 4500, (6000, 500, 18_500), 0.006, 1e-4, "text"),
-        ("sick_relatedness", "released", 4500, (6000, 500, 18_500), 0.006, 1e-4, "released"),
+        ("snli", "paper", 549_367, (600_000, 5000, 195_000), (0.02, 5e-5, "text")),
+        ("sick_relatedness", "paper", 4500, (6000, 500, 18_500), (0.006, 1e-4, "text")),
+        ("sick_relatedness", "released", 4500, (6000, 500, 18_500), (0.006, 1e-4, "released")),
     ],
 )
 @pytest.mark.parametrize("mechanism", ["resa", "resan", "resan_no_fusion"])
 def test_a_policy_is_trained_as_resans(
-    mechanism: str,
-    name: str,
-    which: str,
-    examples: int,
-    steps: tuple[int, int, int],
-    penalty: float,
-    decay: float,
-    share: str,
+    mechanism: str, name: str, which: str, examples: int, steps: tuple, policy: tuple
 ) -> None:
     recipe = named(name, which, mechanism)
     base, alone, both = steps
@@ -253,8 +215,7 @@ def test_a_policy_is_trained_as_resans(
     assert recipe.policy_steps == alone
     assert recipe.policy_epochs * a_pass == pytest.approx(both, rel=0.01)
     assert recipe.patience >= max(recipe.epochs, recipe.policy_epochs)
-    assert (recipe.policy_penalty, recipe.policy_weight_decay) == (penalty, decay)
-    assert recipe.policy_share == share
+    assert (recipe.policy_penalty, recipe.policy_weight_decay, recipe.policy_share) == policy
 
 
 @pytest.mark.parametrize("mechanism", ["multi_head", "hrchy_cnn"])

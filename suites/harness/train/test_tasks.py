@@ -33,7 +33,6 @@ from harness.train.data.corpora import (
 )
 from harness.train.data.directory import corpus_files, read_table
 from harness.train.data.examples import cross_validated, folds_of, held_out
-from harness.train.data.vectors import read_vectors
 from harness.train.task import Data, load, task, tasks
 from harness.train.tasks.mirrored_summation import examples
 from harness.train.tasks.sst5 import tokens
@@ -44,7 +43,7 @@ from suites.support.made_up_data import (
     write_table,
 )
 from suites.support.real_data import REAL, real
-from suites.support.training import small, train
+from suites.support.training import small
 
 FOLDED = ("cr", "mpqa", "subj", "mr")
 PINNED = "ba05913e9df08a88"
@@ -180,9 +179,7 @@ def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model
 
 
 def test_a_mechanism_that_keeps_its_width_trains_at_the_recipes_width(folder: Path) -> None:
-    record, recipe = task("trec"), small("trec", width=24, heads=4, epochs=1)
-    result = train(folder, "mtsa_stack", epochs=1, width=24, heads=4)
-    assert result["test"]["accuracy"] >= 0
+    record, recipe = task("trec"), small("trec", width=24, heads=4)
     data = load(record, recipe, str(folder), record.vectors, 0)
     module = objective.build(record, "mtsa_stack", {}, data, recipe, Registry(), 0)
     entry: Any = module.get_submodule("encoder.entry")
@@ -203,8 +200,6 @@ def test_folds_are_a_random_cut_and_stay_the_same_for_ever() -> None:
         assert len(parts) == folds
     joined = ",".join(str(i) for part in parts for i in part)
     assert hashlib.sha256(joined.encode()).hexdigest()[:16] == PINNED
-    positions = np.concatenate([np.full(len(part), k) for k, part in enumerate(parts)])
-    assert abs(np.corrcoef(positions, np.concatenate(parts))[0, 1]) < 0.05
 
 
 @pytest.mark.parametrize("name", FOLDED)
@@ -254,17 +249,6 @@ def test_a_wrong_fold_is_told(folder: Path, name: str, fold: int | None, says: s
 
 def _around() -> Surroundings:
     return Surroundings(Registry(), {"device": "cpu"})
-
-
-def test_a_fold_is_part_of_what_a_run_is() -> None:
-    record = task("cr")
-    runs = [
-        make_run(Model("mtsa.algorithm1"), record, record.recipe, seed, _around(), fold)
-        for seed, fold in ((0, 0), (0, 1), (1, 0))
-    ]
-    assert len({run.key for run in runs}) == 3
-    assert [run.arguments["fold"] for run in runs] == [0, 1, 0]
-    assert runs[1].label == "mtsa.algorithm1 seed 0 fold 1"
 
 
 def test_another_tasks_code_is_not_a_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,42 +416,3 @@ def test_real_tasks(name: str, sizes: tuple[int, ...], classes: dict[int, int] |
         assert found == classes
     assert is_known(name, data_digest(task(name), REAL, "none"))
     assert unlike(REAL, task(name).files) == []
-
-
-@real("trec/train.tsv.gz", "sick/train.tsv.gz", "sst5/train.tsv.gz", "glove/sick_840B_300d.tsv.gz")
-@pytest.mark.parametrize(
-    ("name", "width", "words", "running"),
-    [
-        ("trec", 100, ("51.8", 8981), ("90.3", 59_393)),
-        ("sick_relatedness", 300, ("99.7", 2409), ("99.5", 192_193)),
-        ("sst5", 100, ("31.1", 19_536), ("85.2", 227_245)),
-    ],
-)
-def test_real_coverage_is_that_of_the_read_me(
-    name: str, width: int, words: tuple[str, int], running: tuple[str, int]
-) -> None:
-    record = task(name)
-    data = load(record, record.recipe, str(REAL), record.vectors, 0)
-    found = data.coverage
-    assert found is not None
-    assert data.width == width
-    assert (f"{100 * found.covered / found.vocabulary:.1f}", found.vocabulary) == words
-    share = 100 * found.covered_running / found.running_words
-    assert (f"{share:.1f}", found.running_words) == running
-
-
-@real("glove/top10k_100d_int8.tsv.gz", "glove/sick_840B_300d.tsv.gz")
-def test_real_vectors() -> None:
-    quantised = read_vectors("top10k_100d", REAL)
-    assert quantised.matrix.shape == (10_000, 100)
-    assert not quantised.cased
-    np.testing.assert_allclose(quantised.matrix.mean(axis=0), 0, atol=1e-5)
-    the, comma = (quantised.matrix[quantised.rows[word]] for word in ("the", ","))
-    expected = [(7 * 5.736062 - 4.866347) / 127, (-7 * 5.736062 - 8 * 4.866347) / 127]
-    np.testing.assert_allclose((the - comma)[:2], expected, rtol=1e-4)
-    plain = read_vectors("sick_840B_300d", REAL)
-    assert plain.matrix.shape == (2402, 300)
-    assert plain.cased
-    np.testing.assert_array_equal(
-        plain.matrix[plain.rows["the"], :3], np.array([0.27204, -0.06203, -0.1884], np.float32)
-    )

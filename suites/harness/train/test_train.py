@@ -103,11 +103,6 @@ def test_best_over_time_is_chosen_by_the_test_set(folder: Path) -> None:
     assert record["chosen_epoch"] == found.index(max(found)) + 1
 
 
-def test_patience_ends_a_run(folder: Path) -> None:
-    record = train(folder, epochs=30, patience=2, rate=1e-9)
-    assert len(record["epochs"]) == record["chosen_epoch"] + 2 < 30
-
-
 @pytest.mark.parametrize(
     ("name", "batch", "says"),
     [

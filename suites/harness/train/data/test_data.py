@@ -336,14 +336,6 @@ def test_lower_case_vectors_make_a_lower_case_vocabulary(tmp_path: Path) -> None
     assert bare.encode(["A", "b", "c"]) == [2, 3, UNKNOWN]
 
 
-def test_cased_vectors_keep_surface_forms_apart_where_they_do(tmp_path: Path) -> None:
-    vectors = _vectors(tmp_path, "the 1\nParis 2\n")
-    vocabulary = Vocabulary.build([["The", "paris", "bmxs", "Bmxs"], ["Bmxs", "bmxs"]], vectors)
-    assert vocabulary.words == ("the", "Paris", "Bmxs", "bmxs")
-    encoded = vocabulary.encode(["The", "THE", "paris", "PARIS", "Bmxs", "bmxs", "BMXS"])
-    assert encoded == [2, 2, 3, 3, 4, 5, UNKNOWN]
-
-
 WORD = st.text("abAB", min_size=1, max_size=3)
 
 
