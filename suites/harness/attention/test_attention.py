@@ -20,7 +20,6 @@ from harness.train.task import task
 from reference_impls import masks
 from suites.support.batches import FAST, batch, build
 from suites.support.command_line import here, verified_before
-from suites.support.configurations import module_of
 from suites.support.made_up_data import write_data_directory
 
 TEXTS = (
@@ -215,7 +214,7 @@ def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> Non
     assert record["checks"]["rows"] > 0
 
 
-LOOKED_AT = [name for name in FAST if hasattr(module_of(name), "attention")]
+LOOKED_AT = [name for name in FAST if hasattr(build(name), "attention")]
 
 
 @pytest.mark.parametrize("name", LOOKED_AT)
