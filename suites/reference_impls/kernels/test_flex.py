@@ -98,15 +98,6 @@ def test_blocks_that_a_graph_has_read_stay(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(looked) == {geometry.lo.device}
 
 
-def test_blocks_that_inference_left_behind_serve_training() -> None:
-    geometry = of_masks(masks_of("forward"), 300, torch.device("cpu"))
-    with torch.inference_mode():
-        blocks = lists.block_mask(geometry, None, 2, 300)
-    assert lists.block_mask(geometry, None, 2, 300) is blocks
-    assert blocks.kv_indices is not None
-    assert not blocks.kv_indices.is_inference()
-
-
 @pytest.mark.parametrize(
     ("problem", "dtype", "message"),
     [
