@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import reference_impls
+from suites.support.planting import Planted
 
 ROOT = Path(reference_impls.__path__[0])
 
@@ -85,27 +83,6 @@ OPERATORS = (
 """Modules that register operators: a second registration would take the first one's away."""
 
 
-class _Loader(importlib.abc.Loader):
-    def __init__(self, patch: Patch) -> None:
-        self.patch = patch
-
-    def exec_module(self, module: ModuleType) -> None:
-        path = str(ROOT / self.patch.file)
-        exec(compile(self.patch.source(), path, "exec"), module.__dict__)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, patch: Patch) -> None:
-        self.patch = patch
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.patch.module:
-            return None
-        return importlib.util.spec_from_loader(name, _Loader(self.patch))
-
-
 def _ours() -> dict[str, ModuleType]:
     """Modules with mechanisms' code; the records' own stays: its errors are caught by class."""
     return {
@@ -124,21 +101,21 @@ def patched(patch: Patch) -> Iterator[None]:
     Raises
     ------
     ValueError
-        For a patch of a module that registers operators: those are not imported anew.
+        From `Patch.source`, and for a patch of a module that registers operators: those are not
+        imported anew.
     """
     if patch.module.startswith(OPERATORS):
         raise ValueError(f"{patch.name!r}: {patch.module} registers operators with torch")
     for name in OPERATORS:  # by what is not patched, whoever comes first
         importlib.import_module(name)
-    before = _ours()
-    finder = _Finder(patch)
+    source, before = patch.source(), _ours()
     for name in before:
         del sys.modules[name]
-    sys.meta_path.insert(0, finder)
+    planted = Planted(patch.module, ROOT / patch.file, source)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        sys.meta_path.remove(planted)
         for name in _ours():
             del sys.modules[name]
         sys.modules.update(before)

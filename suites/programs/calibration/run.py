@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -54,32 +55,18 @@ class Passage:
     key: str
 
 
-def passages(plan: Plan, condition: str, fingerprint: Mapping[str, Any]) -> list[Passage]:
-    """All passages of one condition, block by block."""
-    code = harness_hash("measure") + schema.digest(Path(__file__).with_name("arms.py").read_text())
-    return [
-        Passage(
-            condition,
-            repeat,
-            block,
-            schema.key(KIND, f"{plan.id}-{condition}-{repeat}", block, code, fingerprint),
-        )
-        for block in range(plan.blocks)
-        for repeat in range(plan.repeats)
-    ]
-
-
 def missing(
     plan: Plan, conditions: list[str], folder: Path, fingerprint: Mapping[str, Any]
 ) -> list[Passage]:
-    """Passages that no earlier run has finished."""
+    """Passages that no earlier run has finished, block by block under each condition."""
     done = {k for k, r in journal.read(folder).finished().items() if r.get("status") == "ok"}
-    return [
-        passage
-        for condition in conditions
-        for passage in passages(plan, condition, fingerprint)
-        if passage.key not in done
-    ]
+    code = harness_hash("measure") + schema.digest(Path(__file__).with_name("arms.py").read_text())
+    found = []
+    for condition, block, repeat in product(conditions, range(plan.blocks), range(plan.repeats)):
+        key = schema.key(KIND, f"{plan.id}-{condition}-{repeat}", block, code, fingerprint)
+        if key not in done:
+            found.append(Passage(condition, repeat, block, key))
+    return found
 
 
 def load(folder: Path, plan_id: str = "") -> tuple[Plan, list[dict[str, Any]], list[str]]:
@@ -156,7 +143,7 @@ def run(
     Parameters
     ----------
     todo : list of Passage
-        Those of one block together.
+        Those of one condition together, and in it those of one block.
     on_passage : callable
         Called with every record written.
     time_arm : callable, optional
@@ -171,15 +158,13 @@ def run(
         "plan_id": plan.id,
     }
     with journal.Writer(folder, environment) as writer:
-        for condition in dict.fromkeys(passage.condition for passage in todo):
-            of_condition = [p for p in todo if p.condition == condition]
+        for condition, of_condition in groupby(todo, key=lambda p: p.condition):
             with kept_busy(condition):
-                for block in dict.fromkeys(p.block for p in of_condition):
+                for _, of_block in groupby(of_condition, key=lambda p: p.block):
                     with Interpreter("fork", preload=(*PRELOAD, "harness.registry")) as interpreter:
-                        for passage in of_condition:
-                            if passage.block == block:
-                                record = _measure(plan, passage, interpreter, time_arm)
-                                on_passage(writer.append(record))
+                        for passage in of_block:
+                            record = _measure(plan, passage, interpreter, time_arm)
+                            on_passage(writer.append(record))
 
 
 def _measure(

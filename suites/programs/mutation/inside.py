@@ -12,9 +12,9 @@ import torch
 from harness.build import set_tf32
 from reference_impls.mechanism import Unsupported
 from suites.programs.mutation import steps, tests
-from suites.programs.mutation.planting import Planted
 from suites.programs.mutation.relevance import traced
 from suites.programs.mutation.units import ROOT, module_name, short, units
+from suites.support.planting import Planted
 
 TEST = "test"
 
