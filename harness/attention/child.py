@@ -29,19 +29,7 @@ FARTHEST = 15
 
 
 def look(
-    model: str,
-    task: str,
-    recipe: Mapping[str, Any],
-    seed: int,
-    sentences: Sequence[str],
-    tagged: int = 0,
-    options: Mapping[str, Any] | None = None,
-    directory: str | None = None,
-    vectors: str = "",
-    device: str = "cpu",
-    given: Sequence[str] = (),
-    fold: int | None = None,
-    progress: str | None = None,
+    *, sentences: Sequence[str], tagged: int = 0, directory: str | None = None, **run: Any
 ) -> dict[str, Any]:
     """Train a model as `harness.train.run.train_run` does, and reduce its scores.
 
@@ -52,6 +40,8 @@ def look(
     tagged : int
         How many sentences with parts of speech are looked at as well, from `TAGGED` of the data
         directory; 0 for none.
+    directory, run
+        As of `harness.train.run.make_trainer`.
 
     Returns
     -------
@@ -66,11 +56,11 @@ def look(
         If the task has no sentences, or the model nothing to look at.
     """
     began = time.perf_counter()
-    trainer = make_trainer(
-        model, task, recipe, seed, options, directory, vectors, device, given, fold, progress
-    )
+    trainer = make_trainer(directory=directory, **run)
     if trainer.data.encode is None:
-        raise UsageError(f"task {task} has no sentences; look at a model of a text task")
+        raise UsageError(
+            f"task {trainer.task.name} has no sentences; look at a model of a text task"
+        )
     if sentences:  # what has nothing to look at is known before minutes of training
         _sentence(trainer, sentences[0])
     trainer.train()

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from harness.diff.rows import DiffRow, in_one_only, judged_row
-from harness.records.ratios import (
-    Row,
-    block_ratios,
-    margin_frame,
-    memory_frame,
-    summarise,
-    time_frame,
-)
+from harness.records.ratios import Row, summarise
 from harness.stats import between_sessions, joint_floor, judge
 
 SAYS = (
@@ -71,44 +62,29 @@ def compare(
     list of DiffRow
         ``base`` and ``head`` are ratios to the baseline. The baseline itself is no row.
     """
-    before, after = _Side(base, baseline, heads), _Side(head, baseline, heads)
-    both = [case for case in after.rows if case in before.rows]
+    before, after = (
+        {r.case: r for r in summarise(records, baseline, heads) if r.verdict != "baseline"}
+        for records in (base, head)
+    )
+    both = [case for case in after if case in before]
     estimates, floors = {}, {}
     for case in both:
-        estimate = between_sessions(before.ratios(case), after.ratios(case))
+        one, two = before[case], after[case]
+        estimate = between_sessions(list(one.by_block.values()), list(two.by_block.values()))
         if estimate is not None:
             estimates[case] = estimate
-            floors[case] = joint_floor(before.rows[case].floor, after.rows[case].floor)
+            floors[case] = joint_floor(one.floor, two.floor)
     judged = judge(estimates, floors)
     rows = []
     for case in both:
-        one, two = before.rows[case], after.rows[case]
+        one, two = before[case], after[case]
         if case in judged and one.time is not None and two.time is not None:
             rows.append(judged_row(case, one.time.ratio, two.time.ratio, judged[case]))
         else:
             rows.append(_unjudged(case, one, two))
-    new = [case for case in after.rows if case not in before.rows]
-    gone = [case for case in before.rows if case not in after.rows]
+    new = [case for case in after if case not in before]
+    gone = [case for case in before if case not in after]
     return rows + in_one_only(new, gone)
-
-
-class _Side:
-    """The cases of one journal, each with its ratios to the baseline."""
-
-    def __init__(self, records: Sequence[Mapping[str, Any]], baseline: str, heads: int) -> None:
-        self.times = time_frame(records)
-        found = summarise(self.times, memory_frame(records), margin_frame(records), baseline, heads)
-        self.rows: dict[str, Row] = {r.case: r for r in found if r.verdict != "baseline"}
-
-    def ratios(self, case: str) -> list[float]:
-        """Row to the baseline in every block; none where the case is not ok."""
-        row = self.rows[case]
-        if row.status != "ok" or row.baseline is None:
-            return []
-        return block_ratios(self._good(case), self._good(row.baseline))
-
-    def _good(self, case: str) -> pd.DataFrame:
-        return self.times[(self.times["case"] == case) & (self.times["status"] == "ok")]
 
 
 def _unjudged(case: str, one: Row, two: Row) -> DiffRow:

@@ -86,12 +86,6 @@ class Reservations:
         """Give all back."""
         os.close(self._descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close()
-
     def _refused(self, error: OSError) -> UsageError:
         return UsageError(
             f"can't lock {self.path}: {error.strerror}; give a --journal on a file system with "

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from harness.experiments.preregistration import Order, looked
-from harness.experiments.replicates import Pair, Values, is_paired
+from harness.experiments.replicates import Pair, Values, is_ok, is_paired, sides_of
 from harness.train.data.corpora import is_known
 from harness.train.recipe import HOW_FOUND
 
@@ -75,9 +75,7 @@ def _missing(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
         )
     if absent:
         out.append(f"{absent} of {2 * len(pairs)} runs are missing")
-    good = sum(
-        a is not None and b is not None and a["status"] == b["status"] == "ok" for a, b in pairs
-    )
+    good = sum(is_ok(a) and is_ok(b) for a, b in pairs)
     if good < len(pairs) and (is_paired(design) or design.get("folds")):
         out.append(f"{len(pairs) - good} of {len(pairs)} pairs are incomplete and left out")
     return out
@@ -100,10 +98,7 @@ def _constant(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
 
 
 def _selected(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
-    return selecting_everything(
-        (model, [run for pair in pairs if (run := pair[side]) is not None])
-        for side, model in enumerate(design["models"])
-    )
+    return selecting_everything(zip(design["models"], sides_of(pairs), strict=True))
 
 
 def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
@@ -138,11 +133,8 @@ def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
 
 def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     counts = []
-    for side in (0, 1):
-        known = [pair[side] for pair in pairs if pair[side] is not None]
-        found = [
-            r["parameters"] for r in known if r is not None and r.get("parameters") is not None
-        ]
+    for runs in sides_of(pairs):
+        found = [r["parameters"] for r in runs if r.get("parameters") is not None]
         if not found:
             return []
         counts.append(int(found[0]))

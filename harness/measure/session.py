@@ -18,7 +18,7 @@ from harness.plan import make_plan
 from harness.profile import Profile
 from harness.records import journal, schema
 from harness.records.drift import Drift, machine_drift
-from harness.records.ratios import Row, margin_frame, memory_frame, summarise, time_frame
+from harness.records.ratios import Row, summarise, time_frame
 from harness.registry import Registry, code_hash, harness_hash
 
 
@@ -248,13 +248,7 @@ class Session:
     def rows(self) -> list[Row]:
         """Every case against its baseline, as far as measured, in the order of the plan."""
         records = self.records()
-        rows = summarise(
-            time_frame(records),
-            memory_frame(records),
-            margin_frame(records),
-            self.profile.baseline,
-            self.profile.reference["heads"],
-        )
+        rows = summarise(records, self.profile.baseline, self.profile.reference["heads"])
         rows = with_shares(rows, records, self.registry.mechanisms)
         position = {case.id: i for i, case in enumerate(self.cases)}
         problems: dict[tuple[Any, ...], int] = {}

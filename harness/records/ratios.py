@@ -6,7 +6,7 @@ The noise floor comes from the A/A control.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -237,19 +237,13 @@ def _baseline_case(group: pd.DataFrame, baseline: str, heads: int) -> str | None
     return ids[0] if ids else None
 
 
-def summarise(
-    times: pd.DataFrame,
-    memory: pd.DataFrame,
-    margins: pd.DataFrame,
-    baseline: str,
-    heads: int = 8,
-) -> list[Row]:
+def summarise(records: Collection[Mapping[str, Any]], baseline: str, heads: int = 8) -> list[Row]:
     """Compare every case with the baseline of its problem.
 
     Parameters
     ----------
-    times, memory, margins : DataFrame
-        From `time_frame` and its like, of one fingerprint.
+    records : collection of mapping
+        Records of a journal, of any kind, of one fingerprint.
     baseline : str
         ``mechanism.implementation``.
     heads : int
@@ -258,12 +252,13 @@ def summarise(
     Returns
     -------
     list of Row
-        In the order of the frame; controls are not rows, they are the floor.
+        In the order of `time_frame`; controls are not rows, they are the floor.
     """
+    memory, margins = memory_frame(records), margin_frame(records)
     peaks = memory[memory["status"] == "ok"].groupby("case")["peak_bytes"].median()
     checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
     rows: list[Row] = []
-    for _, group in times.groupby(PROBLEM, sort=False):
+    for _, group in time_frame(records).groupby(PROBLEM, sort=False):
         base_id = _baseline_case(group, baseline, heads)
         good = group[group["status"] == "ok"]
         base = good[good["case"] == base_id]

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.isolate import processes
 from reference_impls.mechanism import Unsupported
 
-VERSION = 1
+VERSION = 2
 """Of what a state holds; a file of another version is refused."""
 
 

@@ -20,41 +20,23 @@ from harness.train.reinforce import StagedTrainer, fusion_with_policy
 from harness.train.task import load
 from harness.train.trainer import Trainer
 
+NO_PART_OF_IT = ("directory", "given", "progress")
+"""Arguments of a run in which the one that goes on from a checkpoint may differ."""
+
 
 def train_run(
-    model: str,
-    task: str,
-    recipe: Mapping[str, Any],
-    seed: int,
-    options: Mapping[str, Any] | None = None,
-    directory: str | None = None,
-    vectors: str = "",
-    device: str = "cpu",
-    given: Sequence[str] = (),
-    progress: str | None = None,
+    *,
     attention: Mapping[str, Any] | None = None,
-    fold: int | None = None,
     checkpoint: str | None = None,
     checkpoint_seconds: float = 60.0,
+    **run: Any,
 ) -> dict[str, Any]:
     """Train a model, choose an epoch, test.
 
     Parameters
     ----------
-    model : str
-        ``mechanism`` or ``mechanism.implementation``.
-    task : str
-        Name of a task.
-    recipe : mapping
-        Fields of a `Recipe`.
-    seed : int
-        Decides data order, split and initial weights; the first two alike for all models.
-    options : mapping
-        For the mechanism's factory, as texts.
-    directory, vectors, fold
-        See `task.load`.
-    progress : str, optional
-        File that is overwritten with ``epoch of epochs``; not part of the result.
+    run
+        Which one: as of `make_trainer`.
     attention : mapping, optional
         ``sentences`` (texts) and ``file``: where the trained model's scores go.
     checkpoint : str, optional
@@ -73,9 +55,7 @@ def train_run(
         it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
     """
     began = time.perf_counter()
-    trainer = make_trainer(
-        model, task, recipe, seed, options, directory, vectors, device, given, fold, progress
-    )
+    trainer = make_trainer(**run)
     module, data = trainer.module, trainer.data
     few, all_of_them = parameters(module)
     out: dict[str, Any] = {
@@ -86,9 +66,7 @@ def train_run(
         "load_seconds": time.perf_counter() - began,
     }
     if checkpoint is not None:
-        identity = {"model": model, "task": task, "recipe": trainer.recipe.as_dict(), "seed": seed}
-        identity |= {"fold": fold, "options": dict(options or {})}
-        identity |= {"vectors": vectors, "device": device}
+        identity = {k: v for k, v in run.items() if k not in NO_PART_OF_IT}
         trainer.checkpoint = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     out |= trainer.result()
     if attention is not None and "test" in out:
@@ -103,15 +81,33 @@ def make_trainer(
     task: str,
     recipe: Mapping[str, Any],
     seed: int,
-    options: Mapping[str, Any] | None,
-    directory: str | None,
-    vectors: str,
-    device: str,
-    given: Sequence[str],
-    fold: int | None,
-    progress: str | None,
+    options: Mapping[str, Any] | None = None,
+    directory: str | None = None,
+    vectors: str = "",
+    device: str = "cpu",
+    given: Sequence[str] = (),
+    fold: int | None = None,
+    progress: str | None = None,
 ) -> Trainer:
-    """Load the data and build the model of a run; the parameters are those of `train_run`."""
+    """Load the data and build the model of a run.
+
+    Parameters
+    ----------
+    model : str
+        ``mechanism`` or ``mechanism.implementation``.
+    task : str
+        Name of a task.
+    recipe : mapping
+        Fields of a `Recipe`.
+    seed : int
+        Decides data order, split and initial weights; the first two alike for all models.
+    options : mapping
+        For the mechanism's factory, as texts.
+    directory, vectors, fold
+        See `task.load`.
+    progress : str, optional
+        File that is overwritten with ``epoch of epochs``; not part of the result.
+    """
     began = time.perf_counter()
     record, settings, place = tasks.task(task), Recipe(**recipe), torch.device(device)
     if device == "cpu":

@@ -82,7 +82,6 @@ class Place:
 
     Attributes
     ----------
-    epoch : int
     steps, examples : int
         Done in it.
     total : Tensor, float64
@@ -93,7 +92,6 @@ class Place:
         When this process began with it, by `time.perf_counter`.
     """
 
-    epoch: int
     steps: int
     examples: int
     total: Tensor
@@ -192,7 +190,7 @@ class Trainer:
             "epochs": self.epochs,
             "best": [self.best_epoch, self.best_value, self.best_state],
             "first": self._first,
-            "place": [place.epoch, place.steps, place.examples, place.total, place.seconds()],
+            "place": [place.steps, place.examples, place.total, place.seconds()],
             "spent": self.spent.read(),
             "resumed": self.resumed,
         }
@@ -207,9 +205,8 @@ class Trainer:
         self.epochs = list(state["epochs"])
         self.best_epoch, self.best_value, self.best_state = state["best"]
         self._first = state["first"]
-        epoch, steps, examples, total, seconds = state["place"]
-        total = total.to(self.device)
-        self._place = Place(epoch, steps, examples, total, seconds, time.perf_counter())
+        steps, examples, total, seconds = state["place"]
+        self._place = Place(steps, examples, total.to(self.device), seconds, time.perf_counter())
         self.spent.go_on(state["spent"])
         self.resumed = state["resumed"] + 1
         torch.set_rng_state(state["random"])
@@ -235,7 +232,7 @@ class Trainer:
         self._say(epoch)
         if self._place is None:
             nothing = torch.zeros((), dtype=torch.float64, device=self.device)
-            self._place = Place(epoch, 0, 0, nothing, 0.0, time.perf_counter())
+            self._place = Place(0, 0, nothing, 0.0, time.perf_counter())
         row = {"epoch": epoch, **trained(epoch), "dev": self._evaluate("dev", epoch)}
         if self.recipe.choose == "best-on-test":
             row["test"] = self._evaluate("test", epoch)

@@ -10,7 +10,7 @@ import pandas as pd
 from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
 from harness.records.drift import Drift, machine_drift
-from harness.records.ratios import Row, margin_frame, memory_frame, summarise, time_frame
+from harness.records.ratios import Row, memory_frame, summarise, time_frame
 from harness.registry import builtins
 from harness.stats import Interval, ratio_interval
 from reports.core.source import DeviceRecords
@@ -52,14 +52,9 @@ class Costs:
         """Every case against its baseline, sorted by problem."""
         if not self.device.has(*TIMED):
             return []
-        rows = summarise(
-            self.times,
-            self.memory,
-            margin_frame(self.device.records),
-            self.baseline,
-            self.profile.reference["heads"],
-        )
-        shared = with_shares(rows, self.device.records, builtins())
+        records = self.device.records
+        rows = summarise(records, self.baseline, self.profile.reference["heads"])
+        shared = with_shares(rows, records, builtins())
         return sorted(shared, key=problem_order)
 
     @cached_property

@@ -43,10 +43,10 @@ def train(
 ) -> dict[str, Any]:
     """The record of a run."""
     return train_run(
-        model,
-        name,
-        small(name, **recipe).as_dict(),
-        seed,
+        model=model,
+        task=name,
+        recipe=small(name, **recipe).as_dict(),
+        seed=seed,
         directory=str(folder),
         vectors=task(name).vectors,
         fold=fold,

@@ -177,10 +177,9 @@ def test_what_offers_no_scores_is_known_before_it_is_trained(
 
     monkeypatch.setattr(child.Trainer, "train", trained)
     recipe = replace(task("trec").recipe, epochs=1, width=24, heads=2).as_dict()
+    run: dict[str, Any] = {"model": "kim_cnn", "task": "trec", "recipe": recipe, "seed": 0}
     with pytest.raises(UsageError, match="offers no scores to look at"):
-        child.look(
-            "kim_cnn", "trec", recipe, 0, ["What is the fog ?"], directory=str(data), vectors="none"
-        )
+        child.look(**run, sentences=["What is the fog ?"], directory=str(data), vectors="none")
 
 
 def test_train_look_writes_a_record_once(tmp_path: Path, data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import subprocess
@@ -197,7 +198,7 @@ def test_a_reservation_ends_when_it_is_given_back_or_with_its_process(tmp_path: 
     assert holder.stdin is not None
     assert holder.stdout is not None
     assert holder.stdout.readline() == "True True\n"
-    with Reservations(tmp_path) as mine:
+    with contextlib.closing(Reservations(tmp_path)) as mine:
         assert not mine.take("a")
         assert not mine.take("c")
         assert mine.take("b")

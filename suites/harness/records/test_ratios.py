@@ -11,8 +11,6 @@ import pytest
 
 from harness.records.ratios import (
     Row,
-    margin_frame,
-    memory_frame,
     ratios_by_block,
     summarise,
     time_frame,
@@ -44,7 +42,7 @@ def peak(case: str, size: float) -> dict[str, Any]:
 
 
 def rows_of(records: list[dict[str, Any]]) -> list[Row]:
-    return summarise(time_frame(records), memory_frame(records), margin_frame(records), BASE)
+    return summarise(records, BASE)
 
 
 def sweep_records(ratio_at: dict[int, float], blocks: int = 7) -> list[dict[str, Any]]:

@@ -90,9 +90,8 @@ def train(
         inner.setattr(run, "build", keeping)
         name, _, chosen = model.partition("[")
         options = dict([chosen.rstrip("]").split("=")]) if chosen else {}
-        record = train_run(
-            name, TINY.name, replace(RECIPE, **recipe).as_dict(), seed, options=options
-        )
+        settings = replace(RECIPE, **recipe).as_dict()
+        record = train_run(model=name, task=TINY.name, recipe=settings, seed=seed, options=options)
     return record, kept[0]
 
 

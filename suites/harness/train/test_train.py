@@ -91,7 +91,7 @@ def test_the_chosen_epochs_weights_are_tested(folder: Path) -> None:
 def test_lower_is_better_for_errors() -> None:
     name = "mirrored_summation[length=4,width=3,k=1,train=200,test=100]"
     recipe = small(name, epochs=5, patience=5, rate=5e-2)
-    record = train_run("mtsa", name, recipe.as_dict(), 0)
+    record = train_run(model="mtsa", task=name, recipe=recipe.as_dict(), seed=0)
     dev = [row["dev"]["mse"] for row in record["epochs"]]
     assert record["chosen_epoch"] == dev.index(min(dev)) + 1
 

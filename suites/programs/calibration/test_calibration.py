@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from harness.errors import UsageError
 from harness.measure.cpu_clock import Sampled, ratio
 from harness.records import journal
-from harness.records.ratios import margin_frame, memory_frame, summarise, time_frame
+from harness.records.ratios import summarise
 from suites.harness.records.test_ratios import BASE, MINE, case_id, record
 from suites.programs.calibration import arms, plan, run, score
 from suites.programs.calibration import table as printed
@@ -196,7 +196,7 @@ def test_the_verdict_is_the_one_bench_would_give(factor: float) -> None:
             apart = record(case, block, float(rng.uniform(0.5, 2)))
             times.append(apart | {"ratio": found["ratio"], "beside": case_id(BASE)})
             blocks[block][arm] = found
-    rows = summarise(time_frame(times), memory_frame([]), margin_frame([]), BASE)
+    rows = summarise(times, BASE)
     [row] = [r for r in rows if r.case == names["same"]]
     floor = score.noise_floor(score.interval(blocks, "control"))
     assert floor == row.floor
