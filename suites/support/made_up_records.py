@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from suites.support.comparisons import run
+
 BASELINE = "multi_head.sdpa"
 RESULT: Mapping[str, Any] = {
     "test": {"accuracy": 0.5},
@@ -21,10 +23,17 @@ RESULT: Mapping[str, Any] = {
 _SERIAL = itertools.count()
 
 
-def case(name: str, length: int, phase: str = "training", batch: int = 64, heads: int = 8) -> str:
+def case(
+    name: str,
+    length: int,
+    phase: str = "training",
+    batch: int = 64,
+    heads: int = 8,
+    setting: str = "1-thread",
+) -> str:
     """A case id at the papers' width; ``heads`` 0 for none."""
     shown = f"-H{heads}" if heads else ""
-    return f"{name}-B{batch}-N{length}-D300x600{shown}-f32-{phase}-cpu+1-thread"
+    return f"{name}-B{batch}-N{length}-D300x600{shown}-f32-{phase}-cpu+{setting}"
 
 
 def record(kind: str, case_id: str, block: int = 0, **more: Any) -> dict[str, Any]:
@@ -35,11 +44,27 @@ def record(kind: str, case_id: str, block: int = 0, **more: Any) -> dict[str, An
         "case": case_id,
         "block": block,
         "interpreter": f"i{block}",
+        "order": block,
         "status": "ok",
         "code": "c",
-        "fingerprint": "f",
         **more,
     }
+
+
+def reading(case_id: str, block: int, seconds: float, **more: Any) -> dict[str, Any]:
+    """A time."""
+    return record("time", case_id, block, median=seconds, samples=[seconds], **more)
+
+
+def peak(case_id: str, block: int, mib: float) -> dict[str, Any]:
+    """A peak of memory."""
+    size = mib * 2**20
+    return record("memory", case_id, block, peak_bytes=size, transient_bytes=size)
+
+
+def margin(case_id: str, error: float = 1e-7, budget: float = 1e-6) -> dict[str, Any]:
+    """Error and budget at a case's own shape."""
+    return record("margin", case_id, error=error, budget=budget, margin=budget / error)
 
 
 def timed(
@@ -62,20 +87,16 @@ def timed(
     for block in range(blocks):
         drift = float(generator.lognormal(0, 0.2))
         for case_id, size in every.items():
-            value = size * drift * float(generator.lognormal(0, noise))
-            yield record("time", case_id, block, median=value, samples=[value])
+            yield reading(case_id, block, size * drift * float(generator.lognormal(0, noise)))
     if verified:
-        for case_id in seconds:
-            yield record("margin", case_id, 0, error=1e-7, budget=1e-6, margin=10.0)
+        yield from map(margin, seconds)
 
 
 def peaks(by_case: Mapping[str, Sequence[float]]) -> Iterator[dict[str, Any]]:
     """Memory readings in MiB, one per block."""
     for case_id, sizes in by_case.items():
         for block, size in enumerate(sizes):
-            yield record(
-                "memory", case_id, block, peak_bytes=size * 2**20, transient_bytes=size * 2**20
-            )
+            yield peak(case_id, block, size)
 
 
 def trained(
@@ -90,36 +111,22 @@ def trained(
 ) -> Iterator[dict[str, Any]]:
     """Runs of a model, one per seed, with these test metrics; selected: heads, dependents."""
     for seed, value in enumerate(values):
-        yield {
-            "kind": "run",
-            "key": f"run{next(_SERIAL)}",
-            "model": model,
-            "task": task,
-            "seed": seed,
-            "status": "ok",
-            "vectors": "v",
-            "test": {metric: value},
-            "recipe": {"width": width, "choose": "dev", "tuning_trials": 3},
-            "epochs": [{"epoch": 1, "seconds": epoch_seconds}],
-            "chosen_epoch": 1,
-            "seconds": epoch_seconds,
-            "parameters": 10,
-            "parameters_with_words": 20,
-            "peak_bytes": 1.0,
-            **({"selected": {"heads": selected[0], "dependents": selected[1]}} if selected else {}),
-        }
+        yield run(
+            model,
+            seed,
+            value,
+            task,
+            key=f"run{next(_SERIAL)}",
+            test={metric: value},
+            vectors="v",
+            recipe={"width": width, "choose": "dev", "tuning_trials": 3},
+            epochs=[{"epoch": 1, "seconds": epoch_seconds}],
+            chosen_epoch=1,
+            selected={"heads": selected[0], "dependents": selected[1]} if selected else None,
+        )
 
 
 def exact(check: str, verdict: str = "ok", **more: Any) -> dict[str, Any]:
     """What ``attnbench verify`` writes of an exact check."""
-    return {
-        "kind": "exact",
-        "key": f"exact{next(_SERIAL)}",
-        "check": check,
-        "case": check,
-        "verdict": verdict,
-        "status": "ok",
-        "code": "c",
-        "detail": f"{check} is {verdict}",
-        **more,
-    }
+    detail = f"{check} is {verdict}"
+    return record("exact", check, check=check, verdict=verdict, detail=detail, **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from harness.records import journal
+from suites.support import comparisons
+from suites.support.made_up_records import case, margin, peak, reading, record
 
 BASE, MINE, LSTM, DISA = "multi_head.sdpa", "mtsa.algorithm1", "bi_lstm.packed", "disa.broadcast"
-HEADS = {BASE: "-H8", MINE: "-H8"}
+HEADS = {BASE: 8, MINE: 8}
 RATIOS = {BASE: 1.0, MINE: 1.3, LSTM: 4.0, DISA: 9.0}
 """Time over the baseline's at N = 64."""
 MEMORY = {BASE: 1.0, MINE: 1.2, LSTM: 1.8, DISA: 12.0}
@@ -61,64 +64,21 @@ def bench(scale: float = 1.0, lstm: str = LSTM) -> Iterator[dict[str, Any]]:
     """
     rng = np.random.default_rng(0)
     problems = [(64, 64), *((4, n) for n in LENGTHS)]
-    for batch, n in problems:
-        for phase, passes in (("forward", 1.0), ("training", 3.0)):
-            for name, ratio in RATIOS.items():
-                called = lstm if name == LSTM else name
-                heads = HEADS.get(name, "")
-                case = f"{called}-B{batch}-N{n}-D300x600{heads}-f32-{phase}-cpu+1-thread"
-                oom = name == DISA and n == 1024
-                for block in range(BLOCKS):
-                    for extra in ("", "+control") if name == BASE else ("",):
-                        seconds = scale * 0.01 * batch * passes * ratio * growth(name, n)
-                        seconds *= (1 + 0.2 * block) * rng.lognormal(0, 0.004)
-                        place = {
-                            "case": case + extra,
-                            "block": block,
-                            "interpreter": f"i{block}",
-                            "code": "c",
-                            "order": block,
-                        }
-                        key = f"{scale}{case}{extra}{block}"
-                        if oom:
-                            yield {
-                                "kind": "time",
-                                "key": f"t{key}",
-                                **place,
-                                "status": "oom",
-                                "detail": EVIL,
-                            }
-                            continue
-                        yield {
-                            "kind": "time",
-                            "key": f"t{key}",
-                            **place,
-                            "status": "ok",
-                            "median": seconds,
-                            "samples": [seconds],
-                        }
-                        if not extra and block < 2:
-                            peak = batch * 2**20 * MEMORY[name] * n / 64 * passes
-                            yield {
-                                "kind": "memory",
-                                "key": f"m{key}",
-                                **place,
-                                "status": "ok",
-                                "peak_bytes": peak,
-                                "transient_bytes": peak,
-                            }
-                if not oom:
-                    yield {
-                        "kind": "margin",
-                        "key": f"e{scale}{case}",
-                        "case": case,
-                        "block": 0,
-                        "code": "c",
-                        "status": "ok",
-                        "error": 1e-7 * ratio,
-                        "budget": 2e-6,
-                        "margin": 20 / ratio,
-                    }
+    passes = {"forward": 1.0, "training": 3.0}
+    for (batch, n), phase, name in itertools.product(problems, passes, RATIOS):
+        called = lstm if name == LSTM else name
+        one = case(called, n, phase, batch, HEADS.get(name, 0))
+        if name == DISA and n == 1024:
+            yield from (record("time", one, b, status="oom", detail=EVIL) for b in range(BLOCKS))
+            continue
+        for block in range(BLOCKS):
+            for extra in ("", "+control") if name == BASE else ("",):
+                seconds = scale * 0.01 * batch * passes[phase] * RATIOS[name] * growth(name, n)
+                seconds *= (1 + 0.2 * block) * rng.lognormal(0, 0.004)
+                yield reading(one + extra, block, seconds)
+            if block < 2:
+                yield peak(one, block, batch * MEMORY[name] * n / 64 * passes[phase])
+        yield margin(one, 1e-7 * RATIOS[name], 2e-6)
 
 
 def run(
@@ -130,35 +90,25 @@ def run(
     seconds: float = 1.0,
     peak_mib: float = 100.0,
 ) -> dict[str, Any]:
-    """One finished training run."""
-    place = f"{model}-{task}-{seed}-{fold}"
-    return {
-        "kind": "run",
-        "key": place,
-        "model": model,
-        "task": task,
-        "seed": seed,
-        "fold": fold,
-        "recipe": {"width": 300, "heads": 6, "tuning_trials": len(model)},
-        "vectors": "v",
-        "status": "ok",
-        "test": test,
-        "workers": 2,
-        "seconds": 3 * seconds,
-        "parameters": 1000,
-        "parameters_with_words": 2000,
-        "peak_bytes": peak_mib * 2**20,
-        "chosen_epoch": 2,
-        "epochs": [
-            {
-                "epoch": e,
-                "loss": 1 / e,
-                "dev": {k: v - 0.01 / e for k, v in test.items()},
-                "seconds": seconds,
-            }
-            for e in (1, 2, 3)
+    """One finished training run of three epochs."""
+    dev = [{name: value - 0.01 / e for name, value in test.items()} for e in (1, 2, 3)]
+    return comparisons.run(
+        model,
+        seed,
+        0.0,
+        task,
+        key=f"{model} {task} {seed}" + ("" if fold is None else f" {fold}"),
+        fold=fold,
+        test=test,
+        recipe={"width": 300, "heads": 6, "tuning_trials": len(model)},
+        vectors="v",
+        workers=2,
+        seconds=3 * seconds,
+        peak_bytes=peak_mib * 2**20,
+        epochs=[
+            {"epoch": e, "loss": 1 / e, "dev": dev[e - 1], "seconds": seconds} for e in (1, 2, 3)
         ],
-    }
+    )
 
 
 def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -201,37 +151,17 @@ def runs(seed: int = 1) -> Iterator[dict[str, Any]]:
         )
 
 
-def design(
-    models: tuple[str, str] = (MINE, BASE), task: str = "trec", key: str = "d0", **more: Any
-) -> dict[str, Any]:
-    """Two models on a task, six seeds each: MTSA against multi-head on TREC."""
+def design(model: str = MINE, task: str = "trec", **more: Any) -> dict[str, Any]:
+    """Six seeds of a model and of multi-head: MTSA on TREC."""
     recipe = {"choose": "dev", "tuning_trials": 5}
-    return {
-        "kind": "design",
-        "key": key,
-        "question": f"q {key}",
-        "models": list(models),
-        "task": task,
-        "metric": "accuracy",
-        "higher_is_better": True,
-        "split": "official",
-        "folds": 0,
-        "one_test_set": True,
-        "recipes": [recipe, recipe],
-        "seeds": list(range(6)),
-        "paired": True,
-        "margin": 0.01,
-        "match": "none",
-        "status": "ok",
-        "runs": [[f"{model}-{task}-{s}-None" for model in models] for s in range(6)],
-        **more,
-    }
+    shared = {"recipes": [recipe, recipe], "split": "official", "one_test_set": True}
+    return comparisons.design(6, model, task, **{**shared, "margin": 0.01, **more})
 
 
 def hostile_pair() -> Iterator[dict[str, Any]]:
     """Seeds differ widely, ours gains a little with every one; all texts are scripts."""
     task = f"trec {EVIL}"
-    yield design(task=task, key=EVIL_KEY, split=EVIL, margin=0.05)
+    yield design(task=task, key=EVIL_KEY, question=f"q {EVIL_KEY}", split=EVIL, margin=0.05)
     for s in range(6):
         for model, gain in ((MINE, 0.02 + 0.001 * s), (BASE, 0.0)):
             yield unnamed(run(model, task, s, {"accuracy": 0.7 + 0.03 * s + gain}))
@@ -247,19 +177,9 @@ FAMILY, FAMILY_TASKS, FAMILY_MODELS = "family" + "0" * 10, (f"subj {EVIL}", "mr"
 
 def family() -> Iterator[dict[str, Any]]:
     """Two models against one on two tasks: one gains much, the other nothing."""
-    pairs = [(model, task) for task in FAMILY_TASKS for model in FAMILY_MODELS]
-    yield {
-        "kind": "family",
-        "key": FAMILY,
-        "question": "fq",
-        "baseline": BASE,
-        "models": list(FAMILY_MODELS),
-        "tasks": list(FAMILY_TASKS),
-        "designs": [
-            design((model, BASE), task, f"{model}-{task}", margin=None) for model, task in pairs
-        ],
-        "status": "ok",
-    }
+    declared = comparisons.family(FAMILY_MODELS, FAMILY_TASKS, key=FAMILY)
+    designs = [design(m, t, margin=None) for t in FAMILY_TASKS for m in FAMILY_MODELS]
+    yield {**declared, "designs": designs}
     for task in FAMILY_TASKS:
         for model, gain in ((BASE, 0.0), (MINE, 0.05), (LSTM, 0.0)):
             for s in range(6):
@@ -271,18 +191,15 @@ def frontier() -> Iterator[dict[str, Any]]:
     """MTSA to 2,048, multi-head to 4,096 and DiSA to 256; the next length does not fit."""
     for name, longest in ((BASE, 4096), (MINE, 2048), (DISA, 256)):
         for n in (longest // 2, longest, longest + 128):
-            status = "ok" if n <= longest else "oom"
-            yield {
-                "kind": "frontier",
-                "key": f"f{name}{n}",
-                "block": 0,
-                "code": "c",
-                "case": f"{name}-B64-N{n}-D300x600{HEADS.get(name, '')}-f32-training-cpu",
-                "memory_limit_bytes": 2**32,
-                "seconds_limit": 10.0,
-                "status": status,
-                **({"peak_bytes": n * 2**20, "pass_seconds": 1.0} if status == "ok" else {}),
-            }
+            fits = {"peak_bytes": n * 2**20, "pass_seconds": 1.0} if n <= longest else {}
+            yield record(
+                "frontier",
+                case(name, n, heads=HEADS.get(name, 0), setting="").removesuffix("+"),
+                memory_limit_bytes=2**32,
+                seconds_limit=10.0,
+                status="ok" if fits else "oom",
+                **fits,
+            )
 
 
 def stress() -> Iterator[dict[str, Any]]:
@@ -305,16 +222,8 @@ def stress() -> Iterator[dict[str, Any]]:
                             "gradient_budget": 4 * level,
                         }
                     )
-            yield {
-                "kind": "stress",
-                "key": f"s{name}{dtype}",
-                "case": f"{name}-{dtype}-cpu",
-                "name": name,
-                "dtype": dtype,
-                "options": {},
-                "status": "ok",
-                "points": points,
-            }
+            one = f"{name}-{dtype}-cpu"
+            yield record("stress", one, name=name, dtype=dtype, options={}, points=points)
 
 
 def attention() -> dict[str, Any]:
@@ -369,8 +278,8 @@ def attention() -> dict[str, Any]:
 def write(folder: Path, model: str, records: Iterable[dict[str, Any]]) -> Path:
     """Append the records of a session on one machine; returns the folder."""
     writer = journal.Writer(folder, session(model))
-    for record in records:
-        writer.append(record)
+    for one in records:
+        writer.append(one)
     writer.close()
     return folder
 

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from harness.cli import run as command
-from harness.records import journal
 from reports.claims import load_claims
 from reports.contents import NOTEBOOKS, Scope
 from reports.core.page import Output
@@ -22,20 +21,11 @@ from reports.pages.audit.others import Others
 from reports.pages.claims.figures import intervals
 from reports.pages.claims.page import Ledger, begin
 from suites.support.made_up_records import case, exact, peaks, timed, trained
+from suites.support.report_records import EVIL, write
 
-EVIL = '<script>alert("$x_1$")</script>'
 OURS, BASE = case("mtsa.algorithm1", 64, heads=2), case("multi_head.sdpa", 64)
 TOTAL = len(load_claims())
 PUBLISHED = sum(not claim.ours for claim in load_claims())
-
-
-def write(folder: Path, records: list[dict[str, Any]], model: str = "Fast") -> Path:
-    fingerprint = {"device": "cpu", "model": model, "torch": "2.13.0", "threads": 2}
-    writer = journal.Writer(folder, {"fingerprint": fingerprint, "environment": {}})
-    for record in records:
-        writer.append(record)
-    writer.close()
-    return folder
 
 
 def some(equality: str = "ok") -> list[dict[str, Any]]:
@@ -66,7 +56,7 @@ def verdicts_of(told_json: Any) -> dict[str, str]:
 def test_claims_are_printed_with_their_score(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "journal", some())
+    write(tmp_path / "journal", "Fast", some())
     code, out, told_json = told(tmp_path, capsys)
     assert code == 0
     assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
@@ -98,7 +88,7 @@ def test_a_measured_claim_that_fails_is_no_error(
     """In a journal that holds but one check of ``verify`` beside it."""
     layers = {f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)}
     bad = [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0], BASE: [9.0]})]
-    write(tmp_path / "journal", [exact("heads per scale", parts=layers), *bad])
+    write(tmp_path / "journal", "Fast", [exact("heads per scale", parts=layers), *bad])
     code, _, told_json = told(tmp_path, capsys)
     assert code == 0
     assert not told_json["published"]
@@ -128,8 +118,8 @@ def test_without_a_journal_the_published_records_count(
 def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "journal", some())
-    write(tmp_path / "journal", some("wrong"), "Slow")
+    write(tmp_path / "journal", "Fast", some())
+    write(tmp_path / "journal", "Slow", some("wrong"))
     code, out, told_json = told(tmp_path, capsys)
     assert code == 1
     assert told_json["failed"] == ["mtsa-1-output", "mtsa-1-gradients"]
@@ -142,7 +132,7 @@ def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
     place = tmp_path_factory.mktemp("page")
-    folder = write(place / "journal", some(), f"Fast {EVIL}")
+    folder = write(place / "journal", f"Fast {EVIL}", some())
     return begin(journal=str(folder), out=str(place / "out"), page="claims"), place / "out"
 
 
@@ -238,7 +228,7 @@ def test_ticks_of_many_octaves_do_not_overlap(page: tuple[Ledger, Path]) -> None
 
 
 def test_without_measured_ratios_the_command_is_named(tmp_path: Path) -> None:
-    folder = write(tmp_path / "journal", [exact("algorithm1")])
+    folder = write(tmp_path / "journal", "Fast", [exact("algorithm1")])
     report = begin(journal=str(folder), out="", page="claims")
     assert "attnbench bench --profile paper" in report.ratios().plain
 

@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from harness.records import journal
 from reports.core.costs import Costs
 from reports.core.source import DeviceRecords, find
 from reports.pages.scaling import growth
 from reports.pages.scaling import page as scaling
-from suites.support.report_records import BASE, LSTM, MINE, session
+from suites.support import made_up_records
+from suites.support.made_up_records import reading
+from suites.support.report_records import BASE, LSTM, MINE, write
 
 BLOCKS = 4
 ONE, TWO = "1-thread", "2-threads"
@@ -27,25 +28,7 @@ PASSES = {"forward": 1.0, "training": 3.0}
 
 
 def case(name: str, phase: str, setting: str, batch: int = 64, length: int = 64) -> str:
-    heads = "" if name == LSTM else "-H8"
-    return f"{name}-B{batch}-N{length}-D300x600{heads}-f32-{phase}-cpu+{setting}"
-
-
-def reading(
-    case: str, block: int, seconds: float, interpreter: str = "", **more: Any
-) -> dict[str, Any]:
-    place = {"block": block, "interpreter": interpreter or f"i{block}", "order": block}
-    return {
-        "kind": "time",
-        "key": f"{case}{block}{interpreter}",
-        "case": case,
-        **place,
-        "code": "c",
-        "status": "ok",
-        "median": seconds,
-        "samples": [seconds],
-        **more,
-    }
+    return made_up_records.case(name, length, phase, batch, 0 if name == LSTM else 8, setting)
 
 
 def noise(name: str, phase: str, block: int) -> float:
@@ -74,11 +57,7 @@ def in_batches() -> Iterator[dict[str, Any]]:
 
 
 def opened(folder: Path, records: Iterable[dict[str, Any]]) -> DeviceRecords:
-    writer = journal.Writer(folder, session("Made up"))
-    for record in records:
-        writer.append(record)
-    writer.close()
-    (device,) = find(str(folder)).devices
+    (device,) = find(str(write(folder, "Made up", records))).devices
     return device
 
 
@@ -101,8 +80,8 @@ def test_the_ratio_is_of_readings_of_one_interpreter_and_its_interval_over_block
 
     strayed = [
         # Another interpreter's block, in which the machine was slow: no pair.
-        reading(case(MINE, "forward", TWO), BLOCKS, 100.0, "one"),
-        reading(case(MINE, "forward", ONE), BLOCKS, 1.0, "other"),
+        reading(case(MINE, "forward", TWO), BLOCKS, 100.0, interpreter="one"),
+        reading(case(MINE, "forward", ONE), BLOCKS, 1.0, interpreter="other"),
     ]
     found = grown_over(tmp_path, map(two_ways, [*on_threads(), *strayed]), "threads")
     every = {(name, phase, n) for name in SHARES for phase in PASSES for n in (1, 2)}

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
-from harness.records import journal
 from harness.records.ratios import Row
 from harness.stats import ratio_interval
 from reports.core import frontiers, sizes
@@ -42,6 +41,8 @@ from suites.support.report_records import (
     MINE,
     RATIOS,
     VARIANT,
+    run,
+    write,
 )
 
 
@@ -396,11 +397,7 @@ def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
 
 
 def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
-    from suites.support.report_records import run, session
-
-    writer = journal.Writer(tmp_path, session("Alone"))
-    writer.append(run(MINE, "trec", 0, {"accuracy": 0.5}))
-    writer.close()
+    write(tmp_path, "Alone", [run(MINE, "trec", 0, {"accuracy": 0.5})])
     (device,) = find(str(tmp_path)).devices
 
     def page(module: object, **more: str) -> object:

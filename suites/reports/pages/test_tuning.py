@@ -17,8 +17,9 @@ from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
 from reports.pages.corpora import page, tuning
+from suites.support import comparisons
 from suites.support.command_line import ROOT
-from suites.support.report_records import fingerprint, session
+from suites.support.report_records import fingerprint, write
 
 PUBLISHED = "reports/published/cpu/tuning"
 MECHANISMS = ("none", "multi_head", "mtsa", "disa", "bi_lstm", "msmsa")
@@ -32,27 +33,17 @@ def run(
 ) -> dict[str, Any]:
     """A run whose dev metric at the chosen epoch, the second of three, is `dev`."""
     metric = task(name).metrics[0]
-    return {
-        "kind": "run",
-        "status": "ok",
-        "key": f"{mechanism} {seed} {recipe}",
-        "task": name,
-        "seed": seed,
-        "model": f"{mechanism}.fused",
-        "case": mechanism,
-        "fingerprint": "f",
-        "recipe": {**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
-        "seconds": 3.0,
-        "parameters": 10,
-        "parameters_with_words": 20,
-        "epochs": [
-            {"epoch": e, "seconds": 1.0, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)
-        ],
-        "chosen_epoch": 2,
-        "test": {metric: 0.123},
-        "at": "2026-01-02",
-        "code": "c",
-    }
+    epochs = [{"epoch": e, "seconds": 1.0, "dev": {metric: dev - abs(e - 2)}} for e in (1, 2, 3)]
+    return comparisons.run(
+        f"{mechanism}.fused",
+        seed,
+        0.123,
+        name,
+        key=f"{mechanism} {seed} {recipe}",
+        recipe={**task(name).recipe.as_dict(), "tuning_trials": 0, **recipe},
+        epochs=epochs,
+        fingerprint=digest(fingerprint("Made up")),
+    )
 
 
 def runs(changed: Mapping[str, float], seed: int = 100, **recipe: Any) -> list[dict[str, Any]]:
@@ -166,7 +157,7 @@ def test_what_has_no_score_is_told_and_counts_as_a_trial() -> None:
 
 
 def test_a_recipe_is_judged_over_the_mechanisms_that_ran_it_and_the_others_are_told() -> None:
-    some = [r for r in runs(UP, rate=2e-3) if r["case"] != "mtsa"]
+    some = [r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused"]
     one = the_only([*runs({}), *some, *runs(NOISE, dropout=0.4)])
     noise, up = tuning.judged(one)
     assert set(noise.singles) == set(MECHANISMS)
@@ -241,10 +232,7 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
 
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / tuning.FOLDER):
-        writer = journal.Writer(folder, session("Made up"))
-        for record in [*runs({}), *runs(UP, rate=2e-3)]:
-            writer.append({**record, "fingerprint": digest(fingerprint("Made up"))})
-        writer.close()
+        write(folder, "Made up", [*runs({}), *runs(UP, rate=2e-3)])
     report = page.begin(journal=str(tmp_path), device="", out="", page="corpora")
     shown = report.tried()
     assert "trec: 6 mechanisms, 2 recipes each" in shown.plain
