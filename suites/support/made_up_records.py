@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reports.claims import Claim
 from suites.support.comparisons import run
 
 BASELINE = "multi_head.sdpa"
@@ -124,6 +125,12 @@ def trained(
             chosen_epoch=1,
             selected={"heads": selected[0], "dependents": selected[1]} if selected else None,
         )
+
+
+def claim(query: str = "", kind: Any = "measured", name: str = "x", **more: Any) -> Claim:
+    """A claim of MTSA's paper."""
+    shared = {"item": 1, "paper": "mtsa", "place": "p", "line": "l", "statement": "Statement."}
+    return Claim(id=name, kind=kind, query=query, **{**shared, **more})
 
 
 def exact(check: str, verdict: str = "ok", **more: Any) -> dict[str, Any]:

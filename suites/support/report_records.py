@@ -191,7 +191,9 @@ def frontier() -> Iterator[dict[str, Any]]:
     """MTSA to 2,048, multi-head to 4,096 and DiSA to 256; the next length does not fit."""
     for name, longest in ((BASE, 4096), (MINE, 2048), (DISA, 256)):
         for n in (longest // 2, longest, longest + 128):
-            fits = {"peak_bytes": n * 2**20, "pass_seconds": 1.0} if n <= longest else {}
+            fits: dict[str, Any] = (
+                {"peak_bytes": n * 2**20, "pass_seconds": 1.0} if n <= longest else {}
+            )
             yield record(
                 "frontier",
                 case(name, n, heads=HEADS.get(name, 0), setting="").removesuffix("+"),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from reports.claims import Claim, Verdict, ledger, load_claims
+from reports.claims import Verdict, ledger, load_claims
 from reports.claims.ledger import AUDITS
-from reports.claims.printed import Asked, load, load_all
+from reports.claims.printed import Asked, load
+from suites.support.made_up_records import claim
 
-TABLES = load_all()
 AUDITED = {v.id: v for v in ledger({}) if v.claim.kind == "audit"}
 
 
@@ -32,42 +32,8 @@ def test_every_audit_is_settled_and_shows_its_arithmetic() -> None:
         assert any(character.isdigit() for step in v.steps for character in step), v.id
 
 
-P_VALUES = {
-    # Read in the reason; of single tests, to two digits.
-    "mtsa-7-token2token": 0.31,
-    "mtsa-7-masks": 0.045,
-    "mtsa-8-best-cr": 0.90,
-    "mtsa-8-best-mpqa": 0.76,
-    "mtsa-8-best-sst5": 0.52,
-    "mtsa-8-best-trec": 0.017,
-    "mtsa-8-multi-head-cr": 0.029,
-    "mtsa-8-multi-head-mpqa": 0.12,
-    "mtsa-8-multi-head-subj": 0.13,
-    "mtsa-8-multi-head-trec": 4.4e-5,
-    "mtsa-8-multi-head-sst5": 8e-5,
-    "mtsa-12-transfer": 0.54,
-    "multi-scale-18-single-scale": 0.002,
-    "multi-scale-18-alpha-1": 0.42,
-    "multi-scale-18-negative-half": 0.70,
-    "multi-scale-19-mtl-transformer": 4e-6,
-    "multi-scale-19-mtl-slstm": 0.14,
-    "resan-22-disan": 0.16,
-    "resan-23-disan-pearson": 0.017,
-    "resan-23-tree-mse": 0.025,
-}
-
-
 def first_p(text: str) -> float:
     return float(text.partition("p = ")[2].split()[0].rstrip(".,;"))
-
-
-def test_p_values_are_those_found_before() -> None:
-    """The verdicts that follow from them stand in ``docs/results/claims.md``."""
-    for name, wanted in P_VALUES.items():
-        found = first_p(verdict(name).reason)
-        # Given to one or two digits.
-        near = pytest.approx(wanted, rel=0.13 if wanted < 0.01 else 0.04)
-        assert found == near, verdict(name).reason
 
 
 def test_ratios_carry_what_rounding_allows() -> None:
@@ -105,47 +71,19 @@ def test_paired_differences_are_scipys() -> None:
     assert verdict("multi-scale-19-mtl-transformer-all").value == 16
 
 
-def test_two_printed_averages_are_not_those_of_their_columns() -> None:
-    found = {
-        name: verdict(f"multi-scale-19-average-{name}").value
-        for name in ("ms", "transformer", "bilstm", "slstm")
-    }
-    assert found["ms"] == pytest.approx(86.34, abs=0.005)
-    assert found["transformer"] == pytest.approx(82.78, abs=0.005)
-    assert found["bilstm"] == pytest.approx(84.245, abs=1e-9)
-    assert found["slstm"] == pytest.approx(85.62, abs=0.005)
-
-
-def test_what_was_taken_over_is_counted() -> None:
-    v = verdict("mtsa-13-accuracies")
-    assert v.value == 12
-    assert "12 of 12 accuracies" in v.reason
-    assert "1.5 to 2.4 times as long" in v.reason
-
-
-def test_the_layers_add_up_to_the_released_counts() -> None:
-    layers = load("mtsa")["table1"]["layers"]
-    totals = {}
-    for row, fusion in layers["fusion"].items():
-        width = layers["width"][row]
-        parts = fusion, layers["pooling"][width], layers["hidden"][width], layers["logits"]
-        totals[row] = sum(parts) + (layers["highway"] if row in ("MTSA", "Hrchy-CNN") else 0)
-    assert totals == {
-        "MTSA": 2_885_403,
-        "Multi-head": 1_982_403,
-        "Bi-LSTM": 2_884_803,
-        "DiSA": 2_345_403,
-        "Hrchy-CNN": 3_424_203,
-    }
-    steps = " ".join(verdict("mtsa-6-like-for-like").steps)
-    assert "2,704,803, with a highway layer 2,885,403; printed 2.9m: with" in steps
+def test_the_correlations_are_those_of_fishers_z() -> None:
+    count = load("resan")["table3"]["examples"]
+    z = (math.atanh(0.8720) - math.atanh(0.8695)) / math.sqrt(2 / (count - 3))
+    found = {v.id: v for v in AUDITED.values() if v.claim.query == "correlations"}
+    near = [v for v in found.values() if "0.8720" in v.reason and "0.8695" in v.reason]
+    assert near
+    for v in near:
+        assert first_p(v.reason) == pytest.approx(2 * stats.norm.sf(z), abs=5e-4)
 
 
 def made_up(query: str, tables: dict[str, Any], **parameters: Any) -> Any:
-    claim = Claim(
-        "x", 1, "p", "place", "line", "Statement.", "audit", query=query, parameters=parameters
-    )
-    return AUDITS[query](Asked(claim, {"p": tables}))
+    one = claim(query, "audit", paper="p", parameters=parameters)
+    return AUDITS[query](Asked(one, {"p": tables}))
 
 
 def one_table(**cells: str) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def test_the_page_shows_every_claim(page: tuple[Ledger, Path]) -> None:
 
 def test_links_lead_to_pages_that_there_are(page: tuple[Ledger, Path]) -> None:
     report, _ = page
-    scope = Scope(report.source, report.journal)
+    scope = Scope(report.source, "journal")
     known = {f"{p.name}.html" for b in NOTEBOOKS for p in b.pages(scope)}
     named = set(re.findall(r'href="([^"#]*\.html)"', report.papers().html))
     assert named
