@@ -55,13 +55,15 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
 }
 """Queries of exact and measured claims, over the records of one device."""
 
+KINDS = (*SHOWN, "exact")
+"""Records of which a device must have some."""
 PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
 """Page of a claim that names none, by its kind."""
 
 
 def devices_of(journal: str, published: Path | None = None) -> Source:
     """The journal's devices; those of the published records if it holds none."""
-    return find(journal, published, (*SHOWN, "exact"))
+    return find(journal, published, KINDS)
 
 
 def file_of(page: str, device: str) -> str:

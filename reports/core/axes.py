@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from scipy.optimize import isotonic_regression
 
 from reports.core.style import SOFT
 
@@ -110,18 +112,10 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
     positions : sequence of float
         In ascending order, which is kept.
     """
-    blocks: list[list[float]] = []  # each the reduced positions that must share one value
-    for i, position in enumerate(positions):
-        blocks.append([position - i * gap])
-        while len(blocks) > 1 and _mean(blocks[-2]) >= _mean(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] += last
-    level = [_mean(block) for block in blocks for _ in block]
-    return [value + i * gap for i, value in enumerate(level)]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    steps = gap * np.arange(len(positions))
+    # Without the gaps that they must have they only may not fall.
+    moved = isotonic_regression(np.asarray(positions) - steps).x + steps
+    return [float(place) for place in moved]
 
 
 def below(places: Sequence[float], top: float, apart: float) -> list[float]:

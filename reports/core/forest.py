@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from harness.stats import MeanDifference
 from reports.core.axes import name_rows, row_panel, titled
 from reports.core.figure_data import INTERVAL
 from reports.core.style import NOT_SHOWN, Look, look
@@ -49,6 +51,13 @@ class Line:
     singles: tuple[float, ...] = ()
     hollow: bool = False
     style: Look | None = None
+
+    @classmethod
+    def of(cls, label: str, mechanism: str, d: MeanDifference, scale: float, **more: Any) -> Line:
+        """A difference with its interval, scaled; its pairs are the replicates."""
+        singles = tuple(scale * one for one in d.differences)
+        ends = (scale * d.difference, scale * d.low, scale * d.high)
+        return cls(label, mechanism, *ends, **{"singles": singles, **more})
 
 
 def forest(

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from reports.core.figure_data import data_of
 from reports.core.html import pieces
 from reports.core.parameters import opens
-from reports.core.source import DeviceRecords, Source, facts, find
+from reports.core.source import SHOWN, DeviceRecords, Source, facts, find
 from reports.core.style import SOFT, with_dark
 from reports.core.tables import Cell, latex, markdown
 
@@ -207,6 +207,37 @@ def machine(device: DeviceRecords | None, place: Output, *kinds: str) -> Shown:
     frame = pd.DataFrame(known.items(), columns=["what", "value"])
     rows = [[name, value] for name, value in known.items()]
     return place.table("machine", frame, ["what", "value"], rows, (0, 1))
+
+
+class SourcePage:
+    """A page about all that was read; every method of a page shows one piece of it.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        A device without a record of one of these kinds is none.
+    """
+
+    kinds: tuple[str, ...] = SHOWN
+
+    def __init__(self, source: Source, place: Output) -> None:
+        self.source, self.place = source, place
+
+    @classmethod
+    @opens
+    def begin(cls, journal: str, out: str, page: str) -> Self:
+        """Open the notebook.
+
+        Parameters
+        ----------
+        journal : str
+            Folder of the records; the published ones if it is empty or holds none.
+        out : str
+            Folder for figures and tables; empty writes none.
+        page : str
+            What their names begin with.
+        """
+        return cls(find(str(journal), kinds=cls.kinds), Output.of(out, page))
 
 
 class DevicePage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import linear_regression
 
 import pandas as pd
 
@@ -42,13 +43,6 @@ class Slope:
         return f"{self.slope:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Slope of the least-squares line."""
-    mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
-    across = math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    return across / math.fsum((a - mean_x) ** 2 for a in x)
-
-
 def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
     """Fit log cost on log length in every block, and take mean and t-interval over the blocks.
 
@@ -71,7 +65,7 @@ def fit_slope(blocks: Sequence[Mapping[int, float]]) -> Slope | None:
     if len(lengths) < 2 or not whole:
         return None
     x = [math.log(n) for n in lengths]
-    slopes = [line_slope(x, [math.log(block[n]) for n in lengths]) for block in whole]
+    slopes = [linear_regression(x, [math.log(block[n]) for n in lengths]).slope for block in whole]
     return Slope(*mean_interval(slopes), len(slopes), tuple(lengths))
 
 

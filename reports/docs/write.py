@@ -58,9 +58,7 @@ def values_of(
     timed : sequence of Found
         What every device measured at the profile's size, the README's first.
     """
-    claims = Ledger(
-        devices_of("" if source.published else str(source.folders[0])), "", PlainOutput()
-    )
+    claims = Ledger(devices_of("" if source.published else str(source.folders[0])), PlainOutput())
     known = [f for f in timed if f.problem]
     return {
         "at_sizes": [(f.device.title, f.where, speed.answers_table(f)) for f in known],

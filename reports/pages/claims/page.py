@@ -11,10 +11,19 @@ from functools import cached_property
 import pandas as pd
 
 from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score_lines, shown
-from reports.claims.ledger import devices_of
+from reports.claims.ledger import KINDS, devices_of
 from reports.claims.printed import load_all
-from reports.core.page import Output, Shown, heading, remark, says, steps, together, warns
-from reports.core.parameters import opens
+from reports.core.page import (
+    Output,
+    Shown,
+    SourcePage,
+    heading,
+    remark,
+    says,
+    steps,
+    together,
+    warns,
+)
 from reports.core.source import Source
 from reports.core.tables import Cell
 from reports.pages.claims import figures
@@ -25,23 +34,6 @@ WORDS = (0, 1, 4)
 COLUMNS = ("verdict", "claim", "published", "found", "why")
 
 
-@opens
-def begin(journal: str, out: str, page: str) -> Ledger:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    source = devices_of(str(journal))
-    return Ledger(source, str(journal), Output.of(out, page))
-
-
 def files(source: Source) -> Callable[[str, str], str]:
     """A function that names the file of a page for a device; empty where there is none."""
     # Imported late: that module knows all pages, this one among them.
@@ -50,11 +42,13 @@ def files(source: Source) -> Callable[[str, str], str]:
     return page_of(source)
 
 
-class Ledger:
+class Ledger(SourcePage):
     """The ledger of one source; every method shows one piece of the page."""
 
-    def __init__(self, source: Source, journal: str, place: Output) -> None:
-        self.source, self.journal, self.place = source, journal, place
+    kinds = KINDS
+
+    def __init__(self, source: Source, place: Output) -> None:
+        super().__init__(source, place)
         self.tables = load_all()
         self.titles = {d.key: d.title for d in source.devices}
 
@@ -188,6 +182,9 @@ class Ledger:
         shown = [_row(v, self.titles if several else {}, self._records) for v in verdicts]
         frame = pd.DataFrame([_flat(v, self.titles) for v in verdicts])
         return self.place.table(name, frame, list(COLUMNS), shown, WORDS)
+
+
+begin = Ledger.begin
 
 
 def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:

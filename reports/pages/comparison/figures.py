@@ -150,14 +150,12 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
     first = comparisons[0]
     scale = first.unit.scale
     lines = [
-        Line(
+        Line.of(
             c.first + ("" if c.paired else " (unpaired)"),
             mechanism_of(c.first),
-            scale * d.difference,
-            scale * d.low,
-            scale * d.high,
-            c.verdict in ("better", "worse", "practically equal"),
-            tuple(scale * (a - b) for _, a, b in c.values) if c.paired else (),
+            d,
+            scale,
+            decided=c.verdict in ("better", "worse", "practically equal"),
         )
         for c in comparisons
         if (d := c.difference) is not None

@@ -358,13 +358,6 @@ begin = Corpora.begin
 
 def line_of(one: Against) -> Line:
     """A comparison as a row of a forest plot, in the metric's unit."""
-    d, scale = one.difference, one.model.unit.scale
-    return Line(
-        one.model.model,
-        one.model.mechanism,
-        scale * d.difference,
-        scale * d.low,
-        scale * d.high,
-        one.verdict in ("better", "worse"),
-        tuple(scale * v for v in one.singles),
-    )
+    decided = one.verdict in ("better", "worse")
+    model = one.model
+    return Line.of(model.model, model.mechanism, one.difference, model.unit.scale, decided=decided)

@@ -381,16 +381,7 @@ def cells(one: Tried, found: Sequence[Judged]) -> tuple[list[str], list[list[str
 
 def lines(one: Tried, found: Sequence[Judged]) -> list[Line]:
     """Rows of a forest plot: the mean over the mechanisms, and each of them."""
-    scale = one.unit.scale
     return [
-        Line(
-            j.recipe,
-            "",
-            scale * j.difference.difference,
-            scale * j.difference.low,
-            scale * j.difference.high,
-            j.verdict in (BETTER, "worse"),
-            tuple(scale * d for d in j.singles.values()),
-        )
+        Line.of(j.recipe, "", j.difference, one.unit.scale, decided=j.verdict in (BETTER, "worse"))
         for j in found
     ]

@@ -11,9 +11,7 @@ import pandas as pd
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.tables import interval
 from reports.contents import page_of
-from reports.core.page import Output, Shown, remark, says, together
-from reports.core.parameters import opens
-from reports.core.source import Source, find
+from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.tables import Cell
 
 COLUMNS = (
@@ -29,27 +27,8 @@ WORDS = (0, 1, 2, 4, 6)
 NONE = "There is no comparison here: attnbench compare mtsa multi_head makes one."
 
 
-@opens
-def begin(journal: str, out: str, page: str) -> Experiments:
-    """Open the notebook.
-
-    Parameters
-    ----------
-    journal : str
-        Folder of the records; the published ones if it is empty or holds none.
-    out : str
-        Folder for figures and tables; empty writes none.
-    page : str
-        What their names begin with.
-    """
-    return Experiments(find(str(journal)), Output.of(out, page))
-
-
-class Experiments:
+class Experiments(SourcePage):
     """All comparisons; every method shows one piece of the page."""
-
-    def __init__(self, source: Source, output: Output) -> None:
-        self.source, self.output = source, output
 
     def about(self) -> Shown:
         """Which records these are."""
@@ -59,7 +38,7 @@ class Experiments:
         counts = pd.Series([one["verdict"] for one in rows if one["kind"] == "pair"]).value_counts()
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         pairs = f" Of the comparisons of two: {said}." if said else ""
-        return says([f"{len(rows)} experiments.{pairs}"], main=True)
+        return says([f"{len(rows)} experiment{'s' * (len(rows) > 1)}.{pairs}"], main=True)
 
     def table(self) -> Shown:
         """A row per experiment, with a link to its page."""
@@ -81,7 +60,7 @@ class Experiments:
             for one in rows
         ]
         frame = pd.DataFrame(rows).assign(warnings=["; ".join(one["warnings"]) for one in rows])
-        return self.output.table("all", frame, columns, shown, WORDS)
+        return self.place.table("all", frame, columns, shown, WORDS)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         find_page = page_of(self.source)
@@ -89,6 +68,9 @@ class Experiments:
             for one in device.conclusions:
                 page = find_page("comparison", one.key)
                 yield _row(one) | {"device": device.title, "page": page}
+
+
+begin = Experiments.begin
 
 
 def _row(conclusion: Conclusion) -> dict[str, Any]:
