@@ -220,6 +220,21 @@ def ratio_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def headed(
+    figure: Figure, title: str, under: str = "", *, left: float = 0.012, gap: float = 0.07
+) -> None:
+    """The title of a figure of several panels, and under it in grey how it is drawn.
+
+    Parameters
+    ----------
+    left, gap : float
+        Where both begin, and how far apart they are, as shares of the figure.
+    """
+    figure.text(left, 0.985, title, fontsize=10.5, fontweight="bold", va="top")
+    if under:
+        figure.text(left, 0.985 - gap, under, fontsize=8, color=SOFT, va="top")
+
+
 def titled(axes: Axes, title: str, under: str) -> None:
     """What is drawn, and under it in grey for what."""
     note(

@@ -19,14 +19,32 @@ FAILED = ("oom", "timeout", "crash", "wrong")
 """Statuses that end a line, and are marked where it ends."""
 
 
-def seconds_to_ms(row: Row) -> float:
-    """Time of a row in milliseconds."""
-    return row.seconds * 1e3
+class Quantity(NamedTuple):
+    """A cost of one call that is drawn against length.
+
+    Attributes
+    ----------
+    label : str
+        Of its axis; ``{}`` stands for the baseline.
+    value : callable
+        Of a row; nan where it is not known.
+    over : bool
+        Whether it is a ratio to the baseline's.
+    """
+
+    label: str
+    value: Callable[[Row], float]
+    over: bool = False
 
 
-def peak_mib(row: Row) -> float:
-    """Peak memory of a row in MiB."""
-    return row.peak_bytes / 2**20
+QUANTITIES: Mapping[str, Quantity] = {
+    "time": Quantity("time per call (ms)", lambda r: r.seconds * 1e3),
+    "memory": Quantity("peak memory (MiB)", lambda r: r.peak_bytes / 2**20),
+    "ratio": Quantity(
+        "time / time of {}", lambda r: r.time.ratio if r.time else math.nan, over=True
+    ),
+    "memory-ratio": Quantity("peak memory / that of {}", lambda r: r.memory_ratio, over=True),
+}
 
 
 def looks(lines: Lines) -> dict[str, tuple[Look, str]]:
@@ -163,33 +181,39 @@ def draw_lines(
         drawn.set_label(name)
 
 
-def draw_values(
-    axes: Axes, lines: Lines, value: Callable[[Row], float], guides: bool = False
+def draw_cost(
+    axes: Axes, lines: Lines, what: str, baseline: str = "", guides: bool = False
 ) -> None:
-    """Time or memory against length, both axes logarithmic, names at the line ends.
+    """A cost against length, both axes logarithmic, names at the line ends.
 
     Parameters
     ----------
+    what : str
+        One of `QUANTITIES`; time ratios have 95 % t-intervals over blocks and the noise floor.
     guides : bool
         Draw slopes 1 and 2 to compare with.
     """
+    label, value, over = QUANTITIES[what]
 
-    def good(row: Row) -> bool:
-        return row.status == "ok" and math.isfinite(value(row))
+    def point(row: Row) -> Point:
+        t = row.time if what == "ratio" else None
+        return Point(length_of(row), value(row), *((t.low, t.high) if t else ()))
 
-    points = _points(lines, lambda r: Point(length_of(r), value(r)), good)
-    draw_lines(axes, points, looks(lines), bars=False)
-    value_axis(axes)
-    length_axis(axes, _lengths(lines))
+    points = {
+        name: [point(r) for r in line if (over or r.status == "ok") and math.isfinite(value(r))]
+        for name, line in lines.items()
+    }
+    draw_lines(axes, points, looks(lines), bars=what == "ratio")
+    if what == "ratio":
+        _draw_floor(axes, lines)
+    if over:
+        axes.axhline(1, color="0.4", linewidth=1)
+    (ratio_axis if over else value_axis)(axes)
+    axes.set_ylabel(label.format(baseline))
+    length_axis(axes, [float(length_of(r)) for r in _rows(lines)])
     guide_ends = _draw_guides(axes, lines, value) if guides else []
     _mark_failures(axes, lines, value)
     label_ends(axes, [*_ends(lines, points, value), *guide_ends])
-
-
-def _points(
-    lines: Lines, point: Callable[[Row], Point], good: Callable[[Row], bool]
-) -> dict[str, list[Point]]:
-    return {label: [point(r) for r in line if good(r)] for label, line in lines.items()}
 
 
 def _ends(
@@ -208,14 +232,9 @@ def _rows(lines: Lines) -> list[Row]:
     return [row for line in lines.values() for row in line]
 
 
-def _lengths(lines: Lines) -> list[float]:
-    return [float(length_of(r)) for r in _rows(lines)]
-
-
 def _draw_floor(axes: Axes, lines: Lines) -> None:
     """The noise floor: how far the baseline strayed from itself at each length."""
     floors = {length_of(r): r.floor for r in _rows(lines) if not math.isinf(r.floor)}
-    axes.axhline(1, color="0.4", linewidth=1)
     if floors:
         lengths = sorted(floors)
         edge = [floors[n] for n in lengths]
@@ -223,52 +242,3 @@ def _draw_floor(axes: Axes, lines: Lines) -> None:
         axes.fill_between(
             lengths, band, edge, color="0.5", alpha=0.25, linewidth=0, label="noise floor"
         )
-
-
-def draw_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
-    """Time ratio to the baseline with 95 % t-intervals over blocks, above the noise floor."""
-
-    def point(row: Row) -> Point:
-        t = row.time
-        assert t is not None
-        return Point(length_of(row), t.ratio, t.low, t.high)
-
-    points = _points(lines, point, lambda r: r.time is not None)
-    draw_lines(axes, points, looks(lines))
-    _draw_floor(axes, lines)
-    _dress_ratios(
-        axes,
-        lines,
-        points,
-        lambda r: math.nan if r.time is None else r.time.ratio,
-        f"time / time of {baseline}",
-    )
-
-
-def draw_memory_ratios(axes: Axes, lines: Lines, baseline: str) -> None:
-    """Ratio of peak memories to the baseline."""
-
-    def ratio(row: Row) -> float:
-        return row.memory_ratio
-
-    points = _points(
-        lines, lambda r: Point(length_of(r), ratio(r)), lambda r: not math.isnan(ratio(r))
-    )
-    draw_lines(axes, points, looks(lines), bars=False)
-    axes.axhline(1, color="0.4", linewidth=1)
-    _dress_ratios(axes, lines, points, ratio, f"peak memory / that of {baseline}")
-
-
-def _dress_ratios(
-    axes: Axes,
-    lines: Lines,
-    points: Mapping[str, Sequence[Point]],
-    value: Callable[[Row], float],
-    label: str,
-) -> None:
-    """Axes, failures, and names at the ends of lines that did not fail."""
-    ratio_axis(axes)
-    axes.set_ylabel(label)
-    length_axis(axes, _lengths(lines))
-    _mark_failures(axes, lines, value)
-    label_ends(axes, _ends(lines, points, value))

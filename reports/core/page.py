@@ -60,6 +60,13 @@ def together(*parts: Shown, grid: bool = False) -> Shown:
     return Shown(body, "\n".join(p.plain for p in parts), sentences)
 
 
+def footed(figure: Figure, footer: str) -> Figure:
+    """The figure with device, commits and dates below it, say."""
+    if footer:
+        figure.text(0.005, -0.01, footer, fontsize=6.5, color=SOFT, va="top")
+    return figure
+
+
 def svg(figure: Figure) -> str:
     """A figure as an ``<svg>`` element, without date or XML header."""
     buffer = io.StringIO()
@@ -144,9 +151,7 @@ class Output:
         """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV."""
         path = self._path("figures", name)
         stem = ""
-        if self.footer:
-            figure.text(0.005, -0.01, self.footer, fontsize=6.5, color=SOFT, va="top")
-        drawn = svg(figure)
+        drawn = svg(footed(figure, self.footer))
         if path is not None:
             stem = f"{path.parent.name}/{path.name}"
             Path(f"{path}.svg").write_text(with_dark(drawn), encoding="utf-8")

@@ -44,6 +44,11 @@ def known(value: float, text: Callable[[float], str]) -> str:
     return "" if math.isnan(value) else text(value)
 
 
+def number_text(value: float, form: str, suffix: str = "") -> str:
+    """A number in a form, with what stands behind it; empty where there is none."""
+    return known(value, lambda number: f"{number:{form}}{suffix}")
+
+
 def error_text(value: float | None) -> str:
     """``1.2e-06``; an error that is no finite number has none."""
     return "not finite" if value is None else f"{float(value):.1e}"

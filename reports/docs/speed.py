@@ -15,6 +15,7 @@ from harness.records.ratios import block_ratios, margin_frame, time_frame
 from harness.stats import ratio_interval
 from reports.core.costs import Costs
 from reports.core.frontiers import reaches
+from reports.core.page import footed
 from reports.core.source import PUBLISHED, DeviceRecords, Source, find
 from reports.core.tables import markdown
 from reports.core.words import bytes_text
@@ -182,7 +183,7 @@ def figures(found: Found) -> dict[str, tuple[Figure, str]]:
     device, base, made = found.device, found.measured.baseline, {}
     if found.answers:
         made["glance"] = (
-            footed(glance(found.answers, base, found.where), device, "time", "memory"),
+            footed(glance(found.answers, base, found.where), device.footer("time", "memory")),
             f"Time and peak memory of every mechanism over those of {base}, {found.where}",
         )
     sweeps = found.measured.sweeps
@@ -190,13 +191,7 @@ def figures(found: Found) -> dict[str, tuple[Figure, str]]:
         where = f"{device.fingerprint.get('model')} ({device.kind})"
         figure = curve("ratio", sweeps[0], "training", base, where)
         made["length"] = (
-            footed(figure, device, "time"),
+            footed(figure, device.footer("time")),
             f"Time of a training step over that of {base}, against length",
         )
     return made
-
-
-def footed(figure: Figure, device: DeviceRecords, *kinds: str) -> Figure:
-    """The figure with device, commits and dates below it."""
-    figure.text(0.005, -0.01, device.footer(*kinds), fontsize=6.5, color="0.45", va="top")
-    return figure

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from harness.profile import load_profile
 from reports.core import sizes
 from reports.core.forest import Panel, forests
-from reports.core.page import Shown
+from reports.core.page import Shown, footed
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import markdown
 from reports.docs.plain import PlainOutput, text_of
-from reports.docs.speed import footed
 from reports.pages.corpora.page import Corpora, line_of
 from reports.pages.experiments.page import Experiments
 from reports.pages.size.answers import accuracy_table, differences
@@ -77,4 +76,4 @@ def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:
         f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "
         "and 95 % t-intervals"
     )
-    return footed(figure, device, "run"), said
+    return footed(figure, device.footer("run")), said

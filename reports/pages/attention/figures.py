@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from harness.attention.geometry import allowed
 from harness.attention.reduce import SOURCE2TOKEN
-from reports.core.axes import bare
+from reports.core.axes import bare, headed
 from reports.core.forest import Line, forest
 from reports.core.style import look
 
@@ -98,11 +98,8 @@ def heat_maps(sentence: Mapping[str, Any], model: str) -> Figure:
         for spine in axes.spines.values():
             spine.set(visible=True, color="0.8")
     grid[0][0].set_ylabel("query", fontsize=8)
-    figure.text(
-        0.01, 0.985, f"{model}: token2token weights", fontsize=10.5, fontweight="bold", va="top"
-    )
     scale = f"white: 0, black: {darkest:.2f}, in all panels; columns: keys"
-    figure.text(0.01, 0.985 - 0.2 / height, scale, fontsize=8, color="0.45", va="top")
+    headed(figure, f"{model}: token2token weights", scale, left=0.01, gap=0.2 / height)
     return figure
 
 
@@ -206,9 +203,7 @@ def distances(found: Sequence[Mapping[str, Any]], mechanism: str) -> Figure:
         axes.set_xlabel("key − query (tokens)", fontsize=7.5)
     for row in grid:
         row[0].set_ylabel("share", fontsize=7.5)
-    figure.text(
-        0.012, 0.985, "Where the largest weight lies", fontsize=10.5, fontweight="bold", va="top"
-    )
+    headed(figure, "Where the largest weight lies")
     return figure
 
 

@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.records import journal
 from harness.records.ratios import Row
-from reports.core.curves import draw_ratios, draw_values, peak_mib, seconds_to_ms
+from reports.core.curves import draw_cost
 from reports.core.html import fill
 from reports.core.page import svg
 from reports.core.source import facts
@@ -73,15 +73,10 @@ def cost(rows: Sequence[Row], baseline: str, footer: str) -> Figure:
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(hspace=0.07))
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for row, (phase, (sweep, lines)) in enumerate(shown.items()):
-        time_axes, ratio_axes, memory_axes = axes[row]
-        draw_values(time_axes, lines, seconds_to_ms)
-        time_axes.set_ylabel("time per call (ms)")
-        draw_ratios(ratio_axes, lines, baseline)
-        draw_values(memory_axes, lines, peak_mib)
-        memory_axes.set_ylabel("peak memory (MiB)")
         where = f", {sweep.size}" if sweep else ""
-        for a, title in zip(axes[row], ("time", "ratio", "memory"), strict=True):
-            a.set_title(f"{phase}: {title}{where}", fontsize=10, loc="left")
+        for a, what in zip(axes[row], ("time", "ratio", "memory"), strict=True):
+            draw_cost(a, lines, what, baseline)
+            a.set_title(f"{phase}: {what}{where}", fontsize=10, loc="left")
             a.margins(x=0.05)
             left, right = a.get_xlim()
             # Room for the names at the line ends (the axis is logarithmic).

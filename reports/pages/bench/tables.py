@@ -7,16 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.records.ratios import WITHHELD, Row
-from reports.core.words import bytes_text, known, time_text
+from reports.core.words import bytes_text, known, number_text, time_text
 
 PARTS = tuple(
     f"{part}_{column}" for part in ("value", "gradient") for column in ("error", "budget", "margin")
 )
 """Columns of what was verified."""
-
-
-def _number(value: float, form: str, suffix: str = "") -> str:
-    return "" if math.isnan(value) else f"{value:{form}}{suffix}"
 
 
 def _problem(row: Row) -> tuple[str, str]:
@@ -54,11 +50,13 @@ def cases(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "verdict": r.verdict,
             "why": f": {r.detail}" if r.verdict == WITHHELD else "",
             "numbers": [
-                _number(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"),
+                number_text(
+                    100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"
+                ),
                 known(r.peak_bytes, bytes_text),
-                _number(r.memory_ratio, ".2f", "x"),
-                _number(r.error, ".1e"),
-                _number(r.margin, ".3g", "x") if r.verified else "not verified",
+                number_text(r.memory_ratio, ".2f", "x"),
+                number_text(r.error, ".1e"),
+                number_text(r.margin, ".3g", "x") if r.verified else "not verified",
             ],
         }
 

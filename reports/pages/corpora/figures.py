@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from harness.stats import mean_interval
 from reports.core import curves
-from reports.core.axes import End, bare, label_ends, note, panel, titled, value_axis
+from reports.core.axes import End, bare, headed, label_ends, note, panel, titled, value_axis
 from reports.core.forest import MOST_SINGLES
 from reports.core.style import LINES, NOT_SHOWN, look, mechanism_of, text_colour
 from reports.core.trained import ModelRuns
@@ -118,7 +118,5 @@ def heads(alphas: Sequence[float]) -> Figure:
         axes.set_xlabel("scale (tokens)", fontsize=7.5)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    figure.text(
-        0.012, 0.985, "How many heads have which scale", fontsize=10.5, fontweight="bold", va="top"
-    )
+    headed(figure, "How many heads have which scale")
     return figure

@@ -22,16 +22,7 @@ from reports.core.axes import (
     row_panel,
     titled,
 )
-from reports.core.curves import (
-    Point,
-    draw_lines,
-    draw_memory_ratios,
-    draw_ratios,
-    draw_values,
-    looks,
-    peak_mib,
-    seconds_to_ms,
-)
+from reports.core.curves import QUANTITIES, Point, draw_cost, draw_lines, looks
 from reports.core.forest import Line, draw_rows
 from reports.core.frontiers import Reach
 from reports.core.slopes import Slope
@@ -54,19 +45,15 @@ def curve(what: str, sweep: LengthSweep, phase: str, baseline: str, where: str) 
     Parameters
     ----------
     what : {"time", "memory", "ratio", "memory-ratio"}
-        Time ratios have intervals and the noise floor.
     """
     figure, axes = panel()
     lines = sweep.lines(phase)
     cost, over = "Peak memory" if what.startswith("memory") else "Time", ""
-    if what in ("time", "memory"):
-        draw_values(axes, lines, seconds_to_ms if what == "time" else peak_mib, guides=True)
-        axes.set_ylabel("time per call (ms)" if what == "time" else "peak memory (MiB)")
-    else:
+    if QUANTITIES[what].over:
         own = {k: [r for r in line if r.verdict != "baseline"] for k, line in lines.items()}
-        draw = draw_ratios if what == "ratio" else draw_memory_ratios
-        draw(axes, {label: line for label, line in own.items() if line}, baseline)
+        lines = {label: line for label, line in own.items() if line}
         over = f", ratio to {baseline}"
+    draw_cost(axes, lines, what, baseline, guides=not over)
     titled(axes, f"{cost} of one {PASSES[phase]}{over}", f"{sweep.size}; {where}")
     return figure
 

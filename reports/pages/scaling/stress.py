@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from reports.core.axes import End, bare, label_ends
+from reports.core.axes import End, bare, headed, label_ends
 from reports.core.style import LINES, look, mechanism_of, text_colour
 
 NONE = (
@@ -89,22 +89,8 @@ def figure(found: Sequence[Stress], dtypes: Sequence[str], kind: str) -> Figure:
         axes.set_title(dtype, fontsize=9, loc="left")
         axes.set_xlabel(f"{kind} times", fontsize=8.5)
     panels[0].set_ylabel("error / largest output", fontsize=8.5)
-    drawn.text(
-        0.012,
-        0.985,
-        f"Error over the magnitude of {kind}",
-        fontsize=10.5,
-        fontweight="bold",
-        va="top",
-    )
-    drawn.text(
-        0.012,
-        0.915,
-        "dotted: budget; cross at the upper edge: not finite",
-        fontsize=8,
-        color="0.45",
-        va="top",
-    )
+    under = "dotted: budget; cross at the upper edge: not finite"
+    headed(drawn, f"Error over the magnitude of {kind}", under)
     return drawn
 
 

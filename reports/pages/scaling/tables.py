@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.records.ratios import Row
 from reports.core.slopes import Slope
-from reports.core.words import known, time_text
+from reports.core.words import known, number_text, time_text
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown
 
@@ -22,16 +22,13 @@ def cells(row: Row) -> list[str]:
     if row.status != "ok":
         return [f"{row.status}: {row.detail}" if row.detail else row.status, *[""] * 6]
 
-    def number(value: float, form: str, unit: str) -> str:
-        return "" if math.isnan(value) else f"{value:{form}}{unit}"
-
     return [
         known(row.seconds, time_text),
         str(row.time) if row.time else "",
         row.verdict,
-        number(row.peak_bytes / 2**20, ".1f", " MiB"),
-        number(row.memory_ratio, ".2f", "x"),
-        number(row.margin, ".3g", "x") if row.verified else "not verified",
+        number_text(row.peak_bytes / 2**20, ".1f", " MiB"),
+        number_text(row.memory_ratio, ".2f", "x"),
+        number_text(row.margin, ".3g", "x") if row.verified else "not verified",
         "; ".join(row.kernels),
     ]
 

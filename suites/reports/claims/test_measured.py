@@ -349,7 +349,8 @@ def test_exact_claims_are_records_or_parts_of_one(verdict: str, answer: str) -> 
     records = [exact("a", "wrong", parts=parts)]
     one = judged("exact", records, {}, kind="exact", check="a", part="one")
     assert (one.verdict, one.value, one.reason) == (answer, 3, "three")
-    for where in ({"check": "b"}, {"check": "a", "part": "three"}):
+    absent: list[dict[str, Any]] = [{"check": "b"}, {"check": "a", "part": "three"}]
+    for where in absent:
         missing = judged("exact", records, {}, kind="exact", **where)
         assert missing.wants_records
         assert not missing.failed_exactly

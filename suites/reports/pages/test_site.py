@@ -309,7 +309,7 @@ def test_a_failing_notebook_is_named_and_the_others_are_built(
     index = (out / "index.html").read_text()
     assert "scaling: NotebookError: given device" in index
     assert EVIL not in index
-    assert "1 experiments." in (out / "experiments.html").read_text()
+    assert "1 experiment." in (out / "experiments.html").read_text()
     assert "could not be made" in (out / "scaling.html").read_text()
 
 
