@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.lines import Line2D
 
 from harness.errors import UsageError
 from harness.profile import load_profile, load_profiles
@@ -46,25 +45,8 @@ from suites.support.report_records import (
 )
 
 
-def by(frame: pd.DataFrame, column: str) -> dict[Any, dict[str, Any]]:
-    """Rows of a table by one of its columns."""
-    found = {}
-    for _, row in frame.iterrows():
-        found[row[column]] = {str(name): value for name, value in row.items()}
-    return found
-
-
-def values(line: Line2D) -> list[float]:
-    """Where a line is drawn."""
-    return [float(v) for v in np.asarray(line.get_xdata())]
-
-
-def open_page(
-    module: object, folder: Path, out: Path, device: DeviceRecords, **more: str
-) -> object:
-    return module.begin(  # type: ignore[attr-defined]
-        journal=str(folder), device=device.key, out=str(out), page="p", **more
-    )
+def open_page(module: Any, folder: Path, out: Path, device: DeviceRecords, **more: str) -> Any:
+    return module.begin(journal=str(folder), device=device.key, out=str(out), page="p", **more)
 
 
 def test_the_first_page_answers_for_each_device(
@@ -99,11 +81,15 @@ def test_the_first_page_answers_for_each_device(
     assert row.endswith("], better |")
 
 
-def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
-    device = next(d for d in find(str(folder)).devices if d.has("time"))
-    measured = Costs(device)
+def at_size(measured: Costs) -> tuple[sizes.Size, list[Row]]:
+    """The profile's size, and what was measured at it."""
     asked = sizes.of_profile(measured.profile)
-    here = [r for r in measured.rows if sizes.problem_of(r) == sizes.nearest(measured.rows, asked)]
+    nearest = sizes.nearest(measured.rows, asked)
+    return asked, [r for r in measured.rows if sizes.problem_of(r) == nearest]
+
+
+def test_ablations_are_no_answer_unless_asked_for(measured: Costs) -> None:
+    asked, here = at_size(measured)
     mine = next(r for r in here if r.columns["name"] == MINE)
     name = f"{MINE}[scale_t=identity]"
     here.append(replace(mine, columns={**mine.columns, "name": name, "case": name}))
@@ -115,9 +101,8 @@ def test_ablations_are_no_answer_unless_asked_for(folder: Path) -> None:
 
 
 def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
-    folder: Path, device: DeviceRecords
+    device: DeviceRecords, measured: Costs
 ) -> None:
-    measured = Costs(next(d for d in find(str(folder)).devices if d.has("time")))
     asked = replace(sizes.of_profile(measured.profile), setting="1-thread")
     usual = [r for r in measured.rows if r.columns["settings"] == "1-thread"]
 
@@ -139,11 +124,8 @@ def test_padded_batches_stand_for_others_only_where_they_are_asked_for(
     assert ", 1-thread+padded)" in frontier_sentence(padded, asked)
 
 
-def test_memory_has_an_interval_or_says_that_it_has_none(folder: Path) -> None:
-    device = next(d for d in find(str(folder)).devices if d.has("time"))
-    measured = Costs(device)
-    asked = sizes.of_profile(measured.profile)
-    here = [r for r in measured.rows if sizes.problem_of(r) == sizes.nearest(measured.rows, asked)]
+def test_memory_has_an_interval_or_says_that_it_has_none(measured: Costs) -> None:
+    asked, here = at_size(measured)
     mine = answers(here, measured, asked)[0]
     assert replace(mine, memory=ratio_interval([1.2, 1.21, 1.22])).memory_text == (
         "1.21x [1.19, 1.24]"
@@ -179,7 +161,7 @@ def test_the_crossover_of_the_first_page_is_that_of_the_sweep(folder: Path, tmp_
     page = size.begin(journal=str(folder), like="", out=str(tmp_path), page="size")
     page.details()
     table = pd.read_csv(next(tmp_path.glob("tables/size-answers-*.csv")))
-    text = str(by(table, "implementation")[f"{MINE} 8h"]["crossover"])
+    text = str(table.set_index("implementation").at[f"{MINE} 8h", "crossover"])
     # 1.3 (N / 64)^-0.4 = 1 at N = 123.
     assert text.startswith("from N = 12")
     assert text.endswith("(batch 4)")
@@ -223,8 +205,7 @@ def test_a_bad_file_of_sizes_is_one_line(tmp_path: Path, text: str, said: str) -
     assert "\n" not in str(error.value).rstrip()
 
 
-def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
-    measured = Costs(device)
+def test_ratio_charts_show_the_ratios(measured: Costs) -> None:
     sweep = measured.sweeps[0]
     assert sweep.lengths == list(LENGTHS)
     drawn = data_of(scaling_figures.curve("ratio", sweep, "training", BASE, "here"))
@@ -245,15 +226,14 @@ def test_ratio_charts_show_the_ratios(device: DeviceRecords) -> None:
     assert axes.get_xscale() == axes.get_yscale() == "log"
     assert axes.get_ylim()[0] < drawn["y"].min()
     assert crossed["y"].iloc[0] < axes.get_ylim()[1]
-    tied = [v for line in axes.get_lines() if (v := values(line)) == [256, 1024]]
-    assert len(tied) == 1  # the line's end and its cross
+    tied = [np.asarray(line.get_xdata()).tolist() for line in axes.get_lines()]
+    assert tied.count([256, 1024]) == 1  # the line's end and its cross
 
 
 def test_scaling_has_frontier_numerics_and_printed_costs(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(scaling, folder, tmp_path, device)
-    assert isinstance(page, scaling.Scaling)
     assert f"{DISA} N = 256 (N = 384: oom)" in page.frontier().plain
     table = pd.read_csv(tmp_path / "tables" / "p-frontier.csv").set_index("name")
     assert table.loc[BASE, "longest"] == 4096
@@ -262,7 +242,8 @@ def test_scaling_has_frontier_numerics_and_printed_costs(
     assert f"{MINE} in f16" not in said
     printed = page.beside()
     rows = pd.read_csv(tmp_path / "tables" / "p-printed.csv")
-    memory = by(rows[rows["what"] == "memory, training"], "implementation")[f"{MINE} 8h, 1-thread"]
+    by_what = rows[rows["what"] == "memory, training"].set_index("implementation")
+    memory = by_what.loc[f"{MINE} 8h, 1-thread"]
     assert memory["printed_ratio"] == pytest.approx(558 / 466)
     assert memory["measured_ratio"] == pytest.approx(1.2)
     assert "GTX 1080 Ti" in printed.plain
@@ -279,7 +260,6 @@ def test_memory_ratio_slope_and_time_are_drawn_with_units(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(scaling, folder, tmp_path, device)
-    assert isinstance(page, scaling.Scaling)
     for piece in (page.time, page.memory, page.ratio, page.slopes):
         assert isinstance(piece(), Shown)
     slopes = pd.read_csv(tmp_path / "tables" / "p-slopes.csv")
@@ -313,7 +293,6 @@ def test_only_a_significant_best_is_bold(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(corpora, folder, tmp_path, device)
-    assert isinstance(page, corpora.Corpora)
     page.table()
     text = (tmp_path / "tables" / "p-table.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith(f"| {MINE}"))
@@ -348,7 +327,6 @@ def test_corpora_shows_ablations_mirrored_summation_and_scales(
     folder: Path, device: DeviceRecords, tmp_path: Path
 ) -> None:
     page = open_page(corpora, folder, tmp_path, device)
-    assert isinstance(page, corpora.Corpora)
     assert "6 comparisons of models and corpora" in page.differences_to_baseline().plain
     said = page.ablations().plain
     assert f"trec: {VARIANT} − {MINE}" in said
@@ -385,7 +363,7 @@ def test_scales_are_shown_by_the_recipe_that_they_were_trained_by(
         else r
         for r in device.records
     )
-    page: Any = open_page(corpora, folder, tmp_path, device)
+    page = open_page(corpora, folder, tmp_path, device)
     other = corpora.Corpora(page.source, replace(device, records=kept), page.place)
     said = other.scales().plain
     assert "trec: accuracy by alpha, 5 heads" in said
@@ -400,11 +378,10 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     write(tmp_path, "Alone", [run(MINE, "trec", 0, {"accuracy": 0.5})])
     (device,) = find(str(tmp_path)).devices
 
-    def page(module: object, **more: str) -> object:
+    def page(module: Any, **more: str) -> Any:
         return open_page(module, tmp_path, tmp_path / "out", device, **more)
 
     scaled = page(scaling)
-    assert isinstance(scaled, scaling.Scaling)
     for piece, command in (
         (scaled.about, "attnbench bench"),
         (scaled.frontier, "attnbench frontier"),
@@ -415,15 +392,12 @@ def test_a_section_without_records_names_its_command(tmp_path: Path) -> None:
     ):
         assert command in piece().plain
     over = page(corpora)
-    assert isinstance(over, corpora.Corpora)
     assert "attnbench compare --all" in over.differences_to_baseline().plain
     for piece in (over.ablations, over.mirrored, over.scales):
         assert "attnbench compare" in piece().plain
     weighed = page(tradeoffs)
-    assert isinstance(weighed, tradeoffs.Tradeoff)
     assert "attnbench compare" in weighed.about().plain
     looked = page(attention, look="")
-    assert isinstance(looked, attention.Attended)
     assert "attnbench train mtsa --task trec --look" in looked.about().plain
     opened = size.begin(journal=str(tmp_path), like="", out="", page="size")
     first = opened.headline().plain
