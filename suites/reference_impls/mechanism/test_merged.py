@@ -208,12 +208,15 @@ def test_what_evaluation_keeps_never_reaches_another(name: str) -> None:
         assert torch.equal(torch.load(saved, weights_only=False)(x, mask), wanted)
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("name", FAST)
-def test_what_inference_left_behind_serves_training(name: str) -> None:
-    module, (x, mask) = build(name), batch((7, 4))
+def test_what_inference_left_behind_serves_gradients(name: str, frozen: bool) -> None:
+    module, other, (x, mask) = build(name), build(name), batch((7, 4))
+    for one in (module, other):
+        one.train(not frozen).requires_grad_(not frozen)
     with torch.inference_mode():
         module(x, mask)
-    assert_same(run(module, x, mask), run(build(name), x, mask), 0.0)
+    assert_same(run(module, x, mask), run(other, x, mask), 0.0)
 
 
 def test_nothing_is_kept_of_a_call_that_is_only_played_through() -> None:
