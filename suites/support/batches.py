@@ -163,9 +163,12 @@ def _by_oracle(module: nn.Module, mechanism: Mechanism, options: Options, d_out:
     return module
 
 
-def build(name: str, variant: str = "default", seed: int = 0) -> nn.Module:
-    """A module in float64 with biases that are not zero; the same weights for one mechanism."""
-    module = made(name, options_of(name, variant), seed=seed)
+def build(name: str, variant: str = "default", seed: int = 0, **options: Any) -> nn.Module:
+    """A module in float64 with biases that are not zero; the same weights for one mechanism.
+
+    ``options`` differ from those of the variant.
+    """
+    module = made(name, {**options_of(name, variant), **options}, seed=seed)
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.requires_grad:

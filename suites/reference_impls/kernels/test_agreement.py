@@ -17,10 +17,9 @@ from reference_impls.kernels import core, flex, native, tiled
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.optimized import algorithm1, least_denominator
+from reference_impls.mtsa.optimized import least_denominator
 from suites.support.attending import (
     DTYPES,
-    EVERY,
     EXACT,
     PROBLEMS,
     TELLING,
@@ -122,17 +121,6 @@ def test_tiled_sums_in_float32(n: int, dtype: torch.dtype, rounding: float) -> N
     for name, right in wanted.items():
         assert found[name].dtype == dtype
         assert error(found[name], right) < (rounding / 4 if name == "a" else rounding), name
-
-
-@pytest.mark.parametrize("backend", EACH)
-@pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
-def test_it_is_algorithm_1(scale_t: str, backend: str) -> None:
-    call = Problem(n=65, masks=EVERY, padding="holes", scale_t=scale_t).call(torch.float64)
-    assert call.s is not None
-    assert call.mask is not None
-    wanted = algorithm1(*call[:3], call.s, EVERY, scale_t, call.mask)
-    wanted = wanted.masked_fill(~call.mask[..., None], 0)
-    torch.testing.assert_close(BACKENDS[backend](call)[0], wanted, rtol=EXACT, atol=EXACT)
 
 
 # Denominators

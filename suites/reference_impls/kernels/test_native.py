@@ -51,16 +51,6 @@ def test_every_size_of_tile(
             assert_agrees(attend, Problem(**given).call(dtype))
 
 
-def test_more_threads_than_heads() -> None:
-    torch.set_num_threads(16)
-    try:
-        for scale_t in ("log_sigmoid", "identity"):
-            masks = masks_of("forward", "window:9")
-            assert_agrees(attend, Problem(n=700, batch=1, masks=masks, scale_t=scale_t).call())
-    finally:
-        torch.set_num_threads(1)
-
-
 def test_without_products_of_bfloat16_it_computes_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,18 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.build import make
 from reference_impls.kernels import core, geometry
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa import fused
 from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
 from suites.support.batches import (
     D_IN,
     D_OUT,
     HEADS,
-    MECHANISMS,
     assert_same,
     batch,
     build,
@@ -46,28 +43,6 @@ def made(factory: Any, **options: Any) -> nn.Module:
 
 
 # Every backend
-
-
-@pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("scale", few([1.0, 10.0, 50.0, 100.0], [1.0, 100.0]))
-def test_accurate_at_every_scale_of_the_scores(name: str, scale: float) -> None:
-    mechanism = MECHANISMS[name.partition(".")[0]]
-    width = D_IN if mechanism.keeps_width else 64
-    options = {**mechanism.options, **mechanism.implementation(name.partition(".")[2]).options}
-    factory = mechanism.implementation(name.partition(".")[2]).factory
-    module = make(mechanism, factory, D_IN, width, 4, options, seed=3)
-    with torch.no_grad():
-        for weight in mechanism.score_weights:
-            module.get_parameter(weight).mul_(scale)
-    assert mechanism.plain is not None
-    plain = make(mechanism, mechanism.plain, D_IN, width, 4, mechanism.options)
-    plain.load_state_dict(module.state_dict())
-    x, mask = batch((64, 40), seed=4)
-    single, double = run(plain, x.float(), mask), run(plain.double(), x, mask)
-    got = run(module, x.float(), mask)
-    assert error(got["output"], double["output"]) <= 2e-5
-    for key in double:
-        assert error(got[key], double[key]) <= 3 * error(single[key], double[key]) + 8e-6, key
 
 
 @pytest.mark.parametrize("name", [*OURS, "mtsa.algorithm1", "disa.broadcast"])
@@ -211,32 +186,6 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
     assert "clone" not in seen
     assert seen.count("cat") == 0
-
-
-@pytest.mark.parametrize(
-    ("activation", "options"),
-    [("relu", {}), ("elu", {"key_dim": 3, "score_dim": 5}), ("selu", {"score_dim": 15})],
-)
-def test_the_backward_pass_by_hand_is_autograds(
-    activation: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = made(FusedMTSA, activation=activation, **options)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    x, mask = batch((7, 4))
-    used: list[int] = []
-    original = fused.Projection.apply
-
-    def spy(*arguments: Any) -> Any:
-        used.append(1)
-        return original(*arguments)
-
-    monkeypatch.setattr(fused.Projection, "apply", spy)
-    by_hand = run(module, x, mask)
-    assert used == [1]
-    monkeypatch.setattr(FusedMTSA, "_by_hand", lambda self, x: False)
-    assert_same(run(module, x, mask), by_hand, 1e-13)
-    assert used == [1]
 
 
 def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
