@@ -59,18 +59,13 @@ class NotBuildable(UsageError):
         self.reason = reason
 
 
-def nearest_width(counts: Mapping[int, int], target: int) -> int:
-    """The width whose number of parameters is nearest to the target; of equals the larger."""
-    return min(counts, key=lambda width: (abs(counts[width] - target), -width))
-
-
 def match_parameters(
     models: Sequence[Model], task: Task, recipes: Sequence[Recipe], around: Surroundings
 ) -> list[Recipe]:
     """Recipes under which all models have as nearly as possible the same number of parameters.
 
-    The width of a larger model's context fusion is reduced, in steps of its heads, to the number of
-    the smallest.
+    The width of a larger model's context fusion is reduced, in steps of its heads, to come nearest
+    to the number of the smallest; of two that are as near the larger one is taken.
 
     Returns
     -------
@@ -97,7 +92,8 @@ def match_parameters(
                     counts = dict(zip(widths, count(model, recipe, widths), strict=True))
                 except UsageError as error:
                     raise UsageError(f"--match parameters: {error}") from None
-                recipe = replace(recipe, width=nearest_width(counts, min(sizes)))
+                width = min(counts, key=lambda w: (abs(counts[w] - min(sizes)), -w))
+                recipe = replace(recipe, width=width)
             matched.append(recipe)
         return matched
 

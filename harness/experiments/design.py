@@ -282,24 +282,11 @@ class Family:
     Attributes
     ----------
     designs : tuple of Design
-        One per model and task, the baseline second; by task, in the order of the models.
-
-    Raises
-    ------
-    UsageError
-        If they have different baselines, or one stands there twice.
+        One per model and task, each once, the same baseline second; by task, in the order of the
+        models.
     """
 
     designs: tuple[Design, ...]
-
-    def __post_init__(self) -> None:
-        baselines = {str(d.models[1]) for d in self.designs}
-        if len(baselines) != 1:
-            raise UsageError(f"given baselines {', '.join(sorted(baselines))}; expected one")
-        pairs = [(str(d.models[0]), d.task.name) for d in self.designs]
-        for model, task in pairs:
-            if pairs.count((model, task)) > 1:
-                raise UsageError(f"given {model} on {task} twice; expected each once")
 
     @property
     def baseline(self) -> str:

@@ -309,7 +309,12 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
     UsageError
         As `make_sweep` and `surroundings`, and for data or vectors that no task reads.
     """
-    parts, given = _read_parts(options)
+    given: list[str] = []
+    if options.plan is not None:
+        parts, given = read_file(options.plan)
+    else:
+        seeds, folds, recipe = options.seeds, options.folds, options.changes
+        parts = [Part(options.models, options.tasks, seeds, folds, recipe, options.vectors)]
     registry = Registry([*given, *options.given])
     fingerprint = device_fingerprint(options.device)
     sweep = make_sweep(parts, registry, _around(registry, options, fingerprint))
@@ -321,21 +326,6 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
                 f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
             )
     return sweep, Surroundings(registry, fingerprint)
-
-
-def _read_parts(options: SweepOptions) -> tuple[list[Part], list[str]]:
-    """What is swept, from a file or from options; and mechanisms that the file brings."""
-    if options.plan is not None:
-        return read_file(options.plan)
-    part = Part(
-        models=options.models,
-        tasks=options.tasks,
-        seeds=options.seeds,
-        folds=options.folds,
-        recipe=options.changes,
-        vectors=options.vectors,
-    )
-    return [part], []
 
 
 def _around(

@@ -22,11 +22,6 @@ _PIECES = re.compile(
 )
 
 
-def tokens_whitespace(text: str) -> list[str]:
-    """Tokens of a text that is tokenised already: the pieces between white space."""
-    return text.split()
-
-
 def tokens_raw(text: str) -> list[str]:
     """Tokens of raw English text, such as SICK's.
 
@@ -60,6 +55,7 @@ class Texts:
     degrees : int
         The largest degree, where a target is one, from 1 on (float32).
     tokenise : callable
+        Cuts at white space where none is given: the texts are tokenised already.
     folds : int
         Of a single file.
     """
@@ -69,7 +65,7 @@ class Texts:
     target: str
     classes: tuple[str, ...] = ()
     degrees: int = 0
-    tokenise: Callable[[str], list[str]] = tokens_whitespace
+    tokenise: Callable[[str], list[str]] = str.split
     folds: int = 0
 
     def __call__(
