@@ -67,8 +67,7 @@ def look(
     trainer.module.load_state_dict(trainer.best_state)
     out = {**trainer.test(), "chosen_epoch": trainer.best_epoch}
     looked = [_sentence(trainer, text) for text in sentences]
-    rows = _matching(trainer, _tagged(directory, tagged))
-    out |= summary(looked, rows)
+    out |= summary(looked, _tagged(trainer, directory, tagged))
     out["seconds"] = time.perf_counter() - began
     return out
 
@@ -101,8 +100,8 @@ def summary(looked: Sequence[Looked], rows: Sequence[tuple[Looked, list[str]]]) 
             for (layer, head, mask), found in counts.items()
         ],
         "by_tag": reduce.by_tag(numbers, tags),
-        "contrast": reduce.contrast(numbers, tags),
-        "stop_words": reduce.of_stop_words(numbers, tags),
+        "contrast": reduce.of_tags(numbers, tags, reduce.CONTENT, reduce.STOP),
+        "stop_words": reduce.of_tags(numbers, tags, reduce.STOP),
         "tagged": len(rows),
     }
 
@@ -144,21 +143,18 @@ def masks_of(fusion: nn.Module, found: Mapping[str, np.ndarray], layer: str) -> 
     return ["none"] * heads
 
 
-def _tagged(directory: str | None, count: int) -> list[tuple[str, list[str]]]:
-    """Sentences with the tag of every token, the first ones that are not too long."""
+def _tagged(trainer: Trainer, directory: str | None, count: int) -> list[tuple[Looked, list[str]]]:
+    """The first tagged sentences that are not too long, and the tag of every token.
+
+    Without those that the task's own tokeniser cuts otherwise than their tags say.
+    """
     if not count or directory is None:
         return []
     rows = read_table(existing(Path(directory) / f"{TAGGED}.gz"), ("tokens", "upos"))
     found = [(row["tokens"], row["upos"].split(" ")) for row in rows]
-    return [one for one in found if 4 <= len(one[1]) <= MOST_TOKENS][:count]
-
-
-def _matching(
-    trainer: Trainer, labelled: Sequence[tuple[str, list[str]]]
-) -> list[tuple[Looked, list[str]]]:
-    """Those that the task's own tokeniser cuts as their tags say."""
-    rows = []
-    for text, tags in labelled:
-        if len(trainer.data.tokenise(text)) == len(tags):
-            rows.append((_sentence(trainer, text), tags))
-    return rows
+    chosen = [one for one in found if 4 <= len(one[1]) <= MOST_TOKENS][:count]
+    return [
+        (_sentence(trainer, text), tags)
+        for text, tags in chosen
+        if len(trainer.data.tokenise(text)) == len(tags)
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,32 +137,23 @@ def by_tag(
     }
 
 
-def contrast(
-    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
+def of_tags(
+    numbers: Sequence[Mapping[str, np.ndarray]],
+    tags: Sequence[Sequence[str]],
+    some: Sequence[str],
+    less: Sequence[str] = (),
 ) -> dict[str, dict[str, float | int]]:
-    """Nouns and verbs less stop words, inside each sentence that has both; by kind."""
-    return _over_sentences(numbers, tags, (CONTENT, STOP), lambda content, stop: content - stop)
+    """The mean over tokens of some tags, less that over others, and its spread; by kind.
 
-
-def of_stop_words(
-    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]]
-) -> dict[str, dict[str, float | int]]:
-    """The mean over the stop words of each sentence that has some, and its spread; by kind."""
-    return _over_sentences(numbers, tags, (STOP,), lambda stop: stop)
-
-
-def _over_sentences(
-    numbers: Sequence[Mapping[str, np.ndarray]], tags: Sequence[Sequence[str]],
-    groups: Sequence[Sequence[str]], combined: Callable[..., float],
-) -> dict[str, dict[str, float | int]]:  # fmt: skip
-    """What is made of the means of groups of tags, in each sentence that has them all; by kind."""
+    Over the sentences that have both; without others over those that have some.
+    """
     found: dict[str, list[float]] = {}
     for kinds, sentence in zip(numbers, tags, strict=True):
-        places = [np.isin(sentence, group) for group in groups]
+        places = [np.isin(sentence, group) for group in (some, less) if group]
         if all(place.any() for place in places):
             for kind, value in kinds.items():
-                means = [float(value[place].mean()) for place in places]
-                found.setdefault(kind, []).append(combined(*means))
+                first, *others = (float(value[place].mean()) for place in places)
+                found.setdefault(kind, []).append(first - sum(others))
     return {kind: _spread(values) for kind, values in found.items()}
 
 

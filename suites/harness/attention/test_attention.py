@@ -102,14 +102,13 @@ def test_parts_of_speech_are_compared_inside_sentences() -> None:
     assert found["NOUN"]["mean"] == pytest.approx(1.0)
     assert found["NOUN"]["tokens"] == 2
     assert found["DET"]["sentences"] == 2
-    contrast = reduce.contrast(numbers, tags)["k"]
+    contrast = reduce.of_tags(numbers, tags, reduce.CONTENT, reduce.STOP)["k"]
     assert contrast["mean"] == pytest.approx((3.0 + 4.0) / 2)
     assert contrast["sentences"] == 2
-    assert reduce.contrast([{"k": np.array([1.0])}], [["NOUN"]]) == {}
-    stop = reduce.of_stop_words(numbers, tags)["k"]
+    stop = reduce.of_tags(numbers, tags, reduce.STOP)["k"]
     assert stop["mean"] == pytest.approx((1.0 + 10.0) / 2)
     assert stop["sentences"] == 2
-    assert reduce.of_stop_words([{"k": np.array([1.0])}], [["NOUN"]]) == {}
+    assert reduce.of_tags([{"k": np.array([1.0])}], [["NOUN"]], reduce.CONTENT, reduce.STOP) == {}
 
 
 def test_what_is_selected_as_neither_is_counted() -> None:

@@ -233,24 +233,6 @@ def test_the_reward_by_hand() -> None:
     assert float(value.detach()) == pytest.approx(float(wanted))
 
 
-def test_losses_are_those_whose_mean_is_trained_on() -> None:
-    torch.manual_seed(0)
-    output = torch.randn(5, 4)
-    for kind, targets in (
-        ("classification", torch.tensor([0, 3, 1, 2, 2])),
-        ("relatedness", torch.tensor([1.0, 2.5, 4.0, 3.3, 1.2])),
-        ("regression", torch.randn(5, 4)),
-    ):
-        record = replace(TINY, kind=kind)  # type: ignore[arg-type]
-        each = losses(record, RECIPE, output, targets)
-        assert each.shape == (5,)
-    assert math.isclose(
-        float(losses(TINY, RECIPE, output, torch.tensor([0, 3, 1, 2, 2]))[1]),
-        -float(output[1].log_softmax(-1)[3]),
-        rel_tol=1e-6,
-    )
-
-
 def test_degrees_are_trained_as_the_program_has_it_where_the_recipe_says_so() -> None:
     """Half the squared error of the expected degree."""
     record = replace(TINY, kind="relatedness")

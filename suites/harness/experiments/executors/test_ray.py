@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.experiments.design import run_code
 from harness.experiments.executors import Job
 from harness.experiments.executors.node import OtherNode, inside
 from harness.experiments.executors.ray import RayExecutor
 from harness.experiments.queue import RunSession, finished
 from harness.isolate import run as run_isolated
 from harness.records import journal
-from harness.registry import Registry
-from harness.train.task import task
 from suites.support.command_line import ROOT, attnbench, here
 from suites.support.fake_training import CALL, NODE, begun, fake_run
 from suites.support.made_up_data import write_data_directory
@@ -158,28 +155,22 @@ def test_a_run_that_crashes_is_a_result_and_not_tried_again(
 
 
 @pytest.mark.nightly
-def test_another_code_is_refused(cluster: Any, fingerprint: dict[str, Any], tmp_path: Path) -> None:
-    run = fake_run(tmp_path, 0)
-    job = Job("a", "a", CALL, run.arguments, "another code")
-    with (
-        RayExecutor(fingerprint, cluster.address) as executor,
-        pytest.raises(UsageError, match=r"other code for mtsa\.algorithm1 .*another code") as error,
-    ):
-        list(executor.run(iter([job]), lambda _: None))
-    assert "install the same attnbench on every node" in str(error.value)
-    assert begun(tmp_path) == []
-
-
-@pytest.mark.nightly
-def test_other_data_are_refused(cluster: Any, fingerprint: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "digest", "says"),
+    [
+        ("another code", "", r"other code for mtsa\.algorithm1 .*another code.*; install the same"),
+        (None, "another digest", r"has other data in .* than this machine"),
+    ],
+)
+def test_a_node_unlike_this_machine_is_refused(
+    cluster: Any, fingerprint: dict[str, Any], tmp_path: Path, code: str, digest: str, says: str
+) -> None:
     data = write_data_directory(tmp_path / "data")
-    arguments = {**fake_run(data, 0).arguments, "vectors": "none"}
-    job = Job(
-        "a", "a", CALL, arguments, run_code("mtsa", task("trec").load, Registry()), "another digest"
-    )
+    run = fake_run(data, 0)
+    job = Job("a", "a", CALL, {**run.arguments, "vectors": "none"}, code or run.code, digest)
     with (
         RayExecutor(fingerprint, cluster.address) as executor,
-        pytest.raises(UsageError, match=r"has other data in .* than this machine"),
+        pytest.raises(UsageError, match=says),
     ):
         list(executor.run(iter([job]), lambda _: None))
     assert begun(data) == []
