@@ -198,10 +198,11 @@ def test_a_crash_never_hides_a_result_and_gives_way_to_it(
     assert record["status"] == next(status for status in order if status != "crash")
 
 
-def test_older_code_of_a_case_is_another_subject() -> None:
-    record = {"kind": "time", "case": "a", "block": 0, "code": "old", "at": "2026-01-01"}
+@pytest.mark.parametrize("kind", ["time", "accuracy"])
+def test_older_code_of_a_case_is_another_subject(kind: str) -> None:
+    record = {"kind": kind, "case": "a", "block": 0, "code": "old", "at": "2026-01-01"}
     newer = {**record, "code": "new", "at": "2026-01-02"}
-    other = {"kind": "time", "case": "b", "block": 0, "code": "old", "at": "2025-01-01"}
+    other = {"kind": kind, "case": "b", "block": 0, "code": "old", "at": "2025-01-01"}
     run = {"kind": "run", "code": "old", "at": "2025-01-01"}
     assert journal.newest_code([record, newer, other, run]) == [newer, other, run]
 

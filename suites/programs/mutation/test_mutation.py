@@ -227,9 +227,12 @@ def test_the_draw_is_fixed_and_spread_over_all_places() -> None:
     unit = units()[SMALL]
     drawn, everything = sample(unit, 20, 0), sample(unit, 10**6, 0)
     assert [m.id for m in drawn] == [m.id for m in everything[:20]]
-    assert {m.id for m in drawn} != {m.id for m in sample(unit, 20, 1)}
-    places = [(m.site.path, m.site.row, m.site.column) for m in drawn]
-    assert len(set(places)) == 20
+    places, others = (
+        {(m.site.path, m.site.row, m.site.column) for m in some}
+        for some in (drawn, sample(unit, 20, 1))
+    )
+    assert len(places) == 20
+    assert places != others
     assert len({m.id for m in everything}) == len(everything)
     assert {m.site.path.name for m in everything} == {"modules.py"}
 
