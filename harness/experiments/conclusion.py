@@ -344,7 +344,7 @@ def _sentence(
         f"difference {unit.difference(d.difference)}{unit.of_differences}"
     )
     if not math.isnan(d.low):
-        size += f" [{unit.difference(d.low)}, {unit.difference(d.high)}]"
+        size += f" {unit.bounds(d)}"
     seeds = len(design["seeds"])
     over = f"over {counted(values.units, d.count_first, seeds)}"
     if not d.paired:

@@ -254,9 +254,11 @@ class Unit:
     def interval(self, difference: MeanDifference) -> str:
         """``-0.64 [-1.33, +0.05]``: a difference with its interval, if it has one."""
         text = self.difference(difference.difference)
-        if math.isnan(difference.low):
-            return text
-        return f"{text} [{self.difference(difference.low)}, {self.difference(difference.high)}]"
+        return text if math.isnan(difference.low) else f"{text} {self.bounds(difference)}"
+
+    def bounds(self, difference: MeanDifference) -> str:
+        """``[-1.33, +0.05]``: the interval of a difference that has one."""
+        return f"[{self.difference(difference.low)}, {self.difference(difference.high)}]"
 
     def size(self, value: float) -> str:
         """A positive difference, such as a margin: ``0.40 points``."""

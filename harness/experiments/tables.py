@@ -91,16 +91,11 @@ def statistics_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
     rows = [
         (
             name,
-            f"{unit.difference(d.difference)}, 95 % t-interval {interval(unit, d)}",
+            f"{unit.difference(d.difference)}, 95 % t-interval {unit.bounds(d)}",
             f"where the true difference is, over {comparison.replicate}s",
         )
     ]
     return rows if too_few(d) else rows + _tests(comparison, d)
-
-
-def interval(unit: Unit, difference: MeanDifference) -> str:
-    """``[-0.40, +1.20]``."""
-    return f"[{unit.difference(difference.low)}, {unit.difference(difference.high)}]"
 
 
 def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, str]]:
@@ -186,7 +181,7 @@ def _cells(comparison: Comparison) -> list[str]:
         return [comparison.first, comparison.verdict]
     found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
     if not math.isnan(d.low):
-        found.append(interval(unit, d))
+        found.append(unit.bounds(d))
     if not too_few(d):
         found.append(f"{d.p:.2g}")
         if comparison.verdict != "unfinished":
@@ -267,7 +262,7 @@ def _overall_cells(row: OverallRow, rank: str) -> list[str]:
     d, unit = row.tasks.difference, unit_of(row.metric)
     shown = ["", "", f"{row.tasks.sign_p:.2g} (signs)"]
     if d is not None:
-        shown = [unit.difference(d.difference), interval(unit, d), f"{d.p:.2g}"]
+        shown = [unit.difference(d.difference), unit.bounds(d), f"{d.p:.2g}"]
     adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
     wins = f"{row.tasks.wins} / {row.tasks.losses}"
     return [row.model, rank, wins, *shown, adjusted, row.verdict]

@@ -14,7 +14,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import Unit
-from harness.experiments.tables import interval
 from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import ON_LINES, End, bare, label_ends, note, panel, row_panel, titled
 from reports.core.forest import Line, draw_rows, dress
@@ -122,7 +121,7 @@ def differences(comparison: Comparison) -> Figure:
         lines[below] = Line("mean", "", *ends, decided=True, style=Look("black", "D"))
         text = unit.difference(d.difference)
         if not math.isnan(d.low):
-            text += f"\n{interval(unit, d)}"
+            text += f"\n{unit.bounds(d)}"
         side = axes.get_yaxis_transform()
         note(axes, text, (1.02, below), ink="black", size=8, within=side)
     draw_rows(axes, lines)

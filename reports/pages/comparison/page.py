@@ -17,7 +17,6 @@ from harness.experiments.tables import (
     counted_tasks,
     exact_tests,
     headed,
-    interval,
     omnibus,
     overall_rows,
     reading,
@@ -148,7 +147,7 @@ class Compared(DevicePage):
             caption += ", of one, which has no interval."
         else:
             beside = "excludes" if d.low > 0 or d.high < 0 else "includes"
-            caption += f"; its 95 % t-interval {interval(unit, d)} {beside} zero."
+            caption += f"; its 95 % t-interval {unit.bounds(d)} {beside} zero."
         metrics = [f"first_{c.metric}", f"second_{c.metric}"]
         frame = pd.DataFrame(c.values, columns=[c.replicate, *metrics])
         frame.insert(1, "first", c.first)

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from harness.experiments.conclusion import Conclusion
-from harness.experiments.tables import interval
 from reports.contents import page_of
 from reports.core.page import Shown, SourcePage, remark, says, together
 from reports.core.tables import Cell
@@ -77,7 +76,7 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
     alone = conclusion.comparisons[0] if conclusion.is_pair else None
     difference = ""
     if alone is not None and (d := alone.difference) is not None:
-        ends = "" if math.isnan(d.low) else f" {interval(alone.unit, d)}"
+        ends = "" if math.isnan(d.low) else f" {alone.unit.bounds(d)}"
         difference = f"{alone.unit.difference(d.difference)}{ends}{alone.unit.of_differences}"
     counts = sorted({len(c.values) for c in conclusion.comparisons})
     return {
