@@ -134,9 +134,7 @@ def test_selection_narrows_and_keeps_the_baseline() -> None:
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        (Selection(only=("mtza",)), r"unknown mechanism 'mtza'; did you mean mtsa"),
         (Selection(only=("mtsa.magic",)), r"mtsa has no implementation 'magic'; it has .*plain"),
-        (Selection(only=("mtsa@3",), width=(300, 600)), "even number"),
         (Selection(only=("mtsa@7",), width=(300, 600)), "divides the width"),
         (Selection(settings=("warp",)), "unknown setting 'warp'"),
     ],

@@ -22,20 +22,46 @@ from harness.registry import Registry
 from harness.verify.run import jobs
 
 ROOT = Path(__file__).resolve().parents[2]
+LITTLE = tuple(shlex.split("--lengths 4 --batch 2 --width 24 --device cpu"))
+SMALL = ("--only", "multi_cnn.conv", *LITTLE)
 
-SMALL = (
-    "--only",
-    "multi_cnn.conv",
-    "--lengths",
-    "4",
-    "--batch",
-    "2",
-    "--width",
-    "24",
-    "--device",
-    "cpu",
-)
-"""A selection that takes seconds: the baseline, its control and one more, two passes."""
+
+OWN = '''
+import torch
+
+
+class Mean(torch.nn.Module):
+    """Every token plus the mean of its sentence."""
+
+    def __init__(self, d_in, d_out, scale=1.0):
+        super().__init__()
+        self.scale = scale
+        self.map = torch.nn.Linear(d_in, d_out)
+
+    def forward(self, x, mask):
+        x = x.masked_fill(~mask[..., None], 0)
+        mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+        return self.map(x + self.scale * mean).masked_fill(~mask[..., None], 0)
+
+
+class Leaky(Mean):
+    """Forgets that x at padding may be anything."""
+
+    def forward(self, x, mask):
+        return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
+
+
+class Poisoned(Mean):
+    """Multiplies by the mask: NaN times zero is NaN."""
+
+    def forward(self, x, mask):
+        x = x * mask[..., None]
+        return self.map(x + x.mean(1, keepdim=True) * 0).masked_fill(~mask[..., None], 0)
+
+
+not_a_module = lambda d_in, d_out: 3
+'''
+"""A file of a user's own, for ``--with``: one mechanism that is right, and what is none."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -51,17 +77,15 @@ def words(arguments: tuple[str, ...]) -> list[str]:
     return [*shlex.split(arguments[0]), *arguments[1:]]
 
 
-def attnbench(
-    *arguments: str, cwd: Path, timeout: float = 300, **more: str
-) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m harness`` with `words`, and more environment variables."""
+def attnbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m harness`` with `words`."""
     return subprocess.run(
         [sys.executable, "-m", "harness", *words(arguments)],
         cwd=cwd,
-        env=environment(**more),
+        env=environment(),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
     )
 
 
@@ -123,32 +147,3 @@ def verified_before(folder: Path) -> None:
         place = {"fingerprint": schema.digest(fingerprint)}
         writer.append({**about, **place, **row, **verdict})
     writer.close()
-
-
-def pytest_bench(
-    *arguments: str, cwd: Path, timeout: float = 300
-) -> subprocess.CompletedProcess[str]:
-    """Run plain ``pytest suites/bench`` with arguments."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", str(ROOT / "suites" / "bench"), *arguments],
-        cwd=cwd,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-
-
-def between_marks(readme: str, begin: str, end: str) -> str:
-    """The generated part that a README holds between two marks.
-
-    Raises
-    ------
-    ValueError
-        If its marks are missing.
-    """
-    _, found, rest = readme.partition(begin)
-    table, closed, _ = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"the README has no table between {begin!r} and {end!r}")
-    return table.strip()

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,44 +19,9 @@ import pytest
 from harness.measure import blocks, session
 from harness.measure.session import Session
 from harness.records import journal
-from suites.support.command_line import SMALL, environment, here, pytest_here
-from suites.support.sessions import HERE, INSTEAD, Launcher, ignore, made_up
-
-MEAN = '''
-import torch
-
-
-class Mean(torch.nn.Module):
-    """Every token plus the mean of its sentence."""
-
-    def __init__(self, d_in, d_out, scale=1.0):
-        super().__init__()
-        self.scale = scale
-        self.map = torch.nn.Linear(d_in, d_out)
-
-    def forward(self, x, mask):
-        x = x.masked_fill(~mask[..., None], 0)
-        mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
-        return self.map(x + self.scale * mean).masked_fill(~mask[..., None], 0)
-
-
-class Leaky(Mean):
-    """Forgets that x at padding may be anything."""
-
-    def forward(self, x, mask):
-        return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
-
-
-class Poisoned(Mean):
-    """Multiplies by the mask: NaN times zero is NaN."""
-
-    def forward(self, x, mask):
-        x = x * mask[..., None]
-        return self.map(x + x.mean(1, keepdim=True) * 0).masked_fill(~mask[..., None], 0)
-
-
-not_a_module = lambda d_in, d_out: 3
-'''
+from suites.harness.isolate.test_isolate import soon
+from suites.support.command_line import LITTLE, OWN, SMALL, environment, here, pytest_here
+from suites.support.sessions import HERE, INSTEAD, ignore, made_up
 
 
 def _tasks(folder: Path) -> list[tuple[str, str, int]]:
@@ -185,26 +150,38 @@ def _every_case_has_its_baseline_beside_it(records: list, count: int) -> None:
                 assert in_turn or base & {r["interpreter"] for r in mine}, case
 
 
-def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
+def stopped(*options: str, cwd: Path, when: Callable[[Path], bool]) -> str:
+    """What a bench says whose user presses ctrl-C when its journal has come so far."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "harness", "bench", *SMALL, "--blocks", "2"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "harness", "bench", *options],
+        cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    folder = tmp_path / "results"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (folder.exists() and len(_tasks(folder)) > 1):
-        time.sleep(0.02)
+    folder = cwd / "results"
+    assert soon(lambda: folder.exists() and when(folder), within=120)
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stdout + stderr
     assert "the same command goes on from there" in stdout + stderr
     assert "Traceback" not in stderr
     assert journal.read(folder).warnings == []
+    return stdout
+
+
+def test_ctrl_c_while_verifying_says_so(tmp_path: Path) -> None:
+    said = stopped(
+        *("--only", "mtsa", *LITTLE), cwd=tmp_path, when=lambda at: bool([*at.glob("*.jsonl")])
+    )
+    assert "stopped while verifying" in said
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    stopped(*SMALL, "--blocks", "2", cwd=tmp_path, when=lambda at: len(_tasks(at)) > 1)
     survived = _raw_keys(folder)
     again = here("bench", *SMALL, "--blocks", "2", cwd=tmp_path)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -257,17 +234,6 @@ def test_a_case_whose_baseline_was_not_reached_is_paired(
         assert len(_raw_keys(tmp_path)) - before == added
 
 
-def test_two_sessions_at_once(tmp_path: Path) -> None:
-    with Launcher() as one, Launcher() as other:
-        for launcher in (one, other):
-            launcher.start(tmp_path)
-        assert [launcher.wait() for launcher in (one, other)] == [0, 0]
-    found = journal.read(tmp_path)
-    assert (found.warnings, len(found.sessions)) == ([], 2)
-    assert {r["status"] for r in found.records if "key" in r} == {"ok"}
-    assert not made_up(tmp_path).missing()
-
-
 @pytest.mark.usefixtures("quick")
 def test_selection_by_pytest_measures_that_alone_and_its_baseline(tmp_path: Path) -> None:
     done = pytest_here(*SMALL, "--blocks", "1", "-k", "conv and forward", cwd=tmp_path)
@@ -315,16 +281,16 @@ def package(tmp_path: Path) -> Path:
     """A folder with a package that someone else wrote."""
     (tmp_path / "own_attention").mkdir()
     (tmp_path / "own_attention" / "__init__.py").write_text("")
-    (tmp_path / "own_attention" / "layers.py").write_text(MEAN)
+    (tmp_path / "own_attention" / "layers.py").write_text(OWN)
     return tmp_path
 
 
-OWN = "--with own_attention.layers:"
+GIVEN = "--with own_attention.layers:"
 
 
 def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
     done = here(
-        f"bench {OWN}Mean --option scale=0.5 --lengths 4 --batch 2 --width 24 --blocks 1 "
+        f"bench {GIVEN}Mean --option scale=0.5 --lengths 4 --batch 2 --width 24 --blocks 1 "
         "--device cpu --json out.json",
         cwd=package,
     )
@@ -337,19 +303,19 @@ def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
 
 
 def test_padding_in_real_rows_is_refused_with_the_reason(package: Path) -> None:
-    both = f"{OWN}Leaky {OWN}Poisoned"
+    both = f"{GIVEN}Leaky {GIVEN}Poisoned"
     done = here(f"verify {both} --dtypes f32 --device cpu", cwd=package)
     assert done.returncode == 1
     for name in ("Leaky", "Poisoned"):
         assert re.search(rf"{name}\.module f32: wrong: .*padding", done.stdout), done.stdout
-    refused = here(f"bench {both}", *SMALL[2:], cwd=package)
+    refused = here(f"bench {both}", *LITTLE, cwd=package)
     assert refused.returncode == 1
     assert refused.stdout.count("is not measured: wrong") == 2
     assert _tasks(package / "results") == []
 
 
 def test_a_factory_that_returns_no_module_is_said_so(package: Path) -> None:
-    done = here(f"verify {OWN}not_a_module --dtypes f32 --device cpu", cwd=package)
+    done = here(f"verify {GIVEN}not_a_module --dtypes f32 --device cpu", cwd=package)
     assert done.returncode == 2
     assert "returned a int; expected a torch.nn.Module" in done.stderr
 

@@ -25,7 +25,7 @@ from harness.records import journal
 from harness.registry import Registry, code_hash
 from harness.train.run import count_parameters
 from harness.train.task import task
-from suites.support.command_line import here, verified_before
+from suites.support.command_line import OWN, here, verified_before
 from suites.support.made_up_data import write_data_directory
 from suites.support.made_up_records import RESULT
 
@@ -37,26 +37,6 @@ PAIR = f"compare mtsa multi_head --task trec {QUICK}"
 SWEEP = f"sweep --models mtsa,multi_head --tasks trec,sick_relatedness {QUICK}"
 BASE = "multi_head.sdpa"
 SMALL_TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
-
-OWN = """
-import torch
-
-
-class Mean(torch.nn.Module):
-    def __init__(self, d_in, d_out):
-        super().__init__()
-        self.map = torch.nn.Linear(d_in, d_out)
-
-    def forward(self, x, mask):
-        x = x.masked_fill(~mask[..., None], 0)
-        mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
-        return self.map(x + mean).masked_fill(~mask[..., None], 0)
-
-
-class Leaky(Mean):
-    def forward(self, x, mask):
-        return self.map(x + x.mean(1, keepdim=True)).masked_fill(~mask[..., None], 0)
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -255,13 +235,6 @@ def test_compare_finds_the_runs_of_a_sweep_and_concludes_nothing_of_few(
     assert "95 % t-interval [" in text
     for test in ("p (", "Hedges", "minimum detectable"):
         assert test not in text, "described, not tested"
-
-
-def test_nothing_is_swept_twice(swept: tuple[Path, str, str], tmp_path: Path) -> None:
-    folder = copied(swept[0], tmp_path)
-    files = sorted((folder / "results").iterdir())
-    assert "8 runs, 8 of them already there" in told(f"{SWEEP} --seeds 2", folder)
-    assert sorted((folder / "results").iterdir()) == files
 
 
 def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(

@@ -107,11 +107,6 @@ def test_the_record_of_a_sweep() -> None:
     assert record["key"] != declared(replace(TWO, seeds=(4, 8))).record(FINGERPRINT)["key"]
 
 
-def test_seeds_where_none_are_given() -> None:
-    found = declared(replace(TWO, models=("mtsa",), tasks=("trec",), seeds=None)).entries
-    assert [(e.run.seed, e.run.fold) for e in found] == [(i, None) for i in range(5)]
-
-
 @pytest.mark.parametrize(
     ("seeds", "folds", "found"),
     [

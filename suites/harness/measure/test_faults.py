@@ -9,8 +9,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,8 +25,8 @@ from harness.isolate import Interpreter, Outcome, StartError
 from harness.measure import blocks, call
 from harness.records import journal
 from harness.registry import Registry
-from suites.harness.isolate.test_isolate import gone, linux, soon
-from suites.support.command_line import SMALL, environment, pytest_bench
+from suites.harness.isolate.test_isolate import gone, linux
+from suites.support.command_line import LITTLE, pytest_here
 from suites.support.misbehaving import PIDS
 from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
@@ -280,11 +278,11 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
     """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
     names = ("Greedy", "Segfault", "Nan", "Behaved")
     given = [f"--with=suites.support.misbehaving:{name}" for name in names]
-    done = pytest_bench(
+    done = pytest_here(
         *given,
         "--with=suites.support.mutants:WRONG",
         *(f"--only={name}" for name in (*names, "wrong_cnn.shifted")),
-        *SMALL[2:],
+        *LITTLE,
         "--blocks=1",
         "--passes=forward",
         "--benchmark-json=out.json",
@@ -307,26 +305,6 @@ def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> N
     written = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
     timed = sorted(b["extra_info"]["case"].partition(".")[0] for b in written)
     assert timed == ["Behaved", "multi_head", "multi_head"]
-
-
-def test_ctrl_c_while_verifying_says_how_to_go_on(tmp_path: Path) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "harness", "bench", "--only", "mtsa", *SMALL[2:]],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert soon(lambda: bool(list(tmp_path.glob("results/*.jsonl"))), within=120)
-    os.killpg(driver.pid, signal.SIGINT)
-    stdout, stderr = driver.communicate(timeout=60)
-    assert driver.returncode == 130, stdout + stderr
-    assert "stopped while verifying" in stdout
-    assert "the same command goes on from there" in stdout
-    assert "Traceback" not in stderr
-    assert journal.read(tmp_path / "results").warnings == []
 
 
 @pytest.mark.parametrize(

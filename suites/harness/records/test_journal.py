@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.records import journal
 from harness.records.published import main, pack, places
 from harness.records.ratios import time_frame
-from harness.records.schema import SCHEMA, key
+from harness.records.schema import key
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
 
@@ -103,17 +103,6 @@ def test_nothing_is_published_of_a_journal_that_is_empty_or_torn(
     assert left.value.exit_code == 2
     assert why in capsys.readouterr().err
     assert not journal.exists(tmp_path / "published")
-
-
-def test_a_newer_schema_is_refused_and_untouched(tmp_path: Path) -> None:
-    path = _written(tmp_path, "a")
-    lines = path.read_text().splitlines()
-    first = {**json.loads(lines[0]), "schema": SCHEMA + 1}
-    path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
-    before = path.read_bytes()
-    with pytest.raises(UsageError, match=f"schema {SCHEMA + 1}"):
-        journal.read(tmp_path)
-    assert path.read_bytes() == before
 
 
 def test_a_foreign_file_is_skipped_and_reported(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from harness.verify.batches import Batch, batches
 from harness.verify.check import check_drawn
 from harness.verify.margin import check_case
 from reference_impls.mechanism import Implementation, Mechanism
-from suites.support.command_line import SMALL, here
+from suites.support.command_line import LITTLE, here
 from suites.support.patching import OPERATORS, PATCHES, Patch, patched
 
 torch.set_num_threads(1)
@@ -84,7 +84,7 @@ def test_every_mechanism_has_a_margin_where_a_benchmark_pads(name: str) -> None:
 
 
 def test_a_wrong_implementation_is_refused_by_bench(tmp_path: Path) -> None:
-    done = here("bench", "--with", WRONG, *SMALL[2:], "--blocks", "1", cwd=tmp_path)
+    done = here("bench", "--with", WRONG, *LITTLE, "--blocks", "1", cwd=tmp_path)
     assert done.returncode == 1
     assert "wrong_cnn.shifted f32 is not measured: wrong" in done.stdout
     kinds = {r["kind"] for r in journal.read(tmp_path / "results").records}
