@@ -13,10 +13,8 @@ from harness.records.drift import Drift, machine_drift
 from harness.records.ratios import Row, memory_frame, summarise, time_frame
 from harness.registry import builtins
 from harness.stats import Interval, ratio_interval
-from reports.core.source import DeviceRecords
+from reports.core.source import TIMED, DeviceRecords
 from reports.core.sweeps import LengthSweep, problem_order, sweeps
-
-TIMED = ("time", "anchor")
 
 
 class Costs:

@@ -222,11 +222,6 @@ class Against:
     verdict: str = ""
 
     @property
-    def singles(self) -> list[float]:
-        """The difference of every seed or fold."""
-        return [a - b for _, a, b in self.values.rows]
-
-    @property
     def text(self) -> str:
         """``−0.64 [−1.33, +0.05]``."""
         return self.model.unit.interval(self.difference)

@@ -79,7 +79,7 @@ def test_folds_that_are_missing_do_not_change_how_far_training_sets_overlap(
     base, mine = (next(m for m in cr.models if m.model == name) for name in (BASE, MINE))
     found = against(mine, base)
     assert found is not None
-    gains = found.singles
+    gains = found.difference.differences
     assert len(gains) == 5
     spread = statistics.stdev(gains) * math.sqrt(1 / 5 + 1 / 9)  # test over training: 1 : 9
     assert found.difference.high - found.difference.low == pytest.approx(

@@ -218,6 +218,12 @@ def test_ratio_charts_show_the_ratios(measured: Costs) -> None:
     assert "noise floor" in set(drawn["series"])
     figure = scaling_figures.curve("time", sweep, "training", BASE, "here")
     drawn = data_of(figure)
+    base = drawn[drawn["series"] == f"{BASE} 8h"]["y"].tolist()
+    # Milliseconds of four sequences; the median block takes 1.4 times as long as the first.
+    assert base == pytest.approx([168 * (n / 64) ** 2 for n in LENGTHS], rel=0.02)
+    peaks = data_of(scaling_figures.curve("memory", sweep, "training", BASE, "here"))
+    mib = peaks[peaks["series"] == f"{BASE} 8h"]["y"].tolist()
+    assert mib == pytest.approx([12 * n / 64 for n in LENGTHS])
     disa = drawn[drawn["series"] == DISA]
     assert disa["x"].tolist() == [16, 64, 256]
     crossed = drawn[drawn["series"] == f"{DISA}: oom"]
