@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.experiments.design import Run, run_code
 from harness.experiments.executors.local import LocalExecutor
 from harness.experiments.model import Model
-from harness.experiments.queue import RunSession
+from harness.experiments.queue import RunSession, SessionProgress
 from harness.records import journal
 from harness.registry import Registry
 from harness.train.task import task
@@ -93,26 +93,25 @@ def fake_run(
     return Run(Model(model), name, recipe, seed, key, code, arguments)
 
 
-def do_locally(
-    journal_folder: Path, todo: Sequence[Run], *, strict: bool = True
-) -> list[dict[str, Any]]:
-    """The records of a session of its own on this machine."""
-    return list(locally(journal_folder, todo, strict=strict))
+def do_locally(journal_folder: Path, todo: Sequence[Run], **more: Any) -> list[dict[str, Any]]:
+    """The records of a session of its own on this machine; further options as of `locally`."""
+    return list(locally(journal_folder, todo, **more))
 
 
 def locally(
-    journal_folder: Path, todo: Sequence[Run], *, strict: bool = True
+    journal_folder: Path,
+    todo: Sequence[Run],
+    workers: int = 2,
+    on_progress: Callable[[SessionProgress], None] = lambda _: None,
+    **more: Any,
 ) -> Iterator[dict[str, Any]]:
-    """The same, each record as soon as it is written."""
-    writer = journal.Writer(journal_folder, {"fingerprint": FINGERPRINT})
-    try:
-        with LocalExecutor([{}] * 2, preload=()) as executor:
-            session = RunSession(
-                writer, FINGERPRINT, executor, lambda _: None, strict=strict, call=CALL
-            )
-            yield from session.run(todo)
-    finally:
-        writer.close()
+    """The same, each record as soon as it is written; further options are `RunSession`'s."""
+    with (
+        journal.Writer(journal_folder, {"fingerprint": FINGERPRINT}) as writer,
+        LocalExecutor([{}] * workers, preload=()) as executor,
+    ):
+        session = RunSession(writer, FINGERPRINT, executor, on_progress, call=CALL, **more)
+        yield from session.run(todo)
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
 from harness.experiments.queue import (
     Reservations,
-    RunSession,
     SessionProgress,
     checkpoint_of,
     finished,
@@ -31,7 +30,7 @@ from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.journal import Follower
 from suites.support.command_line import environment
-from suites.support.fake_training import CALL, FINGERPRINT, begun, do_locally, fake_run
+from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
 from suites.support.made_up_records import RESULT
 
 
@@ -99,12 +98,8 @@ def kept(folder: Path, todo: list[Run]) -> list[str]:
     place.mkdir(parents=True, exist_ok=True)
     for run in todo:
         checkpoint_of(place, run).touch()
-    writer = journal.Writer(folder / "results", {"fingerprint": FINGERPRINT})
-    with LocalExecutor([{}], preload=()) as executor:
-        session = RunSession(
-            writer, FINGERPRINT, executor, lambda _: None, call=CALL, checkpoints=place
-        )
-        return [r["status"] for r in session.run(todo)]
+    records = do_locally(folder / "results", todo, workers=1, checkpoints=place)
+    return [record["status"] for record in records]
 
 
 def test_a_checkpoint_is_taken_away_when_the_result_is_there(tmp_path: Path) -> None:
@@ -165,10 +160,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
             )
 
     told: list[Any] = []
-    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
-    with LocalExecutor([{}], preload=()) as executor:
-        session = RunSession(writer, FINGERPRINT, executor, other_crashed, call=CALL)
-        records = list(session.run(todo))
+    records = do_locally(tmp_path / "results", todo, workers=1, on_progress=other_crashed)
     assert [r["status"] for r in records] == ["ok", "crash"]
     assert records[1]["session"] == other.session
     assert len(begun(tmp_path)) == 3
@@ -299,11 +291,9 @@ def test_jobs_run_on_their_slots_gpu() -> None:
 
 def test_progress_and_the_time_left(tmp_path: Path) -> None:
     seen: list[SessionProgress] = []
-    writer = journal.Writer(tmp_path / "results", {"fingerprint": FINGERPRINT})
-    with LocalExecutor([{}], preload=()) as executor:
-        session = RunSession(writer, FINGERPRINT, executor, seen.append, call=CALL)
-        todo = [fake_run(tmp_path, seed, "0.6") for seed in range(3)]
-        longest = max(record["task_seconds"] for record in session.run(todo))
+    todo = [fake_run(tmp_path, seed, "0.6") for seed in range(3)]
+    records = do_locally(tmp_path / "results", todo, workers=1, on_progress=seen.append)
+    longest = max(record["task_seconds"] for record in records)
     assert [p.done for p in seen] == sorted(p.done for p in seen)
     assert (seen[0].left_seconds, seen[-1].done, seen[-1].total) == (None, 3, 3)
     for progress in seen:
