@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,17 +109,6 @@ def test_semicolons_make_a_list_of_a_mechanisms_option() -> None:
     assert literal("3;") == [3]
     model = parse_model("multi_scale_transformer[layers=3,candidates=n/8;]", Registry())
     assert str(parse_model(str(model), Registry())) == str(model)
-    words: Any = SimpleNamespace(width=20)
-    recipe = replace(task("trec").recipe, width=40, heads=5)
-    options = dict(model.options)
-    built, _ = objective.encoder(model.name, options, words, recipe, Registry(), 0)
-    fusion: Any = built.fusion
-    assert {s.divisor for layer in fusion.scales for s in layer} == {8}
-    masked = dict(parse_model("mtsa[masks=none;none]", Registry()).options)
-    recipe = replace(recipe, heads=2)
-    built, _ = objective.encoder("mtsa", masked, words, recipe, Registry(), 0)
-    fusion = built.fusion
-    assert {mask.text for mask in fusion.masks} == {"none"}
 
 
 # What the papers say (their recipes as handed down: table and read-me).
