@@ -50,33 +50,33 @@ def test_algorithm1_is_equation_13() -> None:
     }
 
 
-@pytest.mark.parametrize("what", ["mask", "scale", "denominator", "ours"])
-def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = algorithm1.head
-    if what == "mask":  # not applied: the oracle keeps it
-        monkeypatch.setattr(
-            algorithm1, "head", lambda r, s, v, m, t, u: right(r, s, v, 0 * r, t, u)
-        )
-    elif what == "scale":
-        monkeypatch.setattr(algorithm1, "scaled", lambda score, name: score)
-    elif what == "denominator":
-        monkeypatch.setattr(
-            algorithm1,
-            "head",
-            lambda r, s, v, m, t, u: right(r, s, v, m, t, u) * (1 + 1e-10),
-        )
-    else:
-        forward = Algorithm1MTSA.forward
-        monkeypatch.setattr(
-            Algorithm1MTSA, "forward", lambda self, x, mask: forward(self, x, mask) + 1e-9
-        )
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One length and one set of masks, which show a fault as all of them do."""
     monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
     monkeypatch.setattr(algorithm1, "MASKS", algorithm1.MASKS[:1])
+
+
+HEAD, OURS = algorithm1.head, Algorithm1MTSA.forward
+WRONG = {
+    # not applied: the oracle keeps it
+    "mask": (algorithm1, "head", lambda r, s, v, m, t, u: HEAD(r, s, v, 0 * r, t, u)),
+    "scale": (algorithm1, "scaled", lambda score, name: score),
+    "denominator": (algorithm1, "head", lambda *a: HEAD(*a) * (1 + 1e-10)),
+    "ours": (Algorithm1MTSA, "forward", lambda self, x, mask: OURS(self, x, mask) + 1e-9),
+}
+
+
+@pytest.mark.usefixtures("_short")
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_algorithm_is_noticed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*WRONG[what])
     found = algorithm1.check()
     assert found["verdict"] == "wrong"
     assert found["parts"]["output"]["verdict"] == "wrong"
 
 
+@pytest.mark.usefixtures("_short")
 def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(torch.autograd.Function):
         @staticmethod
@@ -87,10 +87,7 @@ def test_the_last_step_alone_decides_the_gradients(monkeypatch: pytest.MonkeyPat
         def backward(context: Any, *grad: torch.Tensor) -> torch.Tensor:
             return 2 * grad[0]
 
-    right = algorithm1.head
-    monkeypatch.setattr(algorithm1, "head", lambda *a: Wrong.apply(right(*a)))
-    monkeypatch.setattr(algorithm1, "LENGTHS", (7,))
-    monkeypatch.setattr(algorithm1, "MASKS", algorithm1.MASKS[:1])
+    monkeypatch.setattr(algorithm1, "head", lambda *a: Wrong.apply(HEAD(*a)))
     found = algorithm1.check()
     assert found["parts"]["output"]["verdict"] == "ok"
     assert found["parts"]["gradients"]["verdict"] == "wrong"
