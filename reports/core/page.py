@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -147,8 +147,16 @@ class Output:
         (self.folder / kind).mkdir(parents=True, exist_ok=True)
         return self.folder / kind / f"{self.page}-{name}"
 
-    def figure(self, name: str, figure: Figure, caption: str) -> Shown:
-        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV."""
+    def figure(self, name: str, figure: Figure | Callable[[], Figure], caption: str) -> Shown:
+        """Show a figure with one sentence; save it as SVG and PNG, and its data as CSV.
+
+        Parameters
+        ----------
+        figure : Figure or callable
+            Or what draws it, where a page is shown without figures too.
+        """
+        if not isinstance(figure, Figure):
+            figure = figure()
         path = self._path("figures", name)
         stem = ""
         drawn = svg(footed(figure, self.footer))

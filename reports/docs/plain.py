@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -19,8 +19,8 @@ class PlainOutput(Output):
     folder: None = None
     page: str = ""
 
-    def figure(self, name: str, figure: Figure, caption: str) -> Shown:
-        """Nothing: what a figure shows stands in a table too."""
+    def figure(self, name: str, figure: Figure | Callable[[], Figure], caption: str) -> Shown:
+        """Nothing, and nothing is drawn: what a figure shows stands in a table too."""
         return Shown("")
 
     def table(

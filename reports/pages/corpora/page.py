@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import pandas as pd
 
@@ -229,7 +229,7 @@ class Corpora(DevicePage):
         pieces = [
             self.place.figure(
                 "heads",
-                figures.heads(ALPHAS),
+                partial(figures.heads, ALPHAS),
                 "Heads of each layer by scale (equations 11 and 12, ten heads, three layers): "
                 "positive alphas give lower layers the small scales, negative ones the large.",
             ),
@@ -248,7 +248,8 @@ class Corpora(DevicePage):
                 own.metric,
             )
             if any(len(points) > 1 for points in lines.values()):
-                figure = figures.against_setting(
+                draw = partial(
+                    figures.against_setting,
                     lines,
                     "alpha",
                     f"test {own.unit.named(own.metric)}",
@@ -262,7 +263,7 @@ class Corpora(DevicePage):
                     f"{task.name}: {own.metric} by alpha, {heads} heads, with 95 % "
                     "t-intervals over seeds."
                 )
-                pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", figure, caption))
+                pieces.append(self.place.figure(f"alpha-{file_name(task.name)}", draw, caption))
         return together(*pieces, grid=True) if pieces else remark(MISSING["alpha"])
 
     def _single_scales(self) -> Shown:
@@ -319,7 +320,8 @@ class Corpora(DevicePage):
         margin = self.margins.get(task)
         band = "; band: the declared margin" if margin is not None else ""
         better = "right" if found[0].model.higher_is_better else "left"
-        figure = forest(
+        draw = partial(
+            forest,
             lines,
             f"{task}: difference to {other}",
             f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm{band}",
@@ -333,7 +335,7 @@ class Corpora(DevicePage):
             "itself, exclude zero"
         )
         caption = f"{task}, difference to {other}: {said or none}."
-        return self.place.figure(name, figure, caption)
+        return self.place.figure(name, draw, caption)
 
     def _sentence(self) -> str:
         counts = Counter(one.verdict for one in self.differences)

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -338,13 +339,14 @@ def _task(one: Tried, place: Output) -> Shown:
     name, shown = f"tuning-{file_name(one.task.name)}", says([sentence(one, verdicts)])
     if verdicts:
         points, base = one.unit.of_differences.strip(), "former" if one.former else "common"
-        figure = forest(
+        draw = partial(
+            forest,
             lines(one, verdicts),
             f"{one.task.name}: recipes less the {base} one",
             "bars: 95 % t-intervals over mechanisms; grey: not shown after Holm",
             f"{one.metric} on the dev split, less the {one.common}'s{points and f' ({points})'}",
         )
-        shown = place.figure(name, figure, shown.plain)
+        shown = place.figure(name, draw, shown.plain)
     scores = pd.DataFrame(
         {
             "task": one.task.name,
