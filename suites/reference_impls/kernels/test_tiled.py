@@ -20,6 +20,14 @@ from suites.support.attending import (
 torch.set_num_threads(1)
 
 
+def test_small_heads_of_one_mask_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Problem(n=20, masks=masks_of(*["forward"] * 3, *["backward"] * 3)).call(torch.float64)
+    [group, _] = cutting.groups(call.geometry, 20)
+    assert cutting.steps(group, 2, 20, 7, "cpu", 8)[0] == 3
+    monkeypatch.setattr(cutting, "FEW", 0)
+    assert cutting.steps(group, 2, 20, 7, "cpu", 8)[0] == 1
+
+
 def test_closed_tiles_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, value in (("SHORT", 16), ("LEAST_QUERIES", 7), ("SCORE_BYTES", {"cpu": 8 * 300})):
         monkeypatch.setattr(cutting, limit, value)

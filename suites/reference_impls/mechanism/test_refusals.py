@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ import torch
 from torch import Tensor
 
 from harness.build import make
-from reference_impls.bi_lstm.modules import PackedBiLstm, PlainBiLstm
-from reference_impls.masks import parse
 from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.multi_head.modules import SdpaMultiHead
 from suites.support.batches import D_IN, D_OUT, FAST, HEADS, MECHANISMS, PLAIN, batch, module_of
@@ -168,14 +165,6 @@ def test_odd_widths_of_two_directions_are_refused() -> None:
             make(mechanism, mechanism.implementations[-1].factory, 12, 15, 0, mechanism.options)
 
 
-def test_padding_in_front_is_refused_by_the_packed_lstm() -> None:
-    x, mask = batch((3, 3))
-    mask[0, 0] = False
-    with pytest.raises(ValueError, match="mask has a real token behind padding"):
-        PackedBiLstm(D_IN, D_OUT).double()(x, mask)
-    assert PlainBiLstm(D_IN, D_OUT).double()(x, mask).isfinite().all()
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_an_unknown_option_is_refused(name: str) -> None:
     mechanism = MECHANISMS[name.partition(".")[0]]
@@ -193,12 +182,6 @@ def test_a_width_that_can_not_change_is_refused_both_ways(name: str, d_out: int)
     factory = mechanism.implementation(name.partition(".")[2]).factory
     with pytest.raises(BadOption, match=f"d_out={d_out}, but"):
         make(mechanism, factory, D_IN, d_out, 4, mechanism.options)
-
-
-def test_masks_are_shared_and_can_not_be_changed() -> None:
-    assert parse("forward") is parse("forward")
-    with pytest.raises(FrozenInstanceError):
-        parse("forward").lo = 0  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from reference_impls.kernels import core, geometry
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import Unsupported
-from reference_impls.mtsa.fused import FusedMTSA, FusedReleasedMTSA
+from reference_impls.mtsa.fused import FusedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
 from suites.support.batches import (
     D_IN,
@@ -31,15 +31,6 @@ torch.set_num_threads(1)
 NAMES = ("mtsa", "mtsa_released", "mtsa_nmt", "mtsa_stack")
 BACKENDS = [b for b in ("native", "tiled") if core.available(b)]
 OURS = [f"{name}.fused_{backend}" for name in NAMES for backend in BACKENDS]
-
-
-def made(factory: Any, **options: Any) -> nn.Module:
-    """A float64 module in training mode."""
-    torch.manual_seed(0)
-    if issubclass(factory, (FusedMTSA, FusedReleasedMTSA)):
-        options = {"backend": "tiled", **options}
-    module: nn.Module = factory(D_IN, D_OUT, **{"heads": HEADS, **options})
-    return module.double()
 
 
 # Every backend
@@ -89,7 +80,7 @@ def test_one_graph_serves_all_lengths(name: str) -> None:
 @pytest.mark.parametrize("backend", few(BACKENDS, BACKENDS[:1]))
 def test_dropout_draws_anew_from_one_graph(backend: str) -> None:
     """What is drawn is a number of the call: a graph made for one number would be made again."""
-    module = made(FusedMTSA, backend=backend, attention_dropout=0.5).float().train()
+    module = build(f"mtsa.fused_{backend}", attention_dropout=0.5).float().train()
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled: Any = torch.compile(module, backend="aot_eager")
@@ -117,7 +108,7 @@ def test_a_bias_that_changes_nothing_has_a_gradient_of_zero_however_it_is_traine
         return found
 
     for kind in ("eager", "autocast", "frozen", "compiled"):
-        module: Any = made(FusedMTSA, backend="tiled").float().train()
+        module: Any = build("mtsa.fused_tiled").float().train()
         torch._dynamo.reset()
         call = torch.compile(module, backend="aot_eager") if kind == "compiled" else module
         module.v_w.requires_grad_(kind != "frozen")
@@ -153,8 +144,8 @@ def test_only_what_is_wanted_has_a_gradient(name: str) -> None:
 
 def test_queries_keys_and_values_are_views_of_one_product() -> None:
     for module in (
-        made(FusedMTSA),
-        made(FusedReleasedMTSA, scores_from_input=True, fusion_gate=False),
+        build("mtsa.fused_tiled"),
+        build("mtsa_released.fused_tiled", scores_from_input=True, fusion_gate=False),
     ):
         assert isinstance(module, TensorizedLayer)
         x, _ = batch((6, 6))
@@ -176,7 +167,7 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
             seen.append(func.overloadpacket.__name__)
             return func(*args, **(kwargs or {}))
 
-    module = made(FusedMTSA).eval()
+    module = build("mtsa.fused_tiled").eval()
     x, _ = batch((6, 6))
     with torch.no_grad():
         module(x)
@@ -189,7 +180,7 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
-    module = made(FusedMTSA)
+    module = build("mtsa.fused_tiled")
     assert isinstance(module, FusedMTSA)
     x, _ = batch((6, 6))
     found = module.project(x.requires_grad_())
@@ -200,7 +191,7 @@ def test_the_gradient_that_came_in_is_left_as_it_was() -> None:
 
 
 def test_a_second_derivative_is_refused() -> None:
-    module = made(FusedMTSA)
+    module = build("mtsa.fused_tiled")
     x, _ = batch((3,))
     with pytest.raises(Unsupported, match="no second derivative; use algorithm1"):
         torch.autograd.grad(module(x.requires_grad_()).sum(), x, create_graph=True)
@@ -216,7 +207,7 @@ def test_a_geometry_is_made_once_for_each_length(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(geometry, "of_masks", spy)
     monkeypatch.setattr(geometry, "LENGTHS_CACHED", 2)
-    module = made(FusedMTSA)
+    module = build("mtsa.fused_tiled")
     for n in (5, 5, 6, 5, 7, 7, 5):
         module(batch((n,))[0])
     assert lengths == [5, 6, 7, 5]
