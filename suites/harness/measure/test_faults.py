@@ -168,7 +168,8 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     statuses = {**MISBEHAVING, "multi_head": "ok"}
     timed = {r["case"].partition(".")[0]: r["status"] for r in times}
     assert timed == {name: statuses[name] for name in timed}
-    assert timed.keys() == statuses.keys() - {"NanGradient"}, "its margin is wrong already"
+    # In an order that the session draws: what a margin shows to be wrong before is not timed.
+    assert timed.keys() >= statuses.keys() - {"Nan", "NanGradient"}
     assert {name: row.status for name, row in rows.items()} == statuses
     for name, status in MISBEHAVING.items():
         row = rows[name]
