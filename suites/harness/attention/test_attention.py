@@ -213,6 +213,15 @@ def test_selections_of_a_policy_are_looked_at(tmp_path: Path, data: Path) -> Non
 
 
 LOOKED_AT = [name for name in FAST if hasattr(build(name), "attention")]
+POOLING = ("source2token.direct", "additive.direct")
+"""They weigh tokens, not pairs of them."""
+
+
+def test_what_attends_offers_its_scores() -> None:
+    looked = {name.partition(".")[0] for name in LOOKED_AT}
+    attend = {"mtsa", "mtsa_released", "multi_head", "msmsa", "disa", "resa", "resan"}
+    attend |= {"transformer", "multi_scale_transformer"}
+    assert attend | {name.partition(".")[0] for name in POOLING} <= looked
 
 
 @pytest.mark.parametrize("name", LOOKED_AT)
@@ -222,7 +231,9 @@ def test_rows_and_masks_of_every_module_are_as_the_check_reads_them(name: str) -
         module.selection = "all"
     shown = module.attention(*batch((6,)))
     found = {key: value[:, 0].detach().numpy() for key, value in shown.items()}
-    for layer in reduce.layers(found):
+    layers = reduce.layers(found)
+    assert bool(layers) == (name not in POOLING)
+    for layer in layers:
         weights = found[layer + reduce.TOKEN2TOKEN]
         checks = reduce.checked(weights, child.masks_of(module, found, layer))
         assert checks["row_error"] < 1e-5

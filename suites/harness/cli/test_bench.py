@@ -21,7 +21,7 @@ from harness.measure.session import Session
 from harness.records import journal
 from suites.harness.isolate.test_isolate import soon
 from suites.support.command_line import LITTLE, OWN, SMALL, environment, here, pytest_here
-from suites.support.sessions import HERE, INSTEAD, ignore, made_up
+from suites.support.sessions import HERE, INSTEAD, Launcher, ignore, made_up
 
 
 def _tasks(folder: Path) -> list[tuple[str, str, int]]:
@@ -232,6 +232,17 @@ def test_a_case_whose_baseline_was_not_reached_is_paired(
         assert row.time is not None
         assert row.time.count == 2
         assert len(_raw_keys(tmp_path)) - before == added
+
+
+def test_two_sessions_at_once(tmp_path: Path) -> None:
+    with Launcher() as one, Launcher() as other:
+        for launcher in (one, other):
+            launcher.start(tmp_path)
+        assert [launcher.wait() for launcher in (one, other)] == [0, 0]
+    found = journal.read(tmp_path)
+    assert (found.warnings, len(found.sessions)) == ([], 2)
+    assert {r["status"] for r in found.records if "key" in r} == {"ok"}
+    assert not made_up(tmp_path).missing()
 
 
 @pytest.mark.usefixtures("quick")

@@ -12,9 +12,11 @@ import pytest
 from harness.cli import compare
 from harness.cli import run as cli
 from harness.experiments.conclusion import Comparison, conclusions
-from harness.experiments.design import Surroundings
+from harness.experiments.design import Surroundings, make_design
+from harness.experiments.model import parse_model
 from harness.experiments.tables import statistics_rows
 from harness.records import journal
+from harness.registry import Registry
 from harness.stats import compare_folds, compare_means, equivalence
 from harness.train.data.corpora import corpora, is_known
 from harness.train.task import task
@@ -322,3 +324,18 @@ def test_the_command_declares_it_and_the_page_says_it(
     assert "paired was declared after the unpaired results had been seen" in told
     both = conclusions(journal.read(tmp_path / "results").records)
     assert [c.comparisons[0].paired for c in both] == [False, True], "one replaced the other"
+
+
+def test_designs_that_were_declared_before_keep_their_keys() -> None:
+    registry, toy = Registry(), task(TASK)
+    models = [parse_model(name, registry) for name in ("mtsa", "multi_head")]
+    around = Surroundings(registry, {"device": "cpu"})
+    one, other = (
+        make_design(models, toy, [toy.recipe] * 2, [0, 1], around, paired=paired).record
+        for paired in (True, False)
+    )
+    assert one["paired"] is True
+    assert one["question"] == one["paired_question"] == other["paired_question"]
+    assert one["question"] != other["question"]
+    assert one["key"] != other["key"]
+    assert one["runs"] == other["runs"]

@@ -262,6 +262,15 @@ def test_only_checks_that_run_the_statement_are_asked() -> None:
     assert asked(1) == ["fast", "slow", "id", "compiled"]
 
 
+def test_below_nine_in_ten_is_not_enough() -> None:
+    def score(killed: int, survived: int) -> program.Score:
+        return program.Score("x", 100, 0, Counter(killed=killed - 1, timeout=1, survived=survived))
+
+    assert score(90, 10).enough
+    assert not score(89, 11).enough
+    assert program.Score("x", 3, 3, Counter()).enough
+
+
 def test_an_unknown_package_is_refused() -> None:
     with pytest.raises(UsageError, match="no package or module 'mtsaa'; expected some of"):
         select(["mtsaa"])

@@ -311,12 +311,22 @@ def test_compiled_it_is_one_graph_and_the_same(backend: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("backend", EACH)
-@pytest.mark.parametrize("threads", [1, 3])
-def test_twice_the_same_bits(threads: int, backend: str) -> None:
+@pytest.mark.parametrize(
+    ("threads", "masks", "scale_t"),
+    [
+        (1, "forward none", "log_sigmoid"),
+        # More than samples and heads: one head's rows are shared among them.
+        (3, "forward none", "log_sigmoid"),
+        (3, "window:40 backward", "identity"),
+    ],
+)
+def test_twice_the_same_bits(threads: int, masks: str, scale_t: str, backend: str) -> None:
     torch.set_num_threads(threads)
     try:
         for dtype in (torch.float32, torch.bfloat16):
-            problem = Problem(n=520, batch=1, masks=masks_of("forward", "none"), keep=0.9)
+            problem = Problem(
+                n=520, batch=1, masks=masks_of(*masks.split()), scale_t=scale_t, keep=0.9
+            )
             first, again = (got(BACKENDS[backend], problem.call(dtype)) for _ in range(2))
             assert all(torch.equal(first[name], again[name]) for name in first)
             if threads > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ import nbformat
 import pytest
 
 import reports.execute
-from reports.execute import Kernel, NotebookFailed, in_parallel
+from reports.execute import Kernel, NotebookFailed, RunningPython, in_parallel
+from suites.support.command_line import ROOT
 
 PARAMETERS = {"tags": ["parameters"]}
 
@@ -115,3 +118,9 @@ def test_an_error_ends_it_and_nothing_more_is_begun() -> None:
     with pytest.raises(RuntimeError, match="broken"):
         in_parallel([task(n) for n in range(50)], 1, lambda *_: None)
     assert len(begun) < 50
+
+
+def test_papermill_needs_no_kernel_installed_elsewhere() -> None:
+    spec = RunningPython().kernel_spec
+    assert spec.argv[0] == sys.executable
+    assert spec.env["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
