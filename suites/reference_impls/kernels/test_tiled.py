@@ -11,11 +11,7 @@ from torch import Tensor
 
 from reference_impls.kernels import tiled
 from reference_impls.kernels.tiled import cutting
-from suites.support.attending import (
-    Problem,
-    masks_of,
-    with_gradients,
-)
+from suites.support.attending import Problem, assert_agrees, masks_of, with_gradients
 
 torch.set_num_threads(1)
 
@@ -26,6 +22,12 @@ def test_small_heads_of_one_mask_are_computed_together(monkeypatch: pytest.Monke
     assert cutting.steps(group, 2, 20, 7, "cpu", 8)[0] == 3
     monkeypatch.setattr(cutting, "FEW", 0)
     assert cutting.steps(group, 2, 20, 7, "cpu", 8)[0] == 1
+
+
+def test_a_cut_without_an_open_pair_is_zero() -> None:
+    for scale_t in ("log_sigmoid", "identity"):
+        problem = Problem(n=1, masks=masks_of("forward", "backward"), scale_t=scale_t)
+        assert_agrees(tiled.attend, problem.call(torch.float64))
 
 
 def test_closed_tiles_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness.registry import resolve
 from reference_impls.bi_lstm.modules import PackedBiLstm
-from reference_impls.checks import glorot
+from reference_impls.checks import glorot, host_can_decide
 from reference_impls.mtsa.optimized import least_denominator
 from reference_impls.mtsa.plain import PlainMTSA
 from reference_impls.multi_head.modules import MatmulMultiHead, PlainMultiHead
@@ -45,6 +45,17 @@ def test_equals_plain(name: str, variant: str) -> None:
     for lengths in (*short, (7, 4, 1, 0)):
         x, mask = batch(lengths, padding=math.nan)
         assert_same(run(module, x, mask), run(plain, x, mask), 1e-11)
+
+
+def test_the_host_decides_nothing_while_compiling() -> None:
+    def look(x: Tensor) -> Tensor:
+        return x + 1 if host_can_decide(x) else x - 1
+
+    x = torch.zeros(2)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(look, fullgraph=True, backend="eager")
+    assert bool((look(x) == 1).all())
+    assert bool((compiled(x) == -1).all())
 
 
 class Checkpointed(nn.Module):
