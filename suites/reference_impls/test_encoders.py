@@ -79,6 +79,15 @@ def test_sentence_classifier(parts: tuple[Embedding, Encoder]) -> None:
     assert model.logits.b is None
 
 
+def test_an_entry_is_between_the_words_and_the_fusion(parts: tuple[Embedding, Encoder]) -> None:
+    torch.manual_seed(2)
+    entry = nn.Linear(D, WIDTH + 1)
+    x, mask = parts[0](IDS)
+    encoder = Encoder(Kept(), Total(), dropout=0.0, entry=entry)
+    expected = (entry(x) * mask[..., None]).sum(1)
+    torch.testing.assert_close(encoder(x, mask), expected, rtol=0, atol=1e-6)
+
+
 def test_pair_relatedness(parts: tuple[Embedding, Encoder]) -> None:
     model = PairRelatedness(*parts, width=WIDTH, hidden=HIDDEN, degrees=5, dropout=0.0)
     assert model.logits.b is not None

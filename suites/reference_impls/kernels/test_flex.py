@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.verify.budget import CAP
-from reference_impls.compiled_flex import BLOCK
+from reference_impls.compiled_flex import BLOCK, NARROWEST, wide_enough
 from reference_impls.kernels import flex, triton
 from reference_impls.kernels.caching import TensorCache
 from reference_impls.kernels.flex import blocks as lists
@@ -140,3 +140,12 @@ def test_agrees_over_several_blocks_on_the_device(d: int, dtype: torch.dtype) ->
 def test_tensors_on_the_cpu_are_refused_beside_a_device() -> None:
     with pytest.raises(Unsupported, match="tensors are on cpu; expected cuda"):
         flex.attend(Problem(n=2).call())
+
+
+@pytest.mark.parametrize("width", [1, 5, NARROWEST, 2 * NARROWEST])
+def test_heads_are_made_wide_enough_by_columns_of_zeros(width: int) -> None:
+    heads = torch.randn(2, 3, 7, width)
+    wide = wide_enough(heads)
+    assert wide.shape == (2, 3, 7, max(width, NARROWEST))
+    assert torch.equal(wide[..., :width], heads)
+    assert not wide[..., width:].any()

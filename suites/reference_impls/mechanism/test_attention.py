@@ -143,8 +143,11 @@ def test_a_transformer_attends_by_what_it_shows(batch: tuple) -> None:
     module = SdpaTransformer(D, D, heads=2, layers=2, readout="sum", positions=False).double()
     found = module.attention(x, mask)
     assert found["l1_token2token_weights"].shape == (2, B, N + 1, N + 1)
-    h = begun(module, x, mask)
+    h, real = begun(module, x, mask), torch.nn.functional.pad(mask, (1, 0), value=True)
     for i in range(2):
+        scores = found[f"l{i}_token2token_scores"].masked_fill(~real[:, None], -torch.inf)
+        weights = scores.softmax(-1) * real[..., None]
+        torch.testing.assert_close(found[f"l{i}_token2token_weights"], weights, rtol=0, atol=1e-12)
         mixed = torch.cat(list(found[f"l{i}_token2token_weights"] @ values_of(module, h, i)), -1)
         h = norm(h + mixed @ getattr(module, f"l{i}_o_w"))
         hidden = (h @ getattr(module, f"l{i}_ff1_w")).relu()
