@@ -26,6 +26,8 @@ from suites.programs.mutation.units import Unit, select
 app = application()
 
 WANTED = 0.9
+FEWEST = 20
+"""Of fewer a single survivor decides: such a package is judged with all others, not by itself."""
 NOTICED = ("killed", "incompetent", "timeout", "oom", "crash")
 
 
@@ -63,17 +65,27 @@ class Score:
         return self.share >= WANTED
 
 
-def print_table(out: Console, scores: Sequence[Score]) -> None:
-    """A line per unit, and one for all."""
-    numbers = ("sampled", "equivalent", "killed", "survived", "score", "of these:", *NOTICED[1:])
-    table = bare_table("package", numbers=numbers)
-    total = Score(
+def together(scores: Sequence[Score]) -> Score:
+    """Of all units."""
+    return Score(
         "all",
         sum(s.sampled for s in scores),
         sum(s.equivalent for s in scores),
         sum((s.verdicts for s in scores), Counter()),
     )
-    for s in [*scores, total] if len(scores) > 1 else scores:
+
+
+def passed(scores: Sequence[Score]) -> bool:
+    """Whether enough are noticed: of all units, and of each with `FEWEST` or more."""
+    judged = [s for s in scores if s.verdicts.total() >= FEWEST]
+    return all(s.enough for s in [*judged, together(scores)])
+
+
+def print_table(out: Console, scores: Sequence[Score]) -> None:
+    """A line per unit, and one for all."""
+    numbers = ("sampled", "equivalent", "killed", "survived", "score", "of these:", *NOTICED[1:])
+    table = bare_table("package", numbers=numbers)
+    for s in [*scores, together(scores)] if len(scores) > 1 else scores:
         colour = "green" if s.enough else "bold red"
         counts = map(str, (s.sampled, s.equivalent, s.killed, s.verdicts["survived"]))
         ends = (str(s.verdicts[verdict]) for verdict in NOTICED[1:])
@@ -160,7 +172,7 @@ def _score(
         count, verdicts = len(drawn[name]), Counter(row["verdict"] for _, row in rows)
         scores.append(Score(name, count, count - len(mutants), verdicts))
     print_table(out, scores)
-    return int(not all(score.enough for score in scores))
+    return int(not passed(scores))
 
 
 @app.command()

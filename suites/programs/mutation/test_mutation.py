@@ -269,6 +269,11 @@ def test_below_nine_in_ten_is_not_enough() -> None:
     assert score(90, 10).enough
     assert not score(89, 11).enough
     assert program.Score("x", 3, 3, Counter()).enough
+    assert program.together([score(90, 10), score(95, 5)]).share == pytest.approx(0.925)
+    # A package by itself, unless it has so few that one survivor would decide.
+    assert not program.passed([score(80, 20), score(400, 0)])
+    assert program.passed([score(4, 1), score(400, 0)])
+    assert not program.passed([score(4, 1), score(3, 1)])
 
 
 def test_an_unknown_package_is_refused() -> None:
