@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +86,20 @@ def test_evaluation_puts_weights_together_once(name: str, variant: str) -> None:
     first = copies(module, x)
     assert first > 0 or variant != "default"
     assert copies(module, x) == first
+
+
+def test_weights_that_were_converted_are_not_held_any_longer() -> None:
+    module: Any = build("multi_head.sdpa").eval()
+    x, mask = batch((7, 4))
+    with torch.inference_mode():
+        module(x, mask)
+    kept = [one.made for one in module.merged._kept.values()]
+    made = [weakref.ref(part) for part in tree_leaves(kept) if isinstance(part, Tensor)]
+    del kept
+    assert made
+    module.bfloat16()
+    gc.collect()
+    assert not any(part() is not None for part in made)
 
 
 def doubled(module: nn.Module) -> None:
