@@ -24,9 +24,13 @@ def test_small_heads_of_one_mask_are_computed_together(monkeypatch: pytest.Monke
     assert cutting.steps(group, 2, 20, 7, "cpu", 8)[0] == 1
 
 
-def test_a_cut_without_an_open_pair_is_zero() -> None:
+@pytest.mark.parametrize("n", [1, 5])
+def test_a_cut_without_an_open_pair_is_zero(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Cuts of one query: the first of a forward mask, and the last of a backward one, see no key.
+    for limit, value in (("SHORT", 0), ("LEAST_QUERIES", 1), ("SCORE_BYTES", {"cpu": 8})):
+        monkeypatch.setattr(cutting, limit, value)
     for scale_t in ("log_sigmoid", "identity"):
-        problem = Problem(n=1, masks=masks_of("forward", "backward"), scale_t=scale_t)
+        problem = Problem(n=n, masks=masks_of("forward", "backward"), scale_t=scale_t)
         assert_agrees(tiled.attend, problem.call(torch.float64))
 
 
