@@ -76,11 +76,7 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
         None without a whole block.
     """
     known = list(records)
-    blocks = {
-        r["interpreter"]: float(r["seconds"])
-        for r in known
-        if r["kind"] == "block" and r.get("seconds") is not None
-    }
+    blocks = _whole_blocks(known)
     if not blocks:
         return None
     spent = dict.fromkeys(PARTS, 0.0)
@@ -89,6 +85,15 @@ def session_cost(records: Iterable[Mapping[str, Any]]) -> SessionCost | None:
             for part, seconds in _parts(r).items():
                 spent[part] += seconds
     return SessionCost(math.fsum(blocks.values()), spent)
+
+
+def _whole_blocks(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of the blocks that ended, by their interpreters; one that says less is left out."""
+    return {
+        r["interpreter"]: float(r["seconds"])
+        for r in records
+        if r["kind"] == "block" and r.get("interpreter") and r.get("seconds") is not None
+    }
 
 
 def _parts(record: Mapping[str, Any]) -> dict[str, float]:
@@ -150,9 +155,9 @@ class Predictor:
                 if r["key"] in keys:
                     self.add(r["kind"], r["case"], seconds)
                     ours.add(r["interpreter"])
-        for r in known:
-            if r["kind"] == "block" and r.get("interpreter") in ours and r.get("seconds"):
-                self.ended(float(r["seconds"]), sums[r["interpreter"]])
+        for interpreter, seconds in _whole_blocks(known).items():
+            if interpreter in ours:
+                self.ended(seconds, sums[interpreter])
 
     def predict(self, left: Sequence[tuple[str, str]], blocks: int) -> float | None:
         """Seconds for what is left.

@@ -191,6 +191,16 @@ def test_compilation_and_failures_are_apart() -> None:
     assert session_cost([timed]) is None
 
 
+@pytest.mark.parametrize("lost", ["interpreter", "seconds"])
+def test_a_block_that_says_less_is_left_out(lost: str) -> None:
+    block = {"kind": "block", "interpreter": "a", "seconds": 20.0}
+    less = {key: value for key, value in block.items() if key != lost}
+    assert session_cost([less]) is None
+    cost = session_cost([less, {**block, "interpreter": "b"}])
+    assert cost is not None
+    assert cost.total == 20.0
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real bench whose tasks take about as long as those of the quick profile."""
