@@ -18,6 +18,7 @@ from harness.cli import run as command
 from harness.cli.verify import golden_files
 from harness.registry import builtins
 from harness.verify.golden import check_path
+from reference_impls.golden_rows import added_by_padded_rows, without_padded_rows
 
 torch.set_num_threads(1)
 
@@ -226,3 +227,11 @@ def test_padded_blocks_and_their_cotangents_are_taken_out(
     told = checked(path)
     assert told["verdict"] == "ok", told
     assert not any("not comparable" in row["detail"] for row in told["rows"])
+
+
+def test_of_a_case_without_gradients_nothing_is_taken_out() -> None:
+    case = {"x": np.ones((2, 3, 4)), "mask": np.array([[True, True, False], [True, False, False]])}
+    assert without_padded_rows(case) == {}
+    assert not added_by_padded_rows(case, lambda x, n, rows, g: x + 1).any()
+    whole = {**case, "grad_out": np.ones((2, 3, 4))}
+    assert added_by_padded_rows(whole, lambda x, n, rows, g: x[:n]).sum() == 4 * 3

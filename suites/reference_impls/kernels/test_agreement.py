@@ -284,6 +284,26 @@ def test_the_gradient_of_what_is_alike_for_all_keys_is_zero(backend: str) -> Non
 # torch around them
 
 
+class _Blocking(torch.autograd.Function):
+    """The values as they are; nothing flows back, not even zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        return a.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("backend", EACH)
+def test_where_nothing_flows_back_nothing_has_a_gradient(backend: str) -> None:
+    call = Problem(n=5).call()
+    a, _ = BACKENDS[backend](call)
+    _Blocking.apply(a).sum().backward()
+    assert [t.grad for t in (call.q, call.k, call.v, call.s)] == [None] * 4
+
+
 @pytest.mark.parametrize("backend", EACH)
 def test_a_second_derivative_is_refused_in_one_line(backend: str) -> None:
     def twice(call: KernelCall) -> None:

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from reference_impls.kernels import core, geometry
 from reference_impls.kernels.tiled import cutting
 from reference_impls.mechanism import Unsupported
+from reference_impls.mtsa import projection
 from reference_impls.mtsa.fused import FusedMTSA
 from reference_impls.mtsa.layer import TensorizedLayer
 from suites.support.batches import (
@@ -177,6 +178,19 @@ def test_each_projection_is_one_product(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen.count("bmm") == 2 + 2 * HEADS  # the two layers of s; scores and sums
     assert "clone" not in seen
     assert seen.count("cat") == 0
+
+
+def test_zeros_are_added_only_where_they_make_whole_vectors() -> None:
+    def widths(hidden: int, width: int) -> list[tuple[int, ...]]:
+        given = torch.ones(2, 5, hidden), torch.ones(2, hidden), torch.ones(2, hidden, width)
+        found = projection.padded(*given)
+        assert [t.sum() for t in found] == [t.sum() for t in given]
+        return [tuple(t.shape) for t in found]
+
+    assert widths(75, 75) == [(2, 5, 80), (2, 80), (2, 80, 80)]
+    assert widths(16, 64) == [(2, 5, 16), (2, 16), (2, 16, 64)]
+    assert widths(64, 75) == [(2, 5, 64), (2, 64), (2, 64, 80)]
+    assert widths(3, 3) == [(2, 5, 3), (2, 3), (2, 3, 3)]  # 13 columns more would not pay
 
 
 def test_the_gradient_that_came_in_is_left_as_it_was() -> None:

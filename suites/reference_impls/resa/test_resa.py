@@ -443,3 +443,8 @@ def test_nothing_kept_gives_zeros() -> None:
         for kind in (PlainResan, GatheredResan):
             assert not built(kind, variant=variant)(x, mask, selection=nothing).any()
     assert built(PlainResan)(x, mask, selection=nothing).any()
+
+
+def test_the_oracle_draws_no_selection_of_its_own() -> None:
+    with pytest.raises(ValueError, match="'sample' is drawn at random; give the actions"):
+        naive.select(np.zeros((3, D_IN)), {}, "head", "sample", "tanh")
