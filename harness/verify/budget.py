@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,3 +101,16 @@ class Deviation:
 def worst(deviations: Sequence[Deviation]) -> Deviation:
     """The deviation with the smallest margin."""
     return min(deviations, key=lambda d: d.margin)
+
+
+def summary(what: str, found: Sequence[Deviation]) -> dict[str, Any]:
+    """Fields of a row for values or gradients: the worst deviation, and what is over budget."""
+    one = worst(found)
+    bad = [d.what for d in found if not d.ok]
+    return {
+        f"{what}_error": one.error,
+        f"{what}_budget": one.budget,
+        f"{what}_margin": one.margin,
+        f"{what}_worst": one.what,
+        f"{what}_failures": bad[:10],
+    }

@@ -1,4 +1,4 @@
-"""Check one implementation: against its oracle where it has one, by properties where not."""
+"""Check one implementation: against its oracle where it has one, by its own answers where not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.build import make, set_tf32, torch_dtype
 from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, Batch, batches
-from harness.verify.budget import Deviation, worst
+from harness.verify.budget import Deviation, summary
 from harness.verify.compare import DRAWS, Question, compare, computed, numpy64, off_kinks
-from harness.verify.properties import check_properties
+from harness.verify.unaided.judge import check_properties
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 
 
@@ -137,18 +137,6 @@ def check_drawn(
     return [Deviation(never, math.inf, 0.0, "all")]
 
 
-def _row(what: str, found: Sequence[Deviation]) -> dict[str, Any]:
-    one = worst(found)
-    bad = [d.what for d in found if not d.ok]
-    return {
-        f"{what}_error": one.error,
-        f"{what}_budget": one.budget,
-        f"{what}_margin": one.margin,
-        f"{what}_worst": one.what,
-        f"{what}_failures": bad[:10],
-    }
-
-
 def chosen(
     name: str, device: str, given: Sequence[str], options: Mapping[str, str] | None
 ) -> tuple[Mechanism, Implementation]:
@@ -221,6 +209,6 @@ def check(
         "verdict": "ok" if fine else "wrong",
         "detail": detail if fine else f"{len(failures)} findings over budget, first: {failures[0]}",
         "comparisons": len(found),
-        **_row("value", values),
-        **_row("gradient", gradients),
+        **summary("value", values),
+        **summary("gradient", gradients),
     }

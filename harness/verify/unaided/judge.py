@@ -1,0 +1,64 @@
+"""The table of checks that a module without oracle must pass, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from harness.verify.budget import summary
+from harness.verify.unaided.subject import Check, Finding, Refused, Subject, Void
+from harness.verify.unaided.values import answer, batch, finite, padding
+from reference_impls.mechanism import Implementation, Mechanism
+
+CHECKS: dict[str, Check] = {
+    "answer": answer,
+    "finite": finite,
+    "padding": padding,
+    "batch": batch,
+}
+"""By name, in the order in which they are made; the first that finds something ends them."""
+
+
+def check_properties(
+    mechanism: Mechanism,
+    implementation: Implementation,
+    dtype: str,
+    device: str,
+    skip: Collection[str] = (),
+) -> dict[str, Any]:
+    """Verify a mechanism that has no oracle.
+
+    Parameters
+    ----------
+    skip : collection of str
+        Names of `CHECKS` to leave out.
+
+    Returns
+    -------
+    dict
+        ``verdict`` (ok, wrong, void: nothing can be said), ``detail``, and where it is not ok
+        ``found_by``: the name of the check; error, budget and margin of what was compared.
+    """
+    options = {**mechanism.options, **implementation.options}
+    subject = Subject(mechanism, implementation, dtype, device, options)
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        if name in skip:
+            continue
+        try:
+            for one in check(subject):
+                found.append(one)
+                if not one.ok:
+                    raise Refused(str(one))
+        except (Refused, Void) as reason:
+            verdict = "void" if isinstance(reason, Void) else "wrong"
+            return {"verdict": verdict, "found_by": name, "detail": str(reason)}
+    values = [one for one in found if not one.gradient]
+    gradients = [one for one in found if one.gradient]
+    return {
+        "verdict": "ok",
+        "detail": f"no oracle: {len(CHECKS) - len(skip)} checks",
+        "comparisons": len(found),
+        **(summary("value", values) if values else {}),
+        **(summary("gradient", gradients) if gradients else {}),
+    }

@@ -1,0 +1,210 @@
+"""A module without oracle and what it is asked: fresh modules, points, answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.build import make, torch_dtype
+from harness.isolate.outcome import USAGE, kind_of, of_exception, one_line
+from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
+from harness.verify.budget import Deviation
+from harness.verify.compare import Computed, computed
+from reference_impls.mechanism import Implementation, Mechanism
+
+Lengths = tuple[int, ...]
+"""Real tokens of each sample of a batch; the largest is N."""
+SMALL: tuple[Lengths, ...] = tuple(ragged(n) for n in (1, 2, 7, 65))
+
+
+class Refused(Exception):
+    """The module is wrong; the message says what was changed and what came of it."""
+
+
+class Void(Exception):
+    """Nothing can be said of the module; the message says why."""
+
+
+@dataclass(frozen=True)
+class Finding(Deviation):
+    """How far something moved that should not have.
+
+    Attributes
+    ----------
+    what : str
+        What was changed, and what that changed: "a batch in another order changed the output".
+    where : str
+        At which point: "N=7, f64".
+    hint : str
+        What to do about it.
+    """
+
+    where: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        size = f"by {self.error:.2g}" if math.isfinite(self.error) else "to what is not finite"
+        told = f"{self.what} {size} ({self.where}; at most {self.budget:.1e})"
+        return f"{told}; {self.hint}" if self.hint else told
+
+
+Check = Callable[["Subject"], Iterator[Finding]]
+"""Yields all that it compared; raises `Refused` for what is no matter of size, or `Void`."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One batch.
+
+    Attributes
+    ----------
+    x : Tensor [B, N, d_in]
+        Zero at padding.
+    real : bool Tensor [B, N]
+        True for tokens.
+    cotangent : Tensor, shape of the output
+        Zero at padding.
+    where : str
+        How findings name it.
+    """
+
+    x: torch.Tensor
+    real: torch.Tensor
+    cotangent: torch.Tensor
+    where: str
+
+    def samples(self, picked: Sequence[int]) -> Point:
+        """Some of its samples, in this order."""
+        index = torch.tensor(picked, device=self.x.device)
+        return replace(
+            self, x=self.x[index], real=self.real[index], cotangent=self.cotangent[index]
+        )
+
+    def wider(self, count: int) -> Point:
+        """The same with more padded positions."""
+        pad = torch.nn.functional.pad
+        more = (0, 0, 0, count)
+        tokens = self.cotangent.dim() == 3
+        return replace(
+            self,
+            x=pad(self.x, more),
+            real=pad(self.real, (0, count), value=False),
+            cotangent=pad(self.cotangent, more) if tokens else self.cotangent,
+        )
+
+    def to(self, dtype: torch.dtype) -> Point:
+        """The same values in another dtype."""
+        return replace(self, x=self.x.to(dtype), cotangent=self.cotangent.to(dtype))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module without oracle, in one dtype on one device, and the batches that it is tried at.
+
+    Attributes
+    ----------
+    options : mapping
+        For the factory.
+    batches : tuple of Lengths
+    """
+
+    mechanism: Mechanism
+    implementation: Implementation
+    dtype: str
+    device: str
+    options: Mapping[str, Any]
+    d_in: int = D_IN
+    d_out: int = D_OUT
+    heads: int = HEADS
+    batches: tuple[Lengths, ...] = SMALL
+
+    @property
+    def tokens(self) -> bool:
+        """Whether the output has a row for each token."""
+        return self.mechanism.output == "tokens"
+
+    def module(self, seed: int = 0) -> torch.nn.Module:
+        """Build a fresh module in evaluation mode: dropout would make two runs of one differ."""
+        factory = self.implementation.factory
+        module = make(
+            self.mechanism, factory, self.d_in, self.d_out, self.heads, self.options, seed
+        )
+        module = module.to(device=self.device, dtype=torch_dtype(self.dtype)).eval()
+        if self.device == "cuda":
+            for part in module.modules():
+                if isinstance(part, torch.nn.RNNBase):
+                    part.train()  # cuDNN has no backward pass in evaluation mode
+        return module
+
+    def point(self, lengths: Lengths, seed: int = 0) -> Point:
+        """Draw a batch of these lengths, rounded to the subject's dtype."""
+        n = max(lengths)
+        generator = torch.Generator().manual_seed(1000 * seed + n)
+        real = torch.arange(n)[None, :] < torch.tensor(lengths)[:, None]  # [B, N]
+        x = torch.randn(len(lengths), n, self.d_in, generator=generator)
+        shape = (len(lengths), n, self.d_out) if self.tokens else (len(lengths), self.d_out)
+        cotangent = torch.randn(shape, generator=generator)
+        if self.tokens:
+            cotangent = cotangent.masked_fill(~real[..., None], 0)
+        x = x.masked_fill(~real[..., None], 0)
+        x, cotangent = (t.to(self.device, torch_dtype(self.dtype)) for t in (x, cotangent))
+        return Point(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}")
+
+    def points(self, seed: int = 0) -> Iterator[Point]:
+        """A point for each batch."""
+        for lengths in self.batches:
+            yield self.point(lengths, seed)
+
+    def answer(
+        self, module: torch.nn.Module, point: Point, doing: str, x: torch.Tensor | None = None
+    ) -> Computed:
+        """What a module says at a point: values, gradients of x and of every weight.
+
+        Parameters
+        ----------
+        doing : str
+            What is out of the ordinary, for the message if the module raises: "NaN at padding".
+        x : Tensor, optional
+            In place of the point's.
+
+        Raises
+        ------
+        Refused
+            If the module raises, or returns something else than asked for.
+        """
+        with told(doing, point):
+            return computed(
+                module, point.x if x is None else x, point.real.clone(), point.cotangent
+            )
+
+
+@contextmanager
+def told(doing: str, point: Point) -> Iterator[None]:
+    """Turn what a module raises into a `Refused` that says what it was asked.
+
+    Not what it can't do at all (`Unsupported`), too little memory, or a user's mistake.
+    """
+    try:
+        yield
+    except (Refused, Void):
+        raise
+    except Exception as problem:
+        status, _ = of_exception(problem, limited=False)
+        if kind_of(problem) == USAGE or status != "crash":
+            raise
+        text = f"{doing} raised {type(problem).__name__}: {one_line(str(problem))}"
+        raise Refused(f"{text} ({point.where})") from problem
+
+
+def numbers(found: Computed, point: Point) -> dict[str, np.ndarray]:
+    """Output and gradients by the names that findings use, without what stands at padding."""
+    kept = point.real.cpu().numpy()
+    output = found.output[kept] if found.output.ndim == 3 else found.output
+    gradients = {**found.gradients, "x": found.gradients["x"][kept]}
+    return {"output": output, **{f"gradient of {n}": g for n, g in gradients.items()}}
