@@ -299,6 +299,7 @@ class _Blocking(torch.autograd.Function):
 @pytest.mark.parametrize("backend", EACH)
 def test_where_nothing_flows_back_nothing_has_a_gradient(backend: str) -> None:
     call = Problem(n=5).call()
+    assert call.s is not None
     a, _ = BACKENDS[backend](call)
     _Blocking.apply(a).sum().backward()
     assert [t.grad for t in (call.q, call.k, call.v, call.s)] == [None] * 4
