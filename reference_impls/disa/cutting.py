@@ -48,7 +48,7 @@ def pairs(
 def _rows(shape: Sequence[int], item_bytes: int, budget: int) -> int:
     """Queries in a chunk, each with all N keys."""
     _, n, d = shape
-    return max(1, budget // max(1, n * d * item_bytes))
+    return max(1, budget // (n * d * item_bytes))
 
 
 def _cuts(n: int, rows: int, lo: int | None, hi: int | None) -> Iterator[tuple[slice, slice]]:

@@ -13,6 +13,7 @@ import time
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -232,6 +233,7 @@ def test_the_key_is_of_all_that_matters(tmp_path: Path, monkeypatch: pytest.Monk
 HOLDS = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from reference_impls.kernels.native import loader
 with loader.locked(Path(sys.argv[1])):
     print("held", flush=True)
@@ -300,3 +302,19 @@ def test_it_builds_without_ninja(tmp_path: Path) -> None:
     code = f"import torch, ctypes; print(ctypes.CDLL({str(library)!r}).attnbench_problem_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == ctypes.sizeof(Problem)
+
+
+@pytest.mark.parametrize("used", [("-O3",), ("-O3", "-fopenmp")], ids=["one thread", "OpenMP"])
+def test_openmp_is_linked_where_it_is_used(
+    used: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def load(*_: object, **options: Any) -> None:
+        asked.update(options)
+        (tmp_path / "library.so").touch()
+
+    monkeypatch.setattr("torch.utils.cpp_extension.load", load)
+    assert loader._build_by_torch(("c++",), used, tmp_path) == tmp_path / "library.so"
+    assert asked["extra_cflags"] == list(used)
+    assert ["gomp" in flag for flag in asked["extra_ldflags"]] == [True] * ("-fopenmp" in used)

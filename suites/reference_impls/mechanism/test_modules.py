@@ -93,7 +93,7 @@ def test_autocast(name: str) -> None:
     assert torch.equal(module(x, mask), wanted)
 
 
-COMPILED = ["mtsa.algorithm1", "multi_head.sdpa_math", "disa.broadcast"]
+COMPILED = ["mtsa.algorithm1", "multi_head.sdpa_math", "disa.broadcast", "multi_cnn.gemm"]
 OF_WINDOWS = ("msmsa", "msmsa_layer", "multi_scale_transformer", "transformer")
 
 
