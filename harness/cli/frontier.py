@@ -10,13 +10,14 @@ from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from harness.case import Case
-from harness.cli.output import SAYS, bar, bare_table, console, say
+from harness.cli.output import SAYS, bar, bare_table, console, say, tell_skipped
 from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.measure.frontier import Bounds, Result, Search, memory_limit
 from harness.options.groups import selection_of
 from harness.options.measure import FrontierOptions
 from harness.plan import frontier_cases
+from harness.records import journal
 from harness.registry import Registry
 from reports.core.words import bytes_text, time_text
 
@@ -118,6 +119,7 @@ def run_frontier(options: FrontierOptions) -> int:
     out.print(frontier_table(results))
     for line in remarks(results):
         say(out, line)
+    tell_skipped(out, journal.read(folder).warnings)
     total = sum(len(result.probes) for result in results)
     out.print(f"{total} probes, {total - search.probed} of them from the journal", highlight=False)
     write_json(

@@ -7,7 +7,9 @@ import gc
 import json
 import lzma
 import os
+import re
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +18,16 @@ from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.records.schema import KINDS, SCHEMA, fault
+
+SEALED = "sealed"
+"""In a session's first line: each of its lines ends with a checksum of what stands before it."""
+_SEAL = re.compile(rb',"checksum":"([0-9a-f]{8})"}')
+_SEAL_BYTES = len(b',"checksum":"01234567"}')
+
+
+def _sealed(line: bytes) -> bytes:
+    """A JSON object with the CRC-32 of its text as last entry."""
+    return line[:-1] + b',"checksum":"%08x"}' % zlib.crc32(line)
 
 
 @dataclass
@@ -74,7 +86,7 @@ class Writer:
                 f"can't write the journal in {folder}: {error.strerror}; give another --journal"
             ) from None
         try:
-            self.append({"kind": "session", "schema": SCHEMA, **session})
+            self.append({"kind": "session", "schema": SCHEMA, SEALED: True, **session})
         except BaseException:
             self.close()
             raise
@@ -89,7 +101,7 @@ class Writer:
         """
         stamped = {**record, "session": self.session}
         stamped["at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = (json.dumps(stamped, separators=(",", ":")) + "\n").encode()
+        line = _sealed(json.dumps(stamped, separators=(",", ":")).encode()) + b"\n"
         if self._torn:
             line = b"\n" + line  # or the piece before it would spoil this record too
         try:
@@ -146,30 +158,53 @@ def _content(path: Path) -> bytes:
         return content
     pieces: list[bytes] = []
     decoder = lzma.LZMADecompressor()
-    # A damaged file gives what stands before the damage; what is added makes its last line a torn
-    # one, so that it is reported.
-    with contextlib.suppress(lzma.LZMAError, EOFError):
+    # One that is cut off gives what stands before, and what is added makes its last line a torn
+    # one, so that it is reported; one whose own checksum is wrong gives nothing to rely on.
+    try:
         for start in range(0, len(content), 2**16):
             pieces.append(decoder.decompress(content[start : start + 2**16]))
+    except (lzma.LZMAError, EOFError):
+        return b"(altered)"
     return b"".join(pieces) + (b"" if decoder.eof else b" (cut off)")
+
+
+class _Lines:
+    """Tells records from what is none, line after line of one file."""
+
+    def __init__(self) -> None:
+        self._sealed = False
+
+    def record(self, line: bytes) -> dict[str, Any] | str:
+        """The record, without its checksum; or what keeps a line from being one."""
+        line = line.removesuffix(b"\r")
+        if seal := _SEAL.fullmatch(line[-_SEAL_BYTES:]):
+            line = line[:-_SEAL_BYTES] + b"}"
+            if int(seal[1], 16) != zlib.crc32(line):
+                return "altered since it was written"
+        try:
+            value = json.loads(line.decode("utf-8", errors="replace"))
+        except (ValueError, RecursionError):
+            value = None
+        if not (isinstance(value, dict) and "kind" in value):
+            return "torn or foreign line"
+        if value["kind"] == "session":
+            self._sealed = value.pop(SEALED, False) is True
+        if self._sealed and not seal:
+            return "altered since it was written"
+        return fault(value) or (_printable(value) if b"\\ud" in line.lower() else value)
 
 
 def _lines(path: Path, warnings: list[str]) -> Iterator[dict[str, Any]]:
     """Records of one file; a line that is no record is named in `warnings` and skipped."""
-    text = _content(path).decode("utf-8", errors="replace")
-    for number, line in enumerate(text.split("\n"), start=1):
+    lines = _Lines()
+    for number, line in enumerate(_content(path).split(b"\n"), start=1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if not (isinstance(value, dict) and "kind" in value):
-            warnings.append(f"{path.name}:{number}: not a record (torn or foreign line); skipped")
-        elif why := fault(value):
-            warnings.append(f"{path.name}:{number}: not a record ({why}); skipped")
+        record = lines.record(line)
+        if isinstance(record, str):
+            warnings.append(f"{path.name}:{number}: not a record ({record}); skipped")
         else:
-            yield _printable(value) if "\\ud" in line.lower() else value
+            yield record
 
 
 def _printable(value: Any) -> Any:
@@ -285,8 +320,9 @@ class Follower:
 
     def __init__(self, folder: Path, kind: str, but: Path) -> None:
         self._folder, self._kind, self._but = folder, kind, but
-        self._needle = f'"{kind}"'.encode()
+        self._needles = f'"{kind}"'.encode(), b'"kind":"session"'
         self._read: dict[Path, int] = {}
+        self._lines: dict[Path, _Lines] = {}
 
     def new(self) -> list[dict[str, Any]]:
         """Records since the last call; the first time all there are."""
@@ -300,15 +336,11 @@ class Follower:
                 content = file.read()
             whole = content[: content.rfind(b"\n") + 1]
             self._read[path] = before + len(whole)
-            found += [r for line in whole.split(b"\n") if (r := self._record(line)) is not None]
+            lines = self._lines.setdefault(path, _Lines())
+            for line in whole.split(b"\n"):
+                # Reading every line would take time, and most are of another kind.
+                if any(needle in line for needle in self._needles):
+                    record = lines.record(line)
+                    if isinstance(record, dict) and record["kind"] == self._kind:
+                        found.append(record)
         return found
-
-    def _record(self, line: bytes) -> dict[str, Any] | None:
-        if self._needle not in line:  # most lines: reading them would take time
-            return None
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        ours = isinstance(value, dict) and value.get("kind") == self._kind and not fault(value)
-        return value if ours else None

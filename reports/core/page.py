@@ -17,7 +17,7 @@ from reports.core.html import pieces
 from reports.core.parameters import opens
 from reports.core.source import SHOWN, DeviceRecords, Source, facts, find
 from reports.core.style import SOFT, with_dark
-from reports.core.tables import Cell, latex, markdown
+from reports.core.tables import Cell, delimited, latex, markdown
 
 MIME = "application/vnd.attnbench.report+json"
 """In the outputs of an executed notebook: what the index takes from it."""
@@ -164,7 +164,8 @@ class Output:
             stem = f"{path.parent.name}/{path.name}"
             Path(f"{path}.svg").write_text(with_dark(drawn), encoding="utf-8")
             figure.savefig(f"{path}.png", **_TIGHT, dpi=160)
-            data_of(figure).dropna(axis=1, how="all").to_csv(f"{path}.csv", index=False)
+            data = delimited(data_of(figure).dropna(axis=1, how="all"))
+            Path(f"{path}.csv").write_text(data, encoding="utf-8")
         inches = figure.get_figwidth()
         kinds = (("svg", "SVG"), ("png", "PNG"), ("csv", "CSV"))
         body = pieces().figure(
@@ -203,7 +204,7 @@ class Output:
         path = self._path("tables", name)
         if path is None:
             return shown
-        frame.to_csv(f"{path}.csv", index=False)
+        Path(f"{path}.csv").write_text(delimited(frame), encoding="utf-8")
         for kind, written in (("md", markdown), ("tex", latex)):
             text = written(columns, lines, words)
             Path(f"{path}.{kind}").write_text(text, encoding="utf-8")

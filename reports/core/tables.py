@@ -1,10 +1,15 @@
-"""A table of texts as Markdown and as LaTeX, to be pasted into a paper."""
+"""A table as CSV, and of texts as Markdown and as LaTeX, to be pasted into a paper."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pandas as pd
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NEGATIVE = re.compile(r"-[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -115,3 +120,29 @@ def markdown(
     rule = line("---" if i in words else "---:" for i in range(len(columns)))
     lines = [line(map(cell, columns)), rule, *(line(map(cell, row)) for row in rows)]
     return "\n".join(lines) + "\n"
+
+
+def delimited(frame: pd.DataFrame, **form: Any) -> str:
+    """Numbers and names as CSV; no text of a record is a formula to the program that opens it.
+
+    What a spreadsheet would calculate begins with an apostrophe then; negative numbers stay.
+
+    Parameters
+    ----------
+    form
+        For `pandas.DataFrame.to_csv`.
+    """
+
+    def harmless(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        calculated = _FORMULA.match(cell) and not _NEGATIVE.fullmatch(cell)
+        # The writer puts no quotes around a carriage return, which would end the line.
+        return ("'" if calculated else "") + cell.replace("\r", "\n")
+
+    safe = frame.rename(columns=harmless)
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if not pd.api.types.is_numeric_dtype(column):
+            safe.isetitem(place, pd.array([*map(harmless, column)], object))
+    return safe.to_csv(index=False, **form)

@@ -7,7 +7,6 @@ draws the same data a little differently.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,6 +22,7 @@ from reports.core.html import TEMPLATES
 from reports.core.page import svg
 from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
+from reports.core.tables import delimited
 from reports.docs import speed, training
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.claims.page import Ledger
@@ -84,10 +84,7 @@ def values_of(
 
 def csv_of(figure: Figure) -> str:
     """What a figure shows, as CSV with numbers that another processor gives alike."""
-    buffer = io.StringIO()
-    frame = data_of(figure).dropna(axis=1, how="all")
-    frame.to_csv(buffer, index=False, float_format="%.4g")
-    return buffer.getvalue()
+    return delimited(data_of(figure).dropna(axis=1, how="all"), float_format="%.4g")
 
 
 def marked(text: str, inside: str) -> str:

@@ -21,6 +21,7 @@ from harness.measure.session import Session
 from harness.records import journal
 from suites.harness.isolate.test_isolate import soon
 from suites.support.command_line import LITTLE, OWN, SMALL, environment, here, pytest_here
+from suites.support.journals import unsealed
 from suites.support.sessions import HERE, INSTEAD, Launcher, ignore, made_up
 
 
@@ -214,7 +215,7 @@ def test_a_case_whose_baseline_was_not_reached_is_paired(
     blocks.run(made_up(tmp_path), ignore, {})
     for path in tmp_path.glob("*.jsonl"):
         lines = []
-        for record in map(json.loads, path.read_text().splitlines()):
+        for record in unsealed(path):
             if record.get("block") == 1 and record["kind"] == "time":
                 if record["case"].startswith("multi_cnn"):
                     record["interpreter"] = "killed"

@@ -31,6 +31,7 @@ from harness.records import journal, schema
 from harness.records.journal import Follower
 from suites.support.command_line import environment
 from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
+from suites.support.journals import unsealed
 from suites.support.made_up_records import RESULT
 
 
@@ -217,6 +218,7 @@ def test_only_what_is_new_and_whole_is_followed(tmp_path: Path) -> None:
     own.append({"kind": "run", "key": "own", "model": "m", "seed": 0, "status": "ok", **RESULT})
     other.append({"kind": "run", "key": "a", "model": "m", "seed": 0, "status": "ok", **RESULT})
     other.append({"kind": "design", "key": "run"})
+    unsealed(other.path)
     follower = Follower(tmp_path, "run", own.path)
     assert [r["key"] for r in follower.new()] == ["a"]
     assert follower.new() == []

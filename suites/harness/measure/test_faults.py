@@ -275,6 +275,22 @@ def test_a_full_disk_ends_a_session_in_one_line_and_it_goes_on_later(
     assert "torn" in warning
 
 
+def test_what_was_altered_on_disk_is_measured_again(tmp_path: Path, quick: None) -> None:
+    blocks.run(made_up(tmp_path), ignore, {})
+    before = {r["key"]: r for r in journal.read(tmp_path).records if "key" in r}
+    (path,) = tmp_path.glob("*.jsonl")
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b'"median":0.') + len('"median":0.')] ^= 1
+    path.write_bytes(content)
+    again = made_up(tmp_path)
+    assert again.missing() == 1
+    blocks.run(again, ignore, {})
+    read = journal.read(tmp_path)
+    assert len(read.warnings) == 1
+    assert {r["key"] for r in read.records if "key" in r} >= set(before)
+    assert made_up(tmp_path).missing() == 0
+
+
 def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:
     """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
     names = ("Greedy", "Segfault", "Nan", "Behaved")
@@ -317,22 +333,19 @@ def test_many_records_are_summed_up_in_little_more_than_reading_them_takes(
 ) -> None:
     """Of a year of code versions one is today's; against JSON alone, whatever the machine."""
     session = made_up(tmp_path, count=blocks, lengths=lengths)
-    with journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)}) as writer:
-        pass
     samples = [0.001 * (1 + number / 100) for number in range(20)]
     shared = {
         **{"status": "ok", "samples": samples, "median": 0.001, "interpreter": "i", "order": 1},
         **{"code": "0123456789abcdef", "fingerprint": session.fingerprint_id},
         **{"verdict": "ok", "peak_bytes": 1, "transient_bytes": 1, **peaks_case("", ())},
     }
-    rest = json.dumps(shared).removeprefix("{")
     plan = [task for tasks in session.tasks() for task in tasks]
-    with writer.path.open("a") as file:
+    with journal.Writer(tmp_path, {"fingerprint": dict(session.fingerprint)}) as writer:
         for version in range(count // len(plan) + 1):
             for t in plan:
                 key = f"{t.key}{version or ''}"
                 own = {"kind": t.kind, "key": key, "case": t.case.id, "block": t.block}
-                file.write(f"{json.dumps(own).removesuffix('}')}, {rest}\n")
+                writer.append({**own, **shared})
     assert len(session.rows()) == 2 * lengths
     assert session.missing() == 0
     lines = writer.path.read_text().splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -15,9 +16,11 @@ import typer
 
 from harness.errors import UsageError
 from harness.records import journal
+from harness.records.journal import Follower
 from harness.records.published import main, pack, places
 from harness.records.ratios import time_frame
 from harness.records.schema import key
+from suites.support.journals import unsealed
 
 CASE = "mtsa.algorithm1-B1-N2-D4-H2-f32-forward-cpu"
 
@@ -89,6 +92,64 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["median"] == 0.123456
 
 
+def _flipped(line: bytes) -> list[bytes]:
+    """A line with each of its bits the other way round."""
+    number = int.from_bytes(line, "big")
+    return [(number ^ 1 << bit).to_bytes(len(line), "big") for bit in range(8 * len(line))]
+
+
+def test_a_record_of_which_any_bit_was_flipped_is_named_and_skipped(tmp_path: Path) -> None:
+    with journal.Writer(tmp_path, {"fingerprint": {"device": "cpu"}}) as writer:
+        writer.append(_time_record("a"))
+        writer.append({"kind": "block", "block": 0, "text": 'caf\u00e9 ends ,"checksum":"0'})
+        writer.append({"kind": "run", "key": "r", "model": "m", "seed": 0, "status": "oom"})
+    first, *lines = writer.path.read_bytes().splitlines(keepends=True)
+    for line in lines:
+        altered = b"".join(_flipped(line))
+        writer.path.write_bytes(first + altered)
+        read = journal.read(tmp_path)
+        assert read.records == []
+        count = len(altered.removesuffix(b"\n").split(b"\n"))  # some bits make or join lines
+        assert count > 1000
+        assert [warning.split(" not a record (")[0] for warning in read.warnings] == [
+            f"{writer.path.name}:{number}:" for number in range(2, count + 2)
+        ]
+        assert Follower(tmp_path, "run", tmp_path).new() == []
+
+
+def test_a_session_whose_first_line_was_altered_is_skipped(tmp_path: Path) -> None:
+    """Nobody knows then on what it was measured."""
+    path = _written(tmp_path, "a")
+    first, record = path.read_bytes().splitlines()
+    path.unlink()
+    for bit, altered in enumerate(_flipped(first)):
+        (tmp_path / f"{bit:04}.jsonl").write_bytes(altered + b"\n" + record)
+    read = journal.read(tmp_path)
+    assert read.records == []
+    assert read.sessions == {}
+    named = {warning.split(" not a record (")[0] for warning in read.warnings}
+    assert named >= {f"{bit:04}.jsonl:1:" for bit in range(8 * len(first))}
+
+
+def test_records_of_before_there_were_checksums_are_read(tmp_path: Path) -> None:
+    path = _written(tmp_path, "a")
+    before = journal.read(tmp_path)
+    unsealed(path)
+    assert journal.read(tmp_path) == before
+
+
+def test_a_packed_journal_of_which_a_byte_was_altered_is_not_used(tmp_path: Path) -> None:
+    keys = (hashlib.sha256(bytes([i % 256, i // 256])).hexdigest() for i in range(3000))
+    _written(tmp_path / "mine", *keys)
+    packed = pack(tmp_path / "mine", tmp_path / "layers")
+    whole = packed.read_bytes()
+    for place in (99, len(whole) // 2, len(whole) - 99):
+        packed.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        read = journal.read(tmp_path / "layers")
+        assert read.records == [], place
+        assert read.warnings == ["layers.jsonl.xz:1: not a record (torn or foreign line); skipped"]
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [("", "no record that a page or a claim reads"), ('{"kind": "ti', "torn or foreign line")],
@@ -153,6 +214,7 @@ def test_nothing_in_a_record_is_executed(tmp_path: Path) -> None:
     path = _written(tmp_path, "a")
     target = tmp_path / "executed"
     evil = f"__import__('pathlib').Path({str(target)!r}).touch()"
+    unsealed(path)
     with path.open("a") as file:
         file.write(json.dumps({**_time_record(evil), "detail": evil, "py/object": evil}) + "\n")
     frame = time_frame(journal.read(tmp_path).records)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 from pathlib import Path
 
@@ -168,8 +167,35 @@ def test_a_place_writes_every_form(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in table.html
     for kind in ("csv", "md", "tex"):
         assert (tmp_path / "tables" / f"page-t.{kind}").is_file()
-    assert next(csv.reader(io.StringIO(frame.to_csv(index=False)))) == ["accuracy_percent"]
+    assert next(csv.reader((tmp_path / "tables" / "page-t.csv").open())) == ["accuracy_percent"]
     assert Output.of("", "page").table("t", frame, COLUMNS, ROWS).html
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1+cmd|' /C calc'!A0", "'-1+cmd|' /C calc'!A0"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\n=1"),
+        ("a\r=1", "a\n=1"),
+    ],
+)
+def test_no_text_of_a_csv_file_is_a_formula(tmp_path: Path, cell: str, written: str) -> None:
+    frame = pd.DataFrame({cell: [cell, "-1.5", "mtsa.fused", None], "n": [-1, -2.5, 0, None]})
+    place = Output.of(tmp_path, "page")
+    place.table("t", frame, COLUMNS, ROWS)
+    figure = Figure()
+    figure.subplots().plot([1, 2], [3, 4], label=cell)
+    place.figure("f", figure, "A caption that is a sentence.")
+    first, *rows = csv.reader((tmp_path / "tables" / "page-t.csv").open(newline=""))
+    assert first == [written, "n"]
+    assert rows == [[written, "-1.0"], ["-1.5", "-2.5"], ["mtsa.fused", "0.0"], ["", ""]]
+    _, *drawn = csv.reader((tmp_path / "figures" / "page-f.csv").open(newline=""))
+    assert drawn
+    assert all(cell not in row for row in drawn)
 
 
 @pytest.mark.parametrize(
