@@ -17,7 +17,7 @@ CALL = "harness.verify.check:check"
 STRESS_CALL = "harness.verify.stress:stress"
 LIMIT_SECONDS = 300.0
 
-SETTLED = ("ok", "unsupported", "wrong")
+SETTLED = ("ok", "unsupported", "wrong", "void")
 """Verdicts that are not tried again."""
 
 

@@ -6,15 +6,37 @@ from collections.abc import Collection
 from typing import Any
 
 from harness.verify.budget import summary
+from harness.verify.unaided.gradients import gradients
+from harness.verify.unaided.history import history, kept, modes, processes, repeat, weights
+from harness.verify.unaided.precision import precision
 from harness.verify.unaided.subject import Check, Finding, Refused, Subject, Void
-from harness.verify.unaided.values import answer, batch, finite, padding
+from harness.verify.unaided.values import (
+    answer,
+    batch,
+    finite,
+    forms,
+    memory,
+    padding,
+    reach,
+)
 from reference_impls.mechanism import Implementation, Mechanism
 
 CHECKS: dict[str, Check] = {
     "answer": answer,
+    "repeat": repeat,
     "finite": finite,
+    "precision": precision,
     "padding": padding,
+    "reach": reach,
     "batch": batch,
+    "kept": kept,
+    "history": history,
+    "modes": modes,
+    "weights": weights,
+    "forms": forms,
+    "memory": memory,
+    "gradients": gradients,
+    "processes": processes,
 }
 """By name, in the order in which they are made; the first that finds something ends them."""
 
@@ -53,12 +75,12 @@ def check_properties(
         except (Refused, Void) as reason:
             verdict = "void" if isinstance(reason, Void) else "wrong"
             return {"verdict": verdict, "found_by": name, "detail": str(reason)}
-    values = [one for one in found if not one.gradient]
-    gradients = [one for one in found if one.gradient]
+    direct = [one for one in found if not one.gradient]
+    back = [one for one in found if one.gradient]
     return {
         "verdict": "ok",
         "detail": f"no oracle: {len(CHECKS) - len(skip)} checks",
         "comparisons": len(found),
-        **(summary("value", values) if values else {}),
-        **(summary("gradient", gradients) if gradients else {}),
+        **(summary("value", direct) if direct else {}),
+        **(summary("gradient", back) if back else {}),
     }

@@ -5,22 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from harness.build import make, torch_dtype
+from harness.errors import UsageError
 from harness.isolate.outcome import USAGE, kind_of, of_exception, one_line
+from harness.registry import resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
 from harness.verify.budget import Deviation
-from harness.verify.compare import Computed, computed
+from harness.verify.compare import Computed, computed, numpy64
 from reference_impls.mechanism import Implementation, Mechanism
 
 Lengths = tuple[int, ...]
 """Real tokens of each sample of a batch; the largest is N."""
 SMALL: tuple[Lengths, ...] = tuple(ragged(n) for n in (1, 2, 7, 65))
+LONG: Lengths = (600, 3)
+"""Beyond where a table, a window or a fast path may end."""
+DECLARABLE = ("straight-through", "stop-gradient", "dropout", "unused-weights")
+"""What a module may say of itself in ``attnbench_declares``; see docs/own-mechanism.md."""
 
 
 class Refused(Exception):
@@ -72,12 +78,15 @@ class Point:
         Zero at padding.
     where : str
         How findings name it.
+    drawn : tuple
+        Lengths and seed by which it was drawn, whatever was made of it since.
     """
 
     x: torch.Tensor
     real: torch.Tensor
     cotangent: torch.Tensor
     where: str
+    drawn: tuple[Lengths, int]
 
     def samples(self, picked: Sequence[int]) -> Point:
         """Some of its samples, in this order."""
@@ -112,6 +121,8 @@ class Subject:
     options : mapping
         For the factory.
     batches : tuple of Lengths
+    remembered : dict
+        What several checks ask for and one of them has found out.
     """
 
     mechanism: Mechanism
@@ -123,6 +134,7 @@ class Subject:
     d_out: int = D_OUT
     heads: int = HEADS
     batches: tuple[Lengths, ...] = SMALL
+    remembered: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def tokens(self) -> bool:
@@ -130,17 +142,39 @@ class Subject:
         return self.mechanism.output == "tokens"
 
     def module(self, seed: int = 0) -> torch.nn.Module:
-        """Build a fresh module in evaluation mode: dropout would make two runs of one differ."""
+        """Build a fresh module in evaluation mode: dropout would make two runs of one differ.
+
+        Its weights are moved away from where they start: a bias of zero would hide that it is lost.
+        """
         factory = self.implementation.factory
         module = make(
             self.mechanism, factory, self.d_in, self.d_out, self.heads, self.options, seed
         )
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for weight in trained(module).values():
+                weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
         module = module.to(device=self.device, dtype=torch_dtype(self.dtype)).eval()
         if self.device == "cuda":
             for part in module.modules():
                 if isinstance(part, torch.nn.RNNBase):
                     part.train()  # cuDNN has no backward pass in evaluation mode
         return module
+
+    def twin(self, of: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+        """Build a fresh module, from another seed if one is given, with the weights of another."""
+        module = self.module(seed)
+        module.load_state_dict(of.state_dict(), strict=False)  # what is made lazily may be missing
+        return module
+
+    def double(self) -> Subject:
+        """The same in float64."""
+        return replace(self, dtype="f64", remembered={})
+
+    def declares(self, what: str) -> bool:
+        """Whether the module says so of itself, in `DECLARABLE` words."""
+        factory = resolve(self.implementation.factory)
+        return what in declared(factory) or what in declared(self.module())
 
     def point(self, lengths: Lengths, seed: int = 0) -> Point:
         """Draw a batch of these lengths, rounded to the subject's dtype."""
@@ -154,7 +188,7 @@ class Subject:
             cotangent = cotangent.masked_fill(~real[..., None], 0)
         x = x.masked_fill(~real[..., None], 0)
         x, cotangent = (t.to(self.device, torch_dtype(self.dtype)) for t in (x, cotangent))
-        return Point(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}")
+        return Point(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed))
 
     def points(self, seed: int = 0) -> Iterator[Point]:
         """A point for each batch."""
@@ -184,6 +218,27 @@ class Subject:
             )
 
 
+def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Weights that are trained, by name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def declared(module: object) -> tuple[str, ...]:
+    """What a module or its factory says of it in ``attnbench_declares``.
+
+    Raises
+    ------
+    UsageError
+        If it says what nobody knows.
+    """
+    words = tuple(getattr(module, "attnbench_declares", ()))
+    for word in words:
+        if word not in DECLARABLE:
+            expected = ", ".join(DECLARABLE)
+            raise UsageError(f"attnbench_declares: given {word!r}; expected some of {expected}")
+    return words
+
+
 @contextmanager
 def told(doing: str, point: Point) -> Iterator[None]:
     """Turn what a module raises into a `Refused` that says what it was asked.
@@ -200,6 +255,22 @@ def told(doing: str, point: Point) -> Iterator[None]:
             raise
         text = f"{doing} raised {type(problem).__name__}: {one_line(str(problem))}"
         raise Refused(f"{text} ({point.where})") from problem
+
+
+def values(module: torch.nn.Module, point: Point, doing: str) -> np.ndarray:
+    """Output alone, without gradients, as float64; zero where nothing is asked for."""
+    with told(doing, point), torch.no_grad():
+        # Each call gets memory of its own, in the layout of what is given.
+        output = numpy64(module(kept_layout(point.x), kept_layout(point.real)))
+    real = point.real.cpu().numpy() != 0
+    return np.where(real[..., None], output, 0) if output.ndim == 3 else output
+
+
+def kept_layout(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor into memory that is laid out as its own."""
+    return tensor.new_empty(0).set_(
+        tensor.untyped_storage().clone(), tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
 
 
 def numbers(found: Computed, point: Point) -> dict[str, np.ndarray]:

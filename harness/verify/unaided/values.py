@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from harness.verify.budget import error
 from harness.verify.compare import OUTPUT, Computed
-from harness.verify.unaided.subject import Finding, Point, Refused, Subject, numbers, told
+from harness.verify.unaided.precision import allowed, known
+from harness.verify.unaided.subject import (
+    LONG,
+    Finding,
+    Point,
+    Refused,
+    Subject,
+    numbers,
+    told,
+    values,
+)
 
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-2, "bf16": 5e-2}
-"""Another content or amount of padding may change the order of sums, nothing more."""
 KEYS = "mask keys and zero x at padding"
 
 
@@ -34,26 +44,21 @@ def changes(
     hint: str = "",
 ) -> Iterator[Finding]:
     """How far each number of `got` is from that of `want`, where rounding alone may differ."""
+    _, moved = known(subject, point.drawn)
     for name, value in got.items():
         gradient = name.removeprefix("gradient of ") if name != OUTPUT else ""
-        moved = apart(value, want[name])
-        yield Finding(
-            f"{doing} changed the {name}",
-            moved,
-            TOLERANCE[subject.dtype],
-            gradient,
-            point.where,
-            hint,
-        )
+        budget = allowed(moved[name], subject.dtype, bool(gradient))
+        what = f"{doing} changed the {name}"
+        yield Finding(what, apart(value, want[name]), budget, gradient, point.where, hint)
 
 
 def answer(subject: Subject) -> Iterator[Finding]:
     """A plain tensor of the promised shape, in the dtype and on the device of x."""
     module = subject.module()
-    for point in subject.points():
+    for point in (*subject.points(), subject.point(LONG)):
         want = list(point.cotangent.shape)
-        with told("a plain call", point), torch.no_grad():
-            output = module(point.x.clone(), point.real.clone())
+        with told("a plain call", point):
+            output = module(point.x.clone().requires_grad_(), point.real.clone())
         if type(output) is not torch.Tensor:
             kind = f"a {type(output).__name__} came back"
             names = "[B, N, d_out]" if subject.tokens else "[B, d_out]"
@@ -66,20 +71,25 @@ def answer(subject: Subject) -> Iterator[Finding]:
                     f"x is {getattr(point.x, name)} and a tensor of {getattr(output, name)} "
                     f"came back; expected the {name} of x ({point.where})"
                 )
+        if not output.requires_grad:
+            raise Refused(
+                f"the output carries no gradient, so nothing could be trained ({point.where}); it "
+                "is detached, or computed under no_grad"
+            )
     yield from ()
 
 
 def finite(subject: Subject) -> Iterator[Finding]:
     """Finite values and gradients: of random tokens, of few values, without tokens."""
     module = subject.module()
-    for point in subject.points():
+    for point in (*subject.points(), subject.point(LONG)):
         signs = point.x.sign()
-        contents = {
-            "random x": point.x,
+        few = {
             "x of zeros": torch.zeros_like(point.x),
             "x of ones": signs.abs(),
             "x of ones and minus ones": signs,
         }
+        contents = {"random x": point.x, **({} if point.x.shape[1] == max(LONG) else few)}
         for doing, x in contents.items():
             for name, value in numbers(subject.answer(module, point, doing, x), point).items():
                 if not np.isfinite(value).all():
@@ -112,11 +122,32 @@ def padding(subject: Subject) -> Iterator[Finding]:
             yield from changes(subject, doing, more, base, point, KEYS)
 
 
+def reach(subject: Subject) -> Iterator[Finding]:
+    """The last tokens matter, at any length: nothing is cut off."""
+    module = subject.module()
+    for lengths in (*subject.batches, LONG):
+        n = max(lengths)
+        if n < 2:
+            continue
+        point = subject.point((n,))
+        base = values(module, point, "a plain call")
+        for first in sorted({n // 2, n - max(1, n // 10)}):
+            x = point.x.clone()
+            x[:, first:] = 10 * subject.point((n,), seed=1).x[:, first:]
+            other = values(module, replace(point, x=x), "other tokens")
+            if np.array_equal(base, other):
+                raise Refused(
+                    f"other tokens from place {first + 1} of {n} on left the output exactly as it "
+                    f"was ({point.where}); nothing may be cut off"
+                )
+    yield from ()
+
+
 def batch(subject: Subject) -> Iterator[Finding]:
     """A sample's answer does not depend on which others are in its batch, or on their order."""
     module = subject.module()
     hint = "a sample must not see the others of its batch (batch_first of torch's modules?)"
-    for point in subject.points():
+    for point in (*subject.points(), subject.point(LONG)):
         count = len(point.x)
         whole = subject.answer(module, point, "a plain call")
         orders = {"a batch in another order": list(reversed(range(count)))}
@@ -132,3 +163,44 @@ def _of_samples(found: Computed, picked: list[int] | None = None) -> Computed:
     """What belongs to samples: the gradients of weights are sums over all of them."""
     index = slice(None) if picked is None else picked
     return Computed({OUTPUT: found.output[index]}, {"x": found.gradients["x"][index]})
+
+
+def forms(subject: Subject) -> Iterator[Finding]:
+    """The same x and mask in other forms: in another layout; of another type, or refused."""
+    module = subject.module()
+    for point in subject.points():
+        base = values(module, point, "a plain call")
+        wide = torch.cat([point.x, torch.full_like(point.x, math.nan)], -1)
+        laid = {
+            "an x that lies transposed in memory": point.x.mT.contiguous().mT,
+            "an x that is part of a wider tensor": wide[..., : point.x.shape[-1]],
+        }
+        for doing, x in laid.items():
+            got = values(module, replace(point, x=x), doing)
+            yield from changes(subject, doing, {OUTPUT: got}, {OUTPUT: base}, point)
+        for dtype in (torch.uint8, torch.int64):
+            doing = f"a mask of {dtype}"
+            try:
+                got = values(module, replace(point, real=point.real.to(dtype)), doing)
+            except Refused:
+                continue  # to refuse it is right
+            hint = "take it for what it means, or refuse what is not bool"
+            yield from changes(subject, doing, {OUTPUT: got}, {OUTPUT: base}, point, hint)
+
+
+def memory(subject: Subject) -> Iterator[Finding]:
+    """Memory that nobody has written to is never read: here it is full of NaN."""
+    module = subject.module()
+    before = torch.get_deterministic_debug_mode()
+    for point in subject.points():
+        base = numbers(subject.answer(module, point, "a plain call"), point)
+        try:
+            # Filling is part of deterministic algorithms; what has none may go on as it is.
+            torch.set_deterministic_debug_mode("warn")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                doing = "NaN in memory that nobody has written to"
+                found = subject.answer(module, point, doing)
+        finally:
+            torch.set_deterministic_debug_mode(before)
+        yield from changes(subject, doing, numbers(found, point), base, point, "torch.empty?")

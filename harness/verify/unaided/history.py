@@ -1,0 +1,253 @@
+"""Checks over several calls: what one leaves behind must not show in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from harness.build import set_tf32
+from harness.isolate import Limits, run
+from harness.registry import foreign
+from harness.verify.compare import OUTPUT, numpy64
+from harness.verify.unaided.subject import (
+    Finding,
+    Point,
+    Refused,
+    Subject,
+    kept_layout,
+    numbers,
+    told,
+    trained,
+    values,
+)
+from harness.verify.unaided.values import changes
+
+CALLS = 40
+"""So many calls in a row change nothing."""
+OUTPUTS_CALL = "harness.verify.unaided.history:outputs"
+
+
+def repeat(subject: Subject) -> Iterator[Finding]:
+    """The same call twice gives the same bits: no randomness in evaluation mode."""
+    module = subject.module()
+    for point in subject.points():
+        before = torch.get_rng_state()
+        first = numbers(subject.answer(module, point, "a plain call"), point)
+        drawn = not torch.equal(before, torch.get_rng_state())
+        second = numbers(subject.answer(module, point, "a second call"), point)
+        for name, value in second.items():
+            if subject.device == "cpu" and not np.array_equal(value, first[name], equal_nan=True):
+                moved = float(np.nanmax(np.abs(value - first[name])))
+                why = "it draws random numbers" if drawn else "it is random, or remembers"
+                raise Refused(
+                    f"the same call again changed the {name} by {moved:.2g} ({point.where}); in "
+                    f"evaluation mode {why}"
+                )
+        yield from changes(subject, "the same call again", second, first, point)
+
+
+def kept(subject: Subject) -> Iterator[Finding]:
+    """Input, mask, weights and what an earlier call returned are as they were after a call."""
+    module = subject.module()
+    for point in subject.points():
+        mine = {
+            "x": kept_layout(point.x),
+            "mask": kept_layout(point.real),
+            **{f"weight {name}": p for name, p in module.named_parameters()},
+        }
+        before = {name: tensor.detach().clone() for name, tensor in mine.items()}
+        with told("a plain call", point), torch.no_grad():
+            output = module(mine["x"], mine["mask"])
+        for name, tensor in mine.items():
+            if not torch.equal(tensor, before[name]):
+                moved = float((tensor.double() - before[name].double()).abs().max())
+                raise Refused(f"a call changed the {name} by {moved:.2g} ({point.where})")
+            if output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+                raise Refused(
+                    f"the output lies in the memory of the {name} ({point.where}): who writes to "
+                    "one changes the other; return a tensor of its own"
+                )
+        first = output.clone()
+        other = subject.point(point.drawn[0], seed=1)
+        values(module, other, "a call with another x")
+        if not torch.equal(output, first):
+            moved = float((output - first).abs().max())
+            raise Refused(
+                f"a later call changed the output of an earlier one by {moved:.2g} "
+                f"({point.where}); return a tensor of its own"
+            )
+    yield from ()
+
+
+def history(subject: Subject) -> Iterator[Finding]:
+    """After other calls a module says what a fresh one does."""
+    for lengths in subject.batches:
+        point = subject.point(lengths)
+        if int(point.real.sum()) < 2:
+            continue
+        # Multiples of 1/64: their sum is exact in any order.
+        base = (point.x * 64).round().clamp(-240, 240) / 64
+        middle = base.clone()
+        middle[0, point.x.shape[1] // 2, subject.d_in // 2] += 1
+        fewer = point.real.clone()
+        fewer[0, 1:] = False
+        asked = {
+            "a call with another x at the same place before": replace(point, x=point.x + 1),
+            "a call with another x of the same sum before": replace(point, x=base.flip(-1)),
+            "a call with an x that differs in one number before": replace(point, x=middle),
+            "a call with another mask before": replace(point, x=base, real=fewer),
+            "a call with another number of tokens before": point.wider(2),
+            f"{CALLS} calls before": subject.point((2, 1)),
+        }
+        want = values(subject.module(), replace(point, x=base), "a first call")
+        for doing, other in asked.items():
+            module = subject.module()
+            x, real = _same_place(module, other, point, doing)
+            with told(doing, point), torch.no_grad():
+                x.data.copy_(base)  # neither the address nor the version tells that it changed
+                real.data.copy_(point.real)
+                got = numpy64(module(x, real))
+            if got.ndim == 3:
+                got = np.where(point.real.cpu().numpy()[..., None], got, 0)
+            yield from changes(subject, doing, {OUTPUT: got}, {OUTPUT: want}, point)
+
+
+def _same_place(
+    module: torch.nn.Module, other: Point, point: Point, doing: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make the other calls; x and mask in which they stood, if they have the point's shape."""
+    x, real = other.x.clone(), other.real.clone()
+    with told(doing, point), torch.no_grad():
+        for _ in range(CALLS if doing.startswith(str(CALLS)) else 2):
+            module(x, real)
+    same = x.shape == point.x.shape
+    return (x, real) if same else (point.x.clone(), point.real.clone())
+
+
+def modes(subject: Subject) -> Iterator[Finding]:
+    """Values are those of evaluation without gradients, whatever torch is told besides.
+
+    In training mode with torch's dropout at zero; a module's own dropout is declared.
+    """
+    ways: dict[str, AbstractContextManager[Any]] = {
+        "gradients that are kept": nullcontext(),
+        "inference_mode": torch.inference_mode(),
+    }
+    for point in subject.points():
+        want = numbers(subject.answer(subject.module(), point, "a plain call"), point)
+        plain = values(subject.module(), point, "a plain call")
+        for doing, way in ways.items():
+            module = subject.module()
+            with told(doing, point), way:
+                x = point.x.clone().requires_grad_(doing != "inference_mode")
+                output = numpy64(module(x, point.real.clone()))
+            if output.ndim == 3:
+                output = np.where(point.real.cpu().numpy()[..., None], output, 0)
+            yield from changes(subject, doing, {OUTPUT: output}, {OUTPUT: plain}, point)
+        training = without_dropout(subject.module().train())
+        doing = "training mode with dropout at zero"
+        found = numbers(subject.answer(training, point, doing), point)
+        if not subject.declares("dropout"):
+            hint = "dropout that is not a torch.nn.Dropout is declared"
+            yield from changes(subject, doing, found, want, point, hint)
+
+
+def without_dropout(module: torch.nn.Module) -> torch.nn.Module:
+    """Set the dropout of all of torch's own parts to zero."""
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        elif isinstance(part, torch.nn.MultiheadAttention | torch.nn.RNNBase):
+            part.dropout = 0.0
+    return module
+
+
+def weights(subject: Subject) -> Iterator[Finding]:
+    """An update of the weights counts at once, all of them matter, and they are all there is."""
+    points = [point for point in subject.points() if point.x.shape[1] > 2]
+    for point in points:
+        module = subject.module()
+        values(module, point, "a plain call")
+        subject.answer(module, point, "a plain call")
+        update(module.train())
+        got = values(module.eval(), point, "an update of the weights")
+        fresh = subject.twin(module, seed=1)
+        loaded = values(fresh, point, "a state_dict loaded")
+        doing = "weights updated after a call, instead of loaded into a fresh module,"
+        hint = "something was kept from before the update, or is not in the state_dict"
+        yield from changes(subject, doing, {OUTPUT: got}, {OUTPUT: loaded}, point, hint)
+    if subject.declares("unused-weights"):
+        return
+    base = subject.module()
+    wanted = [values(base, point, "a plain call") for point in points]
+    for name in trained(base):
+        moved = subject.twin(base)
+        update(moved, only=name)
+        moved_to = [values(moved, point, f"another weight {name}") for point in points]
+        if all(map(np.array_equal, moved_to, wanted)):
+            raise Refused(
+                f"another weight {name} left the output exactly as it was ({points[-1].where}); "
+                "take it away, or declare unused-weights"
+            )
+
+
+def update(module: torch.nn.Module, only: str = "") -> None:
+    """Change weights in place, as an optimizer does."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, weight in trained(module).items():
+            if only in ("", name):
+                weight.add_(0.1 * torch.randn(weight.shape, generator=generator).to(weight))
+
+
+def processes(subject: Subject) -> Iterator[Finding]:
+    """Another process, with other addresses and other hashes of texts, gets the same numbers."""
+    mechanism = subject.mechanism
+    arguments = {
+        "factory": subject.implementation.factory,
+        "options": dict(subject.options),
+        "d_in": subject.d_in,
+        "d_out": subject.d_out,
+        "heads": subject.heads,
+        "output": mechanism.output,
+        "takes_heads": mechanism.takes_heads,
+        "dtype": subject.dtype,
+        "device": subject.device,
+    }
+    there = run(OUTPUTS_CALL, arguments, Limits(seconds=60))
+    if there.status != "ok":
+        raise Refused(f"in another process: {there.status}: {there.detail}")
+    for point, here, got in zip(subject.points(), _outputs(subject), there.value, strict=True):
+        far = {OUTPUT: np.array(got).reshape(here.shape)}
+        yield from changes(subject, "another process", far, {OUTPUT: here}, point)
+
+
+def _outputs(subject: Subject) -> list[np.ndarray]:
+    module = subject.module()
+    return [values(module, point, "a plain call") for point in subject.points()]
+
+
+def outputs(
+    factory: str,
+    options: Mapping[str, Any],
+    d_in: int,
+    d_out: int,
+    heads: int,
+    output: Literal["tokens", "sentence"],
+    takes_heads: bool,
+    dtype: str,
+    device: str,
+) -> list[Any]:
+    """What a fresh module says in this process, at each point of its `Subject`."""
+    if device == "cpu":
+        torch.set_num_threads(1)
+    set_tf32(False)
+    mechanism = replace(foreign("here", factory, ""), output=output, takes_heads=takes_heads)
+    implementation = mechanism.implementations[0]
+    subject = Subject(mechanism, implementation, dtype, device, options, d_in, d_out, heads)
+    return [one.tolist() for one in _outputs(subject)]
