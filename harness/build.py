@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from harness.case import DTYPES, Case, literal
+from harness.case import DTYPES, Case, literal, parse
 from harness.errors import UsageError
 from harness.registry import Registry, resolve
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
@@ -126,12 +126,22 @@ def case_module(
         raise Unsupported(f"setting tf32 means nothing for {p.dtype}")
     if case.run_settings().padded and p.batch < 2:
         raise Unsupported("setting padded means nothing for a batch of one")
+    module = build_case(case, registry, seed).to(device=p.device, dtype=torch_dtype(p.dtype))
+    return mechanism, implementation, module.train(p.phase == "training")
+
+
+def build_case(case: Case, registry: Registry, seed: int = 0) -> torch.nn.Module:
+    """Build the module of a case with its options, in float32 on the CPU."""
+    mechanism, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
     options = {**mechanism.options, **implementation.options}
     options |= {key: literal(value) for key, value in case.options}
-    module = make(mechanism, implementation.factory, p.d_in, p.d_out, p.heads, options, seed).to(
-        device=p.device, dtype=torch_dtype(p.dtype)
-    )
-    return mechanism, implementation, module.train(p.phase == "training")
+    p = case.problem
+    return make(mechanism, implementation.factory, p.d_in, p.d_out, p.heads, options, seed)
+
+
+def try_options(case: str, given: Sequence[str] = ()) -> None:
+    """Build a case's module, whatever it is to run on, to see whether it can be. A task."""
+    build_case(parse(case), Registry(given))
 
 
 def case_inputs(

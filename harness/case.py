@@ -90,7 +90,7 @@ _SETTINGS = {
         Setting("1-thread", "one CPU thread", devices=("cpu",), threads=1),
     )
 }
-_THREADS = re.compile(r"([1-9]\d*)-threads?")
+_THREADS = re.compile(r"([1-9][0-9]{0,3})-threads?")
 
 
 def setting(name: str) -> Setting:

@@ -19,6 +19,7 @@ from harness.case import (
 )
 from harness.errors import UsageError
 from harness.options.groups import Selection
+from harness.options.readers import POSITIVE
 from harness.profile import Profile, load_profile
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism
@@ -35,9 +36,10 @@ class Plan:
 def _split(text: str) -> tuple[str, int | None]:
     """``mtsa.algorithm1@2`` -> name, 2."""
     name, at, heads = text.partition("@")
-    if at and not (heads.isdigit() and int(heads)):
-        raise UsageError(f"given {text!r}; expected a number of heads after '@'")
-    return name, int(heads) if at else None
+    try:
+        return name, POSITIVE.read(heads) if at else None
+    except ValueError:
+        raise UsageError(f"given {text!r}; expected a number of heads after '@'") from None
 
 
 def _case(

@@ -12,6 +12,7 @@ from rich.table import Table
 from harness.case import Case
 from harness.cli.output import SAYS, bar, bare_table, console, say, tell_skipped
 from harness.json_file import write_json
+from harness.measure.beforehand import refuse_options
 from harness.measure.device import device_fingerprint, environment
 from harness.measure.frontier import Bounds, Result, Search, memory_limit
 from harness.options.groups import selection_of
@@ -98,6 +99,7 @@ def run_frontier(options: FrontierOptions) -> int:
     fingerprint = device_fingerprint(options.device)
     device = str(fingerprint["device"])
     cases = frontier_cases(device, registry, selection_of(options))
+    refuse_options(cases, registry)
     limits = Bounds(memory_limit(options.memory, device), options.seconds, options.limit)
     say(
         out,

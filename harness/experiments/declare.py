@@ -178,11 +178,21 @@ def left_out(
     places: Mapping[str, Surroundings],
     changes: Sequence[str],
 ) -> dict[Model, NotBuildable]:
-    """Those of many models that the recipe of a task can't build, and why."""
+    """Those of many models that the recipe of a task can't build, and why.
+
+    Raises
+    ------
+    UsageError
+        If ``--recipe`` changes something of one of them: that would be read by nobody.
+    """
     refused: dict[Model, NotBuildable] = {}
     for task in tasks:
         recipes = recipes_of(task, models, changes)
         refused |= not_buildable(models, task, recipes, places[task.name])
+    for model, why in refused.items():
+        for text in changes:
+            if any(text.startswith(f"{name}:") for name in model.names):
+                raise UsageError(f"--recipe {text}: {model} is left out: {why.reason}")
     return refused
 
 

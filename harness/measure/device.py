@@ -124,9 +124,6 @@ def _versions() -> dict[str, str]:
 def environment() -> dict[str, Any]:
     """Commit, dirty flag, host, platform, package versions, memory."""
     dirty = _git("status", "--porcelain")
-    memory = None
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "commit": _git("rev-parse", "HEAD"),
         "dirty": None if dirty is None else bool(dirty),
@@ -134,7 +131,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "memory_bytes": memory,
+        "memory_bytes": machine_memory(),
         "packages": _versions(),
         "argv": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "state": machine_state(),
@@ -220,6 +217,13 @@ def device_fingerprint(device: str) -> dict[str, Any]:
     if outcome.status != "ok":
         raise UsageError(outcome.detail)
     return dict(outcome.value)
+
+
+def machine_memory() -> int | None:
+    """Bytes that the machine has; None where the system does not tell."""
+    if not (hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def available_memory() -> int | None:

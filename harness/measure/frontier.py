@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter, Limits, Outcome, run
 from harness.measure import call
 from harness.measure import device as devices
+from harness.measure.beforehand import without_room
 from harness.measure.bisection import Frontier, largest_where, next_length, stand
 from harness.records import journal, schema
 from harness.registry import Registry, code_hash
@@ -205,7 +205,7 @@ class Search:
         cuda = self.fingerprint["device"] == "cuda"
         compiled = bool(case.run_settings().compile_mode)
         seconds = KILL_FACTOR * self.bounds.seconds + START_SECONDS[compiled]
-        outcome = call.ask(
+        outcome = without_room(case, self.registry) or call.ask(
             interpreter,
             call.PROBE_CALL,
             {
@@ -273,7 +273,7 @@ def memory_limit(asked: int | None, device: str) -> int:
         if available is None:
             raise UsageError("how much memory is free can't be told here; needs Linux, or a GPU")
         free = available
-        default = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        default = (devices.machine_memory() or free) // 2
     limit = default if asked is None else asked
     refuse_beyond(limit, free)
     return limit

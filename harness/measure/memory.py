@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from harness.case import Case, parse, size_of
+from harness.case import parse
 from harness.isolate import Wrong, processes
 from harness.measure import gpu
+from harness.measure.beforehand import formula_bytes
 from harness.measure.run import Prepared, count_launches, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
@@ -59,20 +60,6 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         # Memory needs a warm-up pass anyway, and the clock must not see a counted one.
         launches["launches"] = count_launches(prepared.call)
     return launches | peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
-
-
-def formula_bytes(case: Case, registry: Registry) -> float | None:
-    """What the implementation's record says that the pass holds at its peak.
-
-    None where it says nothing of this case: no formula, options of the user's, compiled code,
-    padding.
-    """
-    _, implementation = registry.find(f"{case.mechanism}.{case.implementation}")
-    settings = case.run_settings()
-    other = case.options or settings.compile_mode or settings.padded
-    if implementation.transient_bytes is None or other:
-        return None
-    return float(implementation.transient_bytes(size_of(case)))
 
 
 def peak_of(prepared: Prepared, formula: float | None) -> dict[str, Any]:

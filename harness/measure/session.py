@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.case import Case, problem_of
+from harness.measure.beforehand import refuse_options
 from harness.measure.call import is_final
 from harness.measure.ceilings import GAUGE, gauges, with_shares
 from harness.measure.cost import Predictor, SessionCost, session_cost
@@ -319,4 +320,5 @@ def make_session(options: Measuring) -> Session:
     registry = Registry(options.given)
     fingerprint = device_fingerprint(options.device)
     plan = make_plan(options.profile or "quick", fingerprint["device"], registry, options)
+    refuse_options(plan.cases, registry)
     return Session(plan.cases, plan.profile, registry, options.journal, fingerprint)

@@ -90,7 +90,7 @@ class Narrowed(Sizes):
         "Sequence lengths, e.g. 16,64,256.", r.LENGTHS, "--lengths", absent=()
     )
     blocks: int | None = option(
-        "Fresh interpreters (default: the profile's).", r.POSITIVE, "--blocks"
+        "Fresh interpreters (default: the profile's).", r.BLOCKS, "--blocks"
     )
 
 

@@ -137,7 +137,7 @@ class DiffOptions(Where, Narrowed, JsonOutput):
         kind="many",
     )
     settings: tuple[str, ...] = option("As for bench.", r.SETTINGS, "--settings", absent=())
-    blocks: int | None = option("Blocks (default: 15).", r.POSITIVE, "--blocks")
+    blocks: int | None = option("Blocks (default: 15).", r.BLOCKS, "--blocks")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,11 @@ from harness.profile import load_profiles
 
 LEAST_MEMORY = 16 * 2**20
 """Less is not told from an interpreter's own needs."""
-MOST_SEEDS = 10_000
+MOST_SEEDS = MOST_BLOCKS = 10_000
 LARGEST_SEED = 2**32 - 1
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", re.IGNORECASE)
+LARGEST_SIZE = 2**63 - 1
+"""That torch can count."""
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(i?)B", re.IGNORECASE)
 _COMMAS = re.compile(r",(?![^\[]*\])")
 """Those outside of brackets."""
 
@@ -43,11 +45,21 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _real(text: str) -> float:
+    """A finite number, written in ASCII as whole numbers are."""
+    value = float(text)
+    if not (math.isfinite(value) and text.isascii()) or "_" in text:
+        raise ValueError(text)
+    return value
+
+
 def whole(least: int, most: int | None = None, *, expected: str = "") -> Reader:
-    """A whole number."""
+    """A whole number; where `expected` says which, only one that is too large is told of `most`."""
 
     def read(text: str) -> int:
         number = _whole(text)
+        if expected and most is not None and number > most:
+            raise Expected(f"at most {most}")
         if number < least or (most is not None and number > most):
             raise ValueError(text)
         return number
@@ -60,8 +72,8 @@ def number(right: Callable[[float], bool], expected: str) -> Reader:
     """A finite number of which something holds."""
 
     def read(text: str) -> float:
-        value = float(text)
-        if not (math.isfinite(value) and right(value)):
+        value = _real(text)
+        if not right(value):
             raise ValueError(text)
         return value
 
@@ -85,7 +97,11 @@ def one_of(*names: str) -> Reader:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """What stands between commas; an empty list would mean: as without the option."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise ValueError(text)
+    return parts
 
 
 def words(names: Iterable[str]) -> Reader:
@@ -148,10 +164,12 @@ def _bytes(text: str) -> int:
     if match is None:
         raise ValueError(text)
     count, prefix, binary = match.groups()
-    found = int(float(count) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1))
+    found = float(count) * (1024 if binary else 1000) ** ("KMGT".index(prefix.upper()) + 1)
     if found < LEAST_MEMORY:
         raise Expected(f"at least {LEAST_MEMORY // 2**20}MiB")
-    return found
+    if found > LARGEST_SIZE:
+        raise Expected(f"at most {LARGEST_SIZE} bytes")
+    return int(found)
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -172,8 +190,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _amount(text: str) -> Amount:
-    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 < value < math.inf:
+    value = _real(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if value <= 0:
         raise ValueError(text)
     return Amount(value, text)
 
@@ -183,15 +201,27 @@ def _margin(text: str) -> tuple[str, Amount]:
     return task, _amount(number)
 
 
+def _path(text: str) -> Path:
+    """Where something is or could be: the system is asked, which refuses some names."""
+    if not text.strip():
+        raise ValueError(text)  # to pathlib it is the working folder
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        raise Expected(f"a path: {getattr(error, 'strerror', error)}") from None
+    return path
+
+
 def _folder(text: str) -> Path:
-    folder = Path(text).expanduser()
+    folder = _path(text)
     if folder.exists() and not folder.is_dir():
         raise ValueError(text)
     return folder
 
 
 def _there(text: str) -> Path:
-    path = Path(text).expanduser()
+    path = _path(text)
     if not path.exists():
         raise ValueError(text)
     return path
@@ -204,6 +234,7 @@ def _sentence(text: str) -> str:
 
 
 def _json(text: str) -> str:
+    _path(text)
     check_json(text)
     return text
 
@@ -214,7 +245,8 @@ def _never(text: str) -> Any:
     return text
 
 
-POSITIVE = whole(1, expected="a positive whole number")
+POSITIVE = whole(1, LARGEST_SIZE, expected="a positive whole number")
+BLOCKS = whole(1, MOST_BLOCKS, expected="a positive whole number")
 JOBS = whole(0, expected="0 (one per core) or more")
 SEED = whole(0, LARGEST_SEED)
 POSITIVE_NUMBER = number(lambda value: value > 0, "a positive number")
@@ -240,7 +272,7 @@ AMOUNT = Reader(_amount, "a positive number, e.g. 0.005 or 0.5%")
 MARGIN = Reader(_margin, "a positive number, e.g. 0.01 or 1%", "[TASK:]NUMBER")
 FOLDER = Reader(_folder, "a folder, not a file", "DIR")
 THERE = Reader(_there, "a folder or a file that is there", "DIR")
-FILE = Reader(lambda text: Path(text).expanduser(), "a file", "FILE")
+FILE = Reader(_path, "a file", "FILE")
 SENTENCE = Reader(_sentence, "at least one word", "TEXT")
 JSON = Reader(_json, "a file in a folder that is there", "FILE")
 PYTEST = Reader(_never, "an option of pytest")

@@ -186,9 +186,10 @@ class PlanOptions(Given, JsonOutput):
             raise UsageError("--from needs --models A B and --task T: whose runs, and on what")
 
     def _check_given(self) -> None:
-        for name in ("models", "task", "recipe"):
+        for name in ("models", "task", "recipe", "given"):
             if getattr(self, name):
-                raise UsageError(f"--{name} is for --from DIR; give that too")
+                flag = "with" if name == "given" else name
+                raise UsageError(f"--{flag} is for --from DIR; give that too")
         if self.sd is None:
             raise UsageError("give --sd, or --from DIR --models A B --task T to estimate it")
         if self.effect.percent != self.sd.percent:

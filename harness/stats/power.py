@@ -11,6 +11,8 @@ from harness.stats.basics import ALPHA
 POWER = 0.8
 MOST_REPLICATES = 10**7
 """Nobody trains more; a search ends there."""
+FAR = 50.0
+"""Times the critical value: beyond it the power is 1 to the last bit, and scipy has no number."""
 
 
 def power_at(shift: float, freedom: float, alpha: float = ALPHA) -> float:
@@ -21,7 +23,9 @@ def power_at(shift: float, freedom: float, alpha: float = ALPHA) -> float:
     from scipy.special import stdtrit
     from scipy.stats import nct
 
-    critical = float(stdtrit(freedom, 1 - alpha / 2))
+    critical = -float(stdtrit(freedom, alpha / 2))  # 1 - alpha / 2 would lose a small alpha
+    if shift > FAR * max(1.0, critical):
+        return 1.0
     above, below = nct.sf(critical, freedom, shift), nct.cdf(-critical, freedom, shift)
     # Far out in the lower tail, where nothing is left, scipy has no number.
     power = float(above) + (0.0 if math.isnan(below) else float(below))

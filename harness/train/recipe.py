@@ -10,6 +10,9 @@ from typing import Any
 
 from harness.errors import UsageError
 
+LARGEST = 2**63
+"""No integer of torch reaches it; an infinite number is none that trains."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -101,6 +104,9 @@ class Recipe:
                 value = getattr(self, name)
                 if not allowed(value):
                     raise UsageError(f"{name}={value!r}; expected {expected}")
+        for name, value in self.as_dict().items():
+            if isinstance(value, float | int) and not abs(value) < LARGEST:
+                raise UsageError(f"{name}={value!r}; expected a number below 2**63")
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in records."""
@@ -168,6 +174,8 @@ def typed(name: str, text: str, like: Any) -> Any:
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
+        if kind is not str and not text.isascii():
+            raise ValueError(text)
         return kind(text)
     except (ValueError, KeyError):
         expected = "true or false" if kind is bool else kind.__name__

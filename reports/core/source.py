@@ -247,11 +247,14 @@ def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOW
             return source
     places = packs.places(published or PUBLISHED)
     why = ""
+    skipped: tuple[str, ...] = ()
     if folder:
+        skipped = source.warnings
         state = "holds no measurements" if journal.exists(Path(folder)) else "does not exist"
         why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
     says = f"Built from the records published with attnbench, not from yours.{why}"
-    return _read(places, True, says, kinds)
+    found = _read(places, True, says, kinds)
+    return replace(found, warnings=(*skipped, *found.warnings))
 
 
 def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,58 @@ def test_a_wrong_value_names_the_option_what_was_given_and_what_is_expected(
         assert part in said
     assert "; expected " in said or "no such folder" in said
     assert list(tmp_path.iterdir()) == []
+
+
+NUMBERS = ("", " ", ",", "²", "٣", "nan", "-inf", "1e400", "1_0", "9" * 5000)
+NAMES = ("", " ", "\n")
+PATHS = (*NAMES, "x" * 300, "~nobody_at_all/there")
+READERS = {one.reader: one.flag for cls, _ in COMMANDS.values() for _, one in declared(cls)}
+OF_NAMES = {
+    TEXT: (), readers.NAMES: (*NAMES, ","), readers.SENTENCE: NAMES, readers.PYTEST: NUMBERS[:5],
+    readers.FOLDER: PATHS, readers.THERE: PATHS, readers.FILE: PATHS, readers.JSON: PATHS,
+}  # fmt: skip
+"""What names something takes anything that can be a name."""
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        pytest.param(reader, text, id=f"{flag}={text[:9]!r}")
+        for reader, flag in READERS.items()
+        for text in OF_NAMES.get(reader, NUMBERS)
+    ],
+)
+def test_nothing_reads_an_empty_text_or_what_is_no_number(
+    reader: readers.Reader, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError):
+        reader.read(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("bench --lengths 1e20", "positive whole numbers joined by commas"),
+        (f"bench --lengths 8,{10**20}", "expected at most 9223372036854775807"),
+        (f"bench --width {10**20}", "expected at most 9223372036854775807"),
+        (f"bench --blocks {10**20}", "expected at most 10000"),
+        (f"bench --settings {10**10}-threads", "K-threads"),
+        (f"frontier --limit {10**20}", "expected at most 9223372036854775807"),
+        (f"frontier --memory {10**9}TiB", "expected at most 9223372036854775807 bytes"),
+        ("frontier --memory " + 400 * "9" + "GiB", "expected at most 9223372036854775807 bytes"),
+        ("report --out ~nobody_at_all/there", "expected a path: "),
+        (f"list --json {300 * 'x'}", "expected a path: File name too long"),
+        ("bench 'one\ntwo'", "expected nothing there"),
+    ],
+)
+def test_what_no_machine_can_count_or_name_is_refused(
+    line: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split(line)) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,9 @@ def test_all_against_one_leaves_out_what_cannot_be_built(
     assert "left out: multi_cnn.conv: " in text
     assert "2 comparisons: bi_lstm.packed, source2token.direct against multi_head" in text
     assert len(records(tmp_path)) == 3
+    done = here(f"{line} --recipe multi_cnn:epochs=2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--recipe multi_cnn:epochs=2: multi_cnn.conv is left out: " in done.stderr
 
 
 @pytest.mark.parametrize(

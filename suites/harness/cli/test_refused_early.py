@@ -56,6 +56,22 @@ bench --blocks ٣
     --blocks: given '٣'; expected
 bench --only mtsa@3 --width 300x600
     even number
+bench --only mtsa@²
+    given 'mtsa@²'; expected a number of heads after '@'
+bench --dry-run --only mtsa.plain[scale_t=bogus]
+    mtsa.plain[scale_t=bogus] can't be built: scale_t='bogus'; expected 'log_sigmoid' or 'identity'
+bench --dry-run --only bi_lstm.packed --option forget=1
+    bi_lstm.packed[forget=1] can't be built:
+frontier mtsa.plain[bogus=1]
+    mtsa.plain[bogus=1] can't be built: mtsa has no option 'bogus'
+train mtsa --recipe rate=inf
+    rate=inf; expected a number below 2**63
+train mtsa --recipe weight_decay=inf
+    weight_decay=inf; expected a number below 2**63
+train mtsa --recipe width=100000000000000000000
+    width=100000000000000000000; expected a number below 2**63
+train mtsa --recipe epochs=٣
+    epochs=٣; expected int
 bench --nonsense
     No such option: --nonsense
 verify mtza
@@ -162,6 +178,8 @@ plan --effect 1 --sd 1 --unpaired --correlation 0
     --correlation is of pairs
 plan --effect 1 --sd 1 --task trec
     --task is for --from DIR
+plan --effect 1 --sd 1 --with a:b
+    --with is for --from DIR
 plan --effect 1 --sd 1 --from .
     --sd is estimated with --from
 plan --effect 1 --from .

@@ -263,6 +263,9 @@ def test_power_has_a_value_everywhere() -> None:
                 normal = stats.norm.sf(1.96 - shift) + stats.norm.cdf(-1.96 - shift)
                 assert found == pytest.approx(normal, abs=2e-3)
     assert power_of(1.0, 1.0, 10) > power_of(1.0, 1.0, 9)
+    assert power_of(1e20, 1.0, 2) == power_of(1e300, 1.0, 9) == 1
+    # A small alpha is not rounded away.
+    assert power_of(20.0, 1.0, 9, alpha=1e-18) > 0
 
 
 def test_replicates_needed_are_the_fewest() -> None:

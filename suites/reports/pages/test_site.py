@@ -265,6 +265,10 @@ def test_an_empty_journal_falls_back_to_the_published_records(tmp_path: Path) ->
     assert "published with attnbench, not from yours" in found.says
     assert "holds no measurements" in found.says
     assert "does not exist" in find(str(tmp_path / "nowhere")).says
+    (tmp_path / "garbage.jsonl").write_text("no record\n")
+    (warning,) = find(str(tmp_path)).warnings
+    assert "garbage.jsonl:1: not a record" in warning
+    (tmp_path / "garbage.jsonl").unlink()
     write(tmp_path, "Fast", [next(bench())])
     assert not find(str(tmp_path)).published
 
