@@ -38,7 +38,8 @@ class Step:
 
 def preload(tasks: Sequence[Measurement], registry: Registry) -> tuple[str, ...]:
     """Modules that the tasks' children would each import; a user's own code is left to them."""
-    found = list(call.PRELOAD)
+    # Every child looks for its mechanism among all records.
+    found = [*call.PRELOAD, *sorted({m.folder for m in builtins().values()})]
     names = {f"{t.case.mechanism}.{t.case.implementation}" for t in tasks
              if t.case.mechanism in builtins()}  # fmt: skip
     found += [registry.find(name)[1].factory.partition(":")[0] for name in sorted(names)]
@@ -204,26 +205,37 @@ class Runner:
         if task.kind != "peaks" and (known := without_room(task.case, session.registry)):
             return known
         arguments: dict[str, Any] = {"case": task.case.id, "given": list(session.registry.extra)}
+        free = call.free_bytes(session.fingerprint["device"])
+        limits = Limits(session.profile.limit_seconds, free)
         if task.kind in ("time", "anchor"):
-            arguments |= {
-                "rounds": session.profile.min_rounds,
-                "seconds": session.profile.seconds,
-                # One more call, once a session: within one the answer does not change.
-                "observe": task.case.id not in self._observed,
-            }
-            if task.beside is not None:
-                arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
-            self._observed.add(task.case.id)
+            return self._time(interpreter, task, arguments, limits)
         name, allocator = {
-            "time": (call.TIME_CALL, devices.TIME_ALLOCATOR),
-            "anchor": (call.TIME_CALL, devices.TIME_ALLOCATOR),
             "memory": (call.MEMORY_CALL, devices.MEMORY_ALLOCATOR),
             "peaks": (call.PEAKS_CALL, devices.TIME_ALLOCATOR),
             "margin": (session.margin_call, None),
         }[task.kind]
-        free = call.free_bytes(session.fingerprint["device"])
-        limits = Limits(session.profile.limit_seconds, free)
         return call.ask(interpreter, name, arguments, limits, allocator, session.fingerprint)
+
+    def _time(
+        self, child: Interpreter, task: Measurement, arguments: dict[str, Any], limits: Limits
+    ) -> Outcome:
+        session = self.session
+        # Once a session: within one the answers do not change.
+        first = task.case.id not in self._observed
+        self._observed.add(task.case.id)
+        arguments |= {
+            "rounds": session.profile.min_rounds,
+            "seconds": session.profile.seconds,
+            "observe": first,
+            "evidence": True,
+        }
+        if task.beside is not None:
+            arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
+        if session.skip:
+            arguments["skip"] = list(session.skip)
+        formula = session.registry.mechanism(task.case.mechanism).operations
+        count = first and formula is None and "operations" not in session.skip
+        return call.time(child, arguments, limits, session.fingerprint, count)
 
     def _record(
         self, task: Measurement, outcome: Outcome, interpreter: Interpreter, position: int

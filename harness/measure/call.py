@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.case import parse
@@ -14,6 +15,8 @@ from harness.records.schema import CEILINGS
 TIME_CALL = "harness.measure.clock:time_case"
 MEMORY_CALL = "harness.measure.memory:memory_case"
 PEAKS_CALL = "harness.measure.roofline:peaks_case"
+CHECK_CALL = "harness.verify.timed:check_timed"
+"""By its name alone: measuring does not import verifying."""
 PROBE_CALL = "harness.measure.memory:probe_case"
 PRELOAD = (
     "torch",
@@ -24,6 +27,7 @@ PRELOAD = (
     "harness.measure.clock",
     "harness.measure.memory",
     "harness.measure.roofline",
+    "harness.verify.timed",
 )
 NEEDED = {
     "time": ("median",),
@@ -39,6 +43,9 @@ NUMBERS = (
     *CEILINGS,
 )
 """What a measurement is; none of it stays where one of them is no number."""
+CLOCK_SHARE, CLOCK_SLACK = 0.05, 0.5
+"""How far a child's clock may be from the driver's, relative and in seconds: a fork on a busy
+machine, and the way of the answer."""
 SHARE = 0.9
 """Of the memory that is free: more is never given, so that the machine neither swaps nor dies."""
 
@@ -89,6 +96,63 @@ def ask(
         # A capture that failed can leave CUDA's allocator in any state.
         child.restart()
     return outcome
+
+
+def time(
+    child: Interpreter,
+    arguments: Mapping[str, Any],
+    limits: Limits,
+    fingerprint: Mapping[str, Any],
+    count: bool = False,
+) -> Outcome:
+    """Time a case, and have another process compute again what some of its timed calls gave.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Of `TIME_CALL`; ``skip`` among them may leave out `CHECKS`.
+    count : bool
+        Whether that one counts operations too.
+
+    Returns
+    -------
+    Outcome
+        Of the timing with ``check_seconds``, which its own contain, and with what the check says;
+        or why it is none. Too little memory or time for the check stands in ``unchecked``.
+    """
+    skip = arguments.get("skip", ())
+    timed = ask(child, TIME_CALL, arguments, limits, devices.TIME_ALLOCATOR, fingerprint)
+    if timed.status != "ok" or not isinstance(timed.value, dict):
+        return timed
+    value = dict(timed.value)
+    evidence = value.pop("evidence", None)
+    told = value.get("clock_seconds")
+    if "clock" not in skip and told is not None and not _agree(told, timed.seconds):
+        detail = f"its clock says {told:.3g} s, the driver's {timed.seconds:.3g} s"
+        return replace(timed, status="wrong", value={"found_by": "clock"}, detail=detail)
+    if evidence is None or "timed-values" in skip:
+        return replace(timed, value=value)
+    again = {"case": arguments["case"], "given": arguments["given"], "evidence": evidence}
+    check = ask(
+        child, CHECK_CALL, {**again, "count": count}, limits, devices.TIME_ALLOCATOR, fingerprint
+    )
+    value["check_seconds"] = check.seconds
+    seconds = timed.seconds + check.seconds
+    if check.status == "ok":
+        return replace(timed, value=value | check.value, seconds=seconds)
+    if check.status in ("oom", "timeout"):
+        value["unchecked"] = f"{check.status}: {check.detail}"
+        return replace(timed, value=value, seconds=seconds)
+    detail = check.detail
+    if check.status != "wrong":
+        detail = f"a timed call can't be computed again: {check.status}: {detail}"
+    found = {"found_by": "timed-values"}
+    return replace(check, status="wrong", value=found, detail=detail, seconds=seconds)
+
+
+def _agree(told: float, seen: float) -> bool:
+    """Whether what a child says its task took is what the driver saw, transport included."""
+    return bool(seen - CLOCK_SHARE * seen - CLOCK_SLACK <= told <= (1 + CLOCK_SHARE) * seen)
 
 
 def record(outcome: Outcome, child: Interpreter | None = None) -> dict[str, Any]:

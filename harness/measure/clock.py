@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
 
-from harness.build import cores_available, threads_wanted
+from harness.build import threads_wanted
 from harness.isolate import Wrong
+from harness.measure.checks import acting, wrong
 from harness.measure.cpu_clock import (
     Sampled,
-    ranges,
     ratio,
-    refuse_other_threads,
+    raw_clock,
+    refuse_more_threads,
     undisturbed,
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, event_samples
 from harness.measure.run import Prepared, dispatched, prepare
+from harness.measure.state import refuse_changed, state
 from harness.measure.warm_up import Compilations, gave_up, warm_up
+from harness.measure.watch import Watch
 from harness.stats import block_time
 
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}
@@ -40,6 +42,8 @@ def time_case(
     observe: bool = True,
     beside: str | None = None,
     beside_first: bool = False,
+    evidence: bool = False,
+    skip: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Warm up, check that the result is finite, then time a case; see `time_prepared`.
 
@@ -51,18 +55,35 @@ def time_case(
     beside_first : bool
         Which of the two is made first. What lies where in memory depends on it, and can make a few
         per cent; turned about from block to block it favours neither.
+    evidence : bool
+        Whether to look at what some timed calls gave: see `harness.verify.timed`.
+    skip : sequence of str
+        Names of `CHECKS` that are left out.
+
+    Returns
+    -------
+    dict
+        Also ``clock_seconds``: what all of it took, by a clock that the driver's must agree with.
 
     Raises
     ------
     Wrong, Unsupported
     """
+    begun = raw_clock()
+    on = acting(skip)
     company = None
     if beside is not None and beside_first:
         company = Company.make(beside, given, seed)
     prepared = prepare(case, given, seed, forget=company is None)
+    if "state" in on:
+        # At once: what is prepared next sets the process anew.
+        refuse_changed(prepared.before, state(prepared.on_cpu), "when it was built")
     if beside is not None and not beside_first:
         company = Company.make(beside, given, seed, forget=False)
-    return time_prepared(prepared, rounds, seconds, observe, company=company)
+    record = time_prepared(
+        prepared, rounds, seconds, observe, company=company, evidence=evidence, on=on
+    )
+    return {**record, "clock_seconds": raw_clock() - begun}
 
 
 @dataclass
@@ -89,13 +110,13 @@ class Company:
     @staticmethod
     def make(case: str, given: Sequence[str], seed: int, forget: bool = True) -> Company:
         """Build and warm up; whatever keeps it from running is its own row's matter."""
-        begun = time.perf_counter()
+        begun = perf_counter()
         try:
             prepared = prepare(case, given, seed, forget)
             once = warm_up(prepared.call, 0.0).once
         except Exception as error:
             return Company(case, None, f"{type(error).__name__}: {error}")
-        return Company(case, prepared, "", time.perf_counter() - begun, once)
+        return Company(case, prepared, "", perf_counter() - begun, once)
 
     def record(self, mine: Sampled, sampled: Sequence[Sampled]) -> dict[str, Any]:
         """What a time record says of it; `sampled` is what was timed in turn with `mine`."""
@@ -118,6 +139,8 @@ def time_prepared(
     observe: bool = True,
     device: Device | None = None,
     company: Company | None = None,
+    evidence: bool = False,
+    on: Collection[str] = acting(()),
 ) -> dict[str, Any]:
     """Warm up, check that the result is finite, then time.
 
@@ -132,56 +155,69 @@ def time_prepared(
         Where the work is done asynchronously; CUDA for a case on CUDA, none for one on the CPU.
     company : Company, optional
         What it is timed in turn with.
+    evidence : bool
+        Whether some of the timed calls are looked at.
+    on : collection of str
+        The `CHECKS` that act.
 
     Returns
     -------
     dict
         ``samples``, their ``median`` and ``seconds``, by which the block is compared, per call;
-        ``waited_seconds`` that were taken off all samples together; ``inner`` calls per sample;
+        ``waited_seconds`` that were taken off all samples together, ``timed_seconds`` with them;
+        ``inner`` calls per sample;
         ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
         latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
         apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
-        ``warmup_seconds`` (the rest of the first calls); with `observe` also ``dispatched``, the
+        ``warmup_seconds`` (the rest of the first calls); with `evidence` also that, from which
+        `harness.verify.timed` computes calls again; with `observe` also ``dispatched``, the
         kernels' names; with `company` also ``beside``, its case, ``ratio`` to it,
         ``beside_samples``, and the ``company_seconds`` and ``company_setup_seconds`` it took.
 
     Raises
     ------
     Wrong
-        If such a time is no result: the output or a gradient is not finite, before or after;
-        something was compiled in the timed region; threads or cores are not what was set; the
-        clock went backwards.
+        If such a time is no result: the output or a gradient is not finite, before or after, or
+        not there when the clock stops; something was compiled in the timed region; two clocks do
+        not agree.
     Unsupported
-        From the implementation, or if torch.compile gives up on it.
+        From the implementation, if torch.compile gives up on it, or if it changes what is set for
+        the whole process.
     """
     case = prepared.case
     if device is None and case.problem.device == "cuda":
         device = Cuda()
-    wanted = threads_wanted(case)
     least = LEAST_WARM_UP[case.problem.device]
     warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
-    _refuse_not_finite(prepared)
-    # Behind the warm-up: OpenMP binds threads, if told to, when it starts its first ones.
-    cores = cores_available()
+    _refuse_no_result(prepared, on)
     with refusing_compilation():
-        sampled, *others = _sampled(prepared.call, company, rounds, seconds, warm.once, device)
-    _refuse_not_finite(prepared)
-    if case.problem.device == "cpu":
-        refuse_other_threads(wanted, cores)
+        watch = Watch(
+            prepared, warm.once, on, evidence, None if device is None else device.synchronize
+        )
+        sampled, *others = _sampled(watch, company, rounds, seconds, device, on)
+    _refuse_no_result(prepared, on)
+    now = state(prepared.on_cpu)
+    if "state" in on:
+        refuse_changed(prepared.before, now, "when it was called")
+    if "cpu-time" in on and device is None:
+        refuse_more_threads(sampled, threads_wanted(case))
     record = {
         "samples": sampled.samples,
         "median": statistics.median(sampled.samples),
         # Events on a GPU are disturbed to either side, and nobody has calibrated another rule.
         "seconds": (block_time if device is None else statistics.median)(sampled.samples),
-        "waited_seconds": math.fsum(sampled.waited) * sampled.inner,
+        "waited_seconds": sampled.waited_seconds,
+        "timed_seconds": sampled.running_seconds,
         "inner": sampled.inner,
         "threads": torch.get_num_threads(),
-        "affinity": None if cores is None else ranges(cores),
+        "affinity": now.get("cores"),
         "recompiles": 0,
         "build_seconds": prepared.build_seconds,
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
         "warmup_seconds": prepared.warmup_seconds + warm.seconds,
     }
+    if evidence:
+        record["evidence"] = watch.evidence()
     if company is not None:
         record |= company.record(sampled, others)
     if isinstance(device, Cuda):
@@ -193,24 +229,33 @@ def time_prepared(
 
 
 def _sampled(
-    call: Callable[[], object],
+    watch: Watch,
     company: Company | None,
     rounds: int,
     seconds: float,
-    once: float,
     device: Device | None,
+    on: Collection[str],
 ) -> list[Sampled]:
-    """Samples of a call, and of the company that it is timed in turn with, if there is any."""
+    """Samples of a case, and of the company that it is timed in turn with, if there is any."""
     if device is not None:
         with without_collector():
-            return [event_samples(call, rounds, seconds, device)]
-    if company is None or company.prepared is None:
-        return undisturbed([call], rounds, seconds, [once])
-    calls = [call, company.prepared.call]
-    return undisturbed(calls, rounds, seconds, [once, company.once])
+            return [event_samples(watch.call, rounds, seconds, device, around=watch)]
+    watches = [watch]
+    if company is not None and company.prepared is not None:
+        watches.append(Watch(company.prepared, company.once, on, looking=False))
+    calls, once = [one.call for one in watches], [one.once for one in watches]
+    return undisturbed(calls, rounds, seconds, once, watches, "clock" in on)
 
 
-def _refuse_not_finite(prepared: Prepared) -> None:
+def _refuse_no_result(prepared: Prepared, on: Collection[str]) -> None:
+    """Raise if what the last call gave is not there, or not finite."""
+    kind = type(prepared.results()["the output"])
+    if "plain-tensors" in on and kind is not torch.Tensor:
+        raise wrong(
+            "plain-tensors",
+            f"returned a {kind.__name__}, which may compute when it is read; expected a "
+            "torch.Tensor and nothing below it",
+        )
     if not prepared.finite():
         raise Wrong("output or a gradient is not finite")
 

@@ -18,11 +18,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+# The functions themselves: what a module puts in their place in `time` changes nothing here.
+from time import clock_gettime, perf_counter, process_time
+from typing import Any, Protocol
 
 import torch
 
-from harness.build import cores_available
 from harness.isolate import Wrong
+from harness.measure.checks import Told, wrong
 
 MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
@@ -33,6 +38,14 @@ PATIENCE = 4
 """How many times the wanted running time a case may take while others have the core."""
 TOGETHER = 1e-4
 """Seconds; readings of two clocks further apart than this say nothing of one another."""
+APART = 0.05
+"""How far two clocks may differ, or processor time exceed what the threads can take; the rest is
+their steps and the frequency that a time server sets."""
+SLACK = 1e-3
+"""Seconds that the processor time of all samples may be off: the kernel counts it in steps."""
+
+raw_clock = partial(clock_gettime, getattr(time, "CLOCK_MONOTONIC_RAW", time.CLOCK_MONOTONIC))
+"""Seconds by another clock of the kernel than `perf_counter`."""
 
 
 Waited = Callable[[], float]
@@ -60,7 +73,7 @@ def waiting_of_this_thread() -> Waited:
     return waited
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sampled:
     """Samples of a call.
 
@@ -71,17 +84,27 @@ class Sampled:
     waited : list of float
         Seconds per call that were taken off; with them a sample is the wall time.
     inner : int
-        Calls per sample.
+        Calls per sample, at most: one that is looked at may have fewer.
+    running_seconds, waited_seconds : float
+        Wall time of all samples together, and what of it was taken off.
+    processor_seconds : float
+        That all threads of the process spent in them.
     """
 
     samples: list[float]
     waited: list[float]
     inner: int
+    running_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    processor_seconds: float = 0.0
 
-    @property
-    def running_seconds(self) -> float:
-        """Wall time of all samples together."""
-        return (math.fsum(self.samples) + math.fsum(self.waited)) * self.inner
+    def add(self, ran: float, waited: float, processor: float, calls: int) -> None:
+        """A sample of so many calls: seconds of all of them together."""
+        self.samples.append(ran / calls)
+        self.waited.append(waited / calls)
+        self.running_seconds += ran + waited
+        self.waited_seconds += waited
+        self.processor_seconds += processor
 
 
 def ratio(mine: Sampled, other: Sampled) -> float:
@@ -120,12 +143,50 @@ def refuse_impossible(samples: Sequence[float]) -> None:
             raise Wrong(f"a sample of {seconds:.3g} s: the clock can't be trusted")
 
 
+class Around(Protocol):
+    """What is done outside the timed region, before and behind every sample of a call."""
+
+    def begin(self, calls: int, least: int, planned: int) -> int:
+        """Before the first sample: what is planned for one, and how many samples there will be.
+
+        Returns
+        -------
+        int
+            How many calls a sample may have.
+        """
+
+    def before(self, calls: int) -> Sequence[Sequence[Any]]:
+        """Arguments of each call of the next sample."""
+
+    def after(self) -> None:
+        """The clock has just stopped."""
+
+
+class Bare:
+    """Calls without arguments, and nothing around them."""
+
+    def begin(self, calls: int, least: int, planned: int) -> int:
+        """As many as planned."""
+        return calls
+
+    def before(self, calls: int) -> Sequence[Sequence[Any]]:
+        """No arguments."""
+        return [()] * calls
+
+    def after(self) -> None:
+        """Nothing."""
+
+
 class _Stopwatch:
     """Takes samples, each of so many calls; what a clock can't do is refused."""
 
-    def __init__(self, clock: Callable[[], float], waited: Waited) -> None:
-        self._clock, self._waited = clock, waited
+    def __init__(
+        self, clock: Callable[[], float], waited: Waited, other: Callable[[], float] | None
+    ) -> None:
+        self._clock, self._waited, self._compared = clock, waited, other is not None
+        self._other = other or not_waiting
         self.begun = self.last = clock()
+        self._seen = self._least = self._most = 0.0
 
     def try_out(self, call: Callable[[], object]) -> float:
         """About how long a call takes."""
@@ -136,29 +197,53 @@ class _Stopwatch:
         once, self.begun, self.last = now - self.last, now, now
         return once
 
-    def sample(self, call: Callable[[], object], inner: int) -> tuple[float, float]:
-        """Seconds in which `inner` calls ran, and in which they waited for a core."""
-        asked, before = self._clock(), self._waited()
+    def sample(
+        self, call: Callable[..., object], batch: Sequence[Sequence[Any]]
+    ) -> tuple[float, float]:
+        """Seconds in which the calls of a batch ran, and in which they waited for a core."""
+        outer = self._other()
+        asked, inner, before = self._clock(), self._other(), self._waited()
         start = self._clock()
-        for _ in range(inner):
-            call()
+        for inputs in batch:
+            call(*inputs)
         end = self._clock()
-        lost, answered = self._waited() - before, self._clock()
+        lost, inner_end, answered = self._waited() - before, self._other(), self._clock()
+        outer_end = self._other()
         # Between two samples too, where no difference would tell.
         refuse_backwards(self.last, asked, start, end, answered)
+        self._seen += answered - asked
+        self._least += inner_end - inner
+        self._most += outer_end - outer
         if start - asked + answered - end > TOGETHER or lost >= end - start:
             lost = 0.0  # some of it may lie outside the sample: rather too long than too short
         self.last = answered
         return end - start - lost, lost
 
+    def refuse_another_time(self) -> None:
+        """Raise if the other clock, read around and inside this one, says otherwise of all samples.
+
+        Raises
+        ------
+        Wrong
+        """
+        least, most = (1 - APART) * self._least, (1 + APART) * self._most
+        if self._compared and not least <= self._seen <= most:
+            raise wrong(
+                "clock",
+                f"one clock says {self._seen:.3g} s of all samples, another one of the kernel "
+                f"{self._most:.3g} s",
+            )
+
 
 def sample(
-    calls: Sequence[Callable[[], object]],
+    calls: Sequence[Callable[..., object]],
     rounds: int,
     seconds: float,
     once: Sequence[float] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
     waited: Waited = not_waiting,
+    around: Sequence[Around] | None = None,
+    other: Callable[[], float] | None = None,
 ) -> list[Sampled]:
     """Time synchronous calls in turn: the first, the other, the other, the first, and so on.
 
@@ -174,15 +259,24 @@ def sample(
         Seconds, monotonic.
     waited : callable
         What of the clock's time is not the call's; read outside the timed region.
+    around : sequence of Around, optional
+        What gives each of them its arguments, and looks at what it left; nothing by default.
+    other : callable, optional
+        Another clock that must agree.
 
     Raises
     ------
     Wrong
-        If the clock went backwards, within a sample or between two, or stood still.
+        If the clock went backwards, within a sample or between two, stood still, or is not that
+        of the other one.
     """
-    watch = _Stopwatch(clock, waited)
+    watch = _Stopwatch(clock, waited, other)
+    around = around or [Bare()] * len(calls)
     once = [watch.try_out(call) for call in calls] if once is None else once
     inner = [max(1, round(SHORTEST_SAMPLE / max(one, LEAST_CALL))) for one in once]
+    planned = seconds / max(once[0] * inner[0], LEAST_CALL)
+    expected = max(rounds, math.ceil(min(MAX_ROUNDS, planned)))
+    inner = [one.begin(count, rounds, expected) for one, count in zip(around, inner, strict=True)]
     found = [Sampled([], [], count) for count in inner]
     mine, *others = (one * count for one, count in zip(once, inner, strict=True))
     patience = PATIENCE * seconds * (1 + sum(others) / max(mine, LEAST_CALL))
@@ -192,11 +286,15 @@ def sample(
     ):
         # In turn the first: what a machine does over a round then cancels over two.
         for which in range(len(calls)) if taken % 2 == 0 else reversed(range(len(calls))):
-            took, lost = watch.sample(calls[which], inner[which])
-            found[which].samples.append(took / inner[which])
-            found[which].waited.append(lost / inner[which])
+            batch = around[which].before(inner[which])
+            spent = process_time()
+            took, lost = watch.sample(calls[which], batch)
+            spent = process_time() - spent
+            around[which].after()
+            found[which].add(took, lost, spent, len(batch))
             ran += took if which == 0 else 0.0
         taken += 1
+    watch.refuse_another_time()
     for one in found:
         refuse_impossible(one.samples)
     return found
@@ -207,15 +305,19 @@ def undisturbed(
     rounds: int,
     seconds: float,
     once: Sequence[float] | None = None,
+    around: Sequence[Around] | None = None,
+    compared: bool = True,
 ) -> list[Sampled]:
     """`sample` warm calls on the CPU without what other processes and the collector add.
 
     Of one thread the time in which it had no core is taken off. Of several it is not: while one
-    waits the others go on, and nobody can say what the call would have taken.
+    waits the others go on, and nobody can say what the call would have taken. Where `compared`,
+    another clock of the kernel must agree.
     """
     waited = waiting_of_this_thread() if torch.get_num_threads() == 1 else not_waiting
+    other = raw_clock if compared else None
     with without_collector():
-        return sample(calls, rounds, seconds, once, waited=waited)
+        return sample(calls, rounds, seconds, once, waited=waited, around=around, other=other)
 
 
 @contextlib.contextmanager
@@ -229,38 +331,18 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-def refuse_other_threads(wanted: int, cores: Sequence[int] | None) -> None:
-    """Raise if what was set before the samples is not what stands after them.
-
-    Parameters
-    ----------
-    wanted : int
-        Threads that the case's settings ask for.
-    cores : sequence of int or None
-        From `harness.build.cores_available`, before the samples.
+def refuse_more_threads(sampled: Sampled, threads: int) -> None:
+    """Raise if the process took more processor time than so many threads can in its samples.
 
     Raises
     ------
-    Wrong
+    Told
     """
-    threads = torch.get_num_threads()
-    if threads != wanted:
-        raise Wrong(f"ran with {threads} threads; {wanted} were set", {"threads": threads})
-    now = cores_available()
-    if now != cores:
-        raise Wrong(f"ended on cores {ranges(now or ())}; began on {ranges(cores or ())}")
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Write sorted numbers in short.
-
-    >>> ranges([0, 1, 2, 3, 8])
-    '0-3,8'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
+    most = (1 + APART) * threads * sampled.running_seconds + SLACK
+    if sampled.processor_seconds > most:
+        raise Told(
+            "cpu-time",
+            f"took {sampled.processor_seconds:.3g} s of processor time in "
+            f"{sampled.running_seconds:.3g} s on {threads} thread{'s' * (threads > 1)}: it has "
+            "threads of its own; not measured until it leaves them out",
+        )

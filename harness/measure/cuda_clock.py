@@ -6,13 +6,14 @@ the queueing. Events stand in the queue beside the work and are stamped when the
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol
 
 import torch
 
-from harness.measure.cpu_clock import MAX_ROUNDS, Sampled, refuse_impossible
+from harness.measure.cpu_clock import MAX_ROUNDS, Around, Bare, Sampled, refuse_impossible
 
 LEAST_BATCH = 5
 """Samples queued before one synchronisation, so that the device does not wait for the host."""
@@ -82,11 +83,12 @@ class Cuda:
 
 
 def event_samples(
-    call: Callable[[], object],
+    call: Callable[..., object],
     rounds: int,
     seconds: float,
     device: Device,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
+    around: Around | None = None,
 ) -> Sampled:
     """Time an asynchronous call by events, the level-two cache flushed before each sample.
 
@@ -102,6 +104,8 @@ def event_samples(
     device : Device
     clock : callable
         Seconds on the host; decides when to stop, and is in no sample.
+    around : Around, optional
+        What queues the inputs of a sample before its first event, and looks behind its last.
 
     Raises
     ------
@@ -109,15 +113,19 @@ def event_samples(
         If a pair of events is not apart by a positive time.
     """
     samples: list[float] = []
+    around = around or Bare()
+    around.begin(1, rounds, rounds)
     begun = clock()
     while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
         pairs = [(device.event(), device.event()) for _ in range(max(rounds, LEAST_BATCH))]
         for start, end in pairs:
+            (inputs,) = around.before(1)
             device.flush()
             start.record()
-            call()
+            call(*inputs)
             end.record()
+            around.after()
         device.synchronize()
         samples += [start.elapsed_time(end) / 1e3 for start, end in pairs]
     refuse_impossible(samples)
-    return Sampled(samples, [0.0] * len(samples), inner=1)
+    return Sampled(samples, [0.0] * len(samples), 1, math.fsum(samples))

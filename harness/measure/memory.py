@@ -154,6 +154,6 @@ def probe_case(
     timed()
     prepared.call = timed
     row = peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
-    if not bool(torch.isfinite(prepared.output()).all()):
+    if not bool(torch.isfinite(prepared.results()["the output"]).all()):
         raise Wrong("output is not finite")
     return {**row, "cold_seconds": passes[0], "pass_seconds": passes[1]}

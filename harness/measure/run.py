@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
+from harness.inputs import Inputs
+from harness.measure.state import state
 from harness.measure.warm_up import Compilations
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
@@ -38,39 +40,56 @@ class Prepared:
     Attributes
     ----------
     call : callable
-        One pass. For training: forward, backward, gradients of input and weights freshly
+        One pass, of the input that is given (in training also the gradient of the output), else of
+        the case's own. For training: forward, backward, gradients of input and weights freshly
         allocated (the old ones are dropped first).
     reset : callable
         Drops the gradients of the last pass.
-    output : callable
-        The last output, for checks outside the timed region.
-    finite : callable
-        Whether the last output, and in training every gradient, is; outside the timed region.
+    results : callable
+        The last output, and in training every gradient, by name; for checks outside the timed
+        region.
     resident_bytes : int
         Weights and input.
     build_seconds : float
         From nothing to a callable, compilation excluded.
     eager : callable
         The same pass, launched operator by operator: `call`, unless that replays a CUDA graph.
+    output_kind : {"tokens", "sentence"}
+        Of its mechanism.
+    before : mapping
+        The `state` of the process as it was set for the case, before foreign code was imported.
     compile_seconds, warmup_seconds : float
         Spent on compilation, and on the calls before a capture and the capture itself; zero
         without a CUDA graph.
+    graphed : tuple of tensor or None
+        What a captured graph reads, whatever the call is given.
     """
 
     case: Case
-    call: Callable[[], None]
+    call: Callable[..., None]
     reset: Callable[[], None]
-    output: Callable[[], torch.Tensor]
-    finite: Callable[[], bool]
+    results: Callable[[], dict[str, torch.Tensor]]
     resident_bytes: int
     build_seconds: float
-    eager: Callable[[], None]
+    eager: Callable[..., None]
+    output_kind: str
+    before: Mapping[str, object]
     compile_seconds: float = 0.0
     warmup_seconds: float = 0.0
+    graphed: Inputs | None = None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it runs there."""
+        return self.case.problem.device == "cpu"
+
+    def finite(self) -> bool:
+        """Whether all results of the last pass are."""
+        return all(bool(torch.isfinite(r).all()) for r in self.results().values())
 
     def drop_graph(self) -> None:
         """Give up a captured graph and its memory; `call` is eager from here on."""
-        self.call = self.eager
+        self.call, self.graphed = self.eager, None
         self.reset()
 
 
@@ -89,7 +108,7 @@ def prepare(
     Unsupported
         If implementation, device and settings don't go together.
     """
-    start = time.perf_counter()
+    start = perf_counter()
     case = parse(case_id)
     if case.problem.device == "cuda":
         # The process serves many cases: what the last one left must not count for this one.
@@ -97,6 +116,7 @@ def prepare(
         torch.cuda.empty_cache()
     settings = case.run_settings()
     apply_settings(case, forget)
+    before = state(case.problem.device == "cpu")
     mechanism, implementation, module = case_module(case, Registry(given), seed)
     x, mask = case_inputs(case, implementation, seed)
     p = case.problem
@@ -106,30 +126,33 @@ def prepare(
     x.requires_grad_(training)
     shape = (p.batch, p.length, p.d_out) if mechanism.output == "tokens" else (p.batch, p.d_out)
     cotangent = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2)).to(x)
+    inputs: Inputs = (x, cotangent) if training else (x,)
 
     def reset() -> None:
+        if (last := held.pop("x", None)) is not None:
+            last.grad = None
         held.clear()
-        x.grad = None
         for parameter in module.parameters():
             parameter.grad = None
 
-    def forward() -> None:
+    def forward(x: torch.Tensor = x) -> None:
         with torch.inference_mode():
             held["output"] = run(x, mask)
 
-    def train() -> None:
+    def train(x: torch.Tensor = x, cotangent: torch.Tensor = cotangent) -> None:
         reset()
+        held["x"] = x
         output = run(x, mask)
         output.backward(cotangent)
         held["output"] = output.detach()
 
-    def finite() -> bool:
-        gradients = (tensor.grad for tensor in [x, *module.parameters()])
-        results = [held["output"], *(g for g in gradients if g is not None)]
-        return all(bool(torch.isfinite(r).all()) for r in results)
+    def results() -> dict[str, torch.Tensor]:
+        found = {"the output": held["output"]}
+        of = [("the input", held["x"]), *module.named_parameters()] if training else []
+        gradients = {f"the gradient of {name}": t.grad for name, t in of}
+        return found | {name: grad for name, grad in gradients.items() if grad is not None}
 
-    tensors = [x, cotangent] if training else [x]
-    tensors += [*module.parameters(), *module.buffers()]
+    tensors = [*inputs, *module.parameters(), *module.buffers()]
     resident = sum(t.numel() * t.element_size() for t in tensors)
     once = train if training else forward
     prepared = Prepared(
@@ -137,21 +160,22 @@ def prepare(
         call=once,
         eager=once,
         reset=reset,
-        output=lambda: held["output"],
-        finite=finite,
+        results=results,
+        output_kind=mechanism.output,
+        before=before,
         resident_bytes=resident,
-        build_seconds=time.perf_counter() - start,
+        build_seconds=perf_counter() - start,
     )
     if settings.graphed:
-        begun = time.perf_counter()
+        begun = perf_counter()
         with Compilations() as compilations:
-            prepared.call = _graphed(prepared)
+            prepared.call, prepared.graphed = _graphed(prepared), inputs
         prepared.compile_seconds = compilations.seconds
-        prepared.warmup_seconds = time.perf_counter() - begun - compilations.seconds
+        prepared.warmup_seconds = perf_counter() - begun - compilations.seconds
     return prepared
 
 
-def _graphed(prepared: Prepared) -> Callable[[], None]:
+def _graphed(prepared: Prepared) -> Callable[..., None]:
     """Capture one pass in a CUDA graph and return its replay."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -170,7 +194,7 @@ def _graphed(prepared: Prepared) -> Callable[[], None]:
         raise Unsupported(
             f"can't be captured in a CUDA graph: {str(error).splitlines()[0]}"
         ) from error
-    return graph.replay
+    return lambda *_: graph.replay()
 
 
 def dispatched(call: Callable[[], object]) -> list[str]:

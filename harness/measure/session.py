@@ -58,6 +58,8 @@ class Session:
     pairs : sequence of (Case, Case), optional
         What is divided by what, where that is not every case by the profile's baseline. Both sides
         of a pair are measured in one interpreter, in a block that was interrupted too.
+    skip : tuple of str
+        Names of `harness.measure.checks.CHECKS` that are left out: only tests do that.
     begun : float
         When the time budget of the profile began to run.
     stopped_after : int or None
@@ -79,6 +81,7 @@ class Session:
     margin_package: str = "verify"
     pairs: Sequence[tuple[Case, Case]] | None = None
     seed: int = 0
+    skip: tuple[str, ...] = ()
     begun: float = field(default_factory=time.monotonic)
     stopped_after: int | None = None
     failure: str = ""

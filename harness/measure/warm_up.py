@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter, process_time
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,12 +74,12 @@ class Compilations:
         self._depth += 1
         if self._depth == 1:
             self.count += 1
-            self._began = time.perf_counter()
+            self._began = perf_counter()
 
     def _end(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self.seconds += time.perf_counter() - self._began
+            self.seconds += perf_counter() - self._began
 
 
 def _frames() -> int:
@@ -132,17 +132,17 @@ def warm_up(
     Unsupported
         If torch.compile gives up.
     """
-    begun = time.perf_counter()
+    begun = perf_counter()
     compile_seconds = 0.0
     warm_calls = compiling_calls = 0
     once = math.inf
     while True:
-        ran, start = time.process_time(), time.perf_counter()
+        ran, start = process_time(), perf_counter()
         with Compilations() as compilations:
             _call_compiled(call)
             if synchronize is not None:
                 synchronize()
-        end = time.perf_counter()
+        end = perf_counter()
         compile_seconds += compilations.seconds
         compiling_calls += compilations.count > 0
         spent = end - begun - compile_seconds
@@ -154,7 +154,7 @@ def warm_up(
             continue
         warm_calls += 1
         # By its own time: one that only waited for a core, or for a GPU, says nothing.
-        own = 0.0 if synchronize is not None else min(end - start, time.process_time() - ran)
+        own = 0.0 if synchronize is not None else min(end - start, process_time() - ran)
         if warm_calls == 1 and own > VERY_LONG_CALL:
             return WarmUp(end - start, compile_seconds, spent)
         # The first call pays for what is made once; the second is the first that counts as warm.

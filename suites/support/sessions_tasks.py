@@ -15,6 +15,7 @@ def time_case(
     observe: bool,
     beside: str | None = None,
     beside_first: bool = False,
+    evidence: bool = False,
 ) -> dict[str, Any]:
     """Three samples, after about as many milliseconds."""
     time.sleep(random.uniform(0.001, 0.005))

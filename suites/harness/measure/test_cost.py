@@ -21,7 +21,7 @@ from harness.measure.cost import session_cost
 from harness.measure.session import Session
 from harness.profile import load_profile
 from harness.records import journal
-from harness.registry import Registry
+from harness.registry import Registry, builtins
 from suites.support.command_line import here, pytest_here
 from suites.support.sessions_tasks import peaks_case
 
@@ -103,9 +103,10 @@ def block_records(session: Session) -> list[dict[str, Any]]:
 def test_a_block_loads_what_its_children_would_and_nothing_of_a_users(made_up: Session) -> None:
     first = made_up.tasks()[0]
     own = {"reference_impls.multi_head.modules", "reference_impls.mtsa.optimized"}
-    assert {*call.PRELOAD, *own} == set(blocks.preload(first, made_up.registry))
+    records = {m.folder for m in builtins().values()}
+    assert {*call.PRELOAD, *records, *own} == set(blocks.preload(first, made_up.registry))
     foreign = replace(first[0], case=replace(first[0].case, mechanism="a_users"))
-    assert blocks.preload([foreign], made_up.registry) == call.PRELOAD
+    assert {*blocks.preload([foreign], made_up.registry)} == {*call.PRELOAD, *records}
 
 
 def test_after_the_first_block_the_rest_is_predicted_to_the_second(made_up: Session) -> None:

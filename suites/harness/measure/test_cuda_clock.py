@@ -182,9 +182,9 @@ def test_the_median_is_the_median_and_not_the_greatest() -> None:
     run = prepared.call
     calls = 0
 
-    def call() -> None:
+    def call(*inputs: torch.Tensor) -> None:
         nonlocal calls
-        run()
+        run(*inputs)
         device.work(9.0 if calls % 5 == 4 else 1.0 + calls % 5)
         calls += 1
 

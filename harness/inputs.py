@@ -1,0 +1,127 @@
+"""Inputs that a module can't have seen: contents drawn from a secret, in a pool of buffers.
+
+The same numbers are drawn again from the same secret, in another process: what a call gave can be
+compared with what a fresh module gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from random import Random, SystemRandom
+
+import torch
+
+from harness.build import torch_dtype
+from harness.case import ITEM_BYTES, Case
+
+# Bound before any foreign code is imported.
+_DRAW = SystemRandom()
+secret = _DRAW.getrandbits
+"""So many bits that nobody can know."""
+below = _DRAW.randrange
+"""A secret number below another."""
+_RANDOM = torch.default_generator
+
+DRAWN = 2**18
+"""Numbers that are drawn in truth; longer rows repeat them, each time rolled and with a sign."""
+MOST_SHIFT = 2**16
+SPARE = 2
+"""Buffers more than a sample has calls, so that an address says nothing of the call's number."""
+MOST_BYTES = 64 * 2**20
+MOST_BUFFERS = 512
+"""A sample has no more calls than there is room for; none that reads its input needs as many."""
+
+ELEMENTS = 64
+"""Numbers of a tensor that are compared."""
+
+Inputs = tuple[torch.Tensor, ...]
+"""The input, in training also the gradient of the output."""
+
+
+class Source:
+    """What the inputs of a case are cut from.
+
+    Parameters
+    ----------
+    case : Case
+    output : {"tokens", "sentence"}
+        Of its mechanism.
+    seed : int
+        A secret.
+    """
+
+    def __init__(self, case: Case, output: str, seed: int) -> None:
+        p = case.problem
+        rows = (p.batch, p.length) if output == "tokens" else (p.batch,)
+        self.shapes = [(p.batch, p.length, p.d_in)]
+        self.shapes += [(*rows, p.d_out)] if p.phase == "training" else []
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.bytes = sum(self.sizes) * ITEM_BYTES[p.dtype]
+        self.seed = seed
+        most = max(self.sizes)
+        self._span = min(most, MOST_SHIFT) + 1
+        numbers = _normal(most + self._span, seed)
+        self._numbers = numbers.to(device=p.device, dtype=torch_dtype(p.dtype))
+
+    def pieces(self, seed: int, calls: int) -> Iterator[Inputs]:
+        """Contents of the calls of one sample, views of the source; another seed gives others."""
+        draw = Random(seed)
+        for _ in range(calls):
+            starts = [draw.randrange(self._span) for _ in self.sizes]
+            yield tuple(
+                self._numbers[at : at + size].view(shape)
+                for at, size, shape in zip(starts, self.sizes, self.shapes, strict=True)
+            )
+
+
+def _normal(count: int, seed: int) -> torch.Tensor:
+    """Standard-normal numbers at the cost of a copy; drawing each can take longer than a pass."""
+    drawn = torch.randn(min(count, DRAWN), generator=torch.Generator().manual_seed(seed))
+    numbers, draw = torch.empty(count), Random(seed)
+    for start in range(0, count, DRAWN):
+        piece = numbers[start : start + DRAWN]
+        sign = draw.choice((-1.0, 1.0))
+        torch.mul(drawn.roll(draw.randrange(DRAWN))[: len(piece)], sign, out=piece)
+    return numbers
+
+
+def buffers(source: Source, count: int, leaf: bool) -> list[Inputs]:
+    """Memory for so many inputs; with `leaf` their gradients are wanted."""
+    made = [tuple(torch.empty_like(part) for part in parts) for parts in source.pieces(0, count)]
+    for x, *_ in made:
+        x.requires_grad_(leaf)
+    return made
+
+
+class Pool:
+    """Buffers that are written anew before every sample, and given out in an order nobody knows."""
+
+    def __init__(self, source: Source, held: Sequence[Inputs]) -> None:
+        self._source, self._held = source, held
+        self._written = [[part.detach() for part in parts] for parts in held]
+
+    def write(self, seed: int, calls: int) -> list[Inputs]:
+        """New contents for so many calls, and the buffers that hold them, in the calls' order."""
+        chosen = _DRAW.sample(range(len(self._held)), calls)
+        for which, parts in zip(chosen, self._source.pieces(seed, calls), strict=True):
+            for buffer, part in zip(self._written[which], parts, strict=True):
+                buffer.copy_(part)
+        return [self._held[which] for which in chosen]
+
+
+def room(source: Source) -> int:
+    """How many calls a sample may have for the pool to stay small; at least one."""
+    return max(1, min(MOST_BUFFERS, MOST_BYTES // source.bytes))
+
+
+def positions(seed: int, name: str, count: int) -> list[int]:
+    """Which numbers of a tensor are compared: indices into it as a flat row."""
+    return Random(f"{seed} {name}").choices(range(count), k=ELEMENTS)
+
+
+def random_numbers(device: str) -> torch.Generator:
+    """Where torch's random numbers on a device come from."""
+    if device == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return _RANDOM

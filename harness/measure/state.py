@@ -1,0 +1,117 @@
+"""What a case sets for its process, and finds there when it has been timed. Runs in children."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harness.build import cores_available
+from harness.measure.checks import Told
+
+_PROBE_BYTES = 2**20
+MAPPING = "allocator maps large blocks"
+"""glibc itself may end this, when a large block is freed; only a module begins it."""
+
+
+def state(cpu: bool = True) -> dict[str, object]:
+    """Everything of this process that changes how torch computes, by a name a reader knows.
+
+    Parameters
+    ----------
+    cpu : bool
+        Whether cores and threads count: not for a case on a GPU.
+    """
+    found: dict[str, object] = {
+        "default dtype": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "gradients on": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "precision of float32 products": torch.get_float32_matmul_precision(),
+        "TF32 of products": torch.backends.cuda.matmul.allow_tf32,
+        "TF32 of cuDNN": torch.backends.cudnn.allow_tf32,
+        "cuDNN benchmark": torch.backends.cudnn.benchmark,
+        "cuDNN deterministic": torch.backends.cudnn.deterministic,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "oneDNN": torch.backends.mkldnn.enabled,
+        "denormals flushed": not bool(torch.full((1,), 1e-40).mul(1.0).ne(0)),
+        "autocast": torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
+    }
+    if cpu:
+        cores = cores_available()
+        found |= {
+            "threads": torch.get_num_threads(),
+            "cores": None if cores is None else ranges(cores),
+            MAPPING: _maps_large_blocks(),
+        }
+    return found
+
+
+def _maps_large_blocks() -> bool | None:
+    """Whether malloc takes a mapping of its own for a mebibyte; None without glibc."""
+    libc = ctypes.CDLL(None)
+    if sys.platform != "linux" or not hasattr(libc, "mallinfo2"):
+        return None
+    libc.mallinfo2.restype = _Mallinfo
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = (ctypes.c_void_p,)
+    before = libc.mallinfo2().hblks
+    block = libc.malloc(ctypes.c_size_t(_PROBE_BYTES))
+    mapped = libc.mallinfo2().hblks > before
+    libc.free(block)
+    return bool(mapped)
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], when: str) -> None:
+    """Raise if something of the process is not as it was set for the case.
+
+    Parameters
+    ----------
+    before, now : mapping
+        From `state`.
+    when : str
+        What happened in between.
+
+    Raises
+    ------
+    Told
+    """
+    changed = [
+        f"{name}: {old} -> {now[name]}"
+        for name, old in before.items()
+        if now[name] != old and (name, old) != (MAPPING, True)
+    ]
+    if changed:
+        raise Told(
+            "state",
+            f"{when} it changed {'; '.join(changed)} for the whole process: "
+            "not measured until it leaves that alone",
+        )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Write sorted numbers in short.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3,8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
