@@ -69,7 +69,8 @@ class Outcome:
     status : str
         ``ok``, ``oom``, ``timeout``, ``unsupported``, ``wrong`` or ``crash``.
     value : JSON value
-        What the task returned (``ok``) or gave to `Wrong`; None otherwise.
+        What the task returned (``ok``), or `value` of what it raised, where that is a `Wrong` or an
+        `Unsupported`; None otherwise.
     detail : str
         One line; empty when ok.
     seconds : float

@@ -101,7 +101,7 @@ def _encode_error(error: BaseException, limited: bool) -> bytes:
     status, detail = of_exception(error, limited)
     answer = {
         "status": status,
-        "value": getattr(error, "value", None) if status == "wrong" else None,
+        "value": getattr(error, "value", None) if status in ("wrong", "unsupported") else None,
         "detail": detail,
         "traceback": tail("".join(traceback.format_exception(error))),
         "error": kind_of(error),

@@ -19,6 +19,7 @@ from harness.measure.cpu_clock import (
     ratio,
     raw_clock,
     refuse_more_threads,
+    refuse_replaced,
     undisturbed,
     without_collector,
 )
@@ -199,6 +200,8 @@ def time_prepared(
     now = state(prepared.on_cpu)
     if "state" in on:
         refuse_changed(prepared.before, now, "when it was called")
+    if "clock" in on:
+        refuse_replaced()
     if "cpu-time" in on and device is None:
         refuse_more_threads(sampled, threads_wanted(case))
     record = {

@@ -15,6 +15,8 @@ import torch
 
 from harness.measure.cpu_clock import MAX_ROUNDS, Around, Bare, Sampled, refuse_impossible
 
+# Bound before any foreign code is imported.
+_EVENT, _SYNCHRONIZE = torch.cuda.Event, torch.cuda.synchronize
 LEAST_BATCH = 5
 """Samples queued before one synchronisation, so that the device does not wait for the host."""
 FALLBACK_L2_BYTES = 128 * 2**20
@@ -71,7 +73,7 @@ class Cuda:
 
     def event(self) -> Event:
         """A CUDA event with a time stamp."""
-        return torch.cuda.Event(enable_timing=True)
+        return _EVENT(enable_timing=True)
 
     def flush(self) -> None:
         """Queue a write of the whole buffer."""
@@ -79,7 +81,7 @@ class Cuda:
 
     def synchronize(self) -> None:
         """Wait for the device."""
-        torch.cuda.synchronize()
+        _SYNCHRONIZE()
 
 
 def event_samples(
