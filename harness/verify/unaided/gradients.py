@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,13 +21,18 @@ from harness.verify.unaided.subject import (
     trained,
 )
 
-BATCHES: tuple[tuple[Lengths, int], ...] = ((ragged(2), 1), (ragged(7), 2), (ragged(65), 1))
-"""Lengths, and how many directions are tried there."""
+BATCHES: tuple[tuple[Lengths, int, bool], ...] = (
+    (ragged(2), 1, False),
+    (ragged(7), 2, False),
+    (ragged(65), 2, True),
+)
+"""Lengths, how many directions are tried there, and whether of all tensors at once."""
 TOLERANCE = 1e-5
 """Relative to the rate; beside it what the differences say of their own error."""
 KINK = 1e-3
 """Differences that are less sure than this lie at a kink or a jump, and are drawn anew."""
 ROUNDING = 2.0**-50
+HINT = "a lost factor, a detached part or a wrong backward; what is meant so is to be declared"
 DECLARED = ("straight-through", "stop-gradient")
 
 
@@ -38,7 +44,7 @@ class Rate:
     unsure: float
 
 
-def rate(loss: Callable[[float], float], noise: float) -> Rate:
+def rate(loss: Callable[[float], float], noise: float, most: float) -> Rate:
     """Central differences with the step that suits the noise, and with twice that step.
 
     Parameters
@@ -47,12 +53,16 @@ def rate(loss: Callable[[float], float], noise: float) -> Rate:
         At a step along the direction.
     noise : float
         Absolute error of the loss.
+    most : float
+        Step at which the loss would bend, whatever it is.
     """
-    middle = max(abs(loss(0.0)), noise / ROUNDING)
-    step = min(1e-2, max(1e-6, (noise / middle) ** (1 / 3)))
-    near = (loss(step) - loss(-step)) / (2 * step)
-    far = (loss(2 * step) - loss(-2 * step)) / (4 * step)
-    return Rate(near, abs(far - near) + noise / step)
+    middle = loss(0.0)
+    step = min(most, max(1e-6, (noise / max(abs(middle), noise / ROUNDING)) ** (1 / 3)))
+    up, down, up2, down2 = (loss(k * step) for k in (1, -1, 2, -2))
+    near, far = (up - down) / (2 * step), (up2 - down2) / (4 * step)
+    # Both sides' rates differ in proportion to the step, unless there is a kink at the very point.
+    bend, bend2 = (up + down - 2 * middle) / step, (up2 + down2 - 2 * middle) / (2 * step)
+    return Rate(near, abs(far - near) + abs(bend2 - 2 * bend) + noise / step)
 
 
 def gradients(subject: Subject) -> Iterator[Finding]:
@@ -60,34 +70,35 @@ def gradients(subject: Subject) -> Iterator[Finding]:
     double = subject.double()
     if any(double.declares(word) for word in DECLARED):
         return
-    for lengths, directions in BATCHES:
+    for lengths, directions, joint in BATCHES:
         for one in range(directions):
-            found, kink, _ = off_kinks(partial(_drawn, double, lengths), one)
+            found, kink, _ = off_kinks(partial(_drawn, double, lengths, joint), one)
             if kink:
                 raise Void(
-                    f"finite differences say nothing: every point drawn is at a kink or a jump of "
-                    f"the output (N={max(lengths)}, f64)"
+                    "finite differences say nothing: at every point drawn the output has a kink or "
+                    f"a jump, or is ill-conditioned (N={max(lengths)}, f64)"
                 )
             yield from found
 
 
-def _drawn(subject: Subject, lengths: Lengths, seed: int) -> tuple[list[Finding], bool]:
-    return differences(subject, subject.point(lengths, seed), seed)
+def _drawn(
+    subject: Subject, lengths: Lengths, joint: bool, seed: int
+) -> tuple[list[Finding], bool]:
+    return differences(subject.module(), subject.point(lengths, seed), seed, joint)
 
 
 def differences(
-    subject: Subject, point: Point, seed: int, module: torch.nn.Module | None = None
+    module: torch.nn.Module, point: Point, seed: int, joint: bool
 ) -> tuple[list[Finding], bool]:
     """Of one point, along one direction of x and of each weight; whether that is at a kink.
 
     Parameters
     ----------
-    subject : Subject
-        In float64.
-    module : Module, optional
-        To look at in place of a fresh one.
+    module : Module
+        In float64, as the point is.
+    joint : bool
+        Whether along one direction of all of them at once, which costs as much as one.
     """
-    module = module or subject.module()
     x = point.x.clone().requires_grad_()
     tensors = {"x": x, **trained(module)}
 
@@ -97,47 +108,71 @@ def differences(
         return (output * point.cotangent).sum()
 
     whole = loss()
-    found = torch.autograd.grad(whole, list(tensors.values()), allow_unused=True)
+    slopes = torch.autograd.grad(whole, list(tensors.values()), allow_unused=True)
+    gradients = dict(zip(tensors, slopes, strict=True))
     size = float(whole.detach().abs()) + float(point.cotangent.abs().sum())
     noise = max(ROUNDING * size, _noise(loss, x, point))
     findings, kink = [], False
-    for (name, tensor), gradient in zip(tensors.items(), found, strict=True):
-        generator = torch.Generator().manual_seed(seed)
-        direction = torch.randn(tensor.shape, generator=generator).to(tensor)
-        if name == "x":
-            direction = direction * point.real[..., None]
-        start = tensor.detach().clone()
-
-        def at(
-            step: float,
-            tensor: torch.Tensor = tensor,
-            start: torch.Tensor = start,
-            direction: torch.Tensor = direction,
-        ) -> float:
-            with torch.no_grad():
-                tensor.copy_(start + step * direction)
-            return float(loss().detach())
-
-        one = rate(at, noise)
-        at(0.0)
-        says = 0.0 if gradient is None else float((gradient * direction).sum())
-        length = 0.0 if gradient is None else float(gradient.norm())
+    for names in [list(tensors)] if joint else [[name] for name in tensors]:
+        line = Line({name: tensors[name] for name in names}, point, seed)
+        says, length = line.slope(gradients)
+        most = min(1e-2, size / (100 * length) if length else math.inf)
+        one = rate(partial(line.at, loss), noise, most)
+        line.at(loss, 0.0)
         scale = max(abs(one.value), length, 1e-6 * size)
-        kink = kink or one.unsure > KINK * scale
-        told_of = "is None" if gradient is None else f"says {says:.3g}"
+        if one.unsure > KINK * scale:
+            kink = True
+            continue
+        called = "x and all weights" if joint else names[0]
+        missing = not joint and gradients[names[0]] is None
         findings.append(
             Finding(
-                f"a step along {name} moves the output at a rate of {one.value:.3g} and its "
-                f"gradient {told_of}: off",
+                f"a step along {called} moves the output at a rate of {one.value:.3g} and its "
+                f"gradient {'is None' if missing else f'says {says:.3g}'}: off",
                 abs(says - one.value) / scale,
                 TOLERANCE + one.unsure / scale,
-                name,
+                called,
                 point.where,
-                "a lost factor, a detached part or a wrong backward; what is so on purpose is "
-                "declared",
+                HINT,
             )
         )
-    return findings, kink
+    return findings, kink and all(one.ok for one in findings)
+
+
+class Line:
+    """A straight line through some tensors, in a random direction.
+
+    Parameters
+    ----------
+    tensors : mapping of Tensor
+        They are moved in place; ``at(loss, 0.0)`` puts them back.
+    """
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], point: Point, seed: int) -> None:
+        self._tensors = tensors
+        self._start = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        self._along = {}
+        for name, tensor in tensors.items():
+            generator = torch.Generator().manual_seed(seed)
+            direction = torch.randn(tensor.shape, generator=generator).to(tensor)
+            self._along[name] = direction * point.real[..., None] if name == "x" else direction
+
+    def at(self, loss: Callable[[], torch.Tensor], step: float) -> float:
+        """The loss at a step along it."""
+        with torch.no_grad():
+            for name, tensor in self._tensors.items():
+                tensor.copy_(self._start[name] + step * self._along[name])
+        return float(loss().detach())
+
+    def slope(self, gradients: Mapping[str, torch.Tensor | None]) -> tuple[float, float]:
+        """The rate that gradients say, and their length; what has none counts as zero."""
+        says, square = 0.0, 0.0
+        for name, direction in self._along.items():
+            gradient = gradients[name]
+            if gradient is not None:
+                says += float((gradient * direction).sum())
+                square += float(gradient.square().sum())
+        return says, math.sqrt(square)
 
 
 def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: Point) -> float:

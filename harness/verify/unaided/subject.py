@@ -17,14 +17,14 @@ from harness.isolate.outcome import USAGE, kind_of, of_exception, one_line
 from harness.registry import resolve
 from harness.verify.batches import D_IN, D_OUT, HEADS, ragged
 from harness.verify.budget import Deviation
-from harness.verify.compare import Computed, computed, numpy64
+from harness.verify.compare import OUTPUT, Computed, computed, numpy64
 from reference_impls.mechanism import Implementation, Mechanism
 
 Lengths = tuple[int, ...]
 """Real tokens of each sample of a batch; the largest is N."""
 SMALL: tuple[Lengths, ...] = tuple(ragged(n) for n in (1, 2, 7, 65))
-LONG: Lengths = (600, 3)
-"""Beyond where a table, a window or a fast path may end."""
+LONG = 530
+"""Tokens: beyond where a table, a window or a fast path may end."""
 DECLARABLE = ("straight-through", "stop-gradient", "dropout", "unused-weights")
 """What a module may say of itself in ``attnbench_declares``; see docs/own-mechanism.md."""
 
@@ -56,7 +56,8 @@ class Finding(Deviation):
 
     def __str__(self) -> str:
         size = f"by {self.error:.2g}" if math.isfinite(self.error) else "to what is not finite"
-        told = f"{self.what} {size} ({self.where}; at most {self.budget:.1e})"
+        most = f"at most {self.budget:.1e}" if self.budget else "not a bit may change"
+        told = f"{self.what} {size} ({self.where}; {most})"
         return f"{told}; {self.hint}" if self.hint else told
 
 
@@ -196,7 +197,11 @@ class Subject:
             yield self.point(lengths, seed)
 
     def answer(
-        self, module: torch.nn.Module, point: Point, doing: str, x: torch.Tensor | None = None
+        self,
+        point: Point,
+        doing: str,
+        module: torch.nn.Module | None = None,
+        x: torch.Tensor | None = None,
     ) -> Computed:
         """What a module says at a point: values, gradients of x and of every weight.
 
@@ -204,6 +209,8 @@ class Subject:
         ----------
         doing : str
             What is out of the ordinary, for the message if the module raises: "NaN at padding".
+        module : Module, optional
+            A fresh one by default: what it remembers is a matter of its own.
         x : Tensor, optional
             In place of the point's.
 
@@ -212,10 +219,18 @@ class Subject:
         Refused
             If the module raises, or returns something else than asked for.
         """
+        module = self.module() if module is None else module
         with told(doing, point):
             return computed(
                 module, point.x if x is None else x, point.real.clone(), point.cotangent
             )
+
+    def values(self, point: Point, doing: str, module: torch.nn.Module | None = None) -> np.ndarray:
+        """Output alone, without gradients, as float64; zero where nothing is asked for."""
+        module = self.module() if module is None else module
+        with told(doing, point), torch.no_grad():
+            # Each call gets memory of its own, in the layout of what is given.
+            return at_tokens(module(kept_layout(point.x), kept_layout(point.real)), point)
 
 
 def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
@@ -257,13 +272,11 @@ def told(doing: str, point: Point) -> Iterator[None]:
         raise Refused(f"{text} ({point.where})") from problem
 
 
-def values(module: torch.nn.Module, point: Point, doing: str) -> np.ndarray:
-    """Output alone, without gradients, as float64; zero where nothing is asked for."""
-    with told(doing, point), torch.no_grad():
-        # Each call gets memory of its own, in the layout of what is given.
-        output = numpy64(module(kept_layout(point.x), kept_layout(point.real)))
+def at_tokens(output: torch.Tensor, point: Point) -> np.ndarray:
+    """An output as float64, zero at padding."""
     real = point.real.cpu().numpy() != 0
-    return np.where(real[..., None], output, 0) if output.ndim == 3 else output
+    found = numpy64(output)
+    return np.where(real[..., None], found, 0) if found.ndim == 3 else found
 
 
 def kept_layout(tensor: torch.Tensor) -> torch.Tensor:
@@ -278,4 +291,9 @@ def numbers(found: Computed, point: Point) -> dict[str, np.ndarray]:
     kept = point.real.cpu().numpy()
     output = found.output[kept] if found.output.ndim == 3 else found.output
     gradients = {**found.gradients, "x": found.gradients["x"][kept]}
-    return {"output": output, **{f"gradient of {n}": g for n, g in gradients.items()}}
+    return {OUTPUT: output, **{f"gradient of {n}": g for n, g in gradients.items()}}
+
+
+def of(name: str) -> str:
+    """Of what a number that `numbers` names is the gradient; empty for values."""
+    return "" if name == OUTPUT else name.removeprefix("gradient of ")
