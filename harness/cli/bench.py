@@ -22,6 +22,7 @@ from harness.measure.ceilings import impossible
 from harness.measure.session import Session, make_session
 from harness.options.measure import BenchOptions
 from harness.records import journal
+from harness.records.sharing import at_work
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
 from reports.core.sentences import closing, drift_sentences
@@ -215,6 +216,12 @@ def run_bench(options: BenchOptions) -> int:
     if options.dry_run:
         return _dry_run(session, out, options.json_file)
     planned = time.monotonic() - begun
+    with at_work(session.folder, "bench", alone=True):
+        return _bench(session, options, out, planned)
+
+
+def _bench(session: Session, options: BenchOptions, out: Console, planned: float) -> int:
+    """Verify, measure and conclude what took `planned` seconds to plan; returns the exit code."""
     try:
         checked = _verify(session, out)
     except KeyboardInterrupt:

@@ -40,6 +40,7 @@ from harness.experiments.replicates import counted, counted_each, unit_of, units
 from harness.json_file import write_json
 from harness.options.train import CompareOptions
 from harness.records import journal
+from harness.records.sharing import at_work
 from harness.registry import Registry
 
 COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
@@ -75,9 +76,10 @@ def run_compare(options: CompareOptions) -> int:
     say(out, _announcement(family, around, len(todo), len(missing), workers, folder))
     if missing and options.all is None:  # what can't be built is no design: not written down
         refuse_unbuildable(family, places)
-    verified_or_refused(todo, around, folder, out)
     record = family.record
-    train_missing(missing, around, folder, workers, out, [record])
+    with at_work(folder, "compare", alone=False):
+        verified_or_refused(todo, around, folder, out)
+        train_missing(missing, around, folder, workers, out, [record])
     found = journal.read(folder)
     tell_skipped(out, found.warnings)
     declared = next(r for r in found.records if r.get("key") == record["key"])

@@ -23,6 +23,7 @@ from harness.options.groups import Narrowed, selection_of
 from harness.options.measure import DiffOptions
 from harness.profile import load_profile
 from harness.records import journal
+from harness.records.sharing import at_work
 from reports.core.source import DeviceRecords, find
 from reports.core.words import known, time_text
 
@@ -62,7 +63,8 @@ def _revisions(options: DiffOptions, one_is_a_folder: bool) -> int:
         session = make_session(before, after, profile, options.device, selection_of(options))
         say(out, _plan_line(session, options.journal))
         if session.cases:
-            session.measure(options.journal, _on_block(out, session.profile.blocks))
+            with at_work(options.journal, "diff", alone=True):
+                session.measure(options.journal, _on_block(out, session.profile.blocks))
     found = rows.measured(session.records, session.cases, session.new, session.gone)
     title = f"{after.short} against {before.short}"
     says = rows.closing(found, before.short, after.short)

@@ -19,6 +19,7 @@ from harness.options.groups import selection_of
 from harness.options.measure import FrontierOptions
 from harness.plan import frontier_cases
 from harness.records import journal
+from harness.records.sharing import at_work
 from harness.registry import Registry
 from reports.core.words import bytes_text, time_text
 
@@ -108,7 +109,10 @@ def run_frontier(options: FrontierOptions) -> int:
         f"{limits.largest}; journal {folder}",
     )
     try:
-        with bar(out, "frontier", len(cases), MofNCompleteColumn(), SAYS) as move:
+        with (
+            at_work(folder, "frontier", alone=True),
+            bar(out, "frontier", len(cases), MofNCompleteColumn(), SAYS) as move,
+        ):
 
             def show(case: Case, done: int) -> None:
                 move(completed=done, says=escape(case.id))

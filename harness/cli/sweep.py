@@ -28,6 +28,7 @@ from harness.experiments.sweep import Entry, Sweep, sweep_of
 from harness.json_file import write_json
 from harness.options.train import SweepOptions
 from harness.records import journal
+from harness.records.sharing import at_work
 
 RETRIES = 3
 MOST_NAMED = 4
@@ -51,7 +52,10 @@ def run_sweep(options: SweepOptions) -> int:
         return 0
     records = dict(known)
     if missing:
-        with make_executor(options, around.fingerprint, len(missing)) as executor:
+        with (
+            at_work(folder, "sweep", alone=False),
+            make_executor(options, around.fingerprint, len(missing)) as executor,
+        ):
             _announce(out, sweep, len(missing), around.fingerprint, executor.workers, folder)
             _check(missing, known.values(), executor, out)
             runs = [entry.run for entry in missing]

@@ -22,6 +22,7 @@ from harness.experiments.surroundings import surroundings
 from harness.json_file import write_json
 from harness.measure.device import device_fingerprint
 from harness.options.train import TrainOptions
+from harness.records.sharing import at_work
 from harness.registry import Registry
 from harness.train.task import Task
 from harness.train.task import task as find_task
@@ -41,28 +42,29 @@ def run_train(options: TrainOptions) -> int:
     fingerprint = partial(device_fingerprint, options.device)
     around = surroundings(task, registry, options, fingerprint)
     run = make_run(model, task, recipe, options.seed, around, options.fold)
-    verified_or_refused([run], around, folder, out)
-    if options.look:
-        given = options.sentence or options.sentences is not None
-        record, there = look(run, around, folder, read_sentences(options) if given else [])
-        if there:
-            say(out, f"this look is in the journal {folder} already")
-        _tell_look(out, record)
-        write_json(options.json_file, record)
-        return 0
-    known = finished(folder, partial(tell_skipped, out)).get(run.key)
-    if attention is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        run = replace(run, arguments={**run.arguments, "attention": attention})
-        if known is not None:
-            say(out, "this run is in the journal; trained again for its scores")
-    elif known is not None and options.again:
-        say(out, "this run is in the journal; trained again, its record stays")
-    if known is None or attention is not None or options.again:
-        record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
-    else:
-        record = known
-        say(out, f"this run is in the journal {folder} already")
+    with at_work(folder, "train", alone=False):
+        verified_or_refused([run], around, folder, out)
+        if options.look:
+            given = options.sentence or options.sentences is not None
+            record, there = look(run, around, folder, read_sentences(options) if given else [])
+            if there:
+                say(out, f"this look is in the journal {folder} already")
+            _tell_look(out, record)
+            write_json(options.json_file, record)
+            return 0
+        known = finished(folder, partial(tell_skipped, out)).get(run.key)
+        if attention is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            run = replace(run, arguments={**run.arguments, "attention": attention})
+            if known is not None:
+                say(out, "this run is in the journal; trained again for its scores")
+        elif known is not None and options.again:
+            say(out, "this run is in the journal; trained again, its record stays")
+        if known is None or attention is not None or options.again:
+            record = train_missing([run], around, folder, 1, out, keep=known is None)[0]
+        else:
+            record = known
+            say(out, f"this run is in the journal {folder} already")
     _show(out, record, task, recipe.choose)
     if attention is not None and record["status"] == "ok":
         say(out, f"attention scores: {attention['file']}")

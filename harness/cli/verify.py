@@ -17,6 +17,7 @@ from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.options.measure import VerifyOptions
 from harness.records.journal import Writer
+from harness.records.sharing import at_work
 from harness.registry import Registry
 from harness.verify.run import jobs, stress, verify, workers_for
 
@@ -118,31 +119,30 @@ def verify_oracles(options: VerifyOptions) -> int:
     kinds = options.dtypes or DEFAULT_DTYPES
     fingerprint = device_fingerprint(options.device)
     folder, out = options.journal, console()
+    todo = [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds]
     rows: list[dict[str, Any]] = []
-    if not options.exact:
-        rows = verified(
-            [(f"{m.name}.{i.name}", dtype, options.option) for m, i in pairs for dtype in kinds],
-            registry,
-            fingerprint,
-            folder,
-            out,
-            workers=options.jobs,
-            again=True,
-        )
-        bad = sum(exit_code([r]) for r in rows)
-        checked = sum(r["verdict"] == "ok" for r in rows)
-        comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
-        out.print(
-            f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "
-            f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
-        )
-    # What options or one's own mechanisms change is not what the papers claim.
-    named = set() if options.option else {m.name for m, _ in pairs}
-    records = verify_exact(named, fingerprint, folder, out)
+    with at_work(folder, "verify", alone=False):
+        if not options.exact:
+            workers = options.jobs
+            rows = verified(todo, registry, fingerprint, folder, out, workers=workers, again=True)
+            out.print(_counted(rows, fingerprint))
+        # What options or one's own mechanisms change is not what the papers claim.
+        named = set() if options.option else {m.name for m, _ in pairs}
+        records = verify_exact(named, fingerprint, folder, out)
     if options.exact and not records:
         raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
     write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
     return max(exit_code(rows), exit_code(records))
+
+
+def _counted(rows: Sequence[Mapping[str, Any]], fingerprint: Mapping[str, Any]) -> str:
+    bad = sum(exit_code([r]) for r in rows)
+    checked = sum(r["verdict"] == "ok" for r in rows)
+    comparisons = sum(int(r.get("comparisons", 0)) for r in rows)
+    return (
+        f"{checked} ok, {bad} wrong, {len(rows) - checked - bad} unsupported; "
+        f"{comparisons:,} comparisons on {fingerprint['model']}, torch {fingerprint['torch']}"
+    )
 
 
 def verify_exact(
@@ -233,7 +233,10 @@ def verify_stress(options: VerifyOptions) -> int:
         for dtype in options.dtypes or STRESS_DTYPES
     ]
     session = {"environment": environment(), "purpose": "stress"}
-    with steps(out, "stress", len(wanted)) as step:
+    with (
+        at_work(folder, "verify", alone=False),
+        steps(out, "stress", len(wanted)) as step,
+    ):
         records = stress(wanted, options.option, registry, fingerprint, folder, session, step)
     _print_stress(out, records)
     say(out, f"journal {folder}; attnbench report draws it")

@@ -1,17 +1,8 @@
-"""Runs that are missing: each done once by an executor, whoever else is at it, and written down.
-
-Two sessions on one journal never do the same run. It is reserved by a lock on one byte of a file in
-the journal's folder; the byte's place is a hash of the run's key, the file stays empty. The kernel
-gives a lock back when the process ends, however it ends, so nothing stale is left behind a killed
-session.
-"""
+"""Runs that are missing: each done once by an executor, whoever else is at it, and written down."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +16,8 @@ from harness.experiments.executors import Executor, Job, Standing
 from harness.isolate import USAGE, Outcome
 from harness.records import journal, schema
 from harness.records.journal import Follower
+from harness.records.sharing import Reservations
 
-FILE = ".running"
 SETTLED = ("ok", "diverged", "unsupported")
 """Statuses that are results. A crash is tried again by the next command, and so is oom: how much
 memory a run may take depends on what is free, and on how many run at a time. One whose time was up
@@ -36,66 +27,6 @@ REFUSED = "refused"
 """Status of what is the user's mistake: shown, never written."""
 CHECKPOINTS = "checkpoints"
 """Folder, beside the journal's files, of the runs that are under way."""
-
-
-class Reservations:
-    """The runs that this process has reserved.
-
-    A process may have one of these per folder at a time: POSIX locks belong to the process, and
-    all of them go when any descriptor of their file is closed.
-
-    Parameters
-    ----------
-    folder : Path
-        The journal; it exists.
-
-    Raises
-    ------
-    UsageError
-        If the file can't be opened.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
-        try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise self._refused(error) from None
-
-    def take(self, key: str) -> bool:
-        """Reserve a run; False if another process has it.
-
-        Raises
-        ------
-        UsageError
-            If the file system has no locks.
-        """
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(key))
-        except (BlockingIOError, PermissionError):  # POSIX leaves it open which
-            return False
-        except OSError as error:
-            raise self._refused(error) from None
-        return True
-
-    def give_back(self, key: str) -> None:
-        """Let others have a run."""
-        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _place(key))
-
-    def close(self) -> None:
-        """Give all back."""
-        os.close(self._descriptor)
-
-    def _refused(self, error: OSError) -> UsageError:
-        return UsageError(
-            f"can't lock {self.path}: {error.strerror}; give a --journal on a file system with "
-            "locks that can be written"
-        )
-
-
-def _place(key: str) -> int:
-    """The byte of a key: 62 bits, so that two keys never meet in practice."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 2
 
 
 class Queue:

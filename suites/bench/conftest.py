@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from harness.measure import blocks, device
 from harness.measure.session import Session, make_session
 from harness.options.declare import options_for_pytest, read
 from harness.options.groups import Measuring
+from harness.records.sharing import at_work
 
 
 class Replay:
@@ -142,13 +144,16 @@ def measured(
             session.profile, blocks=1, memory_blocks=0, min_rounds=1, seconds=0.0
         )
         session.folder = tmp_path_factory.mktemp("journal")
+    # `attnbench bench` is at work on it already, if it is who runs pytest.
+    alone = nullcontext() if _planned(config) else at_work(session.folder, "bench", alone=True)
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         # Not sys.stderr, which whoever runs pytest may have redirected to read its errors.
         console = wide(Console(file=sys.__stderr__))
         with Display(console, session) as display:
             try:
-                blocks.run(session, display, {"environment": device.environment()})
+                with alone:
+                    blocks.run(session, display, {"environment": device.environment()})
             except UsageError as error:
                 session.failure = str(error)
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)

@@ -21,7 +21,6 @@ from harness.experiments.executors import Job, local
 from harness.experiments.executors.local import LocalExecutor, gpu_slots
 from harness.experiments.executors.node import without_far_checkpoint
 from harness.experiments.queue import (
-    Reservations,
     SessionProgress,
     checkpoint_of,
     finished,
@@ -29,6 +28,7 @@ from harness.experiments.queue import (
 from harness.measure import gpu
 from harness.records import journal, schema
 from harness.records.journal import Follower
+from harness.records.sharing import Reservations
 from suites.support.command_line import environment
 from suites.support.fake_training import FINGERPRINT, begun, do_locally, fake_run
 from suites.support.journals import unsealed
@@ -170,7 +170,7 @@ def test_what_another_session_failed_at_is_not_tried_again_at_once(tmp_path: Pat
 HOLD = """
 import sys
 from pathlib import Path
-from harness.experiments.queue import Reservations
+from harness.records.sharing import Reservations
 held = Reservations(Path(sys.argv[1]))
 print(held.take("a"), held.take("c"), flush=True)
 sys.stdin.readline()

@@ -1,0 +1,166 @@
+"""Who is at work on a journal, in real processes: one that measures, or several that train."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.records.sharing import OWNER, at_work
+from suites.support.command_line import LITTLE, environment, here, pytest_here
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from harness.records.sharing import at_work
+with at_work(Path(sys.argv[1]), sys.argv[2], alone=sys.argv[3] == "alone"):
+    child = os.fork() if len(sys.argv) > 4 else 1
+    if child:
+        print(child, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def other(folder: Path, command: str, *how: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process at work on a journal."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), command, *how],
+        env=environment(),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    with process:
+        yield process
+
+
+def refused(folder: Path, *, alone: bool) -> str:
+    with pytest.raises(UsageError) as error, at_work(folder, "bench", alone=alone):
+        pytest.fail("it may go on")
+    return str(error.value)
+
+
+MEASURES = "bench --only none --lengths 4 --profile quick --blocks 1"
+TASK = "mirrored_summation[length=4,width=4,k=2,train=200,test=100]"
+COMMANDS = [
+    ("alone", MEASURES),
+    ("alone", "frontier none --limit 8"),
+    ("alone", "verify none --dtypes f64"),
+    ("alone", f"train none --task {TASK}"),
+    ("alone", f"compare none multi_head --task {TASK}"),
+    ("alone", f"sweep --models none --tasks {TASK}"),
+    ("shared", MEASURES),
+    ("shared", "frontier none --limit 8"),
+]
+
+
+@pytest.mark.parametrize(("how", "command"), COMMANDS)
+def test_a_command_beside_one_that_measures_or_measuring_beside_one_is_refused_in_one_line(
+    tmp_path: Path, how: str, command: str
+) -> None:
+    folder = tmp_path / "results"
+    with other(folder, "sweep", how) as process:
+        before = {path.name for path in folder.iterdir()}
+        done = here(f"{command} --journal {folder}", cwd=tmp_path)
+        assert done.returncode == 2, done.stdout + done.stderr
+        told = " ".join(done.stderr.split())
+        assert f"{folder} is in use: attnbench sweep, process {process.pid} on " in told
+        assert f"{socket.gethostname()} since 20" in told
+        assert "wait until it has ended, or give another --journal" in told
+        assert {path.name for path in folder.iterdir()} == before, "something was done"
+
+
+def test_pytest_as_front_end_is_refused_beside_one_that_trains(tmp_path: Path) -> None:
+    with other(tmp_path / "results", "train", "shared"):
+        done = pytest_here(*LITTLE, cwd=tmp_path)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "results is in use: attnbench train, process" in done.stdout + done.stderr
+    assert not list(tmp_path.glob("results/*.jsonl"))
+
+
+def test_sessions_that_train_share_a_journal(tmp_path: Path) -> None:
+    with other(tmp_path, "train", "shared"), at_work(tmp_path, "sweep", alone=False):
+        assert len(list(tmp_path.glob(f".*{OWNER}"))) == 2
+    assert not list(tmp_path.glob(f".*{OWNER}"))
+
+
+@pytest.mark.parametrize("more", [[], ["and a child"]], ids=["", "with a child"])
+def test_a_killed_session_is_in_nobodys_way(tmp_path: Path, more: list[str]) -> None:
+    """Not even where a child of it lives on."""
+    with other(tmp_path, "bench", "alone", *more) as process:
+        assert "process" in refused(tmp_path, alone=False)
+        process.kill()
+        process.wait()
+        (left,) = tmp_path.glob(f".*{OWNER}")
+        with at_work(tmp_path, "bench", alone=True):
+            (own,) = tmp_path.glob(f".*{OWNER}")
+            assert own != left
+        assert not list(tmp_path.glob(f".*{OWNER}"))
+
+
+def owner(folder: Path, **more: object) -> Path:
+    path = folder / f".1-elsewhere{OWNER}"
+    said = {"command": "bench", "since": "2026-01-01 00:00:00+00:00", "process": 1, **more}
+    path.write_text(json.dumps(said))
+    return path
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"host": socket.gethostname(), "boot": "before the machine was started again"},
+        {
+            "host": "a container",
+            "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        },
+    ],
+    ids=["started again", "a container of this machine"],
+)
+def test_what_a_killed_session_left_is_cleared_away_though_its_process_id_is_used_again(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    path = owner(tmp_path, **more)
+    with at_work(tmp_path, "bench", alone=True):
+        assert not path.exists()
+
+
+def test_a_session_on_another_machine_is_named_with_what_to_do(tmp_path: Path) -> None:
+    path = owner(tmp_path, host="node7", boot="another")
+    told = refused(tmp_path, alone=True)
+    assert told == (
+        f"{tmp_path} may be in use on another machine: attnbench bench, process 1 on node7 since "
+        f"2026-01-01 00:00:00+00:00; wait until it has ended; if it was killed, remove {path}"
+    )
+    with at_work(tmp_path, "train", alone=False):  # which disturbs nothing there
+        assert path.exists()
+    path.unlink()
+    with at_work(tmp_path, "bench", alone=True):
+        pass
+
+
+def test_a_journal_without_an_owner_that_can_be_read_still_names_the_process(
+    tmp_path: Path,
+) -> None:
+    with other(tmp_path, "bench", "alone") as process:
+        for path in tmp_path.glob(f".*{OWNER}"):
+            path.write_text("{")
+        assert re.search(rf"is in use: process {process.pid};", refused(tmp_path, alone=True))
+
+
+def test_a_journal_that_cannot_be_written_is_left_to_the_writer(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with at_work(tmp_path / "file" / "results", "train", alone=False):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
