@@ -53,8 +53,8 @@ def run_sweep(options: SweepOptions) -> int:
     records = dict(known)
     if missing:
         with (
-            at_work(folder, "sweep", alone=False),
             make_executor(options, around.fingerprint, len(missing)) as executor,
+            at_work(folder, "sweep", alone=False),
         ):
             _announce(out, sweep, len(missing), around.fingerprint, executor.workers, folder)
             _check(missing, known.values(), executor, out)
