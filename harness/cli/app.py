@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.errors import UsageError
+from harness.errors import NotVerified, UsageError
 from harness.options import measure, train
 from harness.options.declare import Option, declared, read
 
@@ -140,9 +140,9 @@ def run(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 fine, 1 the answer is no, 2 usage or bad input."""
     try:
         result = app(args=arguments, standalone_mode=False)
-    except UsageError as error:
-        print(f"attnbench: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        return 2
+    except (UsageError, NotVerified) as error:
+        print(f"attnbench: {error}", file=sys.stderr)
+        return 1 if isinstance(error, NotVerified) else 2
     except _ClickError as error:
         message = error.format_message()  # type: ignore[attr-defined]
         if message:  # none when only the help was shown

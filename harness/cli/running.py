@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from harness.cli.output import SAYS, bar, duration, say
 from harness.cli.verify import verified
-from harness.errors import UsageError
+from harness.errors import NotVerified
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.design import Run, Surroundings
 from harness.experiments.executors import Executor
@@ -38,8 +38,8 @@ def verified_or_refused(
 
     Raises
     ------
-    UsageError
-        If one of them is over its budget, leaks padding, or crashes.
+    NotVerified
+        If one of them is not.
     """
     runs = list(runs)
     for name, directory in dict.fromkeys((r.task, r.arguments["directory"]) for r in runs):
@@ -53,7 +53,7 @@ def verified_or_refused(
     rows = verified(wanted, around.registry, around.fingerprint, folder, out)
     for row in rows:
         if row["verdict"] not in ("ok", "unsupported"):
-            raise UsageError(
+            raise NotVerified(
                 f"{row['name']} is {row['verdict']}, so it is not trained: {row['detail']}; "
                 f"see: attnbench verify {row['name']}"
             )

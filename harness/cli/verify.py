@@ -59,7 +59,8 @@ def print_verified(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     out.print(verify_table(rows))
     for row in rows:
         if row["verdict"] != "ok":
-            say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {row['detail']}")
+            found_by = f"{row['found_by']}: " if row.get("found_by") else ""
+            say(out, f"{row['name']} {row['dtype']}: {row['verdict']}: {found_by}{row['detail']}")
 
 
 def exit_code(rows: Sequence[Mapping[str, Any]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights, written_out
 from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
+from harness.verify.unaided.at_shape import at_shape, settled
+from harness.verify.unaided.subject import Point, Refused, Subject, Void, trained
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -52,8 +55,9 @@ def check_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str,
     Returns
     -------
     dict
-        ``verdict`` (ok, wrong), ``error``, ``budget``, ``margin``, ``what``, ``draws``; a mechanism
-        without oracle has the verdict "no oracle" and is checked to be finite.
+        ``verdict`` (ok, wrong), ``error``, ``budget``, ``margin``, ``what``, ``draws``. A mechanism
+        without oracle is compared with its own float64; where that says nothing, the verdict is
+        "no oracle", and ``what`` says why.
 
     Raises
     ------
@@ -78,6 +82,14 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     cotangent = _cotangent(p, tokens, samples, rows, x, seed)
     if tokens and mask is not None:
         cotangent *= mask[..., None]
+    own = {key: literal(value) for key, value in parsed.options}
+    subject = None
+    if mechanism.oracle is None:
+        options = {**mechanism.options, **implementation.options, **own}
+        sizes = (p.d_in, p.d_out, p.heads)
+        subject = Subject(mechanism, implementation, p.dtype, p.device, options, *sizes)
+        subject = replace(subject, arithmetic=arithmetic)
+        module = settled(subject, module)
     call = compiled(module, parsed)
     training = p.phase == "training"
     x.requires_grad_(training)
@@ -87,13 +99,21 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         output.backward(cotangent)
     if not bool(torch.isfinite(output).all()):
         return _row("wrong", Deviation("output is not finite", math.inf, 0.0)), False
-    if mechanism.oracle is None:
-        gradients = [t.grad for t in (x, *module.parameters()) if t.grad is not None]
-        if not all(bool(torch.isfinite(g).all()) for g in gradients):
-            return _row("wrong", Deviation("a gradient is not finite", math.inf, 0.0)), False
-        nothing = {"error": None, "budget": None, "margin": None, "what": ""}
-        return {"verdict": "no oracle", **nothing}, False
-    own = {key: literal(value) for key, value in parsed.options}
+    of = {"x": x.grad, **{name: w.grad for name, w in module.named_parameters()}}
+    slopes = {
+        name: numpy64(grad[samples] if name == "x" else grad)
+        for name, grad in of.items()
+        if training and grad is not None
+    }
+    if subject is not None or mechanism.oracle is None:
+        assert subject is not None
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        at, where = x.detach()[samples], f"N={p.length}, {arithmetic}"
+        point = Point(at, real[samples], cotangent[samples], where, ((p.length,), seed))
+        for name, weight in trained(module).items() if training else ():
+            slopes.setdefault(name, numpy64(torch.zeros_like(weight)))
+        got = Computed({OUTPUT: numpy64(output[samples])}, slopes)
+        return _by_itself(subject, module, point, got, seed)
     options, _ = written_out(mechanism, {**mechanism.options, **own})
     if mechanism.takes_heads:
         options["heads"] = p.heads
@@ -112,17 +132,27 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     kept = None if mask is None else mask[samples]
     plain = _plain(mechanism, p, module.state_dict(), small, kept, cotangent[samples], rows, own)
     pick: Any = np.ix_(range(len(samples)), rows) if tokens else slice(None)
-    of = {"x": x.grad, **{name: w.grad for name, w in module.named_parameters()}}
-    slopes = {
-        name: numpy64(grad[samples] if name == "x" else grad)
-        for name, grad in of.items()
-        if training and grad is not None
-    }
     got = Computed({OUTPUT: numpy64(output[samples])[pick]}, slopes)
     wanted = Computed({OUTPUT: expected.output[pick]}, expected.gradients)
     found = compare(got, wanted, plain, arithmetic)
     verdict = "ok" if all(d.ok for d in found) else "wrong"
     return _row(verdict, worst(found)), asked.at_a_kink(found, expected, arithmetic)
+
+
+def _by_itself(
+    subject: Subject, module: torch.nn.Module, point: Point, got: Computed, seed: int
+) -> tuple[dict[str, Any], bool]:
+    """`_check_drawn` of a mechanism without oracle."""
+    try:
+        found = at_shape(subject, module, point, got, seed)
+    except Refused as reason:
+        return _row("wrong", Deviation(str(reason), math.inf, 0.0)), False
+    except Void as reason:
+        nothing = {"error": None, "budget": None, "margin": None}
+        return {"verdict": "no oracle", **nothing, "what": str(reason)}, False
+    over = [one for one in found if not one.ok]
+    at_kink = bool(over) and all(one.gradient for one in over)
+    return _row("wrong" if over else "ok", worst(found)), at_kink
 
 
 def _cotangent(

@@ -30,6 +30,8 @@ from harness.verify.unaided.values import apart, changes
 
 CALLS = 40
 """So many calls in a row change nothing."""
+IDLE = 0.1
+"""Share of the weights that may be without effect, as a bias is that a softmax takes out again."""
 AGAIN = "the same call again"
 OUTPUTS_CALL = "harness.verify.unaided.history:outputs"
 
@@ -182,15 +184,21 @@ def weights(subject: Subject) -> Iterator[Finding]:
         return
     base = subject.module()
     wanted = [subject.values(point, "a plain call", base) for point in points]
+    idle = []
     for name in trained(base):
         moved = subject.twin(base)
         update(moved, only=name)
         moved_to = [subject.values(point, f"another weight {name}", moved) for point in points]
         if all(map(np.array_equal, moved_to, wanted)):
-            raise Refused(
-                f"another weight {name} left the output exactly as it was ({points[-1].where}); "
-                "take it away, or declare unused-weights"
-            )
+            idle.append(name)
+    sizes = {name: weight.numel() for name, weight in trained(base).items()}
+    share = sum(sizes[name] for name in idle) / max(1, sum(sizes.values()))
+    if share > IDLE:
+        raise Refused(
+            f"other weights in place of {', '.join(idle)}, {share:.0%} of all, left the output "
+            f"exactly as it was ({points[-1].where}); read them at each call, or declare "
+            "unused-weights"
+        )
 
 
 def update(module: torch.nn.Module, only: str = "") -> None:

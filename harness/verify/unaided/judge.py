@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from harness.verify.batches import D_IN, D_OUT
 from harness.verify.budget import summary
 from harness.verify.unaided.gradients import gradients
 from harness.verify.unaided.history import history, kept, modes, processes, repeat, weights
@@ -62,7 +63,8 @@ def check_properties(
         ``found_by``: the name of the check; error, budget and margin of what was compared.
     """
     options = {**mechanism.options, **implementation.options}
-    subject = Subject(mechanism, implementation, dtype, device, options)
+    d_in = D_OUT if mechanism.keeps_width else D_IN
+    subject = Subject(mechanism, implementation, dtype, device, options, d_in)
     found: list[Finding] = []
     for name, check in CHECKS.items():
         if name in skip:
@@ -75,11 +77,12 @@ def check_properties(
         except (Refused, Void) as reason:
             verdict = "void" if isinstance(reason, Void) else "wrong"
             return {"verdict": verdict, "found_by": name, "detail": str(reason)}
+    told = f"no oracle: {len(CHECKS) - len(skip)} checks"
     direct = [one for one in found if not one.gradient]
     back = [one for one in found if one.gradient]
     return {
         "verdict": "ok",
-        "detail": f"no oracle: {len(CHECKS) - len(skip)} checks",
+        "detail": "; ".join([told, *(f"declares {word}" for word in subject.declarations())]),
         "comparisons": len(found),
         **(summary("value", direct) if direct else {}),
         **(summary("gradient", back) if back else {}),

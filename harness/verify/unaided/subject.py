@@ -122,6 +122,8 @@ class Subject:
     options : mapping
         For the factory.
     batches : tuple of Lengths
+    arithmetic : str
+        By which it is judged; its dtype, unless products are in TF32.
     remembered : dict
         What several checks ask for and one of them has found out.
     """
@@ -135,7 +137,13 @@ class Subject:
     d_out: int = D_OUT
     heads: int = HEADS
     batches: tuple[Lengths, ...] = SMALL
+    arithmetic: str = ""
     remembered: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def judged_as(self) -> str:
+        """The name by which units and budgets know its arithmetic."""
+        return self.arithmetic or self.dtype
 
     @property
     def tokens(self) -> bool:
@@ -170,12 +178,16 @@ class Subject:
 
     def double(self) -> Subject:
         """The same in float64."""
-        return replace(self, dtype="f64", remembered={})
+        return replace(self, dtype="f64", arithmetic="", remembered={})
+
+    def declarations(self) -> tuple[str, ...]:
+        """What the module or its factory says of it, in words of `DECLARABLE`."""
+        factory = resolve(self.implementation.factory)
+        return tuple(dict.fromkeys(declared(factory) + declared(self.module())))
 
     def declares(self, what: str) -> bool:
-        """Whether the module says so of itself, in `DECLARABLE` words."""
-        factory = resolve(self.implementation.factory)
-        return what in declared(factory) or what in declared(self.module())
+        """Whether the module says so of itself."""
+        return what in self.declarations()
 
     def point(self, lengths: Lengths, seed: int = 0) -> Point:
         """Draw a batch of these lengths, rounded to the subject's dtype."""
@@ -202,6 +214,7 @@ class Subject:
         doing: str,
         module: torch.nn.Module | None = None,
         x: torch.Tensor | None = None,
+        training: bool = True,
     ) -> Computed:
         """What a module says at a point: values, gradients of x and of every weight.
 
@@ -213,6 +226,8 @@ class Subject:
             A fresh one by default: what it remembers is a matter of its own.
         x : Tensor, optional
             In place of the point's.
+        training : bool
+            Whether gradients are asked for.
 
         Raises
         ------
@@ -221,9 +236,8 @@ class Subject:
         """
         module = self.module() if module is None else module
         with told(doing, point):
-            return computed(
-                module, point.x if x is None else x, point.real.clone(), point.cotangent
-            )
+            x = point.x if x is None else x
+            return computed(module, x, point.real.clone(), point.cotangent, training)
 
     def values(self, point: Point, doing: str, module: torch.nn.Module | None = None) -> np.ndarray:
         """Output alone, without gradients, as float64; zero where nothing is asked for."""
@@ -290,7 +304,7 @@ def numbers(found: Computed, point: Point) -> dict[str, np.ndarray]:
     """Output and gradients by the names that findings use, without what stands at padding."""
     kept = point.real.cpu().numpy()
     output = found.output[kept] if found.output.ndim == 3 else found.output
-    gradients = {**found.gradients, "x": found.gradients["x"][kept]}
+    gradients = {n: g[kept] if n == "x" else g for n, g in found.gradients.items()}
     return {OUTPUT: output, **{f"gradient of {n}": g for n, g in gradients.items()}}
 
 

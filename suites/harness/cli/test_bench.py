@@ -311,7 +311,7 @@ def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
     mine: list[dict[str, Any]] = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
     assert {r["columns"]["phase"] for r in mine} == {"forward", "training"}
     assert all(r["status"] == "ok" and r["time"]["ratio"] > 0 for r in mine)
-    assert "error at this shape is not known" in told["sentences"][3]
+    assert "within the budget" in told["sentences"][3]
 
 
 def test_padding_in_real_rows_is_refused_with_the_reason(package: Path) -> None:
