@@ -18,6 +18,10 @@ from harness.measure.session import Measurement, Session
 from harness.records import journal
 from harness.registry import Registry, builtins
 
+below = random.SystemRandom().randrange
+CHECKED = 4
+"""Timed calls of a case are computed again in a session's first block, and in one of so many that
+follow: which, is drawn when its times are there, and no child can know."""
 LEAST_BLOCKS = 3
 """Fewer give no interval worth the name; a time budget never cuts below."""
 
@@ -234,8 +238,9 @@ class Runner:
         if session.skip:
             arguments["skip"] = list(session.skip)
         formula = session.registry.mechanism(task.case.mechanism).operations
-        count = first and formula is None and "operations" not in session.skip
-        return call.time(child, arguments, limits, session.fingerprint, count)
+        count = first and formula is None
+        check = first or below(CHECKED) == 0
+        return call.time(child, arguments, limits, session.fingerprint, check, count)
 
     def _record(
         self, task: Measurement, outcome: Outcome, interpreter: Interpreter, position: int

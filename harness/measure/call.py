@@ -103,6 +103,7 @@ def time(
     arguments: Mapping[str, Any],
     limits: Limits,
     fingerprint: Mapping[str, Any],
+    check: bool = True,
     count: bool = False,
 ) -> Outcome:
     """Time a case, and have another process compute again what some of its timed calls gave.
@@ -111,8 +112,8 @@ def time(
     ----------
     arguments : mapping
         Of `TIME_CALL`; ``skip`` among them may leave out `CHECKS`.
-    count : bool
-        Whether that one counts operations too.
+    check, count : bool
+        Whether there is another process, and whether it counts operations too.
 
     Returns
     -------
@@ -130,24 +131,23 @@ def time(
     if "clock" not in skip and told is not None and not _agree(told, timed.seconds):
         detail = f"its clock says {told:.3g} s, the driver's {timed.seconds:.3g} s"
         return replace(timed, status="wrong", value={"found_by": "clock"}, detail=detail)
-    if evidence is None or "timed-values" in skip:
+    if evidence is None or not check or "timed-values" in skip:
         return replace(timed, value=value)
     again = {"case": arguments["case"], "given": arguments["given"], "evidence": evidence}
-    check = ask(
-        child, CHECK_CALL, {**again, "count": count}, limits, devices.TIME_ALLOCATOR, fingerprint
-    )
-    value["check_seconds"] = check.seconds
-    seconds = timed.seconds + check.seconds
-    if check.status == "ok":
-        return replace(timed, value=value | check.value, seconds=seconds)
-    if check.status in ("oom", "timeout"):
-        value["unchecked"] = f"{check.status}: {check.detail}"
+    again["count"] = count and "operations" not in skip
+    found = ask(child, CHECK_CALL, again, limits, devices.TIME_ALLOCATOR, fingerprint)
+    value["check_seconds"] = found.seconds
+    seconds = timed.seconds + found.seconds
+    if found.status == "ok":
+        return replace(timed, value=value | found.value, seconds=seconds)
+    if found.status in ("oom", "timeout"):
+        value["unchecked"] = f"{found.status}: {found.detail}"
         return replace(timed, value=value, seconds=seconds)
-    detail = check.detail
-    if check.status != "wrong":
-        detail = f"a timed call can't be computed again: {check.status}: {detail}"
-    found = {"found_by": "timed-values"}
-    return replace(check, status="wrong", value=found, detail=detail, seconds=seconds)
+    detail = found.detail
+    if found.status != "wrong":
+        detail = f"a timed call can't be computed again: {found.status}: {detail}"
+    by = {"found_by": "timed-values"}
+    return replace(found, status="wrong", value=by, detail=detail, seconds=seconds)
 
 
 def _agree(told: float, seen: float) -> bool:

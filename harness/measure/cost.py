@@ -10,10 +10,14 @@ from typing import Any
 
 from harness.records.schema import MEASURED
 
-PARTS = ("timed", "warm_up", "building", "compiling", "memory", "margins", "ceilings", "failed")
+PARTS = (
+    *("timed", "warm_up", "building", "compiling"),
+    *("memory", "margins", "checks", "ceilings", "failed"),
+)
 """What a session's seconds are spent on, in the order in which it is told: inside the samples;
 before them, reported apart because a user would pay for it as well (warm-up, building, compiling);
-whole tasks; tasks that gave no result because they ran out of time or memory, say."""
+whole tasks, and timed calls computed again; tasks that gave no result because they ran out of time
+or memory, say."""
 LEAST_KNOWN = 0.5
 """Of the tasks left at least so many must have been seen once before anything is predicted."""
 
@@ -107,14 +111,19 @@ def _parts(record: Mapping[str, Any]) -> dict[str, float]:
     if kind in ("memory", "margin", "peaks"):
         return {{"memory": "memory", "margin": "margins", "peaks": "ceilings"}[kind]: seconds}
     return {
-        "timed": math.fsum(record["samples"]) * int(record["inner"])
-        + float(record.get("waited_seconds", 0.0))
-        + float(record.get("company_seconds", 0.0)),
+        "timed": _timed(record) + float(record.get("company_seconds", 0.0)),
         "warm_up": float(record["warmup_seconds"])
         + float(record.get("company_setup_seconds", 0.0)),
         "building": float(record["build_seconds"]),
         "compiling": float(record.get("compile_seconds") or 0.0),
+        "checks": float(record.get("check_seconds", 0.0)),
     }
+
+
+def _timed(record: Mapping[str, Any]) -> float:
+    """Wall time of all samples; older records tell that of each one's calls."""
+    calls = math.fsum(record["samples"]) * int(record["inner"])
+    return float(record.get("timed_seconds", calls + float(record.get("waited_seconds", 0.0))))
 
 
 class Predictor:

@@ -127,16 +127,18 @@ def prepare(
     shape = (p.batch, p.length, p.d_out) if mechanism.output == "tokens" else (p.batch, p.d_out)
     cotangent = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2)).to(x)
     inputs: Inputs = (x, cotangent) if training else (x,)
+    # Made once: what a call of few microseconds has around it must be little.
+    parameters, inference = [*module.parameters()], torch.inference_mode()
 
     def reset() -> None:
         if (last := held.pop("x", None)) is not None:
             last.grad = None
         held.clear()
-        for parameter in module.parameters():
+        for parameter in parameters:
             parameter.grad = None
 
     def forward(x: torch.Tensor = x) -> None:
-        with torch.inference_mode():
+        with inference:
             held["output"] = run(x, mask)
 
     def train(x: torch.Tensor = x, cotangent: torch.Tensor = cotangent) -> None:
