@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from random import Random, SystemRandom
+from zlib import crc32
 
 import torch
 
@@ -17,8 +19,8 @@ from harness.case import ITEM_BYTES, Case
 
 # Bound before any foreign code is imported.
 _DRAW = SystemRandom()
-secret = _DRAW.getrandbits
-"""So many bits that nobody can know."""
+secret = partial(_DRAW.getrandbits, 63)
+"""A number that nobody can know."""
 below = _DRAW.randrange
 """A secret number below another."""
 _RANDOM = torch.default_generator
@@ -34,6 +36,15 @@ MOST_BUFFERS = 512
 
 ELEMENTS = 64
 """Numbers of a tensor that are compared."""
+
+INPUT, OUTPUT = "the input", "the output"
+"""Names of results: what a call was given must be there when it is done."""
+
+
+def gradient_of(name: str) -> str:
+    """Name of the gradient of a weight, or of `INPUT`."""
+    return f"the gradient of {name}"
+
 
 Inputs = tuple[torch.Tensor, ...]
 """The input, in training also the gradient of the output."""
@@ -115,9 +126,10 @@ def room(source: Source) -> int:
     return max(1, min(MOST_BUFFERS, MOST_BYTES // source.bytes))
 
 
-def positions(seed: int, name: str, count: int) -> list[int]:
-    """Which numbers of a tensor are compared: indices into it as a flat row."""
-    return Random(f"{seed} {name}").choices(range(count), k=ELEMENTS)
+def positions(seed: int, name: str, result: torch.Tensor) -> torch.Tensor:
+    """Which numbers of a result are compared: indices into it as a flat row."""
+    draw = torch.Generator().manual_seed(seed ^ crc32(name.encode()))
+    return torch.randint(max(1, result.numel()), (ELEMENTS,), generator=draw).to(result.device)
 
 
 def random_numbers(device: str) -> torch.Generator:

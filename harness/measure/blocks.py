@@ -240,7 +240,7 @@ class Runner:
         formula = session.registry.mechanism(task.case.mechanism).operations
         count = first and formula is None
         check = first or below(CHECKED) == 0
-        return call.time(child, arguments, limits, session.fingerprint, check, count)
+        return call.time(child, arguments, limits, session.fingerprint, count, check)
 
     def _record(
         self, task: Measurement, outcome: Outcome, interpreter: Interpreter, position: int

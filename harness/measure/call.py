@@ -103,8 +103,8 @@ def time(
     arguments: Mapping[str, Any],
     limits: Limits,
     fingerprint: Mapping[str, Any],
-    check: bool = True,
     count: bool = False,
+    check: bool = True,
 ) -> Outcome:
     """Time a case, and have another process compute again what some of its timed calls gave.
 

@@ -12,23 +12,29 @@ from typing import Any
 import torch
 
 from harness.build import threads_wanted
+from harness.inputs import OUTPUT
 from harness.isolate import Wrong
 from harness.measure.checks import acting, wrong
 from harness.measure.cpu_clock import (
     Sampled,
     ratio,
     raw_clock,
-    refuse_more_threads,
-    refuse_replaced,
     undisturbed,
     without_collector,
 )
 from harness.measure.cuda_clock import Cuda, Device, event_samples
 from harness.measure.run import Prepared, dispatched, prepare
-from harness.measure.state import refuse_changed, state
+from harness.measure.state import (
+    clocks,
+    refuse_changed,
+    refuse_more_threads,
+    refuse_replaced,
+    state,
+)
 from harness.measure.warm_up import Compilations, gave_up, warm_up
 from harness.measure.watch import Watch
 from harness.stats import block_time
+from reference_impls.mechanism import Unsupported
 
 LEAST_WARM_UP = {"cpu": 0.0, "cuda": 0.2}
 """Seconds; a GPU's clock needs some to come up."""
@@ -191,17 +197,15 @@ def time_prepared(
     least = LEAST_WARM_UP[case.problem.device]
     warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
     _refuse_no_result(prepared, on)
-    with refusing_compilation():
-        watch = Watch(
-            prepared, warm.once, on, evidence, None if device is None else device.synchronize
-        )
-        sampled, *others = _sampled(watch, company, rounds, seconds, device, on)
+    watch = Watch(prepared, warm.once, on, evidence, None if device is None else device.synchronize)
+    try:
+        with refusing_compilation():
+            sampled, *others = _sampled(watch, company, rounds, seconds, device, on)
+    except Wrong:
+        _refuse_tampering(prepared, on)  # else it would be told what came of that
+        raise
+    _refuse_tampering(prepared, on)
     _refuse_no_result(prepared, on)
-    now = state(prepared.on_cpu)
-    if "state" in on:
-        refuse_changed(prepared.before, now, "when it was called")
-    if "clock" in on:
-        refuse_replaced()
     if "cpu-time" in on and device is None:
         refuse_more_threads(sampled, threads_wanted(case))
     record = {
@@ -213,7 +217,7 @@ def time_prepared(
         "timed_seconds": sampled.running_seconds,
         "inner": sampled.inner,
         "threads": torch.get_num_threads(),
-        "affinity": now.get("cores"),
+        "affinity": state(prepared.on_cpu).get("cores"),
         "recompiles": 0,
         "build_seconds": prepared.build_seconds,
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
@@ -250,9 +254,23 @@ def _sampled(
     return undisturbed(calls, rounds, seconds, once, watches, "clock" in on)
 
 
+_CLOCKS = clocks()
+"""As they are before any foreign code is imported."""
+
+
+def _refuse_tampering(prepared: Prepared, on: Collection[str]) -> None:
+    """Raise if what was set for the whole process is not what stands there."""
+    if "clock" in on:
+        refuse_replaced(_CLOCKS)
+    if "state" in on:
+        refuse_changed(prepared.before, state(prepared.on_cpu), "when it was called")
+
+
 def _refuse_no_result(prepared: Prepared, on: Collection[str]) -> None:
     """Raise if what the last call gave is not there, or not finite."""
-    kind = type(prepared.results()["the output"])
+    kind = type(prepared.results()[OUTPUT])
+    if not issubclass(kind, torch.Tensor):
+        raise Unsupported(f"returned a {kind.__name__}; expected a torch.Tensor")
     if "plain-tensors" in on and kind is not torch.Tensor:
         raise wrong(
             "plain-tensors",

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.isolate import Wrong
-from harness.measure.checks import Told, wrong
+from harness.measure.checks import wrong
 
 MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
@@ -41,8 +41,6 @@ TOGETHER = 1e-4
 APART = 0.05
 """How far two clocks may differ, or processor time exceed what the threads can take; the rest is
 their steps and the frequency that a time server sets."""
-SLACK = 1e-3
-"""Seconds that the processor time of all samples may be off: the kernel counts it in steps."""
 
 raw_clock = partial(clock_gettime, getattr(time, "CLOCK_MONOTONIC_RAW", time.CLOCK_MONOTONIC))
 """Seconds by another clock of the kernel than `perf_counter`."""
@@ -148,14 +146,8 @@ def refuse_impossible(samples: Sequence[float]) -> None:
 class Around(Protocol):
     """What is done outside the timed region, before and behind every sample of a call."""
 
-    def begin(self, calls: int, least: int, planned: int) -> int:
-        """Before the first sample: what is planned for one, and how many samples there will be.
-
-        Returns
-        -------
-        int
-            How many calls a sample may have.
-        """
+    def begin(self, calls: int) -> int:
+        """Before the first sample, given the calls that are planned: how many one may have."""
 
     def before(self, calls: int) -> Sequence[Sequence[Any]]:
         """Arguments of each call of the next sample."""
@@ -167,7 +159,7 @@ class Around(Protocol):
 class Bare:
     """Calls without arguments, and nothing around them."""
 
-    def begin(self, calls: int, least: int, planned: int) -> int:
+    def begin(self, calls: int) -> int:
         """As many as planned."""
         return calls
 
@@ -276,9 +268,7 @@ def sample(
     around = around or [Bare()] * len(calls)
     once = [watch.try_out(call) for call in calls] if once is None else once
     inner = [max(1, round(SHORTEST_SAMPLE / max(one, LEAST_CALL))) for one in once]
-    planned = seconds / max(once[0] * inner[0], LEAST_CALL)
-    expected = max(rounds, math.ceil(min(MAX_ROUNDS, planned)))
-    inner = [one.begin(count, rounds, expected) for one, count in zip(around, inner, strict=True)]
+    inner = [one.begin(count) for one, count in zip(around, inner, strict=True)]
     found = [Sampled([], [], count) for count in inner]
     mine, *others = (one * count for one, count in zip(once, inner, strict=True))
     patience = PATIENCE * seconds * (1 + sum(others) / max(mine, LEAST_CALL))
@@ -331,48 +321,3 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def refuse_more_threads(sampled: Sampled, threads: int) -> None:
-    """Raise if the process took more processor time in its samples than so many threads can.
-
-    Raises
-    ------
-    Told
-    """
-    # Of one thread it shows on a busy machine too, where nobody gets a second core.
-    most = sampled.own_seconds if threads == 1 else threads * sampled.running_seconds
-    if sampled.processor_seconds > (1 + APART) * most + SLACK:
-        raise Told(
-            "cpu-time",
-            f"took {sampled.processor_seconds:.3g} s of processor time where its "
-            f"{threads} thread{'s' * (threads > 1)} can take {most:.3g} s: it has threads of its "
-            "own; not measured until it leaves them out",
-        )
-
-
-def refuse_replaced() -> None:
-    """Raise if a module put something in the place of what tells the time.
-
-    Raises
-    ------
-    Wrong
-    """
-    for owner, name, original in _TELLING:
-        if getattr(owner, name) is not original:
-            raise wrong("clock", f"it replaced {owner.__name__}.{name}: no time can be believed")
-
-
-_TELLING: list[tuple[Any, str, object]] = [
-    *(
-        (time, name, getattr(time, name))
-        for name in (
-            *("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time"),
-            *("thread_time", "clock_gettime", "sleep"),
-        )
-        if hasattr(time, name)
-    ),
-    (torch.cuda, "synchronize", torch.cuda.synchronize),
-    (torch.cuda, "Event", torch.cuda.Event),
-]
-"""Bound before any foreign code is imported, as all that this harness reads is."""

@@ -116,7 +116,7 @@ def event_samples(
     """
     samples: list[float] = []
     around = around or Bare()
-    around.begin(1, rounds, rounds)
+    around.begin(1)
     begun = clock()
     while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
         pairs = [(device.event(), device.event()) for _ in range(max(rounds, LEAST_BATCH))]

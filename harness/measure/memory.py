@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from harness.case import parse
+from harness.inputs import OUTPUT
 from harness.isolate import Wrong, processes
 from harness.measure import gpu
 from harness.measure.beforehand import formula_bytes
@@ -154,6 +155,6 @@ def probe_case(
     timed()
     prepared.call = timed
     row = peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
-    if not bool(torch.isfinite(prepared.results()["the output"]).all()):
+    if not bool(torch.isfinite(prepared.results()[OUTPUT]).all()):
         raise Wrong("output is not finite")
     return {**row, "cold_seconds": passes[0], "pass_seconds": passes[1]}

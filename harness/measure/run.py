@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
 from harness.case import Case, parse
-from harness.inputs import Inputs
+from harness.inputs import INPUT, OUTPUT, Inputs, gradient_of
 from harness.measure.state import state
 from harness.measure.warm_up import Compilations
 from harness.registry import Registry
@@ -145,13 +145,15 @@ def prepare(
         reset()
         held["x"] = x
         output = run(x, mask)
+        if not isinstance(output, torch.Tensor):
+            raise Unsupported(f"returned a {type(output).__name__}; expected a torch.Tensor")
         output.backward(cotangent)
         held["output"] = output.detach()
 
     def results() -> dict[str, torch.Tensor]:
-        found = {"the output": held["output"]}
-        of = [("the input", held["x"]), *module.named_parameters()] if training else []
-        gradients = {f"the gradient of {name}": t.grad for name, t in of}
+        found = {OUTPUT: held["output"]}
+        of = [(INPUT, held["x"]), *module.named_parameters()] if training else []
+        gradients = {gradient_of(name): t.grad for name, t in of}
         return found | {name: grad for name, grad in gradients.items() if grad is not None}
 
     tensors = [*inputs, *module.parameters(), *module.buffers()]

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
 
 from harness.build import cores_available
-from harness.measure.checks import Told
+from harness.measure.checks import Told, wrong
+from harness.measure.cpu_clock import APART, Sampled
 
+SLACK = 1e-3
+"""Seconds that the processor time of all samples may be off: the kernel counts it in steps."""
 _PROBE_BYTES = 2**20
 MAPPING = "allocator maps large blocks"
 """glibc itself may end this, when a large block is freed; only a module begins it."""
@@ -115,3 +120,57 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ",".join("-".join(map(str, run)) for run in runs)
+
+
+def refuse_more_threads(sampled: Sampled, threads: int) -> None:
+    """Raise if the process took more processor time in its samples than so many threads can.
+
+    Raises
+    ------
+    Told
+    """
+    # Of one thread it shows on a busy machine too, where nobody gets a second core.
+    most = sampled.own_seconds if threads == 1 else threads * sampled.running_seconds
+    if sampled.processor_seconds > (1 + APART) * most + SLACK:
+        raise Told(
+            "cpu-time",
+            f"took {sampled.processor_seconds:.3g} s of processor time where its "
+            f"{threads} thread{'s' * (threads > 1)} can take {most:.3g} s: it has threads of its "
+            "own; not measured until it leaves them out",
+        )
+
+
+def clocks() -> dict[str, object]:
+    """All that tells this harness the time, by where it stands; functions by their defaults."""
+    found: dict[str, object] = {
+        "torch.cuda.synchronize": torch.cuda.synchronize,
+        "torch.cuda.Event": torch.cuda.Event,
+    }
+    for module, held in list(sys.modules.items()):
+        if module != "time" and not module.startswith("harness."):
+            continue
+        for name, value in list(vars(held).items()):
+            defaults = getattr(value, "__defaults__", None) or ()
+            if _tells_time(value):
+                found[f"{module}.{name}"] = value
+            elif any(map(_tells_time, defaults)):
+                found[f"{module}.{name}"] = defaults
+    return found
+
+
+def _tells_time(value: object) -> bool:
+    function = value.func if isinstance(value, partial) else value
+    return isinstance(function, BuiltinFunctionType) and function.__module__ == "time"
+
+
+def refuse_replaced(before: Mapping[str, object]) -> None:
+    """Raise if something else stands where one of `clocks` stood.
+
+    Raises
+    ------
+    Wrong
+    """
+    now = clocks()
+    for name, value in before.items():
+        if now.get(name) is not value:
+            raise wrong("clock", f"it replaced {name}: no time can be believed")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.inputs import (
+    INPUT,
     SPARE,
     Inputs,
     Pool,
@@ -29,9 +30,9 @@ from harness.measure.checks import Told, wrong
 from harness.measure.run import Prepared
 
 LOOKS = 3
-"""How many samples of a case are looked at in a block, where a call is short."""
-LONG_SAMPLE = 0.02
-"""Seconds; of samples that take longer one is looked at: each costs a call elsewhere."""
+"""What was seen behind so many samples of a case is kept in a block, where a call is short."""
+LONG_CALL = 0.02
+"""Seconds; of longer ones one is kept: each is computed again elsewhere."""
 QUIET = 1e-3
 """Seconds that are waited for other threads at a time, until they do nothing."""
 PATIENCE = 0.02
@@ -97,23 +98,23 @@ class Watch:
         self.call, self.once = prepared.call, once
         self._prepared, self._on, self._looking = prepared, on, looking
         self._synchronize = synchronize
-        self._source = Source(prepared.case, prepared.output_kind, secret(64))
+        self._source = Source(prepared.case, prepared.output_kind, secret())
         problem = prepared.case.problem
         self._random = random_numbers(problem.device)
         self._one_thread = problem.device == "cpu" and prepared.case.run_settings().threads == 1
         self._training = problem.phase == "training"
-        self._seed, self._taken = secret(64), 0
-        self._wanted: set[int] = set()
-        self._picked: dict[str, tuple[int, torch.Tensor]] = {}
-        self._seeded = self._ended = self._random.get_state()
+        self._seed, self._taken = secret(), 0
+        self._keeping = LOOKS if once < LONG_CALL else 1
+        self._ended = self._random.get_state()
         self._fixed: list[Inputs] = []
+        self._batch: Sequence[Inputs] = ()
 
     def evidence(self) -> dict[str, Any]:
         """What another process needs to compute the same."""
         return {"secret": self._source.seed, "looks": [asdict(look) for look in self.looks]}
 
-    def begin(self, calls: int, least: int, planned: int) -> int:
-        """Make the pool, and draw which samples are looked at."""
+    def begin(self, calls: int) -> int:
+        """Make the pool."""
         calls = min(calls, room(self._source))
         graphed = self._prepared.graphed
         held = (
@@ -122,38 +123,30 @@ class Watch:
         self._pool = Pool(self._source, held)
         if "fresh-inputs" not in self._on:
             self._fixed = self._pool.write(self._seed, 1)
-        if self._looking:
-            more = LOOKS - 1 if self.once * calls < LONG_SAMPLE else 0
-            self._wanted = {below(least), *(below(planned) for _ in range(more))}
         return calls
 
     def before(self, calls: int) -> Sequence[Inputs]:
-        """New inputs; maybe fewer calls than planned where the last one is looked at."""
-        looked = self._taken in self._wanted
-        if looked:
-            calls = 1 + below(calls)
-        if not self._fixed:
-            self._seed = secret(64)
-        batch = self._fixed * calls or self._pool.write(self._seed, calls)
-        if looked:
-            self._picked = {
-                name: (size, torch.tensor(positions(self._seed, name, size)).to(found.device))
-                for name, found in self._prepared.results().items()
-                for size in [found.numel()]
-            }
+        """New inputs for so many calls, or down to half: none can know that it is the last."""
+        calls -= below(1 + calls // 2)
+        if self._fixed:
+            self._batch = self._fixed * calls
+        else:
+            self._seed = secret()
+            self._batch = self._pool.write(self._seed, calls)
         self._random.manual_seed(self._seed)
-        if looked:
-            self._seeded = self._random.get_state()
-            self._calls = 1 if self._fixed else calls
-        return batch
+        return self._batch
 
     def after(self) -> None:
-        """Look at what the last call left, at once and when nothing works any more."""
-        sample = self._taken
+        """Look at what the last call left, at once and when nothing works any more.
+
+        Whether a sample is looked at is drawn when it is over; all are as likely, however many
+        there will be.
+        """
         self._taken += 1
-        if sample not in self._wanted:
+        kept = below(self._taken) if self._looking else self._keeping
+        if kept >= self._keeping:
             return
-        found = self._prepared.results()
+        found = {**self._prepared.results(), INPUT: self._batch[-1][0]}
         first = self._read(found)
         self._wait()
         second = self._read(found)
@@ -161,25 +154,39 @@ class Watch:
             if "late-values" in self._on and not _same(values, second[name]):
                 raise wrong(
                     "late-values",
-                    f"{name} of sample {sample} still changed when the clock had stopped",
+                    f"{name} of sample {self._taken} still changed when the clock had stopped",
                 )
+        look = Look(
+            self._taken,
+            1 if self._fixed else len(self._batch),
+            self._seed,
+            self._moved(),
+            {name: (list(found[name].shape), v.double().tolist()) for name, v in second.items()},
+        )
+        self.looks[kept : kept + 1 if len(self.looks) == self._keeping else kept] = [look]
+
+    def _moved(self) -> bool:
+        """Whether the sample drew random numbers of torch's.
+
+        Raises
+        ------
+        Told
+            If it set their seed: they are then where they were after other samples.
+        """
         ended = self._random.get_state()
-        moved = not torch.equal(ended, self._seeded)
+        self._random.manual_seed(self._seed)
+        moved = not torch.equal(ended, self._random.get_state())
         if "state" in self._on and moved and torch.equal(ended, self._ended):
             raise Told("state", "it sets the seed of torch's random numbers for the whole process")
         self._ended = ended
-        kept = {
-            name: (list(found[name].shape), read.double().tolist()) for name, read in second.items()
-        }
-        self.looks.append(Look(sample, self._calls, self._seed, moved, kept))
+        return moved
 
     def _read(self, found: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The numbers that are looked at; of what has another size than before, none."""
-        read = {}
-        for name, result in found.items():
-            size, picked = self._picked.get(name, (0, _NONE))
-            read[name] = torch.take(result.detach(), picked if size == result.numel() else _NONE)
-        return read
+        """The numbers that are looked at."""
+        return {
+            name: torch.take(result.detach(), positions(self._seed, name, result))
+            for name, result in found.items()
+        }
 
     def _wait(self) -> None:
         """Wait for the device, and until no thread but this one runs."""
@@ -199,9 +206,6 @@ class Watch:
                     "late-values",
                     f"another thread still worked for {busy:.2g} s when the clock had stopped",
                 )
-
-
-_NONE = torch.zeros(0, dtype=torch.int64)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

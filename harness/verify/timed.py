@@ -6,22 +6,32 @@ what it gave while the clock ran must be what it gives here for the same input. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.build import apply_settings, case_inputs, case_module
 from harness.case import Case, parse
-from harness.inputs import Inputs, Source, positions, random_numbers
+from harness.inputs import (
+    INPUT,
+    OUTPUT,
+    Inputs,
+    Source,
+    gradient_of,
+    positions,
+    random_numbers,
+)
 from harness.isolate import Wrong
 from harness.registry import Registry
 from harness.verify.budget import Deviation, budget, worst
 from harness.verify.compare import SHAKES, UNIT
 
 FOUND_BY = {"found_by": "timed-values"}
+ALONE = 2
+"""Samples of a batch that are computed alone, the others together."""
 Results = dict[str, torch.Tensor]
 """By name: the output, and in training the gradients."""
 
@@ -115,9 +125,9 @@ class _Fresh:
             )
         found = []
         for name, (_, values) in look["values"].items():
-            gradient = "" if name == "the output" else name
+            gradient = "" if name in (INPUT, OUTPUT) else name
             allowed = budget(None, self._arithmetic, bool(gradient))
-            apart = _apart(np.array(values), look["seed"], name, expected[name])
+            apart = _apart(torch.tensor(values), look["seed"], name, expected[name])
             found.append(Deviation(name, apart, allowed, gradient))
         return found
 
@@ -135,12 +145,11 @@ class _Fresh:
 
             def shaken(x: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
                 noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-                return x * (1 + 4 * UNIT[self._arithmetic] * noise.to(x.device)).to(x.dtype)
+                return (x * (1 + 4 * UNIT[self._arithmetic] * noise.to(x.device))).to(x.dtype)
 
             other = self._expected(look, shaken)
             for name in moved:
-                at = positions(look["seed"], name, other[name].numel())
-                values = _numbers(other[name], at)
+                values = _numbers(other[name], look["seed"], name)
                 moved[name] = max(moved[name], _apart(values, look["seed"], name, expected[name]))
         return all(moved[d.gradient] >= 0.5 * d.error for d in bad)
 
@@ -148,7 +157,7 @@ class _Fresh:
         """Floating-point operations of a pass, as far as torch can count them."""
         (inputs,) = self._source.pieces(0, 1)
         with FlopCounterMode(display=False) as counter:
-            self._pass(inputs, self._mask)
+            self._pass(inputs, self._mask, [len(inputs[0])])
         return int(counter.get_total_flops())
 
     def _expected(
@@ -156,48 +165,61 @@ class _Fresh:
     ) -> Results:
         """Results of the last call of a sample; of what draws random numbers, of all in order.
 
-        What draws none is given the samples of the batch in another order: nothing that was kept
-        for this input helps.
+        What draws none is given the samples in another order, two of them alone: nothing that was
+        kept for this input helps, nor doing less for a large batch.
         """
         calls = list(self._source.pieces(look["seed"], look["calls"]))
-        if not look["moved"]:
-            x, *rest = (part.roll(1, 0) for part in calls[-1])
-            mask = None if self._mask is None else self._mask.roll(1, 0)
-            found = self._pass((change(x), *rest), mask)
-            of_samples = ("the output", "the gradient of the input")
-            return {n: r.roll(-1, 0) if n in of_samples else r for n, r in found.items()}
-        self._random.manual_seed(look["seed"])
-        for x, *rest in calls:
-            found = self._pass((change(x), *rest), self._mask)
-        return found
+        batch = len(calls[-1][0])
+        if look["moved"]:
+            self._random.manual_seed(look["seed"])
+            for x, *rest in calls:
+                found = self._pass((change(x), *rest), self._mask, [batch])
+        else:
+            draw = torch.Generator().manual_seed(look["seed"])
+            order = torch.randperm(batch, generator=draw).to(calls[-1][0].device)
+            x, *rest = (part[order] for part in calls[-1])
+            mask = None if self._mask is None else self._mask[order]
+            parts = [1] * min(ALONE, batch - 1) + [max(1, batch - ALONE)]
+            found = self._pass((change(x), *rest), mask, parts)
+            back = order.argsort()
+            for name in {OUTPUT, gradient_of(INPUT)} & {*found}:
+                found[name] = found[name][back]
+        return {**found, INPUT: calls[-1][0]}
 
-    def _pass(self, inputs: Inputs, mask: torch.Tensor | None) -> Results:
-        x, *cotangent = inputs
-        x = x.detach().clone().requires_grad_(bool(cotangent))
+    def _pass(self, inputs: Inputs, mask: torch.Tensor | None, parts: Sequence[int]) -> Results:
+        """Results of a batch that is given in parts of so many samples."""
         self._module.zero_grad(set_to_none=True)
-        with torch.enable_grad():
-            output = self._module(x, mask)
-        found = {"the output": output.detach()}
-        if cotangent:
-            output.backward(*cotangent)
-            of = [("the input", x), *self._module.named_parameters()]
-            for name, tensor in of:
-                if tensor.grad is not None:
-                    found[f"the gradient of {name}"] = tensor.grad
+        outputs, leaves = [], []
+        masks = [None] * len(parts) if mask is None else mask.split(list(parts))
+        for some, (x, *cotangent) in zip(
+            masks, zip(*(t.split(list(parts)) for t in inputs), strict=True), strict=True
+        ):
+            leaves.append(x.detach().clone().requires_grad_(bool(cotangent)))
+            with torch.enable_grad():
+                output = self._module(leaves[-1], some)
+            outputs.append(output.detach())
+            if cotangent:
+                output.backward(*cotangent)
+        found = {OUTPUT: torch.cat(outputs)}
+        slopes = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        if slopes:
+            found[gradient_of(INPUT)] = torch.cat(slopes)
+        if len(inputs) > 1:
+            for name, weight in self._module.named_parameters():
+                if weight.grad is not None:
+                    found[gradient_of(name)] = weight.grad
         return found
 
 
-def _numbers(result: torch.Tensor, at: Sequence[int]) -> np.ndarray:
-    picked = torch.take(result, torch.tensor(at).to(result.device))
-    return picked.to(device="cpu", dtype=torch.float64).numpy()
+def _numbers(result: torch.Tensor, seed: int, name: str) -> torch.Tensor:
+    return torch.take(result, positions(seed, name, result)).cpu().double()
 
 
-def _apart(values: np.ndarray, seed: int, name: str, expected: torch.Tensor) -> float:
+def _apart(values: torch.Tensor, seed: int, name: str, expected: torch.Tensor) -> float:
     """Largest deviation at the positions that were kept, relative to max(1, max|expected|)."""
-    wanted = _numbers(expected, positions(seed, name, expected.numel()))
     scale = max(1.0, float(expected.abs().max()))
-    apart = float(np.abs(values - wanted).max()) / scale
-    return apart if np.isfinite(apart) else float("inf")
+    apart = float((values - _numbers(expected, seed, name)).abs().max()) / scale
+    return apart if math.isfinite(apart) else math.inf
 
 
 def _shapes(results: Mapping[str, Sequence[int]]) -> str:
