@@ -138,6 +138,12 @@ def _failed_readings(session: Session) -> list[str]:
     ]
 
 
+def _unchecked(session: Session) -> list[str]:
+    """A line for every case of which no timed call could be computed again, and why."""
+    why = {r["case"]: r["unchecked"] for r in session.records() if r.get("unchecked")}
+    return [f"timed calls of {case} were not computed again: {why[case]}" for case in why]
+
+
 def _conclude(
     session: Session,
     checked: Sequence[dict[str, Any]],
@@ -167,6 +173,8 @@ def _conclude(
     drifts = session.drift()
     moved = drift_sentences(drifts, rows, profile.baseline)
     for line in [*moved, *_failed_readings(session)]:
+        say(out, line)
+    for line in _unchecked(session):
         say(out, line)
     cost = session.cost()
     if cost is not None:

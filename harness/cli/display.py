@@ -14,7 +14,7 @@ from rich.table import Table
 
 from harness.cli.output import duration
 from harness.measure.blocks import Step
-from harness.measure.ceilings import MOST
+from harness.measure.ceilings import COUNTED, MOST, NOT_COUNTED
 from harness.measure.session import Session
 from harness.records.ratios import WITHHELD, Row
 from reports.core.words import bytes_text, known, time_text
@@ -119,6 +119,12 @@ def _notes(rows: Sequence[Row]) -> str | None:
         notes.append("ops: operations by their formulas, over the baseline's")
     if any(not math.isnan(row.compute_share) for row in rows):
         notes.append("peak: operations per second, of this session's best matrix product")
+    for who, means in (
+        (COUNTED, "by torch's flop counter, products and convolutions alone"),
+        (NOT_COUNTED, "none could be counted: no best product holds its time to account"),
+    ):
+        names = dict.fromkeys(str(r.columns["name"]) for r in rows if r.operations_by == who)
+        notes += [f"operations of {name}: {means}" for name in names]
     if any(row.near_floor for row in rows):
         notes.append(f"{NEAR_FLOOR} near the launch floor: half of the time or more is launching")
     if any(row.verdict == WITHHELD for row in rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,6 +14,7 @@ from harness.isolate import Interpreter, Limits, Outcome, StartError
 from harness.measure import call
 from harness.measure import device as devices
 from harness.measure.beforehand import without_room
+from harness.measure.ceilings import work_of
 from harness.measure.cost import Predictor
 from harness.measure.session import Measurement, Session
 from harness.records import journal
@@ -237,8 +239,8 @@ class Runner:
             arguments |= {"beside": task.beside, "beside_first": task.block % 2 == 1}
         if session.skip:
             arguments["skip"] = list(session.skip)
-        formula = session.registry.mechanism(task.case.mechanism).operations
-        count = first and formula is None
+        mechanism = session.registry.mechanism(task.case.mechanism)
+        count = first and math.isnan(work_of(mechanism, task.case).operations)
         check = first or below(CHECKED) == 0
         return call.time(child, arguments, limits, session.fingerprint, count, check)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ GAUGE = "roofline"
 """Stands in the place of a mechanism's name in the id of a gauge."""
 MOST = 1.05
 """Share of a ceiling above which a row can't be right; the rest is the clock's noise."""
+COUNTED, NOT_COUNTED = "torch's counter", "nothing could be counted"
+"""`Row.operations_by`, where no formula says them."""
 LAUNCH_SHARE = 0.5
 """A row is near the launch floor if at least this share of its time is launching."""
 
@@ -58,6 +60,8 @@ class Ceiling:
         multiply-add is two.
     bytes : float
         Bytes per second of the fastest copy (read and written count) or read of all blocks.
+    cached_bytes : float
+        Bytes per second of the fastest copy of any size; infinite where it was not measured.
     cache_bytes : float
         What may stay in the caches from one pass to the next; infinite where it is not known.
     launch_seconds, graph_launch_seconds : float
@@ -66,6 +70,7 @@ class Ceiling:
 
     operations: float
     bytes: float
+    cached_bytes: float
     cache_bytes: float
     launch_seconds: float
     graph_launch_seconds: float
@@ -86,6 +91,7 @@ def _ceiling(group: Sequence[Mapping[str, Any]]) -> Ceiling:
     return Ceiling(
         operations=max(r["gemm_operations_per_second"] for r in group),
         bytes=max(max(r["copy_bytes_per_second"], r["read_bytes_per_second"]) for r in group),
+        cached_bytes=max(r.get("cached_bytes_per_second") or math.inf for r in group),
         cache_bytes=math.inf if None in caches else max(caches),
         launch_seconds=statistics.median(r["launch_seconds"] for r in group),
         graph_launch_seconds=statistics.median(graphs) if graphs else math.nan,
@@ -105,10 +111,13 @@ class Work:
         Least traffic of any implementation: input and weights read once, the output written once;
         in training also the output's gradient read, those of input and weights written. What an
         implementation holds in between may never leave the caches and does not count.
+    outside : float
+        Of these, input and output: what no record of the mechanism need say.
     """
 
     operations: float
     bytes: float
+    outside: float = math.nan
 
 
 def work_of(mechanism: Mechanism | None, case: Case) -> Work:
@@ -119,29 +128,37 @@ def work_of(mechanism: Mechanism | None, case: Case) -> Work:
     """
     if mechanism is None or case.run_settings().padded:
         return Work(math.nan, math.nan)
-    if {name for name, _ in case.options} - {*mechanism.formula_options}:
-        return Work(math.nan, math.nan)
     p, size = case.problem, size_of(case)
+    rows_out = p.batch * (p.length if mechanism.output == "tokens" else 1)
+    numbers = p.batch * p.length * p.d_in + rows_out * p.d_out
+    each = size.item_bytes * (2 if size.training else 1)
+    if {name for name, _ in case.options} - {*mechanism.formula_options}:
+        return Work(math.nan, math.nan, float(each * numbers))
     own = [i.operations for i in mechanism.implementations if i.name == case.implementation]
     formula = next(filter(None, own), mechanism.operations)
     operations = float(formula(size)) if formula else math.nan
     if mechanism.parameters is None:
-        return Work(operations, math.nan)
-    rows_out = p.batch * (p.length if mechanism.output == "tokens" else 1)
-    numbers = p.batch * p.length * p.d_in + rows_out * p.d_out + mechanism.parameters(size)
-    return Work(operations, float(size.item_bytes * numbers * (2 if size.training else 1)))
+        return Work(operations, math.nan, float(each * numbers))
+    all_of_it = float(each * (numbers + mechanism.parameters(size)))
+    return Work(operations, all_of_it, float(each * numbers))
 
 
 def with_shares(
     rows: Sequence[Row],
     records: Sequence[Mapping[str, Any]],
     mechanisms: Mapping[str, Mechanism],
+    skip: Collection[str] = (),
 ) -> list[Row]:
     """Rows with their operations, their shares of the ceilings, and marks near the launch floor.
 
     A row above `MOST` of a ceiling keeps its numbers, loses its verdict and says why in `detail`;
-    so do the rows that were compared with it. A mechanism that is not among those given has no
-    formula, and so no shares.
+    so do the rows that were compared with it. Where no formula says the operations those count
+    that torch counted, if it could. A mechanism that is not among those given has no shares.
+
+    Parameters
+    ----------
+    skip : collection of str
+        Names of `harness.measure.checks.CHECKS` that are left out.
     """
     known = ceilings(records)
     launches = {
@@ -149,11 +166,18 @@ def with_shares(
         for r in records
         if r["kind"] == "memory" and r.get("launches")
     }
-    shared = [_with_share(row, known, launches, mechanisms) for row in rows]
+    counted = {
+        str(r["case"]): float(r["operations"])
+        for r in records
+        if r["kind"] == "time" and r.get("operations") is not None
+    }
+    shared = [_with_share(row, known, launches, mechanisms, counted, skip) for row in rows]
     impossible = {row.case for row in shared if row.verdict == WITHHELD}
     return [
         replace(
-            row, verdict=WITHHELD, detail=f"compared with {row.baseline}, whose time can't be right"
+            row,
+            verdict=WITHHELD,
+            detail=f"compared with {row.baseline}, whose time can't be right",
         )
         if row.verdict not in ("", WITHHELD) and row.baseline in impossible
         else row
@@ -166,10 +190,16 @@ def _with_share(
     known: Mapping[str, Ceiling],
     launches: Mapping[str, int],
     mechanisms: Mapping[str, Mechanism],
+    counted: Mapping[str, float],
+    skip: Collection[str],
 ) -> Row:
     case = parse(row.case)
     ceiling = known.get(gauge_of(case).id)
     work = work_of(mechanisms.get(case.mechanism), case)
+    if math.isnan(work.operations) and case.id in counted:
+        number = counted[case.id]
+        row = replace(row, operations_by=COUNTED if number else NOT_COUNTED)
+        work = replace(work, operations=number or math.nan)
     base = None if row.baseline is None else parse(row.baseline)
     if base is not None:
         least = work_of(mechanisms.get(base.mechanism), base).operations
@@ -182,8 +212,9 @@ def _with_share(
         bandwidth_share=work.bytes / row.seconds / ceiling.bytes,
         near_floor=_launching(case, ceiling, launches) >= LAUNCH_SHARE * row.seconds,
     )
-    if reason := _impossible(row, work, ceiling):
-        return replace(row, verdict=WITHHELD, detail=reason)
+    for check, reason in _impossible(row, work, ceiling):
+        if check not in skip:
+            return replace(row, verdict=WITHHELD, detail=reason, found_by=check)
     return row
 
 
@@ -195,22 +226,32 @@ def _launching(case: Case, ceiling: Ceiling, launches: Mapping[str, int]) -> flo
     return launches.get(eager.id, 1) * seconds
 
 
-def _impossible(row: Row, work: Work, ceiling: Ceiling) -> str:
-    """Why a row can't be right; empty if it can."""
+def _impossible(row: Row, work: Work, ceiling: Ceiling) -> Iterator[tuple[str, str]]:
+    """Why a row can't be right, and by which check; nothing if it can."""
     faults = "a wrong formula, a wrong clock, or work that was not done"
     if row.compute_share > MOST:
-        return (
+        yield (
+            "operations",
             f"{work.operations / row.seconds:.3g} operations per second are "
-            f"{100 * row.compute_share:.0f} % of the session's best matrix product: {faults}"
+            f"{100 * row.compute_share:.0f} % of the session's best matrix product: {faults}",
         )
     # What stays in the caches between two passes need not move.
     share = (work.bytes - ceiling.cache_bytes) / row.seconds / ceiling.bytes
     if share > MOST:
-        return (
+        yield (
+            "bound",
             f"at least {work.bytes / row.seconds:.3g} bytes per second are {100 * share:.0f} % "
-            f"of the session's best copy, caches taken off: {faults}"
+            f"of the session's best copy, caches taken off: {faults}",
         )
-    return ""
+    # It must move to the core and back all the same.
+    least = work.outside / ceiling.cached_bytes
+    if row.seconds * MOST < least:
+        yield (
+            "bound",
+            f"reading the input and writing the output alone takes {least:.3g} s at the session's "
+            f"best copy in any cache, {ceiling.cached_bytes:.3g} bytes per second; it took "
+            f"{row.seconds:.3g} s",
+        )
 
 
 def impossible(rows: Iterable[Row]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ ROUNDS, SECONDS = 3, 0.03
 LEAST_ARRAY = {"cpu": 64 * 2**20, "cuda": 512 * 2**20}
 MOST_ARRAY = 1024 * 2**20
 """Bytes of a copied array: twice the last cache, within these bounds."""
+CACHED_ARRAYS = (32 * 2**10, 256 * 2**10)
+"""Bytes of arrays that lie in a core's own caches."""
 TRAIN = 200
 """Launches timed together on CUDA: alone, one would hide behind the flush before it."""
 
@@ -107,7 +110,8 @@ def cache_bytes(device: str) -> int | None:
 def traffic(device: str, cache: int | None) -> dict[str, Any]:
     """Bytes per second of a copy (each byte read and written) and of a read, best sample.
 
-    The array is larger than the caches.
+    The array is larger than the caches; on a CPU ``cached_bytes_per_second`` is that of the best
+    of all sizes, the rate at which nothing can be faster wherever it lies.
     """
     size = min(max(LEAST_ARRAY[device], 2 * (cache or 0)), MOST_ARRAY)
     # Written, not only reserved: pages that nobody wrote are all the same page of zeros.
@@ -115,11 +119,18 @@ def traffic(device: str, cache: int | None) -> dict[str, Any]:
     target = torch.full_like(source, 2.0)
     copied = min(sample(lambda: target.copy_(source), device))
     read = min(sample(lambda: torch.dot(source, source), device))
-    return {
+    rates = {
         "copy_bytes_per_second": 2 * size / copied,
         "read_bytes_per_second": size / read,
         "array_bytes": size,
     }
+    if device == "cpu":
+        best = max(rates["copy_bytes_per_second"], rates["read_bytes_per_second"])
+        for small in CACHED_ARRAYS:
+            part, to = source[: small // 4], target[: small // 4]
+            best = max(best, 2 * small / min(sample(partial(to.copy_, part), device)))
+        rates["cached_bytes_per_second"] = best
+    return rates
 
 
 def launch_floor(device: str) -> dict[str, float | None]:
@@ -166,8 +177,8 @@ def peaks_case(case: str, given: Sequence[str] = ()) -> dict[str, Any]:
     -------
     dict
         ``gemm_operations_per_second`` (the best of ``gemms``), ``copy_bytes_per_second``,
-        ``read_bytes_per_second``, ``array_bytes``, ``cache_bytes``, ``launch_seconds``,
-        ``graph_launch_seconds``, ``threads``.
+        ``read_bytes_per_second``, on a CPU ``cached_bytes_per_second``, ``array_bytes``,
+        ``cache_bytes``, ``launch_seconds``, ``graph_launch_seconds``, ``threads``.
     """
     gauge = parse(case)
     apply_settings(gauge)

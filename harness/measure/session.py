@@ -253,7 +253,7 @@ class Session:
         """Every case against its baseline, as far as measured, in the order of the plan."""
         records = self.records()
         rows = summarise(records, self.profile.baseline, self.profile.reference["heads"])
-        rows = with_shares(rows, records, self.registry.mechanisms)
+        rows = with_shares(rows, records, self.registry.mechanisms, self.skip)
         position = {case.id: i for i, case in enumerate(self.cases)}
         problems: dict[tuple[Any, ...], int] = {}
         for case in self.cases:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from time import perf_counter, process_time, sleep
+from time import perf_counter, process_time, sleep, thread_time
 from typing import Any
 
 import torch
@@ -195,9 +195,9 @@ class Watch:
             return
         begun = perf_counter()
         while perf_counter() - begun < PATIENCE:
-            spent, now = process_time(), perf_counter()
+            others, now = process_time() - thread_time(), perf_counter()
             sleep(QUIET)
-            busy = process_time() - spent
+            busy = process_time() - thread_time() - others
             if busy < STILL * (perf_counter() - now):
                 return
             # Threads of OpenMP stay awake for a while when they have nothing to do.

@@ -19,7 +19,8 @@ from harness.stats.drift import session_trend, shown
 COLUMNS = [
     "case", "name", "mechanism", "implementation", "batch", "length", "d_in", "d_out", "heads",
     "dtype", "phase", "device", "settings", "control", "block", "interpreter", "status", "detail",
-    "seconds", "rounds", "beside", "ratio", "order", "kernels", "fingerprint", "session",
+    "seconds", "rounds", "beside", "ratio", "order", "kernels", "found_by", "fingerprint",
+    "session",
 ]  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def time_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
                 "beside": r.get("beside"),
                 "ratio": r.get("ratio"),
                 "kernels": _kernels(r.get("dispatched")),
+                "found_by": r.get("found_by"),
                 "fingerprint": r.get("fingerprint"),
                 "session": r.get("session"),
             }
@@ -164,6 +166,10 @@ class Row:
         Which of the libraries' and of our own its calls went to, one text for each way that was
         seen. More than one, of it or of its baseline, and the verdict is withheld: ``fused`` takes
         another path where a kernel can't be built, and blocks of two paths are no replicates.
+    found_by : str
+        The check that withheld or refused it; empty where none did.
+    operations_by : str
+        Empty where a formula says its operations, else who counted them, or that nobody could.
     """
 
     case: str
@@ -188,6 +194,8 @@ class Row:
     drift: float = math.nan
     by_block: Mapping[int, float] = field(default_factory=dict)
     kernels: tuple[str, ...] = ()
+    found_by: str = ""
+    operations_by: str = ""
 
 
 def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]:
@@ -332,6 +340,7 @@ def _row(
         detail=detail,
         by_block=ratios,
         kernels=seen,
+        found_by="" if bad.empty else str(bad["found_by"].iloc[0] or ""),
     )
 
 

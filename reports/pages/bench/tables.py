@@ -50,9 +50,8 @@ def cases(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "verdict": r.verdict,
             "why": f": {r.detail}" if r.verdict == WITHHELD else "",
             "numbers": [
-                number_text(
-                    100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %"
-                ),
+                number_text(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %")
+                + (f" ({r.operations_by})" if r.operations_by else ""),
                 known(r.peak_bytes, bytes_text),
                 number_text(r.memory_ratio, ".2f", "x"),
                 number_text(r.error, ".1e"),

@@ -21,7 +21,16 @@ from harness.build import torch_dtype
 from harness.case import parse
 from harness.cli.display import ratio_table
 from harness.measure import roofline
-from harness.measure.ceilings import ceilings, gauge_of, gauges, impossible, with_shares, work_of
+from harness.measure.ceilings import (
+    COUNTED,
+    NOT_COUNTED,
+    ceilings,
+    gauge_of,
+    gauges,
+    impossible,
+    with_shares,
+    work_of,
+)
 from harness.measure.device import device_fingerprint
 from harness.measure.run import count_launches, prepare
 from harness.measure.session import Session
@@ -29,7 +38,7 @@ from harness.options.groups import Selection
 from harness.plan import make_plan
 from harness.records import journal
 from harness.records.ratios import WITHHELD, Row
-from harness.registry import Registry, builtins
+from harness.registry import Registry, builtins, foreign
 from harness.verify.run import jobs
 from reports.core.sentences import closing
 from reports.pages.bench.tables import cases
@@ -127,6 +136,7 @@ def test_options_of_the_users_own_leave_the_work_unknown() -> None:
     work = work_of(builtins()["mtsa"], case)
     assert math.isnan(work.operations)
     assert math.isnan(work.bytes)
+    assert work.outside == 4 * 64 * 64 * (300 + 600)
 
 
 def test_a_gauge_stands_for_dtype_threads_and_tf32() -> None:
@@ -241,6 +251,44 @@ def test_more_bytes_than_a_copy_moves_are_impossible_unless_caches_hold_them() -
         row = rows_of([*records, peaks(cache_bytes=cache, **fast)])[case]
         assert row.bandwidth_share == pytest.approx(2)
         assert row.verdict != WITHHELD
+
+
+STRANGER = "Stranger.module-B64-N64-D300x600-H8-f32-forward-cpu"
+
+
+def of_stranger(seconds: float, skip: tuple[str, ...] = (), **more: Any) -> Row:
+    """A row of a module that only has a factory."""
+    records = [*timed(BASE, 1.0), *timed(STRANGER, seconds), peaks(cached_bytes_per_second=1e11)]
+    records[3] |= more
+    known = {**builtins(), "Stranger": foreign("Stranger", "a:b", "")}
+    return with_shares(summed_up(records), records, known, skip)[1]
+
+
+def test_nothing_is_faster_than_reading_its_input_and_writing_its_output() -> None:
+    """From any cache, whatever it computes: 64 x 64 x 900 numbers at 1e11 bytes per second."""
+    least = 4 * 64 * 64 * 900 / 1e11
+    row = of_stranger(0.9 * least)
+    assert (row.verdict, row.found_by) == (WITHHELD, "bound")
+    assert f"reading the input and writing the output alone takes {least:.3g} s" in row.detail
+    assert of_stranger(least).verdict != WITHHELD
+    assert of_stranger(0.9 * least, ("bound",)).verdict != WITHHELD
+
+
+def test_operations_of_a_stranger_are_those_that_torch_counts() -> None:
+    seconds = 1e-3
+    row = of_stranger(seconds, operations=2e8)
+    assert row.compute_share == pytest.approx(2e8 / seconds / 1e11)
+    assert row.operations_by == COUNTED
+    assert row.verdict == WITHHELD
+    assert row.found_by == "operations"
+    assert "operations of Stranger.module: by torch's" in " ".join(shown([row], 140).split())
+    assert of_stranger(seconds, ("operations",), operations=2e8).verdict != WITHHELD
+    none = of_stranger(seconds, operations=0)
+    assert math.isnan(none.compute_share)
+    assert none.operations_by == NOT_COUNTED
+    assert "none could be counted" in shown([none], 140)
+    (on_the_page,) = cases([none])
+    assert NOT_COUNTED in str(on_the_page["numbers"])
 
 
 def test_no_sentence_rests_on_a_withheld_row() -> None:
@@ -376,6 +424,7 @@ def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.Monk
     monkeypatch.setattr(roofline, "sample", Told(lambda _: 0.5))
     told = roofline.traffic("cpu", None)
     assert told["copy_bytes_per_second"] == 2 * 4096 / 0.5
+    assert told["cached_bytes_per_second"] == 2 * max(roofline.CACHED_ARRAYS) / 0.5
     assert told["read_bytes_per_second"] == 4096 / 0.5
     assert roofline.traffic("cpu", 3 * 4096)["array_bytes"] == 6 * 4096
 
