@@ -11,12 +11,14 @@ from rich.markdown import Markdown
 from rich.markup import escape
 
 from harness.cli.output import bare_table, console
+from harness.isolate import Limits, run
 from harness.json_file import write_json
 from harness.options.measure import ExplainOptions
 from harness.registry import Registry
 from reference_impls.mechanism import Mechanism, Size
 
 ABOUT = "about.md"
+FACTS_CALL = "harness.verify.unaided.facts:facts"
 SECTIONS = ("Equations", "Where papers and released code differ", "Known to be odd")
 """What every ``about.md`` has, as second-level headings in this order."""
 SIZE = Size(batch=64, length=64, d_in=300, d_out=600, heads=8)
@@ -84,8 +86,12 @@ def run_explain(options: ExplainOptions) -> int:
         elif not text:
             out.print("Nothing is written about it: it has no about.md beside its record.")
         _print_configurations(out, mechanism)
+        facts = _facts(name, options.given) if mechanism.name in registry.given_names else None
+        if facts is not None:
+            _print_facts(out, facts)
         rows.append(
             {
+                **({} if facts is None else {"facts": facts}),
                 "name": mechanism.name,
                 "summary": mechanism.summary,
                 "source": mechanism.source,
@@ -98,6 +104,24 @@ def run_explain(options: ExplainOptions) -> int:
         )
     write_json(options.json_file, rows)
     return 0
+
+
+def _facts(name: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What a mechanism that was handed in computes, or why that can't be told."""
+    asked = {"name": name, "given": list(given)}
+    outcome = run(FACTS_CALL, asked, Limits(seconds=60))
+    if outcome.status != "ok":
+        return [("can't be told", outcome.detail)]
+    return [(str(question), str(answer)) for question, answer in outcome.value]
+
+
+def _print_facts(out: Any, facts: list[tuple[str, str]]) -> None:
+    table = bare_table()
+    table.add_column("what it computes (in float64, told and not judged)", overflow="fold")
+    table.add_column("", overflow="fold")
+    for question, answer in facts:
+        table.add_row(escape(question), escape(answer))
+    out.print(table)
 
 
 def _print_configurations(out: Any, mechanism: Mechanism) -> None:

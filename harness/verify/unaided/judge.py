@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from harness.verify.batches import D_IN, D_OUT
 from harness.verify.budget import summary
 from harness.verify.unaided.gradients import gradients
 from harness.verify.unaided.history import history, kept, modes, processes, repeat, weights
 from harness.verify.unaided.precision import precision
-from harness.verify.unaided.subject import Check, Finding, Refused, Subject, Void
+from harness.verify.unaided.subject import Check, Finding, Refused, Void, of_mechanism
 from harness.verify.unaided.values import (
     answer,
     batch,
@@ -62,9 +61,7 @@ def check_properties(
         ``verdict`` (ok, wrong, void: nothing can be said), ``detail``, and where it is not ok
         ``found_by``: the name of the check; error, budget and margin of what was compared.
     """
-    options = {**mechanism.options, **implementation.options}
-    d_in = D_OUT if mechanism.keeps_width else D_IN
-    subject = Subject(mechanism, implementation, dtype, device, options, d_in)
+    subject = of_mechanism(mechanism, implementation, dtype, device)
     found: list[Finding] = []
     for name, check in CHECKS.items():
         if name in skip:

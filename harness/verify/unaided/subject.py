@@ -247,6 +247,15 @@ class Subject:
             return at_tokens(module(kept_layout(point.x), kept_layout(point.real)), point)
 
 
+def of_mechanism(
+    mechanism: Mechanism, implementation: Implementation, dtype: str, device: str
+) -> Subject:
+    """The subject at the sizes at which everything is verified."""
+    options = {**mechanism.options, **implementation.options}
+    d_in = D_OUT if mechanism.keeps_width else D_IN
+    return Subject(mechanism, implementation, dtype, device, options, d_in)
+
+
 def trained(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Weights that are trained, by name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}

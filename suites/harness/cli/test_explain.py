@@ -54,6 +54,36 @@ def test_a_mechanism_of_ones_own_is_explained_as_far_as_it_goes(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "Nothing is written about it" in done.stdout
     assert "Mean.module" in done.stdout
+    assert "can't be told" in done.stdout
+    assert "takes 2 positional arguments but 3 were given" in " ".join(done.stdout.split())
+
+
+SUMS = """
+import torch
+
+class Sums(torch.nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.map = torch.nn.Linear(d_in, d_out, bias=False)
+    def forward(self, x, mask):
+        x = self.map(x.masked_fill(~mask[..., None], 0))
+        return x.cumsum(1).masked_fill(~mask[..., None], 0)
+"""
+
+
+def test_what_a_mechanism_of_ones_own_computes_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sums.py").write_text(SUMS)
+    done = here("explain Sums --with sums:Sums --json out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "out.json").read_text())
+    facts = dict(row["facts"])
+    assert facts["a row does not depend on later tokens"] == "yes"
+    assert facts["a row does not depend on earlier tokens"].startswith("no: off by")
+    assert facts["tokens in another order: the same rows, in that order"].startswith("no: off by")
+    assert facts["x times a is the output times a power of a"] == "yes: power 1"
+    assert facts["affine in x: a matrix and a bias"] == "yes"
+    assert facts["tokens that the first and the last row depend on, of 7"] == "1 alone and 1 to 7"
+    assert "1 alone and 1 to 7" in done.stdout
 
 
 def test_the_readmes_table_is_the_generated_one() -> None:
