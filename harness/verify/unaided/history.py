@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from harness.verify.unaided.subject import (
 )
 from harness.verify.unaided.values import apart, changes
 
-CALLS = 40
+MANY = 40
 """So many calls in a row change nothing."""
 IDLE = 0.1
 """Share of the weights that may be without effect, as a bias is that a softmax takes out again."""
@@ -99,35 +99,59 @@ def history(subject: Subject) -> Iterator[Finding]:
         middle[0, point.x.shape[1] // 2, subject.d_in // 2] += 1
         fewer = point.real.clone()
         fewer[0, 1:] = False
-        asked = {
-            "a call with another x at the same place before": replace(point, x=point.x + 1),
-            "a call with another x of the same sum before": replace(point, x=base.flip(-1)),
-            "a call with an x that differs in one number before": replace(point, x=middle),
-            "a call with another mask before": replace(point, x=base, real=fewer),
-            "a call with another number of tokens before": point.wider(2),
-            f"{CALLS} calls before": subject.point((2, 1)),
+        other = replace(point, x=point.x + 1)
+        asked: dict[str, tuple[Point, Calls]] = {
+            "a call with another x at the same place before": (other, calls),
+            "a call with another x of the same sum before": (
+                replace(point, x=base.flip(-1)),
+                calls,
+            ),
+            "a call with an x that differs in one number before": (
+                replace(point, x=middle),
+                calls,
+            ),
+            "a call with another mask before": (replace(point, x=base, real=fewer), calls),
+            "a call with another number of tokens before": (point.wider(2), calls),
+            "a call under inference_mode before": (other, torch.inference_mode()(calls)),
+            "a pass of training before": (other, pass_of_training),
+            f"{MANY} calls before": (subject.point((2, 1)), many),
         }
         want = subject.values(replace(point, x=base), "a first call")
-        for doing, other in asked.items():
+        for doing, (at, before) in asked.items():
             module = subject.module()
-            x, real = _same_place(module, other, point, doing)
-            with told(doing, point), torch.no_grad():
-                x.data.copy_(base)  # neither the address nor the version tells that it changed
-                real.data.copy_(point.real)
-                got = at_tokens(module(x, real), point)
+            x, real = at.x.clone(), at.real.clone()
+            with told(doing, point):
+                before(module, x, real)
+                if x.shape != base.shape:
+                    x, real = base.clone(), real.new_empty(point.real.shape)
+                with torch.no_grad():
+                    x.data.copy_(base)  # neither address nor version tells that it changed
+                    real.data.copy_(point.real)
+                    got = at_tokens(module(x, real), point)
             yield from changes(subject, doing, {OUTPUT: got}, {OUTPUT: want}, point)
 
 
-def _same_place(
-    module: torch.nn.Module, other: Point, point: Point, doing: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Make the other calls; x and mask in which they stood, if they have the point's shape."""
-    x, real = other.x.clone(), other.real.clone()
-    with told(doing, point), torch.no_grad():
-        for _ in range(CALLS if doing.startswith(str(CALLS)) else 2):
-            module(x, real)
-    same = x.shape == point.x.shape
-    return (x, real) if same else (point.x.clone(), point.real.clone())
+Calls = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], None]
+
+
+@torch.no_grad()
+def calls(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor, count: int = 2) -> None:
+    """Call it some times."""
+    for _ in range(count):
+        module(x, real)
+
+
+def many(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor) -> None:
+    """Call it `MANY` times."""
+    calls(module, x, real, MANY)
+
+
+def pass_of_training(module: torch.nn.Module, x: torch.Tensor, real: torch.Tensor) -> None:
+    """Forward and backward in training mode, without an update."""
+    module.train()
+    module(x, real).sum().backward()
+    module.zero_grad(set_to_none=True)
+    module.eval()
 
 
 def modes(subject: Subject) -> Iterator[Finding]:
