@@ -28,6 +28,8 @@ _RANDOM = torch.default_generator
 DRAWN = 2**18
 """Numbers that are drawn in truth; longer rows repeat them, each time rolled and with a sign."""
 MOST_SHIFT = 2**16
+SCALES = (0.9, 1.1)
+"""An input begins at one of so many places and is scaled by a number between these."""
 SPARE = 2
 """Buffers more than a sample has calls, so that an address says nothing of the call's number."""
 MOST_BYTES = 64 * 2**20
@@ -71,19 +73,23 @@ class Source:
         self.bytes = sum(self.sizes) * ITEM_BYTES[p.dtype]
         self.seed = seed
         most = max(self.sizes)
-        self._span = min(most, MOST_SHIFT) + 1
-        numbers = _normal(most + self._span, seed)
+        numbers = _normal(most + MOST_SHIFT, seed)
         self._numbers = numbers.to(device=p.device, dtype=torch_dtype(p.dtype))
 
-    def pieces(self, seed: int, calls: int) -> Iterator[Inputs]:
-        """Contents of the calls of one sample, views of the source; another seed gives others."""
+    def cuts(self, seed: int, calls: int) -> Iterator[list[tuple[torch.Tensor, float]]]:
+        """Of each call of a sample views of the source, and what they are multiplied by."""
         draw = Random(seed)
         for _ in range(calls):
-            starts = [draw.randrange(self._span) for _ in self.sizes]
-            yield tuple(
-                self._numbers[at : at + size].view(shape)
-                for at, size, shape in zip(starts, self.sizes, self.shapes, strict=True)
-            )
+            found = []
+            for size, shape in zip(self.sizes, self.shapes, strict=True):
+                at, scale = draw.randrange(MOST_SHIFT), draw.uniform(*SCALES)
+                found.append((self._numbers[at : at + size].view(shape), scale))
+            yield found
+
+    def pieces(self, seed: int, calls: int) -> Iterator[Inputs]:
+        """Inputs of the calls of one sample; another seed gives others."""
+        for cut in self.cuts(seed, calls):
+            yield tuple(view * scale for view, scale in cut)
 
 
 def _normal(count: int, seed: int) -> torch.Tensor:
@@ -99,7 +105,7 @@ def _normal(count: int, seed: int) -> torch.Tensor:
 
 def buffers(source: Source, count: int, leaf: bool) -> list[Inputs]:
     """Memory for so many inputs; with `leaf` their gradients are wanted."""
-    made = [tuple(torch.empty_like(part) for part in parts) for parts in source.pieces(0, count)]
+    made = [tuple(torch.empty_like(v) for v, _ in cut) for cut in source.cuts(0, count)]
     for x, *_ in made:
         x.requires_grad_(leaf)
     return made
@@ -115,9 +121,9 @@ class Pool:
     def write(self, seed: int, calls: int) -> list[Inputs]:
         """New contents for so many calls, and the buffers that hold them, in the calls' order."""
         chosen = _DRAW.sample(range(len(self._held)), calls)
-        for which, parts in zip(chosen, self._source.pieces(seed, calls), strict=True):
-            for buffer, part in zip(self._written[which], parts, strict=True):
-                buffer.copy_(part)
+        for which, cut in zip(chosen, self._source.cuts(seed, calls), strict=True):
+            for buffer, (view, scale) in zip(self._written[which], cut, strict=True):
+                torch.mul(view, scale, out=buffer)  # takes no longer than a copy
         return [self._held[which] for which in chosen]
 
 

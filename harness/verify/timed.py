@@ -87,6 +87,8 @@ def check_timed(
 
 
 def _said(look: Mapping[str, Any], one: Deviation) -> str:
+    if one.what == INPUT:
+        return f"timed call {look['calls']} of sample {look['sample']} changed its input"
     return (
         f"{one.what} of timed call {look['calls']} of sample {look['sample']} differs from that of "
         f"a fresh module by {one.error:.2g} (budget {one.budget:.2g})"

@@ -1,0 +1,383 @@
+"""What keeps a time honest: around the samples, in the process, and from the driver's side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+import torch
+
+from harness.isolate import Interpreter, Limits, Outcome, Wrong
+from harness.measure import call, cpu_clock, state, watch
+from harness.measure.checks import Told, acting
+from harness.measure.cpu_clock import Sampled, sample
+from harness.measure.cuda_clock import event_samples
+from harness.measure.run import prepare
+from harness.measure.watch import LOOKS, Watch
+from suites.harness.measure.test_cuda_clock import Simulated
+
+ID = "multi_head.plain-B3-N4-D8-H2-f32-{}-cpu+1-thread"
+ALL = acting(())
+
+
+def watched(phase: str = "forward", once: float = 1e-4, on: frozenset[str] = ALL) -> Watch:
+    prepared = prepare(ID.format(phase))
+    prepared.call()
+    return Watch(prepared, once, on)
+
+
+def take(over: Watch, calls: int) -> list[tuple[torch.Tensor, ...]]:
+    """A sample, as the clock takes it; the inputs of its calls."""
+    batch = list(over.before(calls))
+    for inputs in batch:
+        over.call(*inputs)
+    over.after()
+    return batch
+
+
+def take_many(over: Watch, samples: int) -> None:
+    for _ in range(samples):
+        take(over, 1)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for."""
+    monkeypatch.setattr(Watch, "_wait", lambda self: None)
+
+
+@pytest.mark.parametrize("phase", ["forward", "training"])
+def test_no_call_meets_an_input_again(soon: None, phase: str) -> None:
+    over = watched(phase)
+    assert over.begin(8) == 8
+    batches, contents = [], set()
+    for _ in range(10):
+        batches.append(take(over, 8))
+        contents |= {tuple(x.detach().flatten().tolist()) for x, *_ in batches[-1]}
+    assert len(contents) == sum(map(len, batches))
+    assert len({tuple(id(x) for x, *_ in batch) for batch in batches}) > 5
+    # None knows that it is the last one.
+    assert {len(batch) for batch in batches} <= {4, 5, 6, 7, 8}
+    assert len({len(batch) for batch in batches}) > 1
+
+
+def test_without_fresh_inputs_every_call_meets_the_same() -> None:
+    over = watched(on=acting(["fresh-inputs", "late-values"]))
+    over.begin(8)
+    assert len({id(x) for _ in range(5) for (x,) in take(over, 8)}) == 1
+
+
+def test_a_check_has_one_of_these_names() -> None:
+    with pytest.raises(ValueError, match="'clocks'"):
+        acting(["clocks"])
+
+
+def test_every_sample_may_be_one_that_is_looked_at(soon: None) -> None:
+    """Also those beyond what was planned, which a module may reach that becomes lazy."""
+    seen: set[int] = set()
+    for _ in range(40):
+        over = watched()
+        over.begin(1)
+        for _ in range(30):
+            take(over, 1)
+        assert len({look.sample for look in over.looks}) == LOOKS
+        seen |= {look.sample for look in over.looks}
+    assert len(seen) > 25
+    long = watched(once=1.0)
+    long.begin(1)
+    for _ in range(3):
+        take(long, 1)
+    assert len(long.looks) == 1
+
+
+def test_a_look_keeps_the_input_the_output_and_every_gradient(soon: None) -> None:
+    over = watched("training")
+    over.begin(3)
+    take(over, 3)
+    (look,) = over.looks
+    weights = {name for name in look.values if name not in ("the input", "the output")}
+    assert "the gradient of the input" in weights
+    assert len(weights) > 4
+    assert look.values["the output"][0] == [3, 4, 8]
+    assert not look.moved
+
+
+def test_what_arrives_after_the_clock_has_stopped_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def arrives(over: Watch) -> None:
+        over._prepared.results()["the output"].add_(1)
+
+    monkeypatch.setattr(Watch, "_wait", torch.inference_mode()(arrives))
+    over = watched()
+    over.begin(1)
+    with pytest.raises(Wrong, match="the output of sample 1 still changed") as raised:
+        take(over, 1)
+    assert raised.value.value == {"found_by": "late-values"}
+    skipped = watched(on=acting(["late-values"]))
+    skipped.begin(1)
+    take(skipped, 1)
+
+
+def test_work_that_goes_on_behind_the_clock_is_wrong() -> None:
+    over = watched()
+    over.begin(1)
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            pass
+
+    worker = threading.Thread(target=spin)
+    worker.start()
+    try:
+        with pytest.raises(Wrong, match="another thread still worked for"):
+            take_many(over, 200)  # on a busy machine it may have no core just then
+    finally:
+        stop.set()
+        worker.join()
+    take_many(over, 20)
+
+
+def test_who_sets_the_seed_of_everybody_is_told_and_who_draws_is_not(soon: None) -> None:
+    over = watched()
+    over.begin(1)
+    run = over.call
+
+    def draws(*inputs: torch.Tensor) -> None:
+        run(*inputs)
+        torch.rand(3)
+
+    over.call = draws
+    for _ in range(5):
+        take(over, 1)
+    assert all(look.moved for look in over.looks)
+
+    def seeds(*inputs: torch.Tensor) -> None:
+        torch.manual_seed(4)
+        draws(*inputs)
+
+    over.call = seeds
+    with pytest.raises(Told, match="sets the seed of torch's random numbers"):
+        take_many(over, 200)
+
+
+@contextmanager
+def changed(change: Callable[[], object], back: Callable[[], object]) -> Iterator[None]:
+    change()
+    try:
+        yield
+    finally:
+        back()
+
+
+CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "default dtype": (
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_dtype(torch.float32),
+    ),
+    "gradients on": (
+        lambda: torch.set_grad_enabled(False),
+        lambda: torch.set_grad_enabled(True),
+    ),
+    "precision of float32 products": (
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: torch.set_float32_matmul_precision("highest"),
+    ),
+    "deterministic algorithms": (
+        lambda: torch.use_deterministic_algorithms(True),
+        lambda: torch.use_deterministic_algorithms(False),
+    ),
+    "denormals flushed": (
+        lambda: torch.set_flush_denormal(True),
+        lambda: torch.set_flush_denormal(False),
+    ),
+    "oneDNN": (
+        lambda: setattr(torch.backends.mkldnn, "enabled", False),
+        lambda: setattr(torch.backends.mkldnn, "enabled", True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_changed_for_the_whole_process_is_named(name: str) -> None:
+    before = state.state()
+    state.refuse_changed(before, state.state(), "when nothing was done")
+    with changed(*CHANGES[name]), pytest.raises(Told, match=f"changed {name}: .* -> ") as raised:
+        state.refuse_changed(before, state.state(), "when it was called")
+    assert raised.value.value == {"found_by": "state"}
+    state.refuse_changed(before, state.state(), "when it was put back")
+
+
+def test_a_module_may_not_make_the_allocator_map_large_blocks() -> None:
+    """But glibc itself may end that."""
+    now = {state.MAPPING: True}
+    with pytest.raises(Told, match=state.MAPPING):
+        state.refuse_changed({state.MAPPING: False}, now, "when it was called")
+    state.refuse_changed(now, {state.MAPPING: False}, "when it was called")
+
+
+def test_whoever_replaces_a_clock_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state.clocks()
+    state.refuse_replaced(before)
+    for owner, name in ((time, "perf_counter"), (watch, "process_time"), (cpu_clock, "raw_clock")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, lambda: 0.0)
+            with pytest.raises(Wrong, match=rf"it replaced .*{name}"):
+                state.refuse_replaced(before)
+    with monkeypatch.context() as patched:
+        patched.setattr(sample, "__defaults__", (None, lambda: 0.0, None, None, None))
+        with pytest.raises(Wrong, match=r"it replaced harness\.measure\.cpu_clock\.sample"):
+            state.refuse_replaced(before)
+    state.refuse_replaced(before)
+
+
+@pytest.mark.parametrize(("speed", "fine"), [(1.0, True), (0.97, True), (0.9, False), (1.1, False)])
+def test_two_clocks_must_agree_on_the_samples(speed: float, fine: bool) -> None:
+    now = [0.0]
+
+    def work() -> None:
+        now[0] += 0.01
+
+    def timed() -> list[Sampled]:
+        clock = lambda: speed * now[0]  # noqa: E731
+        return sample([work], 5, 0.0, [0.01], clock=clock, other=lambda: now[0])
+
+    if fine:
+        assert len(timed()[0].samples) == 5
+        return
+    with pytest.raises(Wrong, match="one clock says") as raised:
+        timed()
+    assert raised.value.value == {"found_by": "clock"}
+
+
+def test_losing_the_core_between_two_readings_is_no_disagreement() -> None:
+    now, readings = [0.0], [0]
+
+    def other() -> float:
+        readings[0] += 1
+        now[0] += 0.5 if readings[0] % 2 else 0.0  # whenever it was read, another process runs
+        return now[0]
+
+    def work() -> None:
+        now[0] += 0.01
+
+    sample([work], 5, 0.0, [0.01], clock=lambda: now[0], other=other)
+
+
+@pytest.mark.parametrize(
+    ("threads", "processor", "own", "fine"),
+    [
+        (1, 1.0, 1.0, True),
+        (1, 0.8, 0.5, False),  # on a busy machine, where both together had one core
+        (2, 1.9, 1.0, True),
+        (2, 2.3, 1.0, False),
+    ],
+)
+def test_more_processor_time_than_its_threads_can_take_is_told(
+    threads: int, processor: float, own: float, fine: bool
+) -> None:
+    sampled = Sampled([0.1] * 10, [0.0] * 10, 1, 1.0, 0.0, processor, own)
+    if fine:
+        state.refuse_more_threads(sampled, threads)
+        return
+    with pytest.raises(Told, match="threads of its own") as raised:
+        state.refuse_more_threads(sampled, threads)
+    assert raised.value.value == {"found_by": "cpu-time"}
+
+
+def test_on_a_device_inputs_are_queued_before_the_first_event_and_looked_at_behind_the_last(
+    soon: None,
+) -> None:
+    """By the fake device: what a graph reads is written where it reads it."""
+    device = Simulated()
+    prepared = prepare(ID.format("forward"))
+    prepared.call()
+    static = torch.zeros(3, 4, 8)
+    prepared.graphed = (static,)
+    read: list[float] = []
+
+    def replay(*_: torch.Tensor) -> None:
+        read.append(float(static.sum()))
+        device.work(0.5)
+
+    prepared.call = replay
+    over = Watch(prepared, 0.5, ALL, synchronize=device.synchronize)
+    found = event_samples(over.call, 5, 0.0, device, around=over)
+    assert found.samples == pytest.approx([0.5] * len(found.samples))
+    assert len(set(read)) == len(read) == len(found.samples)
+    assert over.looks
+    assert all(look.calls == 1 for look in over.looks)
+
+
+class Child:
+    """Answers as it is told to, in order."""
+
+    def __init__(self, *answers: Outcome) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+
+    def run(self, name: str, arguments: Mapping[str, Any], *_: Any) -> Outcome:
+        self.asked.append((name, arguments))
+        return self.answers.pop(0)
+
+
+def timing(seconds: float = 1.0, **value: Any) -> Outcome:
+    told = {"samples": [0.1], "median": 0.1, "clock_seconds": 1.0, "evidence": {"looks": [1]}}
+    return Outcome("ok", {**told, **value}, "", seconds)
+
+
+def asked(child: Child, **more: Any) -> Outcome:
+    arguments = {"case": ID.format("forward"), "given": [], **more}
+    return call.time(cast(Interpreter, child), arguments, Limits(), {"allocator": ""})
+
+
+def test_what_was_timed_is_computed_again_elsewhere() -> None:
+    child = Child(timing(), Outcome("ok", {"checked": 3}, "", 0.25))
+    found = asked(child)
+    assert (found.status, found.seconds) == ("ok", 1.25)
+    assert found.value["checked"] == 3
+    assert found.value["check_seconds"] == 0.25
+    assert "evidence" not in found.value
+    assert [name for name, _ in child.asked] == [call.TIME_CALL, call.CHECK_CALL]
+    assert child.asked[1][1]["evidence"] == {"looks": [1]}
+    assert asked(Child(timing()), skip=["timed-values"]).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "says"),
+    [
+        (Outcome("wrong", {}, "the output of timed call 3 differs"), "wrong", "timed call 3"),
+        (Outcome("crash", None, "KeyError: 3"), "wrong", "can't be computed again: crash: KeyErr"),
+        (Outcome("unsupported", None, "not here"), "wrong", "unsupported: not here"),
+    ],
+)
+def test_a_time_whose_values_are_not_right_is_none(answer: Outcome, status: str, says: str) -> None:
+    found = asked(Child(timing(), answer))
+    assert (found.status, found.value) == (status, {"found_by": "timed-values"})
+    assert says in found.detail
+
+
+@pytest.mark.parametrize("status", ["oom", "timeout"])
+def test_too_little_memory_or_time_to_compute_it_again_is_said(status: Any) -> None:
+    found = asked(Child(timing(), Outcome(status, None, "why")))
+    assert found.status == "ok"
+    assert found.value["unchecked"] == f"{status}: why"
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds", "fine"),
+    [(1.0, 1.4, True), (100.0, 104.0, True), (1.0, 3.0, False), (3.0, 1.0, False)],
+)
+def test_a_childs_clock_must_agree_with_the_drivers(
+    told: float, seconds: float, fine: bool
+) -> None:
+    answers = timing(seconds, clock_seconds=told), Outcome("ok", {"checked": 1})
+    found = asked(Child(*answers))
+    assert found.status == ("ok" if fine else "wrong")
+    if not fine:
+        assert found.value == {"found_by": "clock"}
+        assert f"its clock says {told:.3g} s, the driver's {seconds:.3g} s" in found.detail
+        assert asked(Child(*answers), skip=["clock"]).status == "ok"

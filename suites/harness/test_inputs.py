@@ -1,0 +1,93 @@
+"""Inputs that nobody has seen: drawn again from their secret, and never twice the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.case import parse
+from harness.inputs import (
+    DRAWN,
+    ELEMENTS,
+    MOST_BUFFERS,
+    MOST_BYTES,
+    Pool,
+    Source,
+    buffers,
+    positions,
+    room,
+)
+
+SMALL = "multi_head.plain-B2-N4-D8x6-H2-{}-{}-cpu"
+LONG = "multi_head.plain-B1-N2048-D256-H2-f32-forward-cpu"
+
+
+def source(
+    seed: int, dtype: str = "f32", phase: str = "training", output: str = "tokens"
+) -> Source:
+    return Source(parse(SMALL.format(dtype, phase)), output, seed)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_same_secret_gives_the_same_inputs_and_any_other_others(dtype: str) -> None:
+    def drawn(secret: int, seed: int) -> torch.Tensor:
+        return torch.cat(
+            [t.flatten() for one in source(secret, dtype).pieces(seed, 3) for t in one]
+        )
+
+    assert torch.equal(drawn(1, 7), drawn(1, 7))
+    assert not torch.equal(drawn(1, 7), drawn(1, 8))
+    assert not torch.equal(drawn(1, 7), drawn(2, 7))
+
+
+def test_an_input_has_the_shapes_of_its_case() -> None:
+    ((x, cotangent),) = source(0).pieces(0, 1)
+    assert (x.shape, cotangent.shape) == ((2, 4, 8), (2, 4, 6))
+    ((x, cotangent),) = source(0, output="sentence").pieces(0, 1)
+    assert cotangent.shape == (2, 6)
+    ((x,),) = source(0, phase="forward").pieces(0, 1)
+    assert x.shape == (2, 4, 8)
+
+
+def test_long_inputs_are_standard_normal_and_do_not_repeat_in_place() -> None:
+    ((x,),) = Source(parse(LONG), "tokens", 3).pieces(5, 1)
+    assert x.numel() == 2 * DRAWN
+    assert abs(float(x.mean())) < 0.01
+    assert float(x.std()) == pytest.approx(1, abs=0.11)
+    tokens = {tuple(row[:4].tolist()) for row in x[0]}
+    assert len(tokens) == 2048
+
+
+def test_a_pool_writes_each_sample_anew_into_buffers_in_an_order_of_its_own() -> None:
+    drawn = source(0)
+    pool = Pool(drawn, buffers(drawn, 6, leaf=True))
+    orders, seen = set(), set()
+    for seed in range(20):
+        batch = pool.write(seed, 4)
+        for (x, cotangent), (same, flows) in zip(batch, drawn.pieces(seed, 4), strict=True):
+            assert torch.equal(x, same)
+            assert torch.equal(cotangent, flows)
+            assert x.requires_grad
+            assert x.is_leaf
+            seen.add(tuple(x.flatten().tolist()))
+        orders.add(tuple(x.data_ptr() for x, _ in batch))
+    assert len(orders) > 15
+    assert len({at for order in orders for at in order}) == 6
+    assert len(seen) == 80, "an input came twice"
+
+
+def test_a_sample_has_room_for_as_many_calls_as_are_little_memory() -> None:
+    assert room(source(0)) == MOST_BUFFERS
+    assert room(Source(parse(LONG), "tokens", 0)) == MOST_BYTES // (2 * DRAWN * 4)
+    huge = Source(parse(LONG.replace("B1", "B40")), "tokens", 0)
+    assert room(huge) == 1
+
+
+def test_the_numbers_that_are_compared_are_spread_and_known_again() -> None:
+    result = torch.zeros(50, 60)
+    found = positions(5, "the output", result)
+    assert found.shape == (ELEMENTS,)
+    assert torch.equal(found, positions(5, "the output", result))
+    assert not torch.equal(found, positions(6, "the output", result))
+    assert not torch.equal(found, positions(5, "the input", result))
+    assert int(found.max()) > 2000 > 1000 > int(found.min()) >= 0
