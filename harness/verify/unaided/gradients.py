@@ -44,20 +44,20 @@ class Rate:
     unsure: float
 
 
-def rate(loss: Callable[[float], float], noise: float, most: float) -> Rate:
+def rate(loss: Callable[[float], float], noise: float, size: float, most: float) -> Rate:
     """Central differences with the step that suits the noise, and with twice that step.
 
     Parameters
     ----------
     loss : callable
         At a step along the direction.
-    noise : float
-        Absolute error of the loss.
+    noise, size : float
+        Absolute error of the loss, and what counts as one in it.
     most : float
         Step at which the loss would bend, whatever it is.
     """
     middle = loss(0.0)
-    step = min(most, max(1e-6, (noise / max(abs(middle), noise / ROUNDING)) ** (1 / 3)))
+    step = min(most, (noise / size) ** (1 / 3))
     up, down, up2, down2 = (loss(k * step) for k in (1, -1, 2, -2))
     near, far = (up - down) / (2 * step), (up2 - down2) / (4 * step)
     # Both sides' rates differ in proportion to the step, unless there is a kink at the very point.
@@ -117,7 +117,7 @@ def differences(
         line = Line({name: tensors[name] for name in names}, point, seed)
         says, length = line.slope(gradients)
         most = min(1e-2, size / (100 * length) if length else math.inf)
-        one = rate(partial(line.at, loss), noise, most)
+        one = rate(partial(line.at, loss), noise, size, most)
         line.at(loss, 0.0)
         scale = max(abs(one.value), length, 1e-6 * size)
         if one.unsure > KINK * scale:
@@ -176,14 +176,22 @@ class Line:
 
 
 def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: Point) -> float:
-    """How rough the loss is along steps of x far below any that would bend it."""
+    """How rough the loss is along steps of x far below any that would bend it.
+
+    Small and less small ones: what computes in less than float64 stands still on the smallest.
+    """
     start = x.detach().clone()
-    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(x)
-    steps = []
-    for step in (-1e-9, 0.0, 1e-9):
-        with torch.no_grad():
-            x.copy_((start + step * direction) * point.real[..., None])
-        steps.append(float(loss().detach()))
+    generator = torch.Generator().manual_seed(1)
+    rough = 0.0
+    middle = float(loss().detach())
+    for step in (1e-9, 1e-8, 1e-7):
+        along = torch.randn(x.shape, generator=generator).to(x) * point.real[..., None]
+        sides = 0.0
+        for sign in (-1, 1):
+            with torch.no_grad():
+                x.copy_(start + sign * step * along)
+            sides += float(loss().detach())
+        rough = max(rough, abs(sides - 2 * middle))
     with torch.no_grad():
         x.copy_(start)
-    return abs(steps[0] + steps[2] - 2 * steps[1])
+    return rough

@@ -209,8 +209,8 @@ def test_nothing_is_known_where_rounding_alone_decides() -> None:
 
 
 def test_a_rate_is_unsure_at_a_kink_and_at_a_jump_and_sure_elsewhere() -> None:
-    smooth = rate(lambda step: (1 + step) ** 3, 1e-16, 1e-2)
+    smooth = rate(lambda step: (1 + step) ** 3, 1e-16, 1.0, 1e-2)
     assert smooth.value == pytest.approx(3)
     assert smooth.unsure < 1e-8
-    assert rate(abs, 1e-16, 1e-2).unsure > 0.5
-    assert rate(lambda step: float(step > 0), 1e-16, 1e-2).unsure > 0.5
+    assert rate(abs, 1e-16, 1.0, 1e-2).unsure > 0.5
+    assert rate(lambda step: float(step > 0), 1e-16, 1.0, 1e-2).unsure > 0.5
