@@ -141,7 +141,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         result = app(args=arguments, standalone_mode=False)
     except (UsageError, NotVerified) as error:
-        print(f"attnbench: {error}", file=sys.stderr)
+        print(f"attnbench: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 1 if isinstance(error, NotVerified) else 2
     except _ClickError as error:
         message = error.format_message()  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from harness.measure.ceilings import impossible
 from harness.measure.session import Session, make_session
 from harness.options.measure import BenchOptions
 from harness.records import journal
+from harness.records.ratios import Row
 from harness.records.sharing import at_work
 from harness.verify.run import fitting
 from reports.core.crossovers import crossovers
@@ -81,11 +82,13 @@ def _refuse(session: Session, rows: Sequence[dict[str, Any]], out: Console) -> i
     for (name, dtype), row in bad.items():
         text = f"{name} {dtype} is not measured: {row['verdict']}: {row['detail']}"
         say(out, text, "bold red")
-    session.cases = [
-        c
-        for c in session.cases
-        if (f"{c.mechanism}.{c.implementation}", c.problem.dtype) not in bad
-    ]
+    cases, session.cases = session.cases, []
+    for c in cases:
+        why = bad.get((f"{c.mechanism}.{c.implementation}", c.problem.dtype))
+        if why is None:
+            session.cases.append(c)
+        elif not c.is_control:
+            session.refused[c] = why["verdict"], why["detail"]
     return len(bad)
 
 
@@ -119,7 +122,7 @@ def _pytest(session: Session, extra: list[str]) -> int:
 
 def subject(session: Session) -> str | None:
     """Whom the closing sentences are about."""
-    names = list(dict.fromkeys(c.name for c in session.cases))
+    names = list(dict.fromkeys(c.name for c in [*session.cases, *session.refused]))
     given = [n for n in names if n.partition(".")[0] in session.registry.given_names]
     if given:
         return given[0]
@@ -128,13 +131,18 @@ def subject(session: Session) -> str | None:
     return next((n for n in names if n != session.profile.baseline), None)
 
 
-def _failed_readings(session: Session) -> list[str]:
-    """A line for every margin, memory reading or ceiling that could not be taken, and why."""
+def _failed_readings(session: Session, rows: Sequence[Row]) -> list[str]:
+    """A line for every margin, memory reading or ceiling that could not be taken, and why.
+
+    But not of a case that has no time either: its own line says why.
+    """
+    failed = {row.case for row in rows if row.status != "ok"}
     return [
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
         for r in session.records()
         if r["kind"] in ("margin", "memory", "peaks")
         and r["status"] not in ("ok", "wrong", "unsupported")
+        and r["case"] not in failed
     ]
 
 
@@ -150,8 +158,14 @@ def _conclude(
     out: Console,
     json_file: str | None,
     seconds: float,
-) -> None:
-    """Final table, four sentences, what drifted, where the `seconds` of measuring went, page."""
+) -> list[str]:
+    """Final table, four sentences, what drifted, where the `seconds` of measuring went, page.
+
+    Returns
+    -------
+    list of str
+        Why verdicts are withheld, a line each.
+    """
     rows, profile = session.rows(), session.profile
     out.print(ratio_table(rows, f"ratios to {profile.baseline}", out.width))
     tell_skipped(out, journal.read(session.folder).warnings)
@@ -172,7 +186,8 @@ def _conclude(
         say(out, line, "bold red")
     drifts = session.drift()
     moved = drift_sentences(drifts, rows, profile.baseline)
-    for line in [*moved, *_failed_readings(session)]:
+    failed = [f"{r.case}: {r.status}: {r.detail}" for r in rows if r.status != "ok"]
+    for line in [*failed, *moved, *_failed_readings(session, rows)]:
         say(out, line)
     for line in _unchecked(session):
         say(out, line)
@@ -204,6 +219,7 @@ def _conclude(
             "verified": list(checked),
         },
     )
+    return withheld
 
 
 def _dry_run(session: Session, out: Console, json_file: str | None) -> int:
@@ -242,11 +258,13 @@ def _bench(session: Session, options: BenchOptions, out: Console, planned: float
     refused = _refuse(session, checked, out)
     if not session.cases or all(c.name == session.profile.baseline for c in session.cases):
         out.print("nothing is left to measure beside the baseline")
+        _conclude(session, checked, out, options.json_file, planned)
         return 1
     begun = time.monotonic()
     code = _pytest(session, list(options.extra))
     if code not in (0, 1):
         return 1
     # Verifying is work of another kind; planning and replaying are what the harness costs.
-    _conclude(session, checked, out, options.json_file, planned + time.monotonic() - begun)
-    return 1 if refused or code else 0
+    seconds = planned + time.monotonic() - begun
+    withheld = _conclude(session, checked, out, options.json_file, seconds)
+    return 1 if refused or code or withheld else 0

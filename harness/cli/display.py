@@ -16,11 +16,15 @@ from harness.cli.output import duration
 from harness.measure.blocks import Step
 from harness.measure.ceilings import COUNTED, MOST, NOT_COUNTED
 from harness.measure.session import Session
-from harness.records.ratios import WITHHELD, Row
-from reports.core.words import bytes_text, known, time_text
+from harness.records.ratios import NO_ORACLE, NOT_VERIFIED, WITHHELD, Row
+from harness.stats import ratio_text
+from reports.core.words import bytes_text, known, margin_text, memory_text, time_text
 
 NEAR_FLOOR = "*"
 """Marks a time that is mostly launching."""
+BELOW_FLOOR, BY_ITSELF = "<floor", "°"
+MARKS = {NO_ORACLE: "none", NOT_VERIFIED: "-"}
+"""Stand where a margin would."""
 WIDE = 96
 """Columns of a console in which the whole ratio table has room."""
 
@@ -28,11 +32,6 @@ WIDE = 96
 def wide(console: Console) -> Console:
     """The console, or, where it is not a terminal, one wide enough for a table."""
     return console if console.is_terminal else Console(file=console.file, width=140)
-
-
-def times_text(ratio: float) -> str:
-    """``1.13x``."""
-    return "" if math.isnan(ratio) else f"{ratio:.2f}x"
 
 
 def share_text(row: Row) -> str:
@@ -102,14 +101,20 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
             known(row.seconds, time_text) + (NEAR_FLOOR if row.near_floor else ""),
             str(row.time) if row.time else "",
             f"[{colour}]{row.verdict}[/]" if colour else row.verdict,
-            *([times_text(row.operations_ratio)] if wide else []),
+            *([known(row.operations_ratio, ratio_text)] if wide else []),
             share_text(row),
             *([known(row.peak_bytes, bytes_text)] if wide else []),
-            times_text(row.memory_ratio),
-            f"{row.margin:.3g}x" if row.verified else "-",
+            BELOW_FLOOR if row.below_floor else memory_text(row),
+            _margin(row),
         )
     table.caption, table.caption_justify = _notes(rows), "left"
     return table
+
+
+def _margin(row: Row) -> str:
+    if row.verified:
+        return f"{row.margin:.3g}x{BY_ITSELF * row.by_itself}"
+    return MARKS[margin_text(row)]
 
 
 def _notes(rows: Sequence[Row]) -> str | None:
@@ -127,8 +132,20 @@ def _notes(rows: Sequence[Row]) -> str | None:
         notes += [f"operations of {name}: {means}" for name in names]
     if any(row.near_floor for row in rows):
         notes.append(f"{NEAR_FLOOR} near the launch floor: half of the time or more is launching")
+    if any(row.below_floor for row in rows):
+        floor = bytes_text(max(row.memory_floor for row in rows if row.below_floor))
+        notes.append(f"{BELOW_FLOOR} memory below what can be told: {floor} are noise")
     if any(row.verdict == WITHHELD for row in rows):
-        notes.append("withheld: faster than this machine can be; the reason stands below")
+        notes.append("withheld: this can't be right; the reason stands below")
+    unverified = {row.unverified.partition(":")[0] for row in rows if row.status == "ok"}
+    if any(row.verified and row.by_itself for row in rows):
+        notes.append(f"{BY_ITSELF} against its own float64: no oracle vouches for it")
+    if NO_ORACLE in unverified:
+        notes.append(f"{MARKS[NO_ORACLE]} {NO_ORACLE}: nobody vouches for its values")
+    if NOT_VERIFIED in unverified:
+        notes.append(
+            f"{MARKS[NOT_VERIFIED]} {NOT_VERIFIED}: its error here is not known; no headline"
+        )
     return "\n".join(notes) or None
 
 
@@ -172,7 +189,7 @@ class Display:
         )
         if record.get("kind") == "time" and record.get("status") not in ("ok", "unsupported"):
             self.console.print(
-                f"{escape(record['case'])}: [red]{record['status']}[/] "
+                f"{escape(record['case'])}: [red]{record['status']}[/]: "
                 + escape(record.get("detail", ""))
             )
         if step.block_ended and step.done < step.total:

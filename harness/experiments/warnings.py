@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Values, is_ok, is_paired, sides_of
+from harness.stats import ratio_text
 from harness.train.data.corpora import is_known
 from harness.train.recipe import HOW_FOUND
 
@@ -148,7 +149,7 @@ def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     )
     return [
         f"unequal parameters: {design['models'][0]} has {counts[0]:,}, {design['models'][1]} "
-        f"{counts[1]:,} ({ratio:.2f}x), word vectors not counted; {hint}"
+        f"{counts[1]:,} ({ratio_text(ratio)}), word vectors not counted; {hint}"
     ]
 
 

@@ -85,7 +85,7 @@ def without_room(case: Case, registry: Registry) -> Outcome | None:
     least = 4.0 * size_of(case).inputs if cuda else least_bytes(case, registry)
     if machine is None or least <= machine:
         return None
-    needed, has = (f"{count / 2**30:,.3g} GiB" for count in (least, machine))
+    needed, has = (f"{count / 2**30:,.1f} GiB" for count in (least, machine))
     says = f"by the formulas it needs {needed} at least, this machine has {has}: not run"
     value = {"least_bytes": least, "machine_bytes": machine}
     return Outcome("oom", value, says)

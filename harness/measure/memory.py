@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,10 @@ from harness.measure.beforehand import formula_bytes
 from harness.measure.run import Prepared, count_launches, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
+
+NOISELESS_BYTES = 32 * 2**20
+"""From here on a peak is read once: some hundred KiB are less than a per cent of it."""
+PAGE_BYTES = 4096
 
 
 def cpu_peak(call: Callable[[], object]) -> tuple[int, int]:
@@ -47,7 +51,8 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
         ``transient_bytes``: peak during the pass beyond what was held before it (for training the
         gradients are allocated in the pass and count); ``resident_bytes``: weights and input;
         ``peak_bytes``: their sum; ``baseline_bytes``: what was held before, whosever it is;
-        ``formula_bytes``: what `formula_bytes` says of the first; ``launches`` of the warm-up pass,
+        ``formula_bytes``: what `formula_bytes` says of the first; ``floor_bytes`` as of
+        `noise_beside`; ``launches`` of the warm-up pass,
         unless it is compiled. On CUDA also ``allocated_bytes``, ``reserved_bytes`` (peaks),
         ``reserved_baseline_bytes``, and what `gpu.DriverReading` gives.
     """
@@ -60,7 +65,27 @@ def memory_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str
     else:
         # Memory needs a warm-up pass anyway, and the clock must not see a counted one.
         launches["launches"] = count_launches(prepared.call)
-    return launches | peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
+    row = peak_of(prepared, formula_bytes(prepared.case, Registry(given)))
+    return launches | row | noise_beside(row, prepared)
+
+
+def noise_beside(row: Mapping[str, Any], prepared: Prepared) -> dict[str, int]:
+    """How much of a small reading is the interpreter's: what the same pass reads next differs by.
+
+    A first pass after the warm-up touches code and caches that no later one touches again, some
+    dozen to some hundred KiB of them; a whole page is the least that the kernel can tell.
+
+    Returns
+    -------
+    dict
+        ``floor_bytes``; empty for a reading so large that this is nothing beside it, and on CUDA,
+        whose allocator counts to the byte.
+    """
+    if prepared.case.problem.device == "cuda" or row["peak_bytes"] > NOISELESS_BYTES:
+        return {}
+    again = [peak_of(prepared, None)["transient_bytes"] for _ in range(2)]
+    readings = [row["transient_bytes"], *again]
+    return {"floor_bytes": max(PAGE_BYTES, max(readings) - min(readings))}
 
 
 def peak_of(prepared: Prepared, formula: float | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.plan import make_plan
 from harness.profile import Profile
 from harness.records import journal, schema
 from harness.records.drift import Drift, machine_drift
-from harness.records.ratios import Row, summarise, time_frame
+from harness.records.ratios import Row, refused_row, summarise, time_frame
 from harness.registry import Registry, code_hash, harness_hash
 
 
@@ -70,6 +70,8 @@ class Session:
         What broke a run inside a front end that would hide it.
     written : str or None
         Id of the journal's session that a run wrote; None while nothing was to be done.
+    refused : dict of Case to (str, str)
+        What is not measured, with verdict and reason; no part of `cases`.
     """
 
     cases: Sequence[Case]
@@ -87,6 +89,7 @@ class Session:
     failure: str = ""
     error: Exception | None = None
     written: str | None = None
+    refused: dict[Case, tuple[str, str]] = field(default_factory=dict)
     _codes: dict[tuple[str, str], str] = field(default_factory=dict)
     _found_partners: dict[Case, list[Case]] | None = None
 
@@ -250,13 +253,18 @@ class Session:
         return anchor["fingerprint"] == self.fingerprint_id and codes.get(case, "") == code
 
     def rows(self) -> list[Row]:
-        """Every case against its baseline, as far as measured, in the order of the plan."""
+        """Every case against its baseline, as far as measured, in the order of the plan.
+
+        What was refused stands behind the others of its problem.
+        """
         records = self.records()
         rows = summarise(records, self.profile.baseline, self.profile.reference["heads"])
         rows = with_shares(rows, records, self.registry.mechanisms, self.skip)
-        position = {case.id: i for i, case in enumerate(self.cases)}
+        rows += [refused_row(case, *why) for case, why in self.refused.items()]
+        cases = [*self.cases, *self.refused]
+        position = {case.id: i for i, case in enumerate(cases)}
         problems: dict[tuple[Any, ...], int] = {}
-        for case in self.cases:
+        for case in cases:
             p = case.problem
             problems.setdefault((p.batch, p.length, p.d_in, p.dtype, p.phase), len(problems))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.case import parse
+from harness.case import Case, parse
 from harness.stats import Interval, Verdict, noise_floor, ratio_interval, verdict
 from harness.stats.drift import session_trend, shown
 
@@ -93,16 +93,18 @@ def memory_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Peak memory per case and block, in bytes.
 
     ``transient_bytes`` is what the pass needs beyond what was there before it; ``peak_bytes`` adds
-    weights and input.
+    weights and input, ``floor_bytes`` is what two readings of it can differ by without a reason.
     """
-    numbers = ["transient_bytes", "peak_bytes"]
+    numbers = ["transient_bytes", "peak_bytes", "floor_bytes"]
     return _frame(records, "memory", ["case", "block", "status"], numbers)
 
 
 def margin_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Error, budget and margin of each case at its own shape."""
     numbers = ["error", "budget", "margin"]
-    return _frame(records, "margin", ["case", "status", "detail"], numbers)
+    return _frame(
+        records, "margin", ["case", "status", "verdict", "what", "against", "detail"], numbers
+    )
 
 
 def _frame(
@@ -121,6 +123,10 @@ width, or the papers' 2 heads x 300 against 8 x 75, is compared at the size a us
 
 WITHHELD = "withheld"
 """Verdict of a row whose numbers can't be right; its detail says why."""
+NO_ORACLE, NOT_VERIFIED = "no oracle", "not verified"
+"""What is known of values that no margin stands for: `Row.unverified` begins with one of them."""
+TELLING = 4
+"""A peak below so many times its floor says nothing of a ratio: a quarter of it is noise."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +149,22 @@ class Row:
         Noise floor of this problem, from its A/A control; infinite while unknown.
     verdict : {"faster", "slower", "same", "undecided", "baseline", "withheld", ""}
     peak_bytes, memory_ratio : float
-        Median peak, and its ratio to the baseline's.
+        Median peak, and its ratio to the baseline's; the latter nan where it can't be told.
     error, budget, margin : float
         At this shape; nan where not verified.
     verified : bool
         Within the error budget at this shape. Without it there is no headline.
     detail : str
+    unverified : str
+        Empty where verified; else `NO_ORACLE`, of a module that has none and of which nothing wrong
+        was found, or `NOT_VERIFIED`; and why.
+    by_itself : bool
+        Whether error and margin are against its own float64, for want of an oracle.
+    memory_floor : float
+        Bytes of a peak, its own or the baseline's, that are the interpreter's noise; nan where
+        nobody looked: in large readings, on a GPU, in older records.
+    below_floor : bool
+        Whether one of both peaks is no more than `TELLING` times its floor.
     compute_share, bandwidth_share : float
         Operations per second over the session's best matrix product, and least traffic over its
         best copy (see `harness.measure.ceilings`); nan where not known.
@@ -187,6 +203,10 @@ class Row:
     margin: float
     verified: bool
     detail: str
+    unverified: str = ""
+    by_itself: bool = False
+    memory_floor: float = math.nan
+    below_floor: bool = False
     compute_share: float = math.nan
     bandwidth_share: float = math.nan
     operations_ratio: float = math.nan
@@ -263,7 +283,9 @@ def summarise(records: Collection[Mapping[str, Any]], baseline: str, heads: int 
         In the order of `time_frame`; controls are not rows, they are the floor.
     """
     memory, margins = memory_frame(records), margin_frame(records)
-    peaks = memory[memory["status"] == "ok"].groupby("case")["peak_bytes"].median()
+    read = memory[memory["status"] == "ok"].groupby("case")
+    held = read.agg({"peak_bytes": "median", "floor_bytes": "max"})
+    peaks = {str(case): (float(p), float(f)) for case, p, f in held.itertuples()}
     checks = {str(r["case"]): {str(k): v for k, v in r.items()} for r in margins.to_dict("records")}
     rows: list[Row] = []
     for _, group in time_frame(records).groupby(PROBLEM, sort=False):
@@ -291,7 +313,7 @@ def _with_drift(rows: list[Row]) -> list[Row]:
 
 def _row(
     case_id: str, case: pd.DataFrame, base_id: str | None, base: pd.DataFrame, floor: float,
-    peaks: pd.Series, checks: Mapping[str, Mapping[str, object]],
+    peaks: Mapping[str, tuple[float, float]], checks: Mapping[str, Mapping[str, object]],
 ) -> Row:  # fmt: skip
     good = case[case["status"] == "ok"]
     check = checks.get(case_id, {})
@@ -315,8 +337,6 @@ def _row(
             f"blocks ran by different kernels ({'; '.join(mixed)}); measure them again in a "
             "journal of their own"
         )
-    peak = float(peaks.get(case_id, math.nan))
-    base_peak = float(peaks.get(base_id, math.nan)) if base_id else math.nan
 
     def number(name: str) -> float:
         value = check.get(name)
@@ -331,17 +351,57 @@ def _row(
         time=ratio,
         floor=floor,
         verdict=says,
-        peak_bytes=peak,
-        memory_ratio=peak / base_peak if base_peak else math.nan,
+        **_memory(case_id, base_id, peaks),
         error=number("error"),
         budget=number("budget"),
         margin=number("margin"),
-        verified=check.get("status") == "ok" and not math.isnan(number("margin")),
+        verified=not (unverified := _unverified(check)),
+        unverified=unverified,
+        by_itself=isinstance(check.get("against"), str),
         detail=detail,
         by_block=ratios,
         kernels=seen,
         found_by="" if bad.empty else str(bad["found_by"].iloc[0] or ""),
     )
+
+
+def _memory(
+    case: str, base: str | None, peaks: Mapping[str, tuple[float, float]]
+) -> dict[str, Any]:
+    """Peak, ratio and floor of a case, as fields of its row, from peaks and floors by case."""
+    if case not in peaks:
+        return {"peak_bytes": math.nan, "memory_ratio": math.nan}
+    (mine, floor), (other, floor_there) = peaks[case], peaks.get(base or "", (math.nan, math.nan))
+    below = mine <= TELLING * floor or other <= TELLING * floor_there
+    floors = [f for f in (floor, floor_there) if not math.isnan(f)]
+    return {
+        "peak_bytes": mine,
+        "memory_ratio": math.nan if below or not other else mine / other,
+        "memory_floor": max(floors, default=math.nan),
+        "below_floor": below,
+    }
+
+
+def _unverified(check: Mapping[str, object]) -> str:
+    """Why a margin's record vouches for nothing; empty if it does."""
+    if not check:
+        return f"{NOT_VERIFIED}: no error was measured"
+    if check.get("status") != "ok":
+        return f"{NOT_VERIFIED}: {check.get('status')}: {check.get('detail') or ''}"
+    if check.get("verdict") == NO_ORACLE:
+        return f"{NO_ORACLE}: {check.get('what') or 'its own float64 was not asked'}"
+    margin = check.get("margin")
+    known = isinstance(margin, float) and not math.isnan(margin)
+    return "" if known else f"{NOT_VERIFIED}: no error was measured"
+
+
+def refused_row(case: Case, verdict: str, detail: str) -> Row:
+    """The row of a case that was not measured, for what verifying said of its implementation."""
+    none = math.nan
+    return Row(
+        case.id, None, _case_columns(case.id), verdict, none, None, math.inf, "", none, none,
+        none, none, none, False, detail, f"{NOT_VERIFIED}: {verdict}",
+    )  # fmt: skip
 
 
 def kernels_of(case: pd.DataFrame) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ from harness.stats.timing import (
     judge,
     noise_floor,
     ratio_interval,
+    ratio_text,
     verdict,
 )
 
@@ -89,6 +90,7 @@ __all__ = [
     "paired_spread",
     "power_of",
     "ratio_interval",
+    "ratio_text",
     "replicates_needed",
     "sd_of_differences",
     "sharing",

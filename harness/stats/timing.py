@@ -26,6 +26,17 @@ FAMILY_ERROR = 0.05
 """Probability that any case at all is called faster or slower although none has changed."""
 
 
+def ratio_text(ratio: float) -> str:
+    """``1.13x``; two significant digits below 0.1, three from 10 on: ``0.0034x``, ``12.3x``."""
+    return f"{_digits(ratio)}x"
+
+
+def _digits(ratio: float) -> str:
+    if ratio < 0.0995:  # what rounds to 0.10 has its two digits
+        return f"{ratio:#.2g}"
+    return f"{ratio:.{2 if ratio < 9.995 else 1 if ratio < 99.95 else 0}f}"
+
+
 @dataclass(frozen=True)
 class Interval:
     """A ratio with its confidence interval.
@@ -53,8 +64,8 @@ class Interval:
     def __str__(self) -> str:
         """``1.20x [1.10, 1.30]``."""
         if not self.known:
-            return f"{self.ratio:.2f}x [one block]"
-        return f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+            return f"{ratio_text(self.ratio)} [one block]"
+        return f"{ratio_text(self.ratio)} [{_digits(self.low)}, {_digits(self.high)}]"
 
 
 @dataclass(frozen=True)

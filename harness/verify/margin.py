@@ -56,8 +56,8 @@ def check_case(case: str, given: Sequence[str] = (), seed: int = 0) -> dict[str,
     -------
     dict
         ``verdict`` (ok, wrong), ``error``, ``budget``, ``margin``, ``what``, ``draws``. A mechanism
-        without oracle is compared with its own float64; where that says nothing, the verdict is
-        "no oracle", and ``what`` says why.
+        without oracle is compared with its own float64, and ``against`` says so; where that says
+        nothing, the verdict is "no oracle", and ``what`` says why.
 
     Raises
     ------
@@ -152,7 +152,8 @@ def _by_itself(
         return {"verdict": "no oracle", **nothing, "what": str(reason)}, False
     over = [one for one in found if not one.ok]
     at_kink = bool(over) and all(one.gradient for one in over)
-    return _row("wrong" if over else "ok", worst(found)), at_kink
+    row = _row("wrong" if over else "ok", worst(found))
+    return {**row, "against": "its own float64"}, at_kink
 
 
 def _cotangent(

@@ -75,7 +75,9 @@ class Costs:
         return machine_drift(self.times, self.baseline, self.profile.reference["heads"])
 
     def memory_ratio(self, row: Row) -> Interval | None:
-        """Peak memory over the baseline's, one ratio per block; None where there is none."""
+        """Peak memory over the baseline's, one ratio per block; None where none can be told."""
+        if row.below_floor:
+            return None
         good = self.memory[self.memory["status"] == "ok"]
         mine = good[good["case"] == row.case].groupby("block")["peak_bytes"].median()
         base = good[good["case"] == row.baseline].groupby("block")["peak_bytes"].median()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.records.ratios import Row
-from harness.stats import Summary
+from harness.stats import Summary, ratio_text
 from reports.claims.printed import at, load, number, summaries
 from reports.core.sizes import padded
 from reports.core.sweeps import label_of
@@ -122,14 +122,15 @@ class PrintedCost:
     def printed_text(self) -> str:
         """``1.07x``, with the span that rounding leaves where it is wide."""
         if self.printed_high - self.printed_low < 0.02 * self.printed:
-            return f"{self.printed:.2f}x"
-        return f"{self.printed:.2f}x ({self.printed_low:.2f} to {self.printed_high:.2f})"
+            return ratio_text(self.printed)
+        ends = f"{ratio_text(self.printed_low)} to {ratio_text(self.printed_high)}"
+        return f"{ratio_text(self.printed)} ({ends})"
 
     @property
     def measured_text(self) -> str:
         """``1.20x [1.10, 1.30]``."""
         if self.what.startswith("memory"):
-            return f"{self.measured.memory_ratio:.2f}x"
+            return ratio_text(self.measured.memory_ratio)
         return str(self.measured.time)
 
     @property

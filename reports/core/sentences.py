@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.records.drift import Drift
-from harness.records.ratios import WITHHELD, Row
-from harness.stats import Interval
+from harness.records.ratios import NO_ORACLE, WITHHELD, Row
+from harness.stats import Interval, ratio_text
 from reports.core.crossovers import crossover_sentence
+from reports.core.words import memory_text
 
 MemoryRatio = Callable[[Row], Interval | None]
 
@@ -41,13 +42,14 @@ def _nearest(rows: Sequence[Row], name: str) -> list[Row]:
 
 
 def _cost(rows: Sequence[Row], name: str, baseline: str) -> str:
-    known = [r for r in rows if r.time is not None and r.verified and r.verdict != WITHHELD]
+    timed = [r for r in rows if r.time is not None and r.verdict != WITHHELD]
+    known = [r for r in timed if r.verified or r.unverified.startswith(NO_ORACLE)]
     if not known:
+        failed = [f"{r.status}: {r.detail}" for r in rows if r.status != "ok"]
         withheld = [f"verdict withheld: {r.detail}" for r in rows if r.verdict == WITHHELD]
-        why = next(
-            (f"{r.status}: {r.detail}" for r in rows if r.status != "ok"),
-            withheld[0] if withheld else "not verified",
-        )
+        if timed and not failed:
+            return f"{name} has no headline at this size ({timed[0].unverified})."
+        why = [*failed, *withheld, "not measured"][0]
         return f"{name} has no cost to report at this size ({why})."
     c = known[0].columns
     parts = []
@@ -76,19 +78,19 @@ def _why(row: Row) -> str:
 
 
 def _memory(rows: Sequence[Row], baseline: str, memory: MemoryRatio | None) -> str:
-    parts = []
+    parts: list[str] = []
+    unknown: list[str] = []
     for r in rows:
         found = memory(r) if memory else None
         if found is not None:
-            text = str(found) if found.known else f"{found.ratio:.2f}x (one reading)"
-        elif math.isnan(r.memory_ratio):
+            text = str(found) if found.known else f"{ratio_text(found.ratio)} (one reading)"
+        elif not (text := memory_text(r)):
             continue
-        else:
-            text = f"{r.memory_ratio:.2f}x"
-        parts.append(f"{text} in {r.columns['phase']}")
-    if not parts:
+        (unknown if r.below_floor else parts).append(f"{text} in {r.columns['phase']}")
+    if not (parts or unknown):
         return "Memory was not measured here."
-    return f"Its peak memory (weights and input included) is {' and '.join(parts)} of {baseline}'s."
+    said = [f"{' and '.join(parts)} of {baseline}'s"] * bool(parts) + unknown
+    return f"Its peak memory (weights and input included) is {', and '.join(said)}."
 
 
 def _correct(rows: Sequence[Row]) -> str:
@@ -99,6 +101,10 @@ def _correct(rows: Sequence[Row]) -> str:
         if floors
         else "; the A/A control needs a second block before anything is claimed"
     )
+    if not any(r.status == "ok" for r in rows):
+        return "Nothing is known of its error at this size."
+    if not checked and (one := next((r for r in rows if r.unverified.startswith(NO_ORACLE)), None)):
+        return f"Nobody vouches for its values ({one.unverified}){noise}."
     if not checked:
         return f"Its error at this shape is not known, so its ratios are no headline{noise}."
     worst = min(checked, key=lambda r: r.margin)
@@ -106,9 +112,12 @@ def _correct(rows: Sequence[Row]) -> str:
         return (
             f"It is WRONG at this shape: error {worst.error:.2g}, budget {worst.budget:.2g}{noise}."
         )
+    against, but = "the float64 oracle", ""
+    if worst.by_itself:
+        against, but = "its own float64", "; no oracle vouches for it"
     return (
-        f"Its error against the float64 oracle at this shape is {worst.error:.1e}, within the "
-        f"budget of {worst.budget:.1e} (margin {worst.margin:.1f}x){noise}."
+        f"Its error against {against} at this shape is {worst.error:.1e}, within the "
+        f"budget of {worst.budget:.1e} (margin {worst.margin:.1f}x){but}{noise}."
     )
 
 
@@ -143,7 +152,9 @@ def closing(
 
 def _change(change: float) -> str:
     """``1.18x longer``; a shorter time the other way round."""
-    return f"{change:.2f}x longer" if change > 1 else f"{1 / change:.2f}x shorter"
+    if change > 1:
+        return f"{ratio_text(change)} longer"
+    return f"{ratio_text(1 / change)} shorter"
 
 
 def _problem(columns: dict[str, object]) -> str:

@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+from harness.records.ratios import Row
 from harness.records.schema import digest
+from harness.stats import ratio_text
 
 LONGEST = 40
 """Letters of a file name."""
@@ -47,6 +49,20 @@ def known(value: float, text: Callable[[float], str]) -> str:
 def number_text(value: float, form: str, suffix: str = "") -> str:
     """A number in a form, with what stands behind it; empty where there is none."""
     return known(value, lambda number: f"{number:{form}}{suffix}")
+
+
+def margin_text(row: Row) -> str:
+    """``3.4x``, or what of a row's values is known instead."""
+    if not row.verified:
+        return row.unverified.partition(":")[0]
+    return f"{row.margin:.3g}x{' against its own float64' * row.by_itself}"
+
+
+def memory_text(row: Row) -> str:
+    """The ratio of peaks, or that the readings are too small for one; empty without readings."""
+    if row.below_floor:
+        return f"below what can be told (floor {bytes_text(row.memory_floor)})"
+    return known(row.memory_ratio, ratio_text)
 
 
 def error_text(value: float | None) -> str:

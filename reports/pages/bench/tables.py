@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.records.ratios import WITHHELD, Row
-from reports.core.words import bytes_text, known, number_text, time_text
+from reports.core.words import (
+    bytes_text,
+    known,
+    margin_text,
+    memory_text,
+    number_text,
+    time_text,
+)
 
 PARTS = tuple(
     f"{part}_{column}" for part in ("value", "gradient") for column in ("error", "budget", "margin")
@@ -53,9 +60,9 @@ def cases(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 number_text(100 * r.compute_share, ".2g" if r.compute_share < 0.01 else ".0f", " %")
                 + (f" ({r.operations_by})" if r.operations_by else ""),
                 known(r.peak_bytes, bytes_text),
-                number_text(r.memory_ratio, ".2f", "x"),
+                memory_text(r),
                 number_text(r.error, ".1e"),
-                number_text(r.margin, ".3g", "x") if r.verified else "not verified",
+                margin_text(r),
             ],
         }
 

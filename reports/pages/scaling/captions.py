@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.records.ratios import Row
+from harness.stats import ratio_text
 from reports.core.sweeps import LengthSweep, label_of, length_of
 from reports.core.words import bytes_text, time_text
 from reports.pages.scaling.figures import PASSES, Fit
@@ -66,7 +67,10 @@ def _memory_ratios(sweep: LengthSweep, phase: str, base: str) -> str:
     for label, line in sweep.lines(phase).items():
         known = [r for r in line if not math.isnan(r.memory_ratio) and r.verdict != "baseline"]
         if known:
-            parts.append(f"{label} {known[-1].memory_ratio:.2f}x at N = {length_of(known[-1]):,}")
+            longest = known[-1]
+            parts.append(
+                f"{label} {ratio_text(longest.memory_ratio)} at N = {length_of(longest):,}"
+            )
     return f"Peak memory over that of {base}, {PASSES[phase]}: {'; '.join(parts)}."
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.records.ratios import Row
 from reports.core.slopes import Slope
-from reports.core.words import known, number_text, time_text
+from reports.core.words import known, margin_text, memory_text, number_text, time_text
 from reports.pages.scaling.figures import Fit
 from reports.pages.scaling.growth import Grown
 
@@ -27,8 +27,8 @@ def cells(row: Row) -> list[str]:
         str(row.time) if row.time else "",
         row.verdict,
         number_text(row.peak_bytes / 2**20, ".1f", " MiB"),
-        number_text(row.memory_ratio, ".2f", "x"),
-        number_text(row.margin, ".3g", "x") if row.verified else "not verified",
+        memory_text(row),
+        margin_text(row),
         "; ".join(row.kernels),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.records.ratios import WITHHELD, Row
-from harness.stats import Interval
+from harness.stats import Interval, ratio_text
 from reports.core import sizes
 from reports.core.costs import Costs
 from reports.core.crossovers import short_crossover
@@ -20,6 +20,7 @@ from reports.core.source import DeviceRecords
 from reports.core.style import mechanism_of
 from reports.core.sweeps import label_of
 from reports.core.tables import Cell
+from reports.core.words import memory_text
 
 NOT_TRAINED = (
     "No accuracies of {mechanism} and {baseline} were compared on this device: attnbench compare "
@@ -62,16 +63,16 @@ class Answer:
             return f"{row.status}: {row.detail}" if row.status != "ok" else row.verdict
         if row.verdict == WITHHELD:
             return f"withheld: {row.detail}"
-        checked = "" if row.verified else ", error not known"
+        checked = "" if row.verified else f", {row.unverified.partition(':')[0]}"
         return f"{row.time} {row.verdict}{checked}"
 
     @property
     def memory_text(self) -> str:
-        """``1.31x [1.31, 1.32]``, an interval over processes; or that there was one reading."""
-        m = self.memory
+        """``1.31x [1.31, 1.32]``, an interval over processes; or why there is none."""
+        m, row = self.memory, self.rows.get("training") or next(iter(self.rows.values()))
         if m is None:
-            return ""
-        return str(m) if m.known else f"{m.ratio:.2f}x, one reading"
+            return memory_text(row) if row.below_floor else ""
+        return str(m) if m.known else f"{ratio_text(m.ratio)}, one reading"
 
     @property
     def cells(self) -> list[str]:
@@ -337,8 +338,11 @@ def _right(mine: Answer) -> str:
         return "not checked at this shape, so its ratios are no headline"
     worst = min(checked, key=lambda r: r.margin)
     says = "WRONG" if worst.error > worst.budget else "yes"
+    against = (
+        "its own float64 (no oracle vouches for it)" if worst.by_itself else "the float64 oracle"
+    )
     return (
-        f"{says}: error {worst.error:.1e} against the float64 oracle, budget {worst.budget:.1e} "
+        f"{says}: error {worst.error:.1e} against {against}, budget {worst.budget:.1e} "
         f"(margin {worst.margin:.1f}x)"
     )
 

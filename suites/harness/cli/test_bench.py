@@ -311,7 +311,14 @@ def test_an_own_mechanism_is_verified_and_measured(package: Path) -> None:
     mine: list[dict[str, Any]] = [r for r in told["rows"] if "Mean.module[scale=0.5]" in r["case"]]
     assert {r["columns"]["phase"] for r in mine} == {"forward", "training"}
     assert all(r["status"] == "ok" and r["time"]["ratio"] > 0 for r in mine)
-    assert "within the budget" in told["sentences"][3]
+    assert {(r["verified"], r["by_itself"], r["unverified"]) for r in mine} == {(True, True, "")}
+    cost, *_, correct = told["sentences"]
+    assert re.match(r"Mean\.module\[.*takes \d+\.\d+x \[one block\] \(forward, ", cost)
+    assert correct.startswith("Its error against its own float64 at this shape is ")
+    assert "no oracle vouches for it" in correct
+    assert "° against its own float64: no oracle vouches for it" in done.stdout
+    page = (package / "results" / "index.html").read_text()
+    assert len(re.findall(r"<td>[\d.]+x against its own float64</td>", page)) == 2
 
 
 def test_padding_in_real_rows_is_refused_with_the_reason(package: Path) -> None:
@@ -324,6 +331,25 @@ def test_padding_in_real_rows_is_refused_with_the_reason(package: Path) -> None:
     assert refused.returncode == 1
     assert refused.stdout.count("is not measured: wrong") == 2
     assert _tasks(package / "results") == []
+
+
+def test_what_is_refused_keeps_its_row_with_the_reason(package: Path) -> None:
+    asked = "--only multi_cnn.conv --only Leaky --blocks 1 --json out.json"
+    done = here(f"bench {asked} {GIVEN}Leaky", *LITTLE, cwd=package)
+    assert done.returncode == 1
+    told = json.loads((package / "out.json").read_text())
+    rows = {(r["columns"]["name"], r["status"]): r for r in told["rows"]}
+    assert set(rows) == {
+        ("multi_head.sdpa", "ok"), ("multi_cnn.conv", "ok"), ("Leaky.module", "wrong"),
+    }  # fmt: skip
+    why = rows["Leaky.module", "wrong"]["detail"]
+    assert "padding" in why
+    assert f"Leaky.module has no cost to report at this size (wrong: {why})." in told["sentences"]
+    table = done.stdout.partition("ratios to multi_head.sdpa")[2]
+    assert len(re.findall(r"(?m)^ Leaky.module H8 +wrong *$", table)) == 2
+    assert table.count(f"+1-thread: wrong: {why}") == 2
+    page = (package / "results" / "index.html").read_text()
+    assert page.count('Leaky.module (8 heads)</td><td colspan="8" class="bad">wrong: ') == 2
 
 
 def test_a_factory_that_returns_no_module_is_said_so(package: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from harness.case import parse
 from harness.isolate import Interpreter, Limits
 from harness.measure import device as devices
 from harness.measure import gpu, memory
+from harness.measure.beforehand import formula_bytes
 from harness.measure.call import PRELOAD
+from harness.records.ratios import TELLING
 from harness.registry import Registry
 from reference_impls.kernels import core
 
@@ -68,6 +72,31 @@ def test_the_formula_agrees_with_the_reading(interpreter: Interpreter, case: str
     row = read(interpreter, f"{case}-cpu+1-thread")
     assert row["transient_bytes"] >= 64 * MIB
     assert row["formula_bytes"] == pytest.approx(row["transient_bytes"], rel=AGREEMENT)
+
+
+@linux
+def test_a_small_reading_says_how_much_of_it_is_noise(interpreter: Interpreter) -> None:
+    small = read(interpreter, "multi_cnn.conv-B2-N4-D24-f32-forward-cpu+1-thread")
+    assert memory.PAGE_BYTES <= small["floor_bytes"] <= MIB
+    # What the pass holds is some KiB; the rest is code that its first call touched.
+    assert small["peak_bytes"] < TELLING * small["floor_bytes"]
+    large = read(interpreter, "multi_head.matmul-B8-N256-D64-H8-f32-training-cpu+1-thread")
+    assert "floor_bytes" not in large
+
+
+@pytest.mark.parametrize(
+    ("device", "first", "floor"),
+    [("cpu", 150, 130), ("cpu", 22, 4), ("cpu", 40_000, None), ("cuda", 150, None)],
+)
+def test_noise_is_what_repeated_readings_differ_by(
+    monkeypatch: pytest.MonkeyPatch, device: str, first: int, floor: int | None
+) -> None:
+    later = iter([20, 23])
+    monkeypatch.setattr(memory, "peak_of", lambda *_: {"transient_bytes": next(later) * 1024})
+    prepared: Any = SimpleNamespace(case=parse(f"none.fused-B2-N4-D24-f32-forward-{device}"))
+    row = {"transient_bytes": first * 1024, "peak_bytes": (first + 9) * 1024}
+    wanted = {} if floor is None else {"floor_bytes": floor * 1024}
+    assert memory.noise_beside(row, prepared) == wanted
 
 
 @linux
@@ -165,12 +194,12 @@ def test_what_was_held_before_is_not_counted(interpreter: Interpreter) -> None:
     ],
 )
 def test_no_formula_is_given_for_what_it_does_not_describe(case: str) -> None:
-    assert memory.formula_bytes(parse(case), Registry()) is None
+    assert formula_bytes(parse(case), Registry()) is None
 
 
 def test_a_formula_counts_bytes_of_the_dtype() -> None:
     names = (f"multi_head.matmul-B2-N8-D8-H2-{d}-training-cpu" for d in ("f32", "f64"))
-    narrow, wide = (memory.formula_bytes(parse(name), Registry()) for name in names)
+    narrow, wide = (formula_bytes(parse(name), Registry()) for name in names)
     assert narrow is not None
     assert wide == 2 * narrow
 

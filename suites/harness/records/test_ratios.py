@@ -16,12 +16,14 @@ from harness.records.ratios import (
     time_frame,
 )
 from reports.core.sentences import closing
+from reports.core.words import margin_text, memory_text
 from reports.pages.bench.page import cost
 from reports.pages.scaling.tables import cells, numbers
 from suites.support.made_up_records import record as made
 
 BASE = "multi_head.sdpa"
 MINE = "mtsa.algorithm1"
+SIZE = {"batch": 64, "length": 64, "heads": 8}
 
 
 def case_id(name: str, length: int = 64, phase: str = "forward", extra: str = "") -> str:
@@ -255,7 +257,75 @@ def test_an_error_over_budget_takes_the_headline_away() -> None:
     assert "no cost to report" in said[0] or "training" not in said[0]
 
 
-SIZE = {"batch": 64, "length": 64, "heads": 8}
+@pytest.mark.parametrize(
+    ("change", "unverified", "cost", "correct"),
+    [
+        ({}, "", "takes 1.2", "margin "),
+        (
+            {"error": 1e-7, "budget": 1e-6, "margin": 10.0, "against": "its own float64"},
+            "",
+            "takes 1.2",
+            "against its own float64 at this shape is 1.0e-07, within the budget of 1.0e-06 "
+            "(margin 10.0x); no oracle vouches for it; ",
+        ),
+        (
+            {"verdict": "no oracle", "what": "ill-conditioned"},
+            "no oracle: ill-conditioned",
+            "takes 1.2",
+            "Nobody vouches for its values (no oracle: ill-conditioned); ",
+        ),
+        (
+            {"status": "timeout", "detail": "no result after 60 s"},
+            "not verified: timeout: no result after 60 s",
+            "has no headline at this size (not verified: timeout: no result after 60 s).",
+            "Its error at this shape is not known, so its ratios are no headline; ",
+        ),
+        (
+            None,
+            "not verified: no error was measured",
+            "has no headline at this size (not verified: no error was measured).",
+            "Its error at this shape is not known, so its ratios are no headline; ",
+        ),
+    ],
+)
+def test_what_is_known_of_values_is_said_alike_everywhere(
+    change: dict[str, Any] | None, unverified: str, cost: str, correct: str
+) -> None:
+    records = [r for r in sweep_records({64: 1.2}) if r["kind"] != "margin"]
+    if change is not None:
+        checked = margin(case_id(MINE))
+        without = {"error": None, "budget": None, "margin": None} if change else {}
+        records.append({**checked, **without, **change})
+    rows = {r.case: r for r in rows_of(records)}
+    mine = rows[case_id(MINE)]
+    assert (mine.verdict, mine.verified, mine.unverified) == ("slower", not unverified, unverified)
+    said = closing(list(rows.values()), MINE, BASE, SIZE)
+    assert cost in said[0]
+    assert correct in said[3]
+    own = " against its own float64" if "against" in (change or {}) else ""
+    assert margin_text(mine) == (unverified.partition(":")[0] or f"10x{own}")
+
+
+@pytest.mark.parametrize(
+    ("floors", "below"),
+    [((10, 10), False), ((100, 10), True), ((10, 100), True), ((None, 1), False)],
+)
+def test_a_ratio_of_memory_is_told_only_where_its_noise_is_small(
+    floors: tuple[int | None, int], below: bool
+) -> None:
+    records = [r for r in sweep_records({64: 1.2}) if r["kind"] != "memory"]
+    for name, kib, floor in zip((MINE, BASE), (300, 200), floors, strict=True):
+        noise = {} if floor is None else {"floor_bytes": floor * 2**10}
+        size = {"transient_bytes": 0, "peak_bytes": kib * 2**10}
+        records += [made("memory", case_id(name), block, **size, **noise) for block in range(2)]
+    rows = {r.case: r for r in rows_of(records)}
+    mine = rows[case_id(MINE)]
+    assert (mine.below_floor, math.isnan(mine.memory_ratio)) == (below, below)
+    assert mine.peak_bytes == 300 * 2**10
+    assert mine.memory_floor == max(f for f in floors if f is not None) * 2**10
+    said = "below what can be told (floor 100 KiB)" if below else "1.50x"
+    assert memory_text(mine) == said
+    assert f"is {said} in forward" in closing(list(rows.values()), MINE, BASE, SIZE)[2]
 
 
 def test_sentences_give_cost_crossover_memory_and_error() -> None:

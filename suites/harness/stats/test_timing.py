@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from harness.stats import Interval, block_time, noise_floor, ratio_interval, verdict
+from harness.stats import (
+    Interval,
+    block_time,
+    noise_floor,
+    ratio_interval,
+    ratio_text,
+    verdict,
+)
 
 
 def test_a_blocks_time_is_the_lower_quartile_of_its_samples() -> None:
@@ -69,3 +76,21 @@ def test_verdict_never_claims_below_the_noise_floor(
     interval: Interval, floor: float, says: str
 ) -> None:
     assert verdict(interval, floor) == says
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.126, "1.13x"), (0.85, "0.85x"), (0.0034, "0.0034x"), (0.0351, "0.035x"),
+        (0.0994, "0.099x"), (0.0996, "0.10x"), (9.994, "9.99x"), (9.996, "10.0x"),
+        (12.34, "12.3x"), (99.96, "100x"), (2345.6, "2346x"), (1e-7, "1.0e-07x"),
+    ],
+)  # fmt: skip
+def test_a_ratio_keeps_its_significant_digits(ratio: float, text: str) -> None:
+    assert ratio_text(ratio) == text
+
+
+def test_so_do_the_ends_of_its_interval() -> None:
+    assert str(Interval(0.0034, 0.0031, 0.0037, 3)) == "0.0034x [0.0031, 0.0037]"
+    assert str(Interval(10.2, 9.8, 10.6, 3)) == "10.2x [9.80, 10.6]"
+    assert str(Interval(0.002, math.nan, math.nan, 1)) == "0.0020x [one block]"

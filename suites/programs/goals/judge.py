@@ -16,7 +16,7 @@ from typing import Any
 from harness.case import Case
 from harness.measure.ceilings import MOST
 from harness.records.ratios import WITHHELD
-from harness.stats import Interval, noise_floor, ratio_interval, verdict
+from harness.stats import Interval, noise_floor, ratio_interval, ratio_text, verdict
 from suites.programs.goals.goal import Goal
 from suites.programs.goals.plan import TIMED, Planned
 from suites.programs.goals.readings import Readings
@@ -252,6 +252,6 @@ def bounded_by(result: Result) -> str:
     if any(map(math.isnan, (one.operations_ratio, result.share, one.share))):
         return ""
     return (
-        f"{one.operations_ratio:.2f}x the operations of {one.baseline}, done at "
+        f"{ratio_text(one.operations_ratio)} the operations of {one.baseline}, done at "
         f"{result.share:.0%} of the best matrix product where that reaches {one.share:.0%}"
     )

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from harness.cli.display import times_text
 from harness.cli.output import bare_table, say
+from harness.stats import ratio_text
 from reports.core.words import bytes_text, known
 from suites.programs.command import markdown_table
 from suites.programs.goals.goal import Goal
@@ -84,7 +84,7 @@ def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
     goal = result.goal
     against = f" : {one.baseline}" if one is not None and one.baseline else ""
     shares = [_percent(result.share), _percent(one.share if one is not None else math.nan)]
-    ratio = times_text(one.memory_ratio if one is not None else math.nan)
+    ratio = known(one.memory_ratio if one is not None else math.nan, ratio_text)
     timed = one is not None and one.baseline
     return [
         goal.id if first else "",
@@ -94,7 +94,7 @@ def _cells(result: Result, one: Against | None, first: bool) -> list[str]:
         found_text(goal, one, result.verdict),
         result.verdict,
         off_text(result.distance) if first else "",
-        times_text(one.operations_ratio) if one is not None else "",
+        known(one.operations_ratio, ratio_text) if one is not None else "",
         " : ".join(filter(None, shares)) if timed else shares[0],
         " ".join(filter(None, (known(result.peak_bytes, bytes_text), ratio))),
         "" if math.isnan(result.margin) else f"{result.margin:.3g}x",

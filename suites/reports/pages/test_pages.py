@@ -132,6 +132,9 @@ def test_memory_has_an_interval_or_says_that_it_has_none(measured: Costs) -> Non
     )
     assert replace(mine, memory=ratio_interval([1.2])).memory_text == "1.20x, one reading"
     assert replace(mine, memory=None).memory_text == ""
+    small = {p: replace(r, below_floor=True, memory_floor=2**17) for p, r in mine.rows.items()}
+    told = replace(mine, memory=measured.memory_ratio(small["training"]), rows=small).memory_text
+    assert told == "below what can be told (floor 128 KiB)"
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
