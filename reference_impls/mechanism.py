@@ -94,6 +94,12 @@ class Implementation:
     operations : callable or None
         Formula in place of the mechanism's, of an implementation that does less than that says
         (it skips pairs that a mask forbids, say).
+    long : int
+        A length at which work is cut into more pieces than at those that all are verified at; 0 if
+        nothing is cut.
+    forced : mapping
+        Name -> constants ``"module:NAME"`` with other values, under which it is verified as well:
+        small work in many pieces, say, or a repair that would be rare.
     """
 
     name: str
@@ -104,6 +110,8 @@ class Implementation:
     mask_optional: bool = False
     transient_bytes: Callable[[Size], float] | None = None
     operations: Callable[[Size], float] | None = None
+    long: int = 0
+    forced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def implementations_in(folder: str, **classes: tuple[Any, ...]) -> tuple[Implementation, ...]:
@@ -128,6 +136,23 @@ def implementations_in(folder: str, **classes: tuple[Any, ...]) -> tuple[Impleme
         fields = more[0] if more else {}
         found.append(Implementation(name, factory, summary, mask_optional=True, **fields))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a pass of a module drew.
+
+    Attributes
+    ----------
+    of : callable or None
+        ``(b, n)`` -> arrays by name for the n real tokens of sample b: the oracle's ``drawn``. None
+        where nothing is drawn.
+    said : callable
+        ``()`` -> what the module itself says of its draws, by name: tensors [B] with gradients.
+    """
+
+    of: Callable[[int, int], dict[str, Any]] | None = None
+    said: Callable[[], dict[str, Any]] = dict
 
 
 @dataclass(frozen=True)
@@ -163,6 +188,19 @@ class Mechanism:
         Whether d_out must equal d_in.
     score_weights : tuple of str
         Weights that, multiplied by s, multiply every score by s (for the stress test of scores).
+    score_options : mapping
+        Options that differ from `options` where scores are magnified: a bound on them, say.
+    random : mapping
+        Name -> options that differ from `options`, with which a module in training mode draws at
+        random: the verifier compares it with what the oracle makes of the same draws.
+    always_random : bool
+        Whether it draws in evaluation mode too.
+    recorder : str
+        Dotted context manager ``(module) -> Drawn`` that notes what a pass draws.
+    odds : str
+        Dotted function of the oracle, ``(x, weights, drawn, **options) -> (said, coins)``: what the
+        module must say of its draws, by name; and each kind of draw, by name, as the array of what
+        happened and the probability of that.
     presets : str
         ``module:function`` that writes out options with ``preset``: returns those meant, and the
         width of the output that they need. Empty: there are no presets.
@@ -202,6 +240,11 @@ class Mechanism:
     even_heads: bool = False
     keeps_width: bool = False
     score_weights: tuple[str, ...] = ()
+    score_options: Mapping[str, Any] = field(default_factory=dict)
+    random: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    always_random: bool = False
+    recorder: str = ""
+    odds: str = ""
     presets: str = ""
     default: str = ""
     parameters: Callable[[Size], int] | None = None

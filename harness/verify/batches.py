@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from reference_impls.mechanism import Mechanism
+from reference_impls.mechanism import Implementation, Mechanism
 
 LENGTHS = (1, 2, 63, 64, 65, 257)
 """Across the edges of the usual tiles."""
@@ -33,6 +33,14 @@ class Batch:
         Whether a mask is given (what x holds at padding is then NaN).
     input_scale, score_scale : float
         Factors on x, and on the weights that scale the scores.
+    drawn : bool
+        Whether the module draws at random, and is judged by what it drew.
+    evaluated : bool
+        Whether the module is also asked in evaluation, with other weights before.
+    sampled : bool
+        Whether some query rows stand for all: where the oracle would take seconds for all of them.
+    forced : mapping
+        Constants meanwhile, see `Implementation.forced`.
     """
 
     label: str
@@ -41,6 +49,16 @@ class Batch:
     masked: bool = True
     input_scale: float = 1.0
     score_scale: float = 1.0
+    drawn: bool = False
+    evaluated: bool = False
+    sampled: bool = False
+    forced: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[int] | None:
+        """The query rows that are compared, those around the edges of tiles; None is all."""
+        n = max(self.lengths)
+        return sorted({0, n - 1, *range(63, n, 64), *range(64, n, 64)}) if self.sampled else None
 
 
 def ragged(n: int) -> tuple[int, ...]:
@@ -48,19 +66,41 @@ def ragged(n: int) -> tuple[int, ...]:
     return (n, max(1, n // 2), 1, 0)
 
 
-def batches(mechanism: Mechanism, dtype: str) -> Iterator[Batch]:
+def batches(mechanism: Mechanism, implementation: Implementation, dtype: str) -> Iterator[Batch]:
     """All batches that an implementation of the mechanism must get right."""
     for n in LENGTHS:
-        yield Batch(f"N={n}", {}, ragged(n))
+        yield Batch(f"N={n}", {}, ragged(n), evaluated=n == 65)
     for n in (2, 65):
         yield Batch(f"N={n} without padding", {}, (n, n), masked=False)
+    if (n := implementation.long) and mechanism.output == "tokens":
+        yield Batch(f"N={n}, rows at edges", {}, (n,), masked=False, sampled=True)
     for name, options in mechanism.variants.items():
         for n in SHORT:
-            yield Batch(f"{name}, N={n}", options, ragged(n))
+            yield Batch(f"{name}, N={n}", options, ragged(n), evaluated=n == 7)
         # Without a mask many take another way: causal SDPA, say, is told so instead of shown.
-        yield Batch(f"{name}, N=257 without padding", options, (257, 257), masked=False)
+        for whole in ((7, 7), (257,)):
+            label = f"{name}, N={whole[0]} without padding"
+            yield Batch(label, options, whole, masked=False)
     for scale in INPUT_SCALES[dtype]:
         yield Batch(f"x times {scale:g}, N=65", {}, ragged(65), input_scale=scale)
-    if mechanism.score_weights and dtype in ("f64", "f32"):
-        for scale in SCORE_SCALES:
-            yield Batch(f"scores times {scale:g}, N=65", {}, ragged(65), score_scale=scale)
+    scales = SCORE_SCALES if mechanism.score_weights and dtype in ("f64", "f32") else ()
+    steep = mechanism.score_options
+    for scale in scales:
+        yield Batch(f"scores times {scale:g}, N=65", steep, ragged(65), score_scale=scale)
+    for name, options in mechanism.random.items():
+        still = not mechanism.always_random
+        # There a token is a coin: it takes some hundred of them to tell one chance from another.
+        lengths = ragged(65) if still else (65, 65, 65, *ragged(65))
+        for scale in (1.0, *scales[1:]):
+            yield Batch(
+                f"{name}, scores times {scale:g}, N=65",
+                {**steep, **options},
+                lengths,
+                score_scale=scale,
+                drawn=True,
+                evaluated=still,
+            )
+    for name, forced in implementation.forced.items():
+        for scale in (1.0, *scales[1:]):
+            label = f"{name}, scores times {scale:g}, N=65"
+            yield Batch(label, steep, ragged(65), score_scale=scale, forced=forced)

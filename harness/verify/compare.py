@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -39,6 +39,14 @@ class Computed:
         """The value named `OUTPUT`."""
         return self.values[OUTPUT]
 
+    def at(self, rows: Sequence[int]) -> Computed:
+        """The same with the output [B, N, d_out] at some rows alone."""
+        return replace(self, values={**self.values, OUTPUT: self.output[:, rows]})
+
+    def saying(self, more: Mapping[str, np.ndarray]) -> Computed:
+        """The same with more values."""
+        return replace(self, values={**self.values, **more})
+
 
 class WrongShape(ValueError):
     """A module returned a tensor of another shape than it should; the message names both."""
@@ -55,9 +63,15 @@ def computed(
     mask: torch.Tensor | None,
     cotangent: torch.Tensor,
     training: bool = True,
+    said: Callable[[], Mapping[str, torch.Tensor]] = dict,
     **keywords: Any,
 ) -> Computed:
     """What a module says of one batch; without `training` its gradients are left out.
+
+    Parameters
+    ----------
+    said : callable
+        Asked after the pass: more values [B]. Those with gradients have the cotangents 1 to B.
 
     Raises
     ------
@@ -70,10 +84,15 @@ def computed(
         output = module(x, mask, **keywords)
     if tuple(output.shape) != tuple(cotangent.shape):
         raise WrongShape(f"output is {list(output.shape)}, expected {list(cotangent.shape)}")
-    values = {OUTPUT: numpy64(output)}
+    more = said()
+    values = {OUTPUT: numpy64(output), **{name: numpy64(value) for name, value in more.items()}}
     if not training:
         return Computed(values)
-    output.backward(cotangent.to(output.dtype))
+    learned = [value for value in more.values() if value.requires_grad]
+    torch.autograd.backward(
+        [output, *learned],
+        [cotangent.to(output.dtype), *(torch.arange(1, len(v) + 1).to(v) for v in learned)],
+    )
     of = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
     gradients = {
         name: np.zeros(t.shape) if t.grad is None else numpy64(t.grad) for name, t in of.items()
@@ -123,6 +142,8 @@ def compare(
 
 UNIT = {"tf32": 2.0**-10, "f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 SHAKES = 8
+LIKELY = 5.0
+"""Standard deviations from what is expected that a number of draws may be: 1 in 2 million is."""
 DRAWS = 6
 """How often a point is drawn anew before its error counts all the same."""
 
@@ -148,6 +169,8 @@ class Question:
         Query positions to evaluate; None is all.
     padding_matters : bool
         Whether the oracle is told the padded length N.
+    drawn, odds : callable or None
+        What the module drew, and what the oracle says of that: `Drawn.of` and `Mechanism.odds`.
     """
 
     naive: Callable[..., tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray] | None]]
@@ -158,6 +181,39 @@ class Question:
     options: Mapping[str, Any]
     rows: Sequence[int] | None = None
     padding_matters: bool = False
+    drawn: Callable[[int, int], dict[str, Any]] | None = None
+    odds: (
+        Callable[..., tuple[dict[str, float], dict[str, tuple[np.ndarray, np.ndarray]]]] | None
+    ) = None
+
+    def _draws(self, b: int) -> dict[str, Any]:
+        """The oracle's ``drawn`` of a sample, if any, with the cotangent that `computed` has."""
+        if self.drawn is None:
+            return {}
+        return {"drawn": {**self.drawn(b, self.lengths[b]), "cotangent": b + 1.0}}
+
+    def _odds(self) -> Iterator[tuple[int, dict[str, float], dict[str, tuple[Any, Any]]]]:
+        """What is said of the draws of every sample, and happened beside its probability."""
+        for b, n in enumerate(self.lengths):
+            if self.odds is not None and n:
+                draws = self._draws(b)
+                yield b, *self.odds(self.x[b, :n], self.weights, **draws, **self.options)
+
+    def unlikely(self, label: str) -> list[Deviation]:
+        """Kinds of draws that happened more, or less, often than chance allows."""
+        coins: dict[str, list[tuple[Any, Any]]] = {}
+        for _, _, of_sample in self._odds():
+            for name, coin in of_sample.items():
+                coins.setdefault(name, []).append(coin)
+        found = []
+        for name, all_of in coins.items():
+            happened, p = (np.concatenate([one[k].ravel() for one in all_of]) for k in (0, 1))
+            off = abs(float((happened - p).sum()))
+            if off > LIKELY * math.sqrt(float((p * (1 - p)).sum())):
+                drawn, expected = f"{happened.sum():,} of {happened.size:,}", f"{p.sum():,.0f}"
+                what = f"draws of {name}, {drawn} where {expected} are expected, {label}"
+                found.append(Deviation(what, math.inf, 0.0))
+        return found
 
     def answer(self) -> Computed:
         """Evaluate values and gradients sample by sample.
@@ -181,7 +237,12 @@ class Question:
             picked = np.array(rows, dtype=int)
             where: Any = (b, picked) if self.cotangent.ndim == 3 else b
             out, gx, gw = self.naive(
-                self.x[b, :n], self.weights, picked, self.cotangent[where], **options
+                self.x[b, :n],
+                self.weights,
+                picked,
+                self.cotangent[where],
+                **options,
+                **self._draws(b),
             )
             assert gx is not None
             assert gw is not None
@@ -189,7 +250,11 @@ class Question:
             grad_x[b, :n] = gx
             for name, g in gw.items():
                 grad_weights[name] += g
-        return Computed({OUTPUT: output}, {"x": grad_x, **grad_weights})
+        values: dict[str, np.ndarray] = {OUTPUT: output}
+        for b, said, _ in self._odds():
+            for name, value in said.items():
+                values.setdefault(name, np.zeros(len(self.lengths)))[b] = value
+        return Computed(values, {"x": grad_x, **grad_weights})
 
     def at_a_kink(self, found: Sequence[Deviation], expected: Computed, dtype: str) -> bool:
         """Whether gradients alone are over budget, and the oracle itself moves as far as they.

@@ -53,7 +53,7 @@ def stress(
             if kind == "inputs":
                 batch = Batch(label, {}, lengths, input_scale=scale)
             else:
-                batch = Batch(label, {}, lengths, score_scale=scale)
+                batch = Batch(label, mechanism.score_options, lengths, score_scale=scale)
             found = check_drawn(mechanism, implementation, batch, dtype, device, seed)
             values = [d for d in found if not d.gradient]
             gradients = [d for d in found if d.gradient]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from reference_impls import disa
 from reference_impls.biblosa.rule import block_length
 from reference_impls.mechanism import Mechanism, Size, implementations_in
 
@@ -67,6 +68,9 @@ def _transient(s: Size) -> float:
     return float(s.item_bytes * s.batch * s.d_out * (pairs + tokens))
 
 
+_SCORED_BY = ("dh_w", "f_b", "s2t_w", "s2t_b", "blk_dep_w", "blk_head_w", "blk_f_b")
+
+
 def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
     return Mechanism(
         name=name,
@@ -82,6 +86,8 @@ def _mechanism(name: str, form: str, summary: str, padding: str) -> Mechanism:
         plain=_PLAIN,
         options={**_OPTIONS, "form": form},
         variants=_VARIANTS,
+        score_weights=disa.scored_by("", *_SCORED_BY),
+        score_options=disa.WIDE,
         default="folded",
         parameters=_parameters,
         operations=_operations,

@@ -88,6 +88,15 @@ def from_golden(
     return options, weights, arrays["map_w"].shape[1]
 
 
+WIDE = {"tanh_scale": 100.0}
+
+
+def scored_by(prefix: str = "", *names: str) -> tuple[str, ...]:
+    """The weights of both blocks that multiply the scores, within what tanh_scale allows."""
+    names = names or ("dep_w", "head_w", "f_b")
+    return tuple(f"{prefix}{side}_{name}" for side in ("fw", "bw") for name in names)
+
+
 MECHANISMS = (
     Mechanism(
         name="disa",
@@ -103,7 +112,11 @@ MECHANISMS = (
             chunked=(
                 "chunked:ChunkedDisa",
                 "queries in chunks, computed again in the backward pass: linear memory",
-                {"operations": _chunked_operations},
+                {
+                    "operations": _chunked_operations,
+                    "long": 600,
+                    "forced": {"small chunks": {"reference_impls.disa.chunked:CHUNK_BYTES": 2**15}},
+                },
             ),
         ),
         folder="reference_impls.disa",
@@ -117,8 +130,10 @@ MECHANISMS = (
             "relu": {"activation": "relu"},
             "selu": {"activation": "selu"},
             "narrow_tanh": {"tanh_scale": 1.0},
-            "wide_tanh": {"tanh_scale": 100.0},
+            "wide_tanh": WIDE,
         },
+        score_weights=scored_by(),
+        score_options=WIDE,
         default="chunked",
         parameters=parameters,
         operations=operations,

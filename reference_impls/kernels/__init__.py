@@ -6,10 +6,30 @@ Mechanisms call `core.attend`, which chooses a backend; each backend is a folder
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from reference_impls.mechanism import Implementation, Size
+
+LONG = 1100
+"""Where `tiled` cuts the queries of a sequence, in every dtype."""
+
+
+def _may_not_look(a: object) -> bool:
+    """The host, at values on a device: as in a compiled call."""
+    return False
+
+
+_REPAIRED: Mapping[str, Mapping[str, Any]] = {
+    "few repaired at a time": {"reference_impls.kernels.underflow:CHUNK_BYTES": 2**16},
+    "repaired by the operator": {"reference_impls.kernels.core:host_can_decide": _may_not_look},
+}
+_CUT = {
+    "reference_impls.kernels.tiled.cutting:SHORT": 16,
+    "reference_impls.kernels.tiled.cutting:LEAST_QUERIES": 16,
+    "reference_impls.kernels.tiled.cutting:SCORE_BYTES": {"cpu": 2**12, "cuda": 2**12},
+}
 
 
 def implementations(
@@ -50,6 +70,8 @@ def implementations(
             options={"backend": backend},
             devices=devices,
             transient_bytes=held,
+            long=LONG,
+            forced={**_REPAIRED, "small pieces": _CUT} if backend == "tiled" else _REPAIRED,
         )
         for backend, how, devices, held in rows
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from reference_impls.kernels import implementations as on_kernels
 from reference_impls.mechanism import Implementation, Mechanism, Size
@@ -35,6 +36,10 @@ RELEASED = {
     "token2token": True,
     "source2token": True,
     "attention_dropout": 0.0,
+}
+_DROPPING: Mapping[str, Mapping[str, Any]] = {
+    "dropout": {"attention_dropout": 0.4},
+    "dropout_identity": {"attention_dropout": 0.4, "scale_t": "identity"},
 }
 _ALL_MASKS = (
     "none",
@@ -122,6 +127,9 @@ def implementations(
             "Algorithm 1, stabilised: matrix products only",
             mask_optional=True,
             transient_bytes=algorithm1_bytes,
+            forced={
+                "few repaired at a time": {"reference_impls.mtsa.optimized:CHUNK_BYTES": 2**16}
+            },
         ),
         *on_kernels(fused, tiled_bytes, native_bytes, fused_operations),
     )
@@ -176,6 +184,9 @@ MECHANISMS = (
         takes_heads=True,
         even_heads=True,
         score_weights=("q_w", "s2_w", "s2_b"),
+        random=_DROPPING,
+        recorder="reference_impls.mtsa.dropout:recorded",
+        odds="reference_impls.mtsa.naive:odds",
         default="fused",
         parameters=_parameters,
         operations=_operations,
@@ -227,6 +238,9 @@ MECHANISMS = (
         takes_heads=True,
         even_heads=True,
         score_weights=("q_w", "s2_w", "s2_b"),
+        random=_DROPPING,
+        recorder="reference_impls.mtsa.dropout:recorded",
+        odds="reference_impls.mtsa.naive:odds",
         default="fused",
         parameters=_released_parameters,
         operations=_released_operations,

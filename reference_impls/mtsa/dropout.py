@@ -8,7 +8,8 @@ it is. A kept factor is divided by sqrt(p_ad), so that the expectation is the un
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from reference_impls.kernels.dropout import PairDropout
-from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.mechanism import BadOption, Drawn, Unsupported
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,14 @@ def draw(pairs: Sequence[int], values: Sequence[int], dropout: float, device: to
     """Draw what is kept, for factors of these shapes."""
     share = 1 - dropout
     probability = math.sqrt(share)
-    return Kept(
+    kept = Kept(
         torch.empty(pairs, dtype=torch.bool, device=device).bernoulli_(probability),
         torch.empty(values, dtype=torch.bool, device=device).bernoulli_(probability),
         share,
     )
+    if _noted is not None:
+        _noted.append(kept)
+    return kept
 
 
 def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
@@ -85,4 +89,30 @@ def draw_linear(v: Tensor, dropout: float) -> tuple[Tensor, PairDropout]:
     share = 1 - dropout
     probability = math.sqrt(share)
     kept = torch.empty(v.shape, dtype=torch.bool, device=v.device).bernoulli_(probability)
-    return v * kept / share, PairDropout.draw(probability)
+    keep = PairDropout.draw(probability)
+    if _noted is not None:
+        heads, samples, length, _ = v.shape
+        _noted.append(Kept(keep.pairs(heads, samples, length, v.device), kept, share))
+    return v * kept / share, keep
+
+
+_noted: list[Kept] | None = None
+"""What is drawn while somebody looks."""
+
+
+@contextmanager
+def recorded(module: torch.nn.Module) -> Iterator[Drawn]:
+    """Note what a pass of a layer keeps: ``pairs`` [H, n, n] and ``values`` [H, n, d_h] of bool."""
+    global _noted
+    found: list[Kept] = []
+
+    def of(b: int, n: int) -> dict[str, Any]:
+        (kept,) = found
+        pairs, values = kept.pairs[:, b, :n, :n], kept.values[:, b, :n]
+        return {"pairs": pairs.cpu().numpy(), "values": values.cpu().numpy()}
+
+    _noted = found
+    try:
+        yield Drawn(of)
+    finally:
+        _noted = None

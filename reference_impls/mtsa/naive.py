@@ -13,6 +13,7 @@ M_ji, [p_j^i]_l, s_i             M[m, j], p[j, l], a[m, l], where i = rows[m]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +48,33 @@ def positional_mask(mask: str, rows: Array, n: int) -> Array:
     return np.where(allowed, 0.0, -np.inf)
 
 
+def kept(drawn: Mapping[str, Array] | None, dropout: float, c: int, rows: Array) -> Array | None:
+    """Return by what head c multiplies each term of eq. 12's sum, [R, n, d_h] (appendix A.3).
+
+    ``Dropout(E^X) Dropout(E^R) / E^S E^R``: two factors that are both kept, over p_ad.
+    """
+    if drawn is None:
+        return None
+    return drawn["pairs"][c, rows, :, None] * drawn["values"][c] / (1 - dropout)
+
+
+def odds(
+    x: Array, weights: Mapping[str, Array], drawn: Mapping[str, Array], **options: Any
+) -> tuple[dict[str, float], dict[str, tuple[Array, Array]]]:
+    """Return nothing that a layer says, and what it kept beside sqrt(p_ad) (appendix A.3)."""
+    p = np.sqrt(1 - options["attention_dropout"])
+    return {}, {kind: (drawn[kind], np.full(drawn[kind].shape, p)) for kind in ("pairs", "values")}
+
+
 def attend(
-    q: Array, k: Array, v: Array, s: Array, M: Array, scale_t: str, g_a: Array | None = None
+    q: Array,
+    k: Array,
+    v: Array,
+    s: Array,
+    M: Array,
+    scale_t: str,
+    g_a: Array | None = None,
+    kept: Array | None = None,
 ) -> tuple[Array, ...]:
     """Return (a [R, d_h],) of one head, or the gradients of q, k, v and s for a cotangent of a."""
     root = np.sqrt(k.shape[1])
@@ -61,11 +87,12 @@ def attend(
         score = r[:, None] + s + M[m][:, None]  # eq. 10
         e = np.exp(score - score.max(axis=0))
         p = e / e.sum(axis=0)  # eq. 11: over the keys, for each feature l
-        a[m] = (p * v).sum(axis=0)  # eq. 12
+        keep = 1.0 if kept is None else kept[m]
+        a[m] = (p * keep * v).sum(axis=0)  # eq. 12
         if g_a is None:
             continue
-        g_v += p * g_a[m]
-        g_score = p * (v - a[m]) * g_a[m]  # derivative of the softmax's expectation
+        g_v += p * keep * g_a[m]
+        g_score = p * (keep * v - a[m]) * g_a[m]  # derivative of the softmax's expectation
         g_s += g_score
         g_r = g_score.sum(axis=1) * r_slope / root
         g_q[m] = g_r @ k
@@ -89,6 +116,7 @@ def naive(
     token2token: bool = True,
     source2token: bool = True,
     attention_dropout: float = 0.0,
+    drawn: Mapping[str, Array] | None = None,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute MTSA and its gradients for one sequence.
 
@@ -106,7 +134,9 @@ def naive(
         Configuration; masks None: forward on the first half of the heads, backward on the other.
         Widths are told by the weights.
     token2token, source2token : bool
-        Whether f^t and f^s are there (Table 3). (Dropout must be 0.)
+        Whether f^t and f^s are there (Table 3).
+    attention_dropout, drawn : float, mapping or None
+        1 - p_ad, and which factors are kept, see `kept`; None is all.
 
     Returns
     -------
@@ -115,7 +145,6 @@ def naive(
         respect to x [n, D] and to each weight, otherwise two times None.
     """
     assert (token2token, source2token) == ("q_w" in weights, "s2_w" in weights)
-    assert attention_dropout == 0, "dropout is random: the oracle has none"
     given, n, o_w, (h, d_e, d_h) = weights, len(x), weights["o_w"], weights["v_w"].shape
     d_i = weights["k_w"].shape[-1] if "k_w" in weights else 1
     # With weights 0 an absent score is 0; sigma(0) too is the same for all keys, so without effect.
@@ -134,11 +163,12 @@ def naive(
         t, t_slope = activate(k @ s1_w + s1_b, activation)
         s, s_slope = scale(t @ s2_w + s2_b, scale_s)  # eq. 9, and sigma_s of eq. 10
         M = positional_mask(masks[c], rows, n)
-        (a,) = attend(q, k, v, s, M, scale_t)  # eq. 8, 10-12
+        keep = kept(drawn, attention_dropout, c, rows)
+        (a,) = attend(q, k, v, s, M, scale_t, None, keep)  # eq. 8, 10-12
         out += a @ o_w[o_c]  # eq. 13
         if grad_out is None:
             continue
-        g_q, g_k, g_v, g_s = attend(q, k, v, s, M, scale_t, grad_out @ o_w[o_c].T)
+        g_q, g_k, g_v, g_s = attend(q, k, v, s, M, scale_t, grad_out @ o_w[o_c].T, keep)
         grads["o_w"][o_c] = a.T @ grad_out
         g_s = g_s * s_slope
         g_t = g_s @ s2_w.T * t_slope

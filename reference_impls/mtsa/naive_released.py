@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reference_impls.mtsa.naive import attend, positional_mask
+from reference_impls.mtsa.naive import attend, kept, positional_mask
 from reference_impls.naive import activate
 
 Array = np.ndarray
@@ -32,6 +32,7 @@ class Head(NamedTuple):
     t_slope: Array | None
     s: Array
     M: Array
+    keep: Array | None
     a: Array
     both: Array
     g: Array | None
@@ -56,6 +57,7 @@ def forward(
     rows: Array,
     W: Mapping[str, Array],
     M: Array,
+    keep: Array | None,
     scale_t: str,
     f: str,
 ) -> Head:
@@ -63,11 +65,11 @@ def forward(
     q, k = u[rows] @ W["q_w"], u @ W["k_w"]
     t, t_slope = activate(u @ W["s1_w"] + W["s1_b"], f) if "s1_w" in W else (u, None)
     s = t @ W["s2_w"] + W["s2_b"]
-    (a,) = attend(q, k, v, s, M, scale_t)
+    (a,) = attend(q, k, v, s, M, scale_t, None, keep)
     both, g = np.concatenate([v[rows], a], axis=1), None
     if "g_w" in W:
         g = np.exp(-np.logaddexp(0.0, -(both @ W["g_w"] + W["g_b"])))  # sigma
-    return Head(v, v_slope, u, q, k, t, t_slope, s, M, a, both, g)
+    return Head(v, v_slope, u, q, k, t, t_slope, s, M, keep, a, both, g)
 
 
 def backward(
@@ -82,7 +84,7 @@ def backward(
         G["g_w"], G["g_b"] = head.both.T @ g_gate, g_gate.sum(axis=0)
         g_both = g_gate @ W["g_w"].T  # [R, 2*d_h]
         g_a, g_v_gate = g_y * (1 - g) + g_both[:, d_h:], g_y * g + g_both[:, :d_h]
-    g_q, g_k, g_v, g_s = attend(head.q, head.k, v, head.s, head.M, scale_t, g_a)
+    g_q, g_k, g_v, g_s = attend(head.q, head.k, v, head.s, head.M, scale_t, g_a, head.keep)
     np.add.at(g_v, rows, g_v_gate)
     G["s2_w"], G["s2_b"] = t.T @ g_s, g_s.sum(axis=0)
     g_u = g_s @ W["s2_w"].T
@@ -117,6 +119,7 @@ def naive(
     token2token: bool = True,
     source2token: bool = True,
     attention_dropout: float = 0.0,
+    drawn: Mapping[str, Array] | None = None,
 ) -> tuple[Array, Array | None, dict[str, Array] | None]:
     """Compute the released MTSA and its gradients for one sequence.
 
@@ -130,9 +133,11 @@ def naive(
         Queries to compute, and the cotangent of the output.
     heads ... output_hidden
         Config of the README. Widths are told by the weights.
-    token2token, source2token, attention_dropout
+    token2token, source2token
         Whether r and s are there (the paper's Table 3); if not, q_w and k_w, or s1_* and s2_*, are
-        missing; dropout must be 0.
+        missing.
+    attention_dropout, drawn
+        As the paper's, see `reference_impls.mtsa.naive.kept`.
 
     Returns
     -------
@@ -141,7 +146,6 @@ def naive(
         respect to x [n, D] and to each weight, otherwise two times None.
     """
     assert (token2token, source2token) == ("q_w" in weights, "s2_w" in weights)
-    assert attention_dropout == 0, "dropout is random: the oracle has none"
     n, f, (h, d_x, d_h) = len(x), activation, weights["v_w"].shape
     # With weights 0 an absent score is 0; sigma_t(0) is the same for all keys, so without effect.
     zeros = np.zeros((h, d_x if scores_from_input else d_h, d_h))
@@ -158,15 +162,16 @@ def naive(
     rows = np.arange(n) if rows is None else np.asarray(rows, dtype=int)
     own_token = "_inclusive" if include_self else ""
     hid, hid_slope = activate(x @ W["in_w"] + W["in_b"], f) if input_hidden else (x, None)  # x'
-    kept, y = [], []
+    found, y = [], []
     for c, own in enumerate(per_head):
         v, v_slope = values(hid, own, f, times, biased)
         u = hid if scores_from_input else v
         side = ("forward" if c < heads // 2 else "backward") + own_token
         M = positional_mask(side if directional else "diagonal", rows, n)
-        head = forward(u, v, v_slope, rows, own, M, scale_t, f)
+        keep = kept(drawn, attention_dropout, c, rows)
+        head = forward(u, v, v_slope, rows, own, M, keep, scale_t, f)
         y.append(head.a if head.g is None else head.g * v[rows] + (1 - head.g) * head.a)
-        kept.append(head)
+        found.append(head)
     Y = np.concatenate(y, axis=1)  # [R, H*d_h]
     out, out_slope = activate(Y @ W["o_w"] + W["o_b"], f) if output_hidden else (Y, None)
     if grad_out is None:
@@ -177,7 +182,7 @@ def naive(
     if out_slope is not None:
         g_out = grad_out * out_slope
         G["o_w"], G["o_b"], g_Y = Y.T @ g_out, g_out.sum(axis=0), g_out @ W["o_w"].T
-    for c, (head, own) in enumerate(zip(kept, per_head, strict=True)):
+    for c, (head, own) in enumerate(zip(found, per_head, strict=True)):
         g_y = g_Y[:, c * d_h : (c + 1) * d_h]
         g_v, g_u, own_G = backward(head, rows, own, scale_t, g_y)
         for name, gradient in own_G.items():

@@ -201,6 +201,7 @@ MECHANISMS = (
         },
         variants={"one_head": {"heads": 1}, "output_layer": {"output_layer": True}},
         takes_heads=True,
+        score_weights=("q_w", "q_b"),
         default="sdpa",
         parameters=_relu_parameters,
         operations=_released_operations,

@@ -28,6 +28,9 @@ in the section "rss" of the goldens' README (what taoshen58/ReSAN computes). j i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from reference_impls.disa.naive import block_gradients
@@ -46,6 +49,7 @@ from reference_impls.naive import (
 
 CLIP = 1e-10
 """Probabilities below count as this much before their logarithm is taken."""
+POLICIES = ("head", "dep")
 
 
 def probabilities(x: Array, W: Weights, activation: str = "elu") -> Array:
@@ -124,10 +128,80 @@ def _forward(x: Array, W: Weights, activation: str) -> tuple[Array, Array, Array
     return m, z, t, slope, (t @ W["w2"] + W["b2"])[:, 0]  # eq. 7 without its sigmoid
 
 
+def iterative_probabilities(
+    x: Array, W: Weights, selected: Array, grad_log: Array | float = 0.0
+) -> tuple[Array, dict[str, Array]]:
+    """Return p [n] of `iterative_actions` along given actions, and gradients as `gradients` does.
+
+    Those of ``sum(log_probabilities * grad_log)``, for the weights; back through the states h.
+    """
+    m, n = x.mean(axis=0), len(x)
+    a = np.concatenate([[0.0], selected[:-1]])[:, None]
+    seen = np.concatenate([x, np.broadcast_to(m, x.shape), x * m, a], axis=1)
+    h = np.zeros((n + 1, len(W["state_b"])))  # h[j + 1] is behind token j
+    for j in range(n):
+        h[j + 1] = np.tanh(seen[j] @ W["in_w"] + h[j] @ W["state_w"] + W["state_b"])
+    p = sigmoid(h[1:] @ W["out_w"][:, 0] + W["out_b"][0])
+    taken = np.where(selected, p, 1 - p) > CLIP
+    g_logit = grad_log * taken * (selected - p)
+    g_in, g_h = np.zeros(h[1:].shape), np.zeros(h.shape[1])
+    for j in reversed(range(n)):
+        g_h = g_h + g_logit[j] * W["out_w"][:, 0]
+        g_in[j] = g_h * (1 - h[j + 1] ** 2)
+        g_h = W["state_w"] @ g_in[j]
+    grads = {
+        "in_w": seen.T @ g_in,
+        "state_w": h[:-1].T @ g_in,
+        "state_b": g_in.sum(axis=0),
+        "out_w": h[1:].T @ g_logit[:, None],
+        "out_b": g_logit.sum(keepdims=True),
+    }
+    return p, grads
+
+
+def odds_of(
+    x: Array,
+    weights: Weights,
+    drawn: Weights,
+    policies: Sequence[str],
+    f: str,
+    policy: str,
+    grad_log: float = 0.0,
+) -> tuple[dict[str, float], dict[str, tuple[Array, Array]], dict[str, Array]]:
+    """Return what is said of drawn selections, what was drawn beside p, and gradients.
+
+    `drawn` holds the actions [n] of each policy (that of heads first, that of dependents last);
+    `grad_log` is the cotangent of the log-probability, which is what the gradients are of.
+    """
+    coins: dict[str, tuple[Array, Array]] = {}
+    total, grads = 0.0, dict[str, Array]()
+    for name in policies:
+        W, chosen = with_prefix(weights, f"{name}_"), drawn[name]
+        if policy == "iterative":
+            p, own = iterative_probabilities(x, W, chosen, grad_log)
+        else:
+            p = probabilities(x, W, f)
+            own = gradients(x, W, chosen, np.full(len(x), grad_log), f)[1]
+        total += float(log_probabilities(p, chosen).sum())
+        coins[name] = chosen, p
+        grads |= {f"{name}_{weight}": g for weight, g in own.items()}
+    said = {"log_probability": total}
+    said |= {"head_share": share(drawn[policies[0]]), "dependent_share": share(drawn[policies[-1]])}
+    return said, coins, grads
+
+
 def select(
-    x: Array, weights: Weights, name: str, selection: str, f: str, policy: str = "rss"
+    x: Array,
+    weights: Weights,
+    name: str,
+    selection: str,
+    f: str,
+    policy: str = "rss",
+    drawn: Weights | None = None,
 ) -> Array:
-    """Return which tokens [n] the policy with weights ``{name}_w1``... selects."""
+    """Return which tokens [n] the policy with weights ``{name}_w1``... selects, or has drawn."""
+    if drawn is not None:
+        return drawn[name]
     if selection == "all":
         return np.full(len(x), True)
     if selection != "threshold":
@@ -223,6 +297,7 @@ def naive(
     rss_hidden: int | None = None,
     rss_activation: str = "elu",
     policy: str = "rss",
+    drawn: Weights | None = None,
 ) -> Result:
     """Compute ReSA and its gradients for one sequence.
 
@@ -235,13 +310,28 @@ def naive(
         head_b2, dep_b2 [1] of the two RSS, or those of `iterative_actions`.
     direction, activation, tanh_scale, unselected, selection, rss_activation, policy
         Configuration; ``rss_hidden`` is told by the weights and not read.
+    drawn : mapping, optional
+        Actions [n] of the policies "head" and "dep", and the cotangent of their log-probability.
 
     Notes
     -----
-    The weights of an RSS have the gradient zero: a step has none.
+    The weights of an RSS have the gradient zero, for a step has none, and beside it that of the
+    log-probability of what they drew.
     """
     rows = positions(rows, len(x))
-    dep_sel = select(x, weights, "dep", selection, rss_activation, policy)
-    head_sel = select(x, weights, "head", selection, rss_activation, policy)
+    dep_sel = select(x, weights, "dep", selection, rss_activation, policy, drawn)
+    head_sel = select(x, weights, "head", selection, rss_activation, policy, drawn)
     how = direction, activation, tanh_scale, unselected
-    return fuse(x, weights, rows, grad_out, dep_sel, head_sel, *how)
+    out, grad_x, grads = fuse(x, weights, rows, grad_out, dep_sel, head_sel, *how)
+    if drawn is not None and grads is not None:
+        g = float(drawn["cotangent"])
+        grads |= odds_of(x, weights, drawn, POLICIES, rss_activation, policy, g)[2]
+    return out, grad_x, grads
+
+
+def odds(
+    x: Array, weights: Weights, drawn: Weights, **options: Any
+) -> tuple[dict[str, float], dict[str, tuple[Array, Array]]]:
+    """Return log-probability and shares of a selection, and actions beside their probabilities."""
+    f, policy = options["rss_activation"], options["policy"]
+    return odds_of(x, weights, drawn, POLICIES, f, policy)[:2]

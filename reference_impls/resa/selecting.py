@@ -8,8 +8,9 @@ drawn from [0, 1) it samples, u = .5 is the threshold, and u = 0 selects all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
+from reference_impls.mechanism import Drawn
 
 Weights: TypeAlias = Mapping[str, Tensor]
 THRESHOLD = 0.5
@@ -317,3 +319,26 @@ class Selecting(nn.Module):
         if self.decisions is not None:
             self.decisions.append(made)
         return made
+
+
+SAID = ("log_probability", "head_share", "dependent_share")
+
+
+@contextmanager
+def recorded(module: Selecting) -> Iterator[Drawn]:
+    """Note what the policies of a layer select [n], by their prefixes, and what it says of that."""
+    module.decisions = []
+
+    def of(b: int, n: int) -> dict[str, Any]:
+        (made,) = module.decisions or []
+        heads, dependents = (s[b, :n].cpu().numpy() for s in (made.heads, made.dependents))
+        return {"head": heads, "sel": heads, "dep": dependents}
+
+    def said() -> dict[str, Any]:
+        (made,) = module.decisions or []
+        return {name: getattr(made, name) for name in SAID}
+
+    try:
+        yield Drawn(of, said)
+    finally:
+        module.decisions = None

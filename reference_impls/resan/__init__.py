@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_impls import resa, source2token
+from reference_impls import disa, resa, source2token
 from reference_impls.mechanism import Mechanism, Size, implementations_in
 from reference_impls.source2token import of_output
 
@@ -67,6 +67,15 @@ MECHANISMS = (
             "iterative": {"variant": "one_rss", "policy": "iterative"},
         },
         output="sentence",
+        score_weights=(*disa.scored_by(), "s2t_s2_w", "s2t_s2_b"),
+        score_options=disa.WIDE,
+        random={
+            "sampled": {"selection": "sampled"},
+            "one_rss_sampled": {"variant": "one_rss", "selection": "sampled"},
+        },
+        always_random=True,
+        recorder="reference_impls.resa.selecting:recorded",
+        odds="reference_impls.resan.naive:odds",
         default="gathered",
         parameters=_parameters,
         operations=_operations,
@@ -93,6 +102,10 @@ MECHANISMS = (
         output="sentence",
         keeps_width=True,
         score_weights=("s2t_s2_w", "s2t_s2_b"),
+        random={"sampled": {"selection": "sampled"}},
+        always_random=True,
+        recorder="reference_impls.resa.selecting:recorded",
+        odds="reference_impls.resan.naive:odds",
         default="gathered",
         parameters=_word_parameters,
         operations=_word_operations,

@@ -24,11 +24,12 @@ pool of no token gives zeros. A pooled head without an allowed dependent has a =
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from reference_impls.naive import Array, Result, Rows, Weights, with_prefix
-from reference_impls.resa.naive import fuse, select
+from reference_impls.resa.naive import fuse, odds_of, select
 from reference_impls.source2token import naive as source2token
 
 SELECTED_BY = {
@@ -39,6 +40,11 @@ SELECTED_BY = {
     "no_hard": (),
     "neither": (),
 }
+
+
+def policies(variant: str) -> list[str]:
+    """Return the names of a variant's policies, that of the heads first."""
+    return list(dict.fromkeys(reversed(SELECTED_BY[variant])))
 
 
 def naive(
@@ -56,6 +62,7 @@ def naive(
     rss_activation: str = "elu",
     policy: str = "rss",
     variant: str = "full",
+    drawn: Weights | None = None,
 ) -> Result:
     """Compute the sentence vector of one sequence and its gradients.
 
@@ -70,12 +77,14 @@ def naive(
         Configuration of ReSA; `activation` is also source2token's.
     variant : str
         See above. "no_soft" and "neither" have d_out = D.
+    drawn : mapping, optional
+        As ReSA's, by the names of the variant's policies.
     """
     everything = np.full(len(x), True)
     dep_sel, head_sel = everything, everything
     if SELECTED_BY[variant]:
         dep_sel, head_sel = (
-            select(x, weights, name, selection, rss_activation, policy)
+            select(x, weights, name, selection, rss_activation, policy, drawn)
             for name in SELECTED_BY[variant]
         )
     fused = variant not in ("no_soft", "neither")
@@ -106,9 +115,20 @@ def naive(
             grads |= {f"s2t_{name}": g for name, g in g_W.items()}
     if grad_out is None:
         return out, None, None
-    if not fused:
-        return out, g_y, grads
-    _, grad_x, g_fused = resa(g_y)
-    assert g_fused is not None
-    grads |= {name: g for name, g in g_fused.items() if not name.startswith("s2t_")}
+    grad_x: Array | None = g_y
+    if fused:
+        _, grad_x, g_fused = resa(g_y)
+        assert g_fused is not None
+        grads |= {name: g for name, g in g_fused.items() if not name.startswith("s2t_")}
+    if drawn is not None:
+        g = float(drawn["cotangent"])
+        grads |= odds_of(x, weights, drawn, policies(variant), rss_activation, policy, g)[2]
     return out, grad_x, grads
+
+
+def odds(
+    x: Array, weights: Weights, drawn: Weights, **options: Any
+) -> tuple[dict[str, float], dict[str, tuple[Array, Array]]]:
+    """Return what `reference_impls.resa.naive.odds` does, for the variant's policies."""
+    f, policy = options["rss_activation"], options["policy"]
+    return odds_of(x, weights, drawn, policies(options["variant"]), f, policy)[:2]

@@ -23,9 +23,9 @@ from suites.support.patching import OPERATORS, PATCHES, Patch, patched
 torch.set_num_threads(1)
 
 
-def cheapest_first(mechanism: Mechanism, dtype: str) -> list[Batch]:
+def cheapest_first(mechanism: Mechanism, implementation: Implementation, dtype: str) -> list[Batch]:
     """All batches of the verifier, the shortest first: most faults show there."""
-    return sorted(batches(mechanism, dtype), key=lambda batch: sum(batch.lengths))
+    return sorted(batches(mechanism, implementation, dtype), key=lambda batch: sum(batch.lengths))
 
 
 def test_right_values_fail_by_their_gradients() -> None:
@@ -33,7 +33,7 @@ def test_right_values_fail_by_their_gradients() -> None:
     (patch,) = (p for p in PATCHES if p.name == detached)
     with patched(patch):
         mechanism, implementation = Registry().find(patch.implementation)
-        for batch in cheapest_first(mechanism, "f64"):
+        for batch in cheapest_first(mechanism, implementation, "f64"):
             found = check_drawn(mechanism, implementation, batch, "f64", "cpu")
             assert all(d.ok for d in found if not d.gradient)
             if not all(d.ok for d in found):
@@ -101,7 +101,7 @@ def test_a_changed_line_is_noticed(patch: Patch) -> None:
 def _noticed(mechanism: Mechanism, implementation: Implementation, dtype: str = "f64") -> bool:
     """Whether any batch is over budget; in f64 an error counts too."""
     errors = (ValueError, RuntimeError, IndexError) if dtype == "f64" else ()
-    for batch in cheapest_first(mechanism, dtype):
+    for batch in cheapest_first(mechanism, implementation, dtype):
         try:
             found = check_drawn(mechanism, implementation, batch, dtype, "cpu")
         except errors:

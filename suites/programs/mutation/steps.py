@@ -34,8 +34,8 @@ def _find(name: str) -> tuple[Mechanism, Implementation]:
 
 
 @cache
-def _batches(mechanism: str, dtype: str) -> dict[str, Batch]:
-    return {batch.label: batch for batch in batches(builtins()[mechanism], dtype)}
+def _batches(name: str, dtype: str) -> dict[str, Batch]:
+    return {batch.label: batch for batch in batches(*_find(name), dtype)}
 
 
 def _mechanisms(unit: Unit) -> list[Mechanism]:
@@ -67,7 +67,7 @@ def steps(unit: Unit) -> Iterator[Step]:
             for dtype in ("f64", "f32", "bf16") if unit.is_package else ("f64",):
                 longest = SHORT if dtype == "bf16" else 10**9
                 longest = longest if unit.is_package else SHORT_SHARED
-                for label, batch in _batches(mechanism.name, dtype).items():
+                for label, batch in _batches(name, dtype).items():
                     if max(batch.lengths) <= longest:
                         yield "trial", label, name, dtype
 
@@ -83,7 +83,7 @@ def perform(step: Step) -> None:
     kind, what, name, dtype = step
     mechanism, implementation = _find(name)
     if kind == "trial":
-        batch = _batches(mechanism.name, dtype)[what]
+        batch = _batches(name, dtype)[what]
         bad = [d for d in check_drawn(mechanism, implementation, batch, dtype, "cpu") if not d.ok]
         if bad:
             raise Failed(f"{bad[0].what}: error {bad[0].error:.1e}, budget {bad[0].budget:.1e}")

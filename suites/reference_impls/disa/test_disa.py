@@ -13,7 +13,7 @@ from harness.case import parse as parse_case
 from harness.measure.ceilings import work_of
 from harness.registry import builtins
 from reference_impls.disa.chunked import ChunkedDisa
-from reference_impls.disa.modules import BroadcastDisa, PlainDisa
+from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.mechanism import Size
 from suites.support.batches import (
     D_IN,
@@ -91,12 +91,13 @@ def test_a_chunk_is_all_that_disa_holds() -> None:
     assert watch.bytes <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
 
 
-@pytest.mark.parametrize("scale", [5.0, 400.0])
-def test_disa_is_finite_at_any_tanh_scale(scale: float) -> None:
+@pytest.mark.parametrize("form", [BroadcastDisa, ChunkedDisa])
+@pytest.mark.parametrize("scale", [5.0, 100.0, 400.0])
+def test_disa_is_finite_at_any_tanh_scale(scale: float, form: type[DisaLayer]) -> None:
     # Scores up to +-400: their exponentials exceed float32.
     for seed in range(3):
         torch.manual_seed(seed)
-        module = BroadcastDisa(D_IN, D_OUT, tanh_scale=scale)
+        module = form(D_IN, D_OUT, tanh_scale=scale)
         plain = PlainDisa(D_IN, D_OUT, tanh_scale=scale)
         plain.load_state_dict(module.state_dict())
         x, mask = batch((30, 11))

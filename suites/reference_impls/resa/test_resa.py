@@ -204,23 +204,6 @@ def test_half_precision_does_not_decide() -> None:
     assert 0 < wanted.head_share[0] < 1
 
 
-def test_iterative_sampling_by_hand() -> None:
-    layer = built(PlainResa, policy="iterative")
-    x, mask = batch((4,))
-    uniform = torch.rand(mask.shape, dtype=torch.float64)
-    made = layer.decide("dep", x, mask, uniform)
-    w = {name: layer.get_parameter(f"dep_{name}").detach() for name in layer.policy_shapes}
-    state, last = torch.zeros(D_IN, dtype=torch.float64), 0.0
-    mean = x[0].mean(0)
-    for i in range(4):
-        z = torch.cat([x[0, i], mean, x[0, i] * mean, torch.tensor([last], dtype=torch.float64)])
-        state = torch.tanh(z @ w["in_w"] + state @ w["state_w"] + w["state_b"])
-        p = float(torch.sigmoid(state @ w["out_w"] + w["out_b"]))
-        assert float(made.probability[0, i].detach()) == pytest.approx(p, abs=1e-12)
-        last = float(uniform[0, i] <= p)
-        assert bool(made.actions[0, i]) == bool(last)
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_sampling_follows_the_generator_and_the_probabilities(policy: str) -> None:
     layer = built(GatheredResa, selection="sampled", policy=policy)
