@@ -19,7 +19,7 @@ from harness.options.measure import VerifyOptions
 from harness.records.journal import Writer
 from harness.records.sharing import at_work
 from harness.registry import Registry
-from harness.verify.run import jobs, stress, verify, workers_for
+from harness.verify.run import beside, jobs, price, same_bits, verify, workers_for
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
 COLOURS = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
@@ -35,7 +35,8 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("dtype")
     for column in ("error", "budget", "margin", "grad error", "budget", "margin"):
         table.add_column(column, justify="right")
-    for column in ("verdict", ""):
+    known = any("determinism" in row for row in rows)
+    for column in ("verdict", *(("same bits", "deterministic") if known else ()), ""):
         table.add_column(column)
     for row in rows:
         cells = []
@@ -44,11 +45,14 @@ def verify_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 value = row.get(f"{part}_{name}")
                 cells.append("" if value is None else f"{value:{form}}")
         colour = COLOURS.get(row["verdict"], "bold red")
+        bits = row.get("determinism")
+        told = ("", "") if bits is None else (same_bits(bits), price(bits))
         table.add_row(
             escape(row["name"]),
             row["dtype"],
             *cells,
             f"[{colour}]{row['verdict']}[/]",
+            *(told if known else ()),
             escape(str(row.get("detail") or "")) if row["verdict"] == "ok" else "",
         )
     return table
@@ -86,6 +90,7 @@ def verified(
     *,
     workers: int = 0,
     again: bool = False,
+    bits: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Verify (name, dtype, options) with a bar and a table; the rows are recorded.
 
@@ -95,6 +100,8 @@ def verified(
         At a time; 0: one per core.
     again : bool
         Also what the journal knows.
+    bits : mapping, optional
+        What is known of determinism, by name and dtype.
     """
     todo = jobs(wanted, registry, fingerprint)
     with steps(out, "verifying", len(todo)) as step:
@@ -108,6 +115,9 @@ def verified(
             workers_for(fingerprint, workers),
             again=again,
         )
+    for row in rows:
+        if found := (bits or {}).get((row["name"], row["dtype"])):
+            row["determinism"] = found
     print_verified(out, rows)
     return rows
 
@@ -124,8 +134,9 @@ def verify_oracles(options: VerifyOptions) -> int:
     rows: list[dict[str, Any]] = []
     with at_work(folder, "verify", alone=False):
         if not options.exact:
-            workers = options.jobs
-            rows = verified(todo, registry, fingerprint, folder, out, workers=workers, again=True)
+            found = determinism(todo, options, registry, fingerprint) if options.determinism else {}
+            more: dict[str, Any] = {"workers": options.jobs, "again": True, "bits": found}
+            rows = verified(todo, registry, fingerprint, folder, out, **more)
             out.print(_counted(rows, fingerprint))
         # What options or one's own mechanisms change is not what the papers claim.
         named = set() if options.option else {m.name for m, _ in pairs}
@@ -134,6 +145,30 @@ def verify_oracles(options: VerifyOptions) -> int:
         raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
     write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
     return max(exit_code(rows), exit_code(records))
+
+
+def determinism(
+    todo: Sequence[tuple[str, str, tuple[tuple[str, str], ...]]],
+    options: VerifyOptions,
+    registry: Registry,
+    fingerprint: Mapping[str, Any],
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Whether the same bits come again, by name and dtype, one child at a time; recorded.
+
+    In one dtype, f32 if it is among those asked for: compiling takes up to a minute each.
+    """
+    dtypes = [dtype for _, dtype, _ in todo]
+    only = "f32" if "f32" in dtypes else dtypes[0]
+    wanted = [
+        (name, dtype)
+        for name, dtype, _ in todo
+        if dtype == only and fingerprint["device"] in registry.find(name)[1].devices
+    ]
+    session = {"environment": environment(), "purpose": "determinism"}
+    given = (options.option, registry, fingerprint, options.journal, session)
+    with steps(console(), "determinism", len(wanted)) as step:
+        records = beside("determinism", wanted, *given, step)
+    return {(r["name"], r["dtype"]): r for r in records}
 
 
 def _counted(rows: Sequence[Mapping[str, Any]], fingerprint: Mapping[str, Any]) -> str:
@@ -238,7 +273,9 @@ def verify_stress(options: VerifyOptions) -> int:
         at_work(folder, "verify", alone=False),
         steps(out, "stress", len(wanted)) as step,
     ):
-        records = stress(wanted, options.option, registry, fingerprint, folder, session, step)
+        records = beside(
+            "stress", wanted, options.option, registry, fingerprint, folder, session, step
+        )
     _print_stress(out, records)
     say(out, f"journal {folder}; attnbench report draws it")
     write_json(options.json_file, {"fingerprint": fingerprint, "rows": records})

@@ -56,6 +56,11 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
         "Record the error over magnitudes of inputs and scores instead, for the report.",
         "--stress",
     )
+    determinism: bool = switch(
+        "Tell beside each verdict whether the same bits come again: in 30 repeats, alone and in a "
+        "batch, on two threads, compiled; and what torch's deterministic mode costs.",
+        "--determinism",
+    )
     golden: Path | None = option(
         "Check the golden .npz files at or below DIR instead.", r.THERE, "--golden"
     )

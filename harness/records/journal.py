@@ -132,7 +132,7 @@ PACKED = ".jsonl.xz"
 """Behind the name of a journal: all its sessions in one file (`harness.records.published`)."""
 
 
-OF_CODE = ("time", "anchor", "memory", "margin", "verify", "exact", "accuracy")
+OF_CODE = ("time", "anchor", "memory", "margin", "verify", "determinism", "exact", "accuracy")
 """Kinds of which only what the newest code gave is told."""
 
 

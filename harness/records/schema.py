@@ -115,8 +115,8 @@ SCHEMA = 1
 
 KINDS = (
     "session", "block", "verify", "time", "anchor", "memory", "margin", "design", "run", "verdict",
-    "peaks", "frontier", "stress", "attention", "calibration", "diff", "diff-block", "accuracy",
-    "family", "simulation", "sweep", "exact", "mutant",
+    "peaks", "frontier", "stress", "determinism", "attention", "calibration", "diff", "diff-block",
+    "accuracy", "family", "simulation", "sweep", "exact", "mutant",
 )  # fmt: skip
 
 MEASURED = ("time", "anchor", "memory", "margin", "peaks")
@@ -149,6 +149,7 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
     "sweep": {"key": str, "models": Listed(str), "tasks": Listed(str), "runs": Listed(str)},
     "frontier": {"key": str, "case": str, "status": str},
     "stress": {"key": str, "name": str, "dtype": str, "status": str, "points": list},
+    "determinism": {"key": str, "name": str, "dtype": str, "status": str},
     "attention": {"key": str, "model": str, "task": str, "sentences": list},
     "exact": {"key": str, "check": str, "verdict": str},
 }  # fmt: skip

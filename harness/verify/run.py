@@ -14,7 +14,11 @@ from harness.records import journal, schema
 from harness.registry import Registry, code_hash
 
 CALL = "harness.verify.check:check"
-STRESS_CALL = "harness.verify.stress:stress"
+BESIDE = {
+    "stress": "harness.verify.stress:stress",
+    "determinism": "harness.verify.determinism:determinism",
+}
+"""What is told beside a verdict, each a kind of record, and what a child calls for it."""
 LIMIT_SECONDS = 300.0
 
 SETTLED = ("ok", "unsupported", "wrong", "void")
@@ -160,7 +164,8 @@ def judged(outcome: Outcome) -> dict[str, Any]:
     return {**found, **outcome.value}
 
 
-def stress(
+def beside(
+    kind: str,
     wanted: Sequence[tuple[str, str]],
     options: tuple[tuple[str, str], ...],
     registry: Registry,
@@ -169,10 +174,11 @@ def stress(
     session: Mapping[str, Any],
     on_row: Callable[[], None],
 ) -> list[dict[str, Any]]:
-    """Error over magnitudes of (name, dtype), one child after the other; known ones are reused.
+    """A kind of `BESIDE` for (name, dtype), one child after the other; known ones are reused.
 
     Parameters
     ----------
+    kind : str
     options : tuple of (str, str)
         For the mechanisms' factories.
     session : mapping
@@ -189,20 +195,21 @@ def stress(
         for name, dtype in wanted:
             case = case_name(name, options, dtype, device)
             code = code_hash(registry.find(name)[0], "verify")
-            key = schema.key("stress", case, 0, code, fingerprint)
+            key = schema.key(kind, case, 0, code, fingerprint)
             if key in known:
                 records.append(known[key])
                 on_row()
                 continue
             what = {"name": name, "dtype": dtype, "options": dict(options), "device": device}
             given = {**what, "given": list(registry.extra)}
-            outcome = interpreter.run(STRESS_CALL, given, Limits(seconds=LIMIT_SECONDS))
-            value = outcome.value if outcome.status == "ok" else {"points": []}
+            outcome = interpreter.run(BESIDE[kind], given, Limits(seconds=LIMIT_SECONDS))
+            nothing: dict[str, Any] = {"points": []} if kind == "stress" else {}
+            value = outcome.value if outcome.status == "ok" else nothing
             if writer is None:
                 head = {**session, "fingerprint": dict(fingerprint)}
                 writer = stack.enter_context(journal.Writer(folder, head))
             record = {
-                "kind": "stress",
+                "kind": kind,
                 "key": key,
                 "case": case,
                 "block": 0,
@@ -216,3 +223,23 @@ def stress(
             records.append(writer.append(record))
             on_row()
     return records
+
+
+def same_bits(record: Mapping[str, Any]) -> str:
+    """A record of determinism in words: ``bitwise``, or what differs by how much.
+
+    What was not tried is named: ``bitwise; compiled not tried``.
+    """
+    if record["status"] != "ok":
+        return str(record["status"])
+    kinds = ("again", "batch", "threads", "compiled")
+    differing = [f"{kind} {record[kind]:.0e}" for kind in kinds if record[kind]]
+    told = [", ".join(differing) or "bitwise"]
+    return "; ".join([*told, *(f"{kind} not told" for kind in kinds if record[kind] is None)])
+
+
+def price(record: Mapping[str, Any]) -> str:
+    """What the deterministic mode costs: ``1.02x (1.00 to 1.05)``, quartiles in brackets."""
+    if record["status"] != "ok" or record["price"] is None:
+        return ""
+    return f"{record['price']:.2f}x ({record['price_low']:.2f} to {record['price_high']:.2f})"

@@ -24,9 +24,11 @@ from reports.pages.scaling.growth import grown
 from reports.pages.scaling.tables import growth
 from reports.pages.size.answers import Answer, Found, found_at
 from reports.pages.size.figures import glance
+from reports.pages.trust.page import BITS, bits_rows, bits_sentence
 
 FILE = Path(__file__).with_name("speed.toml")
 GROWTH = "cpu/growth"
+DETERMINISM = "cpu/determinism"
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,16 @@ def growth_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
             _, columns, rows = growth(found, what, measured.baseline)
             pieces.append((f"With {title}", f"{device.title}:\n\n{markdown(columns, rows)}"))
     return pieces
+
+
+def same_bits(published: Path = PUBLISHED) -> list[tuple[str, str, str]]:
+    """Device, sentence and table of what gives the same bits again."""
+    source = find(str(published / DETERMINISM), published, ("determinism",))
+    return [
+        (device.title, bits_sentence(device.records), markdown(BITS, rows, range(len(BITS))))
+        for device in source.devices
+        if (rows := bits_rows(device.records))
+    ]
 
 
 def frontier_table(device: DeviceRecords) -> str:

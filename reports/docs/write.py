@@ -66,6 +66,7 @@ def values_of(
         "frontiers": [(d.title, t) for d in source.devices if (t := speed.frontier_table(d))],
         "ratios": speed.ratio_tables(published),
         "growth": speed.growth_tables(published),
+        "bits": speed.same_bits(published),
         "experiments": training.experiments(source),
         "trained": training.sections(source),
         "score": score_lines(claims.verdicts, claims.titles),

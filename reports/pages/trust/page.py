@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
@@ -11,6 +13,7 @@ from harness.measure.ceilings import impossible
 from harness.records.ratios import PROBLEM, block_ratios, margin_frame
 from harness.stats import Interval, noise_floor, ratio_interval
 from harness.stats.drift import LEAST_BLOCKS
+from harness.verify.run import price, same_bits
 from reports.core.costs import Costs
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
 from reports.core.sentences import drift_sentences
@@ -20,6 +23,31 @@ from reports.pages.trust.figures import Control, Margin
 KINDS = ("time", "anchor", "margin")
 STILL = "No movement of the machine is shown, and no ratio that moved."
 NONE = "Nothing was measured on this device: attnbench bench measures, with an A/A control."
+
+BITS = ("implementation", "dtype", "same bits", "deterministic mode")
+
+
+def bits_of(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The records of determinism that came to an end."""
+    return [r for r in records if r["kind"] == "determinism" and r["status"] == "ok"]
+
+
+def bits_rows(records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """A row of `BITS` for each record of determinism."""
+    return [[r["name"], r["dtype"], same_bits(r), price(r)] for r in bits_of(records)]
+
+
+def bits_sentence(records: Iterable[Mapping[str, Any]]) -> str:
+    """What the records of determinism say together."""
+    found = bits_of(records)
+    counts = {kind: sum(r[kind] == 0 for r in found) for kind in ("again", "batch", "threads")}
+    compiled = [r for r in found if r["compiled"] is not None]
+    return (
+        f"Of {len(found)} implementations {counts['again']} give the same bits in "
+        f"{found[0]['repeats']} repeats, values and gradients; {counts['batch']} do for a sample "
+        f"alone and in a batch, {counts['threads']} on one thread and on two, and of "
+        f"{len(compiled)} that were compiled {sum(r['compiled'] == 0 for r in compiled)}."
+    )
 
 
 class Trusted(DevicePage):
@@ -152,6 +180,19 @@ class Trusted(DevicePage):
                 "margins", frame, ["case", "error", "budget", "margin", "status"], rows, (0, 4)
             ),
             remark(f"The {more} others are in the CSV." if more > 0 else ""),
+        )
+
+    def determinism(self) -> Shown:
+        """Whether the same bits come again."""
+        records = self.device.records if self.device else ()
+        found = bits_of(records)
+        if not found:
+            return remark("Nothing is known of that here: attnbench verify --determinism tells.")
+        return together(
+            says([bits_sentence(found)], main=True),
+            self.place.table(
+                "determinism", pd.DataFrame(found), BITS, bits_rows(found), (0, 1, 2, 3)
+            ),
         )
 
     def impossible(self) -> Shown:

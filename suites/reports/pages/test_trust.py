@@ -41,3 +41,23 @@ def test_what_is_over_budget_or_measured_too_rarely_is_told(
     page = Trusted(source, replace(device, records=(*kept, worse)), Output(None, "p"))
     assert "is over its error budget" in page.errors().plain
     assert "were measured in fewer than 4 blocks: too few to tell" in page.drift().plain
+
+
+def test_bits_that_come_again_are_counted(
+    source: Source, device: DeviceRecords, tmp_path: Path
+) -> None:
+    page = Trusted(source, device, Output.of(tmp_path, "p"))
+    assert "attnbench verify --determinism" in page.determinism().plain
+    same = {"again": 0.0, "batch": 0.0, "threads": 0.0, "compiled": 0.0, "repeats": 30}
+    first = {"kind": "determinism", "status": "ok", "dtype": "f32", "name": "one.fast", **same}
+    first |= {"price": 1.5, "price_low": 1.4, "price_high": 1.6}
+    other = {**first, "name": "two.fast", "batch": 2e-7, "compiled": None, "price": None}
+    lost = {**first, "name": "three.fast", "status": "timeout"}
+    known = replace(device, records=(*device.records, first, other, lost))
+    told = Trusted(source, known, Output.of(tmp_path, "p")).determinism().plain
+    assert "Of 2 implementations 2 give the same bits in 30 repeats" in told
+    assert "1 do for a sample alone and in a batch" in told
+    assert "of 1 that were compiled 1." in told
+    assert "batch 2e-07; compiled not told" in told
+    assert "1.50x (1.40 to 1.60)" in told
+    assert "three" not in told

@@ -1,0 +1,122 @@
+"""Whether the same bits come again: what would not give them, and the words for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.registry import Registry
+from harness.verify import determinism
+from harness.verify.run import price, same_bits
+
+HERE = "suites.harness.verify.test_determinism"
+
+
+class Steady(nn.Module):
+    """A dense layer for each token."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.map, self.calls = nn.Linear(d_in, d_out), 0
+
+    def more(self, x: Tensor) -> float:
+        """What is added to every number."""
+        return 0.0
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        self.calls += 1
+        return ((self.map(x) + self.more(x)) * mask[..., None]).tanh()
+
+
+class Again(Steady):
+    """Of the number of calls."""
+
+    def more(self, x: Tensor) -> float:
+        return 0.01 * self.calls
+
+
+class Batch(Steady):
+    """Of the number of samples."""
+
+    def more(self, x: Tensor) -> float:
+        return 0.01 * len(x)
+
+
+class Threads(Steady):
+    """Of the number of threads."""
+
+    def more(self, x: Tensor) -> float:
+        return 0.01 * torch.get_num_threads()
+
+
+class Compiled(Steady):
+    """Of being compiled."""
+
+    def more(self, x: Tensor) -> float:
+        return 0.01 * torch.compiler.is_compiling()
+
+
+class Refused(Steady):
+    """What has no deterministic form."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        if torch.are_deterministic_algorithms_enabled():
+            raise RuntimeError("no deterministic form")
+        return super().forward(x, mask)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(determinism, "REPEATS", 3)
+    monkeypatch.setattr(determinism, "PAIRS", 2)
+
+
+def told(kind: type[nn.Module]) -> dict[str, Any]:
+    """The record of a module of this file."""
+    place = f"{HERE}:{kind.__name__}"
+    (name,) = Registry((place,)).given_names
+    return {"status": "ok", **determinism.determinism(name, "f32", "cpu", (place,))}
+
+
+def without_compiler() -> None:
+    """In place of torch's search for one."""
+    raise RuntimeError("No working C++ compiler found")
+
+
+@pytest.mark.parametrize("kind", [Steady, Again, Batch, Threads, Refused])
+def test_what_changes_the_bits_is_named(
+    kind: type[nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(determinism, "get_cpp_compiler", without_compiler)
+    found = told(kind)
+    named = kind.__name__.lower()
+    for one in ("again", "batch", "threads"):
+        # Who counts calls differs from itself wherever it is asked again.
+        assert (found[one] > 1e-4) == (kind is Again or one == named), one
+    assert found["compiled"] is None
+    assert "not tried, no compiler is here: No working C++" in found["reasons"]["compiled"]
+    if kind is Refused:
+        assert found["price"] is None
+        assert found["reasons"]["price"] == "refused by torch: no deterministic form"
+        assert price(found) == ""
+    else:
+        assert found["price_low"] <= found["price"] <= found["price_high"]
+    assert torch.get_num_threads() == 1
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_compiled_module_is_compared_with_itself() -> None:
+    assert told(Compiled)["compiled"] > 1e-4
+
+
+def test_bits_in_words() -> None:
+    same = dict.fromkeys(("again", "batch", "threads", "compiled"), 0.0)
+    record = {"status": "ok", "price": 1.234, "price_low": 1.2, "price_high": 1.3, **same}
+    assert same_bits(record) == "bitwise"
+    assert same_bits({**record, "batch": 3e-8, "compiled": 1.2e-7}) == "batch 3e-08, compiled 1e-07"
+    assert same_bits({**record, "compiled": None}) == "bitwise; compiled not told"
+    assert same_bits({"status": "timeout"}) == "timeout"
+    assert price(record) == "1.23x (1.20 to 1.30)"
