@@ -51,15 +51,17 @@ def at_work(folder: Path, command: str, *, alone: bool) -> Iterator[None]:
     Raises
     ------
     UsageError
-        While another session is in the way, here or perhaps on another machine; or if the file
-        system has no locks.
+        While another session is in the way, here or perhaps on another machine; or if nothing
+        can be locked where something can be written.
     """
     path = folder / SESSIONS
     try:
         if not journal.exists(folder):
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError:
+    except OSError as error:
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            raise _no_locks(path, error) from None
         yield
         return
     own = folder / f".{os.getpid()}-{socket.gethostname()}{OWNER}"

@@ -25,6 +25,7 @@ from harness.errors import UsageError
 from harness.isolate import Interpreter
 from harness.records import journal
 from harness.records.ratios import time_frame
+from harness.records.sharing import at_work
 from harness.stats import (
     between_sessions,
     inside_blocks,
@@ -502,6 +503,9 @@ def test_ctrl_c_leaves_a_readable_journal_and_no_worktree(
         if files and '"kind":"diff"' in files[0].read_text():
             break
         time.sleep(0.05)
+    in_use = f"attnbench diff, process {process.pid} on "
+    with pytest.raises(UsageError, match=in_use), at_work(tmp_path / "results", "", alone=False):
+        pytest.fail("it is measured alone")
     assert len(repository.git("worktree", "list").splitlines()) == 3
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

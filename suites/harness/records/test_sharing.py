@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.records.sharing import OWNER, at_work
+from harness.records.sharing import OWNER, SESSIONS, at_work
 from suites.support.command_line import LITTLE, environment, here, pytest_here
 
 HOLD = """
@@ -157,6 +157,11 @@ def test_a_journal_without_an_owner_that_can_be_read_still_names_the_process(
         for path in tmp_path.glob(f".*{OWNER}"):
             path.write_text("{")
         assert re.search(rf"is in use: process {process.pid};", refused(tmp_path, alone=True))
+
+
+def test_a_journal_that_can_be_written_but_not_locked_is_refused(tmp_path: Path) -> None:
+    (tmp_path / SESSIONS).mkdir()
+    assert re.match(r"can't lock .*: .*; give a --journal on a file", refused(tmp_path, alone=True))
 
 
 def test_a_journal_that_cannot_be_written_is_left_to_the_writer(tmp_path: Path) -> None:
