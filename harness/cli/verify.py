@@ -17,7 +17,7 @@ from harness.json_file import write_json
 from harness.measure.device import device_fingerprint, environment
 from harness.options.measure import VerifyOptions
 from harness.records.journal import Writer
-from harness.records.sharing import at_work
+from harness.records.sharing import at_work, in_turn
 from harness.registry import Registry
 from harness.verify.run import beside, jobs, price, same_bits, verify, workers_for
 
@@ -104,7 +104,7 @@ def verified(
         What is known of determinism, by name and dtype.
     """
     todo = jobs(wanted, registry, fingerprint)
-    with steps(out, "verifying", len(todo)) as step:
+    with in_turn(folder), steps(out, "verifying", len(todo)) as step:
         rows = verify(
             todo,
             registry,

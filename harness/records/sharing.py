@@ -24,6 +24,7 @@ from harness.records import journal
 
 RUNNING = ".running"
 SESSIONS = ".sessions"
+VERIFYING = ".verifying"
 OWNER = ".owner"
 """Ends the name of the file in which a session says who it is."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -79,6 +80,21 @@ def at_work(folder: Path, command: str, *, alone: bool) -> Iterator[None]:
         yield
     finally:
         own.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def in_turn(folder: Path) -> Iterator[None]:
+    """Verify one session after the other, so that rows of another one are taken over."""
+    try:
+        descriptor = os.open(folder / VERIFYING, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:  # where nothing can be written nothing is verified: the writer says so
+        yield
+        return
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
         os.close(descriptor)
 
 

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.records.sharing import OWNER, SESSIONS, at_work
-from suites.support.command_line import LITTLE, environment, here, pytest_here
+from suites.support.command_line import LITTLE, environment, here, pytest_here, verified_before
 
 HOLD = """
 import os, sys
@@ -29,11 +30,21 @@ with at_work(Path(sys.argv[1]), sys.argv[2], alone=sys.argv[3] == "alone"):
 """
 
 
+VERIFY = """
+import sys
+from pathlib import Path
+from harness.records.sharing import in_turn
+with in_turn(Path(sys.argv[1])):
+    print("verifying", flush=True)
+    sys.stdin.read()
+"""
+
+
 @contextlib.contextmanager
-def other(folder: Path, command: str, *how: str) -> Iterator[subprocess.Popen[str]]:
+def other(folder: Path, *how: str, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """Another process at work on a journal."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder), command, *how],
+        [sys.executable, "-c", program, str(folder), *how],
         env=environment(),
         text=True,
         stdin=subprocess.PIPE,
@@ -88,6 +99,22 @@ def test_pytest_as_front_end_is_refused_beside_one_that_trains(tmp_path: Path) -
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "results is in use: attnbench train, process" in done.stdout + done.stderr
     assert not list(tmp_path.glob("results/*.jsonl"))
+
+
+def test_what_another_session_is_verifying_is_not_verified_again(tmp_path: Path) -> None:
+    """It is waited for, and its rows are taken over."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    with other(folder, program=VERIFY) as process:
+
+        def finish() -> None:
+            verified_before(folder)
+            process.kill()
+
+        threading.Timer(1, finish).start()
+        done = here(f"train none --task {TASK} --recipe epochs=1 --journal {folder}", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "made up" in done.stdout
 
 
 def test_sessions_that_train_share_a_journal(tmp_path: Path) -> None:
