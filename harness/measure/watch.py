@@ -36,8 +36,8 @@ LONG_CALL = 0.02
 QUIET = 1e-3
 """Seconds that are waited for other threads at a time, until they do nothing."""
 PATIENCE = 0.02
-STILL = 0.25
-"""Share of a wait in which others may run; more is work."""
+STILL = 1e-4
+"""Seconds of processor time that others may take meanwhile; more is work."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +195,10 @@ class Watch:
             return
         begun = perf_counter()
         while perf_counter() - begun < PATIENCE:
-            others, now = process_time() - thread_time(), perf_counter()
+            others = process_time() - thread_time()
             sleep(QUIET)
             busy = process_time() - thread_time() - others
-            if busy < STILL * (perf_counter() - now):
+            if busy < STILL:
                 return
             # Threads of OpenMP stay awake for a while when they have nothing to do.
             if "late-values" in self._on and self._one_thread:
