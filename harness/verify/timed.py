@@ -129,7 +129,9 @@ class _Fresh:
         for name, (_, values) in look["values"].items():
             gradient = "" if name in (INPUT, OUTPUT) else name
             allowed = budget(None, self._arithmetic, bool(gradient))
-            apart = _apart(torch.tensor(values), look["seed"], name, expected[name])
+            apart = _apart(
+                torch.tensor(values, dtype=torch.float64), look["seed"], name, expected[name]
+            )
             found.append(Deviation(name, apart, allowed, gradient))
         return found
 

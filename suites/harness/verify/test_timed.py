@@ -83,17 +83,17 @@ def of(name: str, phase: str, more: str = "") -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("phase", ["forward", "training"])
 @pytest.mark.parametrize("mechanism", ["multi_head", "kim_cnn", "resan", "biblosa_released"])
-@pytest.mark.parametrize("more", ["", "+padded"])
+@pytest.mark.parametrize(("dtype", "more"), [("f32", "+padded"), ("f64", ""), ("bf16", "")])
 def test_our_own_are_the_same_in_another_order_and_alone(
-    mechanism: str, phase: str, more: str
+    mechanism: str, phase: str, dtype: str, more: str
 ) -> None:
     known = builtins()[mechanism]
     heads = "-H4" if known.takes_heads else ""
     last = known.implementations[-1].name if mechanism != "multi_head" else "sdpa"
-    case = f"{mechanism}.{last}-B4-N9-D24{heads}-f32-{phase}-cpu+1-thread{more}"
+    case = f"{mechanism}.{last}-B4-N9-D24{heads}-{dtype}-{phase}-cpu+1-thread{more}"
     found = check_timed(case, seen(case, []))
     assert found["checked"] == 3
-    assert 0 <= found["checked_error"] < 0.1 * found["checked_budget"]
+    assert 0 <= found["checked_error"] < 0.3 * found["checked_budget"]
 
 
 def test_what_draws_random_numbers_is_the_same_from_the_same_seed() -> None:
