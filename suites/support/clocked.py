@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from harness.case import Case
 from harness.measure.clock import time_case, time_prepared
 from harness.measure.run import prepare
 
@@ -124,6 +125,17 @@ def time_compiled(
             beside=other,
             beside_first=beside_first,
         )
+
+
+def time_eagerly_compiled(**arguments: Any) -> dict[str, Any]:
+    """`time_case` of whatever is given, compiled by a backend that generates no code."""
+
+    def compiled(module: torch.nn.Module, case: Case) -> Any:
+        plain = case.run_settings().compile_mode is None
+        return module if plain else torch.compile(module, backend="eager", dynamic=False)
+
+    with mock.patch("harness.measure.run.compiled", compiled):
+        return time_case(**arguments)
 
 
 def time_compiled_once_more() -> dict[str, Any]:

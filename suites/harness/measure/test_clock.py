@@ -363,7 +363,7 @@ def test_cores_are_written_in_short() -> None:
     [
         (CLOCKED + "Threadbare", "when it was called it changed threads: 1 -> 3 for the whole"),
         pytest.param(CLOCKED + "Mover", "when it was called it changed cores: ", marks=linux),
-        ("suites.support.misbehaving:NanGradient", "output or a gradient is not finite"),
+        ("suites.support.misbehaving.crashing:NanGradient", "output or a gradient is not finite"),
     ],
 )
 def test_what_spoils_its_own_samples_has_no_time(

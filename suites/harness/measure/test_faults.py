@@ -27,7 +27,7 @@ from harness.records import journal
 from harness.registry import Registry
 from suites.harness.isolate.test_isolate import gone, linux
 from suites.support.command_line import LITTLE, pytest_here
-from suites.support.misbehaving import PIDS
+from suites.support.misbehaving.crashing import PIDS
 from suites.support.sessions import INSTEAD, Launcher, case, ignore, made_up
 from suites.support.sessions_tasks import peaks_case
 
@@ -144,7 +144,7 @@ def test_a_session_goes_on_whatever_a_mechanism_does(
     """Every one keeps its row and status, and only those that are ok have a number."""
     pids = tmp_path / "pids"
     monkeypatch.setenv(PIDS, str(pids))
-    given = [f"suites.support.misbehaving:{name}" for name in MISBEHAVING]
+    given = [f"suites.support.misbehaving.crashing:{name}" for name in MISBEHAVING]
     session = made_up(tmp_path / "results", seconds=0.01)
     session.profile = replace(session.profile, memory_blocks=0, limit_seconds=3)
     session.registry = Registry(given)
@@ -294,7 +294,7 @@ def test_what_was_altered_on_disk_is_measured_again(tmp_path: Path, quick: None)
 def test_a_failed_case_fails_its_test_and_oom_is_no_success(tmp_path: Path) -> None:
     """Pytest as front end: skipped with the reason or failed with it, in no case passed."""
     names = ("Greedy", "Segfault", "Nan", "Behaved")
-    given = [f"--with=suites.support.misbehaving:{name}" for name in names]
+    given = [f"--with=suites.support.misbehaving.crashing:{name}" for name in names]
     done = pytest_here(
         *given,
         "--with=suites.support.mutants:WRONG",

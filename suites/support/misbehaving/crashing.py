@@ -23,7 +23,7 @@ class Behaved(torch.nn.Module):
         self.map = torch.nn.Linear(d_in, d_out)
         self.calls = 0
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # noqa: D102
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         self.before(self.calls)
         return self.after(self.map(x).masked_fill(~mask[..., None], 0), self.calls)

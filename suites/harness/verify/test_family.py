@@ -1,0 +1,60 @@
+"""Modules of other people, well and badly made, to win or by mistake: each gets the right word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.registry import Registry
+from harness.verify.unaided.judge import CHECKS, check_properties
+from suites.support.misbehaving.table import (
+    BEGIN,
+    END,
+    FAMILY,
+    Noticed,
+    honest,
+    markdown,
+    without_numbers,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "verify.md"
+VERIFIED = [one for one in FAMILY if one.command == "verify"]
+
+torch.set_num_threads(1)
+
+
+def judged(one: Noticed, *skip: str) -> dict[str, Any]:
+    """What verify says of a module, without some of its checks."""
+    mechanism, implementation = Registry(one.given).find(one.name)
+    return check_properties(mechanism, implementation, one.dtype, "cpu", skip)
+
+
+@pytest.mark.parametrize("one", VERIFIED, ids=str)
+def test_a_mistake_is_told_by_what_was_changed_and_what_moved(one: Noticed) -> None:
+    row = judged(one)
+    assert row["verdict"] in ("wrong", "void"), row
+    assert row["found_by"] == one.check, row["detail"]
+    assert without_numbers(row["detail"]) == without_numbers(one.reason)
+
+
+@pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("module", honest())
+def test_what_only_looks_suspicious_passes(module: str, dtype: str) -> None:
+    row = judged(Noticed(module, "verify", "", "", dtype))
+    assert row["verdict"] == "ok", row["detail"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_without_a_check_somebody_passes(check: str) -> None:
+    """No check is there that others could stand in for."""
+    of_it = [one for one in VERIFIED if one.check == check]
+    assert any(judged(one, check)["verdict"] == "ok" for one in of_it)
+
+
+def test_the_table_of_the_page_is_the_generated_one() -> None:
+    assert f"{BEGIN}\n{markdown()}\n{END}" in PAGE.read_text(encoding="utf-8"), (
+        "run: python -m suites.support.misbehaving.table, and put it into docs/verify.md"
+    )

@@ -1,0 +1,1 @@
+"""Modules that misbehave on purpose: ``--with suites.support.misbehaving.cheats:LazyTensor``."""
