@@ -16,7 +16,7 @@ from harness.case import parse
 from harness.isolate import Outcome
 from harness.measure import blocks, call
 from harness.measure.blocks import Step
-from harness.measure.call import MEMORY_CALL, PEAKS_CALL, TIME_CALL
+from harness.measure.call import CHECK_CALL, MEMORY_CALL, PEAKS_CALL, TIME_CALL
 from harness.measure.cost import session_cost
 from harness.measure.session import Session
 from harness.profile import load_profile
@@ -30,7 +30,7 @@ CASES = (
     "multi_head.sdpa-B2-N4-D24-H8-f32-forward-cpu+control",
     "mtsa.algorithm1-B2-N4-D24-H8-f32-forward-cpu",
 )
-SECONDS = {"time": 3.0, "memory": 5.0, "margin": 7.0, "peaks": 1.5}
+SECONDS = {"time": 3.0, "memory": 5.0, "margin": 7.0, "peaks": 1.5, "check": 0.5}
 START, END = 2.0, 0.25
 
 
@@ -49,6 +49,7 @@ class FakeInterpreter:
 
     clock = FakeTime()
     slower: Mapping[str, float] = {}
+    looked: Mapping[str, Any] = {}
     count = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -65,7 +66,7 @@ class FakeInterpreter:
     def run(self, call: str, arguments: Mapping[str, Any], *more: Any) -> Outcome:
         """Move the clock by what this kind of task takes."""
         kinds = {TIME_CALL: "time", MEMORY_CALL: "memory", PEAKS_CALL: "peaks"}
-        kind = kinds.get(call, "margin")
+        kind = {**kinds, CHECK_CALL: "check"}.get(call, "margin")
         seconds = SECONDS[kind] * self.slower.get(arguments["case"], 1.0)
         self.clock.now += seconds + 0.125
         value = {
@@ -75,7 +76,9 @@ class FakeInterpreter:
                 "inner": 2,
                 "build_seconds": 0.25,
                 "warmup_seconds": 0.5,
+                **self.looked,
             },
+            "check": {"checked": 3},
             "memory": {"peak_bytes": 1.0, "transient_bytes": 1.0},
             "margin": {"verdict": "ok", "error": 0.1, "budget": 0.2, "margin": 2.0},
             "peaks": peaks_case("", ()),
@@ -141,7 +144,11 @@ def test_a_journal_with_the_first_block_predicts_the_rest(made_up: Session) -> N
     assert block_records(made_up)[1]["predicted_seconds"] == pytest.approx(rest[0], rel=0.05)
 
 
-def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
+def test_every_second_of_a_session_is_accounted_for(
+    made_up: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeInterpreter, "looked", {"evidence": {"looks": []}})
+    monkeypatch.setattr(blocks, "below", lambda _: 1)  # timed calls of the first block alone
     blocks.run(made_up, lambda *_: None, {})
     cost = made_up.cost()
     assert cost is not None
@@ -154,11 +161,13 @@ def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
         "compiling": 0.0,
         "memory": 5.0 * (1 + 4),
         "margins": 7.0 * (1 + 4),
+        "checks": 0.5 * (1 + 1 + 4),
         "ceilings": 4 * 1.5,
         "failed": 0.0,
     }
     rest = 4 * (3.0 + 3.0 + 12.0) - timings * 2.75
-    assert cost.overhead == pytest.approx(4 * (START + END) + rest + (timings + 8) * 0.125)
+    tasks = timings + 3 + 8
+    assert cost.overhead == pytest.approx(4 * (START + END) + rest + tasks * 0.125)
     told = cost.as_json()
     assert (told["total_seconds"], told["margins_seconds"]) == (cost.total, 35.0)
     assert told["overhead_share"] == cost.overhead / cost.total
@@ -168,7 +177,7 @@ def test_every_second_of_a_session_is_accounted_for(made_up: Session) -> None:
     assert abs(sum(percents) - 100) <= 3
     assert re.fullmatch(
         r"of \d+ s: \d+ % timed, \d+ % warm-up, \d+ % building, \d+ % memory, \d+ % margins, "
-        r"\d+ % ceilings, \d+ % overhead",
+        r"\d+ % checks, \d+ % ceilings, \d+ % overhead",
         str(cost),
     )
 
