@@ -136,7 +136,7 @@ def _notes(rows: Sequence[Row]) -> str | None:
         floor = bytes_text(max(row.memory_floor for row in rows if row.below_floor))
         notes.append(f"{BELOW_FLOOR} memory below what can be told: {floor} are noise")
     if any(row.verdict == WITHHELD for row in rows):
-        notes.append("withheld: this can't be right; the reason stands below")
+        notes.append("withheld: it can't stand as it is; the reason is below")
     unverified = {row.unverified.partition(":")[0] for row in rows if row.status == "ok"}
     if any(row.verified and row.by_itself for row in rows):
         notes.append(f"{BY_ITSELF} against its own float64: no oracle vouches for it")

@@ -120,11 +120,14 @@ class Training(Where, Given):
     """What every command that trains is told of data and recipe."""
 
     data: str | None = option(
-        "Corpora (default: $ATTNBENCH_DATA), or hub; see docs/data.md.", TEXT, "--data", shown="DIR"
+        "Corpora (default: $ATTNBENCH_DATA), or hub; see docs/data.md.",
+        r.PLACE,
+        "--data",
+        shown="DIR",
     )
     vectors: str | None = option(
         "Word vectors: a GloVe-format file, a table of the data directory, none.",
-        TEXT,
+        r.PLACE,
         "--vectors",
         shown="FILE",
     )

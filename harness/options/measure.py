@@ -184,7 +184,7 @@ class DataOptions(JsonOutput):
     """Which corpora, and where their files are."""
 
     names: tuple[str, ...] = argument("All of them without any.", TEXT, "[CORPUS]...", kind="many")
-    data: str | None = option("Corpora (default: $ATTNBENCH_DATA).", TEXT, "--data", shown="DIR")
+    data: str | None = option("Corpora (default: $ATTNBENCH_DATA).", r.PLACE, "--data", shown="DIR")
 
 
 @dataclass(frozen=True, kw_only=True)

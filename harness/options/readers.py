@@ -213,6 +213,11 @@ def _path(text: str) -> Path:
     return path
 
 
+def _place(text: str) -> str:
+    _path(text)
+    return text
+
+
 def _folder(text: str) -> Path:
     folder = _path(text)
     if folder.exists() and not folder.is_dir():
@@ -234,8 +239,7 @@ def _sentence(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    _path(text)
-    check_json(text)
+    check_json(_place(text))
     return text
 
 
@@ -273,6 +277,7 @@ MARGIN = Reader(_margin, "a positive number, e.g. 0.01 or 1%", "[TASK:]NUMBER")
 FOLDER = Reader(_folder, "a folder, not a file", "DIR")
 THERE = Reader(_there, "a folder or a file that is there", "DIR")
 FILE = Reader(_path, "a file", "FILE")
+PLACE = Reader(_place, "a name or a path")
 SENTENCE = Reader(_sentence, "at least one word", "TEXT")
 JSON = Reader(_json, "a file in a folder that is there", "FILE")
 PYTEST = Reader(_never, "an option of pytest")

@@ -39,7 +39,7 @@ class TrainOptions(Training, JsonOutput):
     )
     save_attention: str | None = option(
         "Scores of the given sentences, .npz; a bare name: by the journal.",
-        TEXT,
+        r.PLACE,
         "--save-attention",
         shown="FILE",
     )

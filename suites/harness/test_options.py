@@ -37,7 +37,7 @@ WRONG = {
     readers.MARGIN: "trec:much", readers.FOLDER: __file__, readers.THERE: "nowhere",
     readers.SENTENCE: " ", readers.JSON: "no/such.json",
 }  # fmt: skip
-NAMES_FOR_LATER = (TEXT, readers.FILE)
+NAMES_FOR_LATER = (TEXT, readers.FILE, readers.PLACE)
 """What only a registry, a task or a file can judge: tried in the tests of each command."""
 
 
@@ -73,6 +73,7 @@ READERS = {one.reader: one.flag for cls, _ in COMMANDS.values() for _, one in de
 OF_NAMES = {
     TEXT: (), readers.NAMES: (*NAMES, ","), readers.SENTENCE: NAMES, readers.PYTEST: NUMBERS[:5],
     readers.FOLDER: PATHS, readers.THERE: PATHS, readers.FILE: PATHS, readers.JSON: PATHS,
+    readers.PLACE: PATHS,
 }  # fmt: skip
 """What names something takes anything that can be a name."""
 

@@ -86,7 +86,7 @@ def test_a_small_reading_says_how_much_of_it_is_noise(interpreter: Interpreter) 
 
 @pytest.mark.parametrize(
     ("device", "first", "floor"),
-    [("cpu", 150, 130), ("cpu", 22, 4), ("cpu", 40_000, None), ("cuda", 150, None)],
+    [("cpu", 150, 130), ("cpu", 22, 4), ("cpu", 28, 8), ("cpu", 40_000, None), ("cuda", 150, None)],
 )
 def test_noise_is_what_repeated_readings_differ_by(
     monkeypatch: pytest.MonkeyPatch, device: str, first: int, floor: int | None
