@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,26 +39,73 @@ def determinism(
     dict
         ``repeats``; the largest difference, relative as an error is, of values and gradients
         between repeats (``again``), of a sample alone against it in a batch (``batch``), of one
-        thread against two (``threads``, CPU), of eager against compiled (``compiled``): 0.0 is the
-        same bits, null was not tried, and ``reasons`` says why. ``price``: time of a pass in
-        torch's deterministic mode over that without, the median of `PAIRS`, and their quartiles
-        ``price_low`` and ``price_high``.
+        thread against two (``threads``, null where that means nothing): 0.0 is the same bits.
+        ``price``: time of a pass in torch's deterministic mode over that without, the median of
+        `PAIRS`, and their quartiles ``price_low`` and ``price_high``; null where torch refuses,
+        and ``price_reason`` says why.
     """
+    module, point = _subject(name, dtype, device, given, options)
+    first = _asked(module, point)
+    return {
+        "repeats": REPEATS,
+        "again": max(_apart(_asked(module, point), first) for _ in range(REPEATS - 1)),
+        "batch": max(_alone(module, point, first, b) for b in range(len(LENGTHS))),
+        "threads": _with_threads(module, point, first) if device == "cpu" else None,
+        **_price(module, point),
+    }
+
+
+def compiled(
+    name: str,
+    dtype: str,
+    device: str,
+    given: tuple[str, ...] | list[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Compare eager and compiled.
+
+    Returns
+    -------
+    dict
+        ``compiled``: the largest difference, as `determinism` has them; null where there was
+        none to compare, and ``compiled_reason`` says why.
+    """
+    if device == "cpu":
+        try:
+            get_cpp_compiler()
+        except Exception as missing:  # torch has no class of its own for it in all its versions
+            return _not("compiled", f"not tried, no compiler is here: {missing}")
+    module, point = _subject(name, dtype, device, given, options)
+    first = _asked(module, point)
+    torch.compiler.reset()
+    try:
+        got = _asked(torch.compile(module, dynamic=False), point)
+    except Exception as failure:
+        return _not("compiled", f"failed: {type(failure).__name__}: {failure}")
+    names = {"x": "x", **{n: f"_orig_mod.{n}" for n in first.gradients if n != "x"}}
+    gradients = {own: got.gradients[wrapped] for own, wrapped in names.items()}
+    return {"compiled": _apart(Computed(got.values, gradients), first)}
+
+
+def _not(what: str, reason: str) -> dict[str, Any]:
+    return {what: None, f"{what}_reason": reason.splitlines()[0]}
+
+
+def _subject(
+    name: str,
+    dtype: str,
+    device: str,
+    given: Sequence[str],
+    options: Mapping[str, str] | None,
+) -> tuple[torch.nn.Module, Point]:
+    """A module in evaluation mode and what it is asked."""
     mechanism, implementation = chosen(name, device, given, options)
     if device not in implementation.devices:
         raise Unsupported(f"{name} does not run on {device}")
     whole = {**mechanism.options, **implementation.options}
     sizes = (WIDTH, WIDTH, 4, (LENGTHS,))
     subject = Subject(mechanism, implementation, dtype, device, whole, *sizes)
-    module, point = subject.module(), subject.point(LENGTHS)
-    first = _asked(module, point)
-    found: dict[str, Any] = {"repeats": REPEATS, "reasons": {}}
-    found["again"] = max(_apart(_asked(module, point), first) for _ in range(REPEATS - 1))
-    found["batch"] = max(_alone(module, point, first, b) for b in range(len(LENGTHS)))
-    found["threads"] = _with_threads(module, point, first) if device == "cpu" else None
-    found["compiled"] = _compiled(module, point, first, found["reasons"])
-    found |= _price(module, point, found["reasons"])
-    return found
+    return subject.module(), subject.point(LENGTHS)
 
 
 def _asked(module: Any, point: Point) -> Computed:
@@ -89,37 +136,15 @@ def _with_threads(module: Any, point: Point, first: Computed) -> float:
         torch.set_num_threads(1)
 
 
-def _compiled(
-    module: torch.nn.Module, point: Point, first: Computed, reasons: dict[str, str]
-) -> float | None:
-    if point.x.device.type == "cpu":
-        try:
-            get_cpp_compiler()
-        except Exception as missing:  # torch has no class of its own for it in all its versions
-            reasons["compiled"] = f"not tried, no compiler is here: {str(missing).splitlines()[0]}"
-            return None
-    torch.compiler.reset()
-    names = [name for name, _ in module.named_parameters()]
-    try:
-        got = _asked(torch.compile(module, dynamic=False), point)
-    except Exception as failure:
-        reasons["compiled"] = f"failed: {type(failure).__name__}: {str(failure).splitlines()[0]}"
-        return None
-    gradients = {"x": got.gradients["x"], **{n: got.gradients[f"_orig_mod.{n}"] for n in names}}
-    return _apart(Computed(got.values, gradients), first)
-
-
-def _price(module: Any, point: Point, reasons: dict[str, str]) -> dict[str, float | None]:
+def _price(module: Any, point: Point) -> dict[str, Any]:
     """The deterministic mode's time over that without, passes in turn."""
-    nothing: dict[str, float | None] = {"price": None, "price_low": None, "price_high": None}
     ratios = []
     try:
         for _ in range(PAIRS):
             with_it, without = (_seconds(module, point, mode) for mode in (True, False))
             ratios.append(with_it / without)
     except RuntimeError as refusal:
-        reasons["price"] = f"refused by torch: {str(refusal).splitlines()[0]}"
-        return nothing
+        return _not("price", f"refused by torch: {refusal}")
     low, middle, high = statistics.quantiles(ratios, n=4)
     return {"price": middle, "price_low": low, "price_high": high}
 

@@ -19,6 +19,9 @@ BESIDE = {
     "determinism": "harness.verify.determinism:determinism",
 }
 """What is told beside a verdict, each a kind of record, and what a child calls for it."""
+COMPILED_CALL = "harness.verify.determinism:compiled"
+COMPILE_SECONDS = 120.0
+"""Then compiling is given up, and told so; unrolled loops take minutes."""
 LIMIT_SECONDS = 300.0
 
 SETTLED = ("ok", "unsupported", "wrong", "void")
@@ -205,6 +208,11 @@ def beside(
             outcome = interpreter.run(BESIDE[kind], given, Limits(seconds=LIMIT_SECONDS))
             nothing: dict[str, Any] = {"points": []} if kind == "stress" else {}
             value = outcome.value if outcome.status == "ok" else nothing
+            if kind == "determinism" and outcome.status == "ok":
+                # On its own: a compiler that does not end must not take the rest with it.
+                own = interpreter.run(COMPILED_CALL, given, Limits(seconds=COMPILE_SECONDS))
+                failed = {"compiled": None, "compiled_reason": f"{own.status}: {own.detail}"}
+                value = {**value, **(own.value if own.status == "ok" else failed)}
             if writer is None:
                 head = {**session, "fingerprint": dict(fingerprint)}
                 writer = stack.enter_context(journal.Writer(folder, head))

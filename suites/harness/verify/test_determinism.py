@@ -78,7 +78,8 @@ def told(kind: type[nn.Module]) -> dict[str, Any]:
     """The record of a module of this file."""
     place = f"{HERE}:{kind.__name__}"
     (name,) = Registry((place,)).given_names
-    return {"status": "ok", **determinism.determinism(name, "f32", "cpu", (place,))}
+    of = (name, "f32", "cpu", (place,))
+    return {"status": "ok", **determinism.determinism(*of), **determinism.compiled(*of)}
 
 
 def without_compiler() -> None:
@@ -97,10 +98,10 @@ def test_what_changes_the_bits_is_named(
         # Who counts calls differs from itself wherever it is asked again.
         assert (found[one] > 1e-4) == (kind is Again or one == named), one
     assert found["compiled"] is None
-    assert "not tried, no compiler is here: No working C++" in found["reasons"]["compiled"]
+    assert "not tried, no compiler is here: No working C++" in found["compiled_reason"]
     if kind is Refused:
         assert found["price"] is None
-        assert found["reasons"]["price"] == "refused by torch: no deterministic form"
+        assert found["price_reason"] == "refused by torch: no deterministic form"
         assert price(found) == ""
     else:
         assert found["price_low"] <= found["price"] <= found["price_high"]
