@@ -1,10 +1,14 @@
-"""``attnbench verify --stress``: error over magnitudes, recorded once."""
+"""``attnbench verify --stress`` and ``--determinism``: told beside verdicts, recorded once."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
 from harness.records import journal
+from harness.verify import run
 from harness.verify.stress import SCALES, stress
 from suites.support.command_line import here
 
@@ -45,3 +49,21 @@ def test_the_sweep_is_recorded_and_not_done_again(tmp_path: Path) -> None:
     before = sorted((tmp_path / "j").iterdir())
     assert here(line, cwd=tmp_path).stdout == done.stdout
     assert sorted((tmp_path / "j").iterdir()) == before
+
+
+def test_what_gives_the_same_bits_stands_beside_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "COMPILE_SECONDS", 0.01)
+    line = "verify none.fused --determinism --dtypes f64,f32 --journal j --device cpu --json o.json"
+    done = here(line, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "same bits" in done.stdout
+    assert "compiled not told" in done.stdout
+    double, single = json.loads((tmp_path / "o.json").read_text())["rows"]
+    assert "determinism" not in double
+    told = single["determinism"]
+    assert (told["again"], told["repeats"], told["compiled"]) == (0.0, 30, None)
+    assert told["compiled_reason"].startswith("timeout")
+    (record,) = [r for r in journal.read(tmp_path / "j").records if r["kind"] == "determinism"]
+    assert record["price"] == told["price"] > 0
