@@ -24,8 +24,8 @@ from harness.measure.run import Prepared, count_launches, prepare
 from harness.registry import Registry
 from reference_impls.mechanism import Unsupported
 
-NOISELESS_BYTES = 32 * 2**20
-"""From here on a peak is read once: some hundred KiB are less than a per cent of it."""
+NOISELESS_BYTES = 8 * 2**20
+"""From here on a peak is read once: some hundred KiB are a few per cent of it."""
 PAGE_BYTES = 4096
 
 

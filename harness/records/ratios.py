@@ -101,10 +101,8 @@ def memory_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def margin_frame(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Error, budget and margin of each case at its own shape."""
-    numbers = ["error", "budget", "margin"]
-    return _frame(
-        records, "margin", ["case", "status", "verdict", "what", "against", "detail"], numbers
-    )
+    texts = ["case", "status", "verdict", "what", "against", "detail"]
+    return _frame(records, "margin", texts, ["error", "budget", "margin"])
 
 
 def _frame(
@@ -116,6 +114,7 @@ def _frame(
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, float))
 
 
+Peaks = Mapping[str, tuple[float, float]]  # peak and floor by case, in bytes
 PROBLEM = ["batch", "length", "d_in", "dtype", "phase", "device", "settings"]
 """What case and baseline must share. Output width and heads may differ: a mechanism that keeps its
 width, or the papers' 2 heads x 300 against 8 x 75, is compared at the size a user would run."""
@@ -156,13 +155,11 @@ class Row:
         Within the error budget at this shape. Without it there is no headline.
     detail : str
     unverified : str
-        Empty where verified; else `NO_ORACLE`, of a module that has none and of which nothing wrong
-        was found, or `NOT_VERIFIED`; and why.
+        Empty where verified; else `NO_ORACLE` or `NOT_VERIFIED`, and why.
     by_itself : bool
         Whether error and margin are against its own float64, for want of an oracle.
     memory_floor : float
-        Bytes of a peak, its own or the baseline's, that are the interpreter's noise; nan where
-        nobody looked: in large readings, on a GPU, in older records.
+        Bytes of its peak or the baseline's that are noise; nan where nobody looked.
     below_floor : bool
         Whether one of both peaks is no more than `TELLING` times its floor.
     compute_share, bandwidth_share : float
@@ -313,7 +310,7 @@ def _with_drift(rows: list[Row]) -> list[Row]:
 
 def _row(
     case_id: str, case: pd.DataFrame, base_id: str | None, base: pd.DataFrame, floor: float,
-    peaks: Mapping[str, tuple[float, float]], checks: Mapping[str, Mapping[str, object]],
+    peaks: Peaks, checks: Mapping[str, Mapping[str, object]],
 ) -> Row:  # fmt: skip
     good = case[case["status"] == "ok"]
     check = checks.get(case_id, {})
@@ -365,33 +362,27 @@ def _row(
     )
 
 
-def _memory(
-    case: str, base: str | None, peaks: Mapping[str, tuple[float, float]]
-) -> dict[str, Any]:
+def _memory(case: str, base: str | None, peaks: Peaks) -> dict[str, Any]:
     """Peak, ratio and floor of a case, as fields of its row, from peaks and floors by case."""
     if case not in peaks:
         return {"peak_bytes": math.nan, "memory_ratio": math.nan}
     (mine, floor), (other, floor_there) = peaks[case], peaks.get(base or "", (math.nan, math.nan))
     below = mine <= TELLING * floor or other <= TELLING * floor_there
-    floors = [f for f in (floor, floor_there) if not math.isnan(f)]
     return {
         "peak_bytes": mine,
         "memory_ratio": math.nan if below or not other else mine / other,
-        "memory_floor": max(floors, default=math.nan),
+        "memory_floor": float(pd.Series([floor, floor_there]).max()),
         "below_floor": below,
     }
 
 
 def _unverified(check: Mapping[str, object]) -> str:
     """Why a margin's record vouches for nothing; empty if it does."""
-    if not check:
-        return f"{NOT_VERIFIED}: no error was measured"
-    if check.get("status") != "ok":
-        return f"{NOT_VERIFIED}: {check.get('status')}: {check.get('detail') or ''}"
+    if check.get("status", "ok") != "ok":
+        return f"{NOT_VERIFIED}: {check['status']}: {check.get('detail') or ''}"
     if check.get("verdict") == NO_ORACLE:
         return f"{NO_ORACLE}: {check.get('what') or 'its own float64 was not asked'}"
-    margin = check.get("margin")
-    known = isinstance(margin, float) and not math.isnan(margin)
+    known = isinstance(margin := check.get("margin"), float) and not math.isnan(margin)
     return "" if known else f"{NOT_VERIFIED}: no error was measured"
 
 
