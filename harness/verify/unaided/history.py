@@ -58,8 +58,9 @@ def kept(subject: Subject) -> Iterator[Finding]:
     """Input, mask, weights and what an earlier call returned are as they were after a call."""
     module = subject.module()
     for point in subject.points():
+        garbage = point.x.masked_fill(~point.real[..., None], 1)
         mine = {
-            "x": kept_layout(point.x),
+            "x": kept_layout(garbage),
             "mask": kept_layout(point.real),
             **{f"weight {name}": p for name, p in module.named_parameters()},
         }
@@ -114,7 +115,7 @@ def history(subject: Subject) -> Iterator[Finding]:
             "a call with another number of tokens before": (point.wider(2), calls),
             "a call under inference_mode before": (other, torch.inference_mode()(calls)),
             "a pass of training before": (other, pass_of_training),
-            f"{MANY} calls before": (subject.point((2, 1)), many),
+            f"{MANY} calls before": (other, many),
         }
         want = subject.values(replace(point, x=base), "a first call")
         for doing, (at, before) in asked.items():

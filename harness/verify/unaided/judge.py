@@ -23,15 +23,15 @@ from reference_impls.mechanism import Implementation, Mechanism
 
 CHECKS: dict[str, Check] = {
     "answer": answer,
-    "repeat": repeat,
     "finite": finite,
+    "repeat": repeat,
     "precision": precision,
     "padding": padding,
-    "reach": reach,
     "batch": batch,
     "kept": kept,
     "history": history,
     "modes": modes,
+    "reach": reach,
     "weights": weights,
     "forms": forms,
     "memory": memory,

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from harness.verify.batches import ragged
 from harness.verify.budget import error
 from harness.verify.compare import OUTPUT, Computed
 from harness.verify.unaided.precision import allowed, known
@@ -24,6 +25,8 @@ from harness.verify.unaided.subject import (
     told,
 )
 
+FEW = 7
+"""Tokens of a short input, with which a long one is compared."""
 KEYS = "mask keys and zero x at padding"
 
 
@@ -52,30 +55,38 @@ def changes(
 
 
 def answer(subject: Subject) -> Iterator[Finding]:
-    """A plain tensor of the promised shape, in the dtype and on the device of x."""
+    """A plain tensor of the promised shape, in the dtype and on the device of x, with a gradient.
+
+    Without gradients too, where some take another way.
+    """
     module = subject.module()
     for point in subject.points():
-        want = list(point.cotangent.shape)
-        with told("a plain call", point):
-            output = module(point.x.clone().requires_grad_(), point.real.clone())
-        if type(output) is not torch.Tensor:
-            kind = f"a {type(output).__name__} came back"
-            names = "[B, N, d_out]" if subject.tokens else "[B, d_out]"
-            raise Refused(f"{kind}; expected a torch.Tensor {names} ({point.where})")
-        if list(output.shape) != want:
-            raise Refused(f"output is {list(output.shape)}, expected {want} ({point.where})")
-        for name in ("dtype", "device"):
-            if getattr(output, name) != getattr(point.x, name):
+        for wanted in (True, False):
+            with told("a plain call", point), torch.set_grad_enabled(wanted):
+                output = module(point.x.clone().requires_grad_(wanted), point.real.clone())
+            _refuse_other(subject, output, point)
+            if wanted and not output.requires_grad:
                 raise Refused(
-                    f"x is {getattr(point.x, name)} and a tensor of {getattr(output, name)} "
-                    f"came back; expected the {name} of x ({point.where})"
+                    "the output carries no gradient, so nothing could be trained "
+                    f"({point.where}); it is detached, or computed under no_grad"
                 )
-        if not output.requires_grad:
-            raise Refused(
-                f"the output carries no gradient, so nothing could be trained ({point.where}); it "
-                "is detached, or computed under no_grad"
-            )
     yield from ()
+
+
+def _refuse_other(subject: Subject, output: torch.Tensor, point: Point) -> None:
+    want = list(point.cotangent.shape)
+    if type(output) is not torch.Tensor:
+        kind = f"a {type(output).__name__} came back"
+        names = "[B, N, d_out]" if subject.tokens else "[B, d_out]"
+        raise Refused(f"{kind}; expected a torch.Tensor {names} ({point.where})")
+    if list(output.shape) != want:
+        raise Refused(f"output is {list(output.shape)}, expected {want} ({point.where})")
+    for name in ("dtype", "device"):
+        if getattr(output, name) != getattr(point.x, name):
+            raise Refused(
+                f"x is {getattr(point.x, name)} and a tensor of {getattr(output, name)} "
+                f"came back; expected the {name} of x ({point.where})"
+            )
 
 
 def finite(subject: Subject) -> Iterator[Finding]:
@@ -93,8 +104,17 @@ def finite(subject: Subject) -> Iterator[Finding]:
             every = {**numbers(found, point), "gradient of x at padding": found.gradients["x"]}
             for name, value in every.items():
                 if not np.isfinite(value).all():
-                    raise Refused(f"{doing}: the {name} is not finite ({point.where})")
+                    told_of = f"{doing}{_by_an_empty_sample(subject, point, x)}"
+                    raise Refused(f"{told_of}: the {name} is not finite ({point.where})")
     yield from ()
+
+
+def _by_an_empty_sample(subject: Subject, point: Point, x: torch.Tensor) -> str:
+    """What to add where all is finite once samples without tokens are left out."""
+    some = replace(point, x=x).samples(point.real.any(1).nonzero().flatten().tolist())
+    found = numbers(subject.answer(some, "samples with tokens"), some)
+    every = all(np.isfinite(value).all() for value in found.values())
+    return " and a sample without tokens" if every else ""
 
 
 def padding(subject: Subject) -> Iterator[Finding]:
@@ -119,6 +139,12 @@ def padding(subject: Subject) -> Iterator[Finding]:
             doing = f"{count} more padded positions"
             more = numbers(subject.answer(wider, doing), wider)
             yield from changes(subject, doing, more, base, point, KEYS)
+    # A path for long input must say what the short one says; its gradients would cost much.
+    point = subject.point(ragged(FEW))
+    wider = point.wider(LONG - FEW)
+    doing = f"{LONG - FEW} more padded positions"
+    few, more = (numbers(subject.answer(p, doing, training=False), p) for p in (point, wider))
+    yield from changes(subject, doing, more, few, point, KEYS)
 
 
 def reach(subject: Subject) -> Iterator[Finding]:
@@ -130,7 +156,10 @@ def reach(subject: Subject) -> Iterator[Finding]:
 
 
 def reached(subject: Subject, n: int) -> None:
-    """Raise `Refused` if what stands in the second half of n tokens, or the last, moves nothing."""
+    """Raise `Refused` if what stands in the second half of n tokens, or the last, moves nothing.
+
+    Or if the last but one moves no row but its own, while it does among few tokens.
+    """
     point = subject.point((n,))
     base = subject.values(point, "a plain call")
     for first in sorted({n // 2, n - 1}):
@@ -144,6 +173,26 @@ def reached(subject: Subject, n: int) -> None:
                 f"other tokens from place {first + 1} of {n} on left the output exactly as it "
                 f"was ({point.where}); nothing may be cut off"
             )
+
+    if subject.tokens and n > FEW and _spreads(subject, FEW) and not _spreads(subject, n):
+        raise Refused(
+            f"another token at place {n - 1} of {n} moved no row but its own ({point.where}), as "
+            f"it does among {FEW} tokens; nothing may be cut off"
+        )
+
+
+def _spreads(subject: Subject, n: int) -> bool:
+    """Whether another last token but one moves another row than its own."""
+    point = subject.point((n,))
+    base = subject.values(point, "a plain call")
+    for seed in (1, 2, 3):
+        x = point.x.clone()
+        x[:, n - 2] = 10 * subject.point((n,), seed).x[:, n - 2]
+        moved = subject.values(replace(point, x=x), "another token") != base
+        moved[:, n - 2] = False
+        if moved.any():
+            return True
+    return False
 
 
 def batch(subject: Subject) -> Iterator[Finding]:
