@@ -12,9 +12,9 @@ import torch
 from harness.verify.batches import ragged
 from harness.verify.compare import off_kinks
 from harness.verify.unaided.subject import (
+    Drawn,
     Finding,
     Lengths,
-    Point,
     Subject,
     Void,
     told,
@@ -88,7 +88,7 @@ def _drawn(
 
 
 def differences(
-    module: torch.nn.Module, point: Point, seed: int, joint: bool
+    module: torch.nn.Module, point: Drawn, seed: int, joint: bool
 ) -> tuple[list[Finding], bool]:
     """Of one point, along one direction of x and of each weight; whether that is at a kink.
 
@@ -114,7 +114,7 @@ def differences(
     noise = max(ROUNDING * size, _noise(loss, x, point))
     findings, kink = [], False
     for names in [list(tensors)] if joint else [[name] for name in tensors]:
-        line = Line({name: tensors[name] for name in names}, point, seed)
+        line = Direction({name: tensors[name] for name in names}, point, seed)
         says, length = line.slope(gradients)
         most = min(1e-2, size / (100 * length) if length else math.inf)
         one = rate(partial(line.at, loss), noise, size, most)
@@ -139,7 +139,7 @@ def differences(
     return findings, kink and all(one.ok for one in findings)
 
 
-class Line:
+class Direction:
     """A straight line through some tensors, in a random direction.
 
     Parameters
@@ -148,7 +148,7 @@ class Line:
         They are moved in place; ``at(loss, 0.0)`` puts them back.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], point: Point, seed: int) -> None:
+    def __init__(self, tensors: Mapping[str, torch.Tensor], point: Drawn, seed: int) -> None:
         self._tensors = tensors
         self._start = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         self._along = {}
@@ -175,7 +175,7 @@ class Line:
         return says, math.sqrt(square)
 
 
-def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: Point) -> float:
+def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: Drawn) -> float:
     """How rough the loss is along steps of x far below any that would bend it.
 
     Small and less small ones: what computes in less than float64 stands still on the smallest.

@@ -14,9 +14,9 @@ from harness.verify.budget import FACTOR, FLOOR, GRADIENT_FLOOR, error
 from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks
 from harness.verify.unaided.subject import (
     LONG,
+    Drawn,
     Finding,
     Lengths,
-    Point,
     Refused,
     Subject,
     Void,
@@ -56,7 +56,7 @@ def shaken(a: torch.Tensor, unit: float, generator: torch.Generator) -> torch.Te
 def own(
     subject: Subject,
     module: torch.nn.Module,
-    point: Point,
+    point: Drawn,
     shakes: int = SHAKES,
     training: bool = True,
 ) -> tuple[Computed, dict[str, float]]:
@@ -122,7 +122,7 @@ def known(subject: Subject, drawn: tuple[Lengths, int]) -> tuple[Computed, dict[
     return found
 
 
-def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: Point) -> None:
+def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: Drawn) -> None:
     """Raise `Void` if rounding alone moves the output by more than `HOPELESS`."""
     if moved[OUTPUT] > HOPELESS:
         raise Void(
@@ -131,7 +131,7 @@ def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: Point)
         )
 
 
-def allowed(moved: float, dtype: str, gradient: str, point: Point) -> float:
+def allowed(moved: float, dtype: str, gradient: str, point: Drawn) -> float:
     """Budget of a module whose yardstick is how far one rounding of its inputs moves it.
 
     Parameters
@@ -171,7 +171,7 @@ def against(
     got: Mapping[str, np.ndarray],
     want: Mapping[str, np.ndarray],
     moved: Mapping[str, float],
-    point: Point,
+    point: Drawn,
     doing: str = "",
 ) -> Iterator[Finding]:
     """Each number against its own float64's."""
@@ -185,7 +185,7 @@ def against(
         yield Finding(what, off, budget, gradient, point.where, lower)
 
 
-def less(off: float, moved: float, dtype: str, point: Point) -> str:
+def less(off: float, moved: float, dtype: str, point: Drawn) -> str:
     """In which precision an error of this size would be ordinary, as a hint."""
     for one in LOWER[dtype]:
         if off <= allowed(moved * UNIT[one] / UNIT[dtype], one, "", point):
@@ -194,7 +194,7 @@ def less(off: float, moved: float, dtype: str, point: Point) -> str:
 
 
 def _rough(
-    subject: Subject, module: torch.nn.Module, point: Point, moved: float
+    subject: Subject, module: torch.nn.Module, point: Drawn, moved: float
 ) -> Iterator[Finding]:
     """Whether its float64 is smooth along steps of x that lower precisions hardly notice.
 
@@ -203,13 +203,12 @@ def _rough(
     if subject.dtype not in STEP or subject.declares("straight-through"):
         return
     exact, double = point.to(torch.float64), subject.double()
-    twin = double.twin(module)
     generator = torch.Generator().manual_seed(len(point.where))
     direction = torch.randn(exact.x.shape, generator=generator).to(exact.x)
 
     def at(step: float) -> np.ndarray:
         stepped = replace(exact, x=exact.x * (1 + step * direction))
-        return double.values(stepped, "a small step of x", twin)
+        return double.values(stepped, "a small step of x", double.twin(module))
 
     middle, far = at(0), at(LARGE_STEP)
     bend = moved / UNIT[subject.judged_as]

@@ -66,7 +66,7 @@ Check = Callable[["Subject"], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
-class Point:
+class Drawn:
     """One batch.
 
     Attributes
@@ -89,14 +89,14 @@ class Point:
     where: str
     drawn: tuple[Lengths, int]
 
-    def samples(self, picked: Sequence[int]) -> Point:
+    def samples(self, picked: Sequence[int]) -> Drawn:
         """Some of its samples, in this order."""
         index = torch.tensor(picked, device=self.x.device)
         return replace(
             self, x=self.x[index], real=self.real[index], cotangent=self.cotangent[index]
         )
 
-    def wider(self, count: int) -> Point:
+    def wider(self, count: int) -> Drawn:
         """The same with more padded positions."""
         pad = torch.nn.functional.pad
         more = (0, 0, 0, count)
@@ -108,7 +108,7 @@ class Point:
             cotangent=pad(self.cotangent, more) if tokens else self.cotangent,
         )
 
-    def to(self, dtype: torch.dtype) -> Point:
+    def to(self, dtype: torch.dtype) -> Drawn:
         """The same values in another dtype."""
         return replace(self, x=self.x.to(dtype), cotangent=self.cotangent.to(dtype))
 
@@ -189,7 +189,7 @@ class Subject:
         """Whether the module says so of itself."""
         return what in self.declarations()
 
-    def point(self, lengths: Lengths, seed: int = 0) -> Point:
+    def point(self, lengths: Lengths, seed: int = 0) -> Drawn:
         """Draw a batch of these lengths, rounded to the subject's dtype."""
         n = max(lengths)
         generator = torch.Generator().manual_seed(1000 * seed + n)
@@ -201,16 +201,16 @@ class Subject:
             cotangent = cotangent.masked_fill(~real[..., None], 0)
         x = x.masked_fill(~real[..., None], 0)
         x, cotangent = (t.to(self.device, torch_dtype(self.dtype)) for t in (x, cotangent))
-        return Point(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed))
+        return Drawn(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed))
 
-    def points(self, seed: int = 0) -> Iterator[Point]:
+    def points(self, seed: int = 0) -> Iterator[Drawn]:
         """A point for each batch."""
         for lengths in self.batches:
             yield self.point(lengths, seed)
 
     def answer(
         self,
-        point: Point,
+        point: Drawn,
         doing: str,
         module: torch.nn.Module | None = None,
         x: torch.Tensor | None = None,
@@ -239,7 +239,7 @@ class Subject:
             x = point.x if x is None else x
             return computed(module, x, point.real.clone(), point.cotangent, training)
 
-    def values(self, point: Point, doing: str, module: torch.nn.Module | None = None) -> np.ndarray:
+    def values(self, point: Drawn, doing: str, module: torch.nn.Module | None = None) -> np.ndarray:
         """Output alone, without gradients, as float64; zero where nothing is asked for."""
         module = self.module() if module is None else module
         with told(doing, point), torch.no_grad():
@@ -278,7 +278,7 @@ def declared(module: object) -> tuple[str, ...]:
 
 
 @contextmanager
-def told(doing: str, point: Point) -> Iterator[None]:
+def told(doing: str, point: Drawn) -> Iterator[None]:
     """Turn what a module raises into a `Refused` that says what it was asked.
 
     Not what it can't do at all (`Unsupported`), too little memory, or a user's mistake.
@@ -295,7 +295,7 @@ def told(doing: str, point: Point) -> Iterator[None]:
         raise Refused(f"{text} ({point.where})") from problem
 
 
-def at_tokens(output: torch.Tensor, point: Point) -> np.ndarray:
+def at_tokens(output: torch.Tensor, point: Drawn) -> np.ndarray:
     """An output as float64, zero at padding."""
     real = point.real.cpu().numpy() != 0
     found = numpy64(output)
@@ -309,7 +309,7 @@ def kept_layout(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def numbers(found: Computed, point: Point) -> dict[str, np.ndarray]:
+def numbers(found: Computed, point: Drawn) -> dict[str, np.ndarray]:
     """Output and gradients by the names that findings use, without what stands at padding."""
     kept = point.real.cpu().numpy()
     output = found.output[kept] if found.output.ndim == 3 else found.output
