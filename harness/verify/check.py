@@ -24,7 +24,7 @@ from harness.verify.compare import (
     numpy64,
     off_kinks,
 )
-from harness.verify.trial import WAYS, Trial, evaluated, forced
+from harness.verify.fixture import WAYS, Fixture, evaluated, forced
 from harness.verify.unaided.judge import check_properties
 from reference_impls.mechanism import Drawn, Implementation, Mechanism, Unsupported
 
@@ -45,9 +45,9 @@ def check_batch(
     """Compare implementation, plain yardstick and oracle on one batch; whether it is at a kink."""
     if mechanism.oracle is None or mechanism.plain is None:
         raise ValueError(f"{mechanism.name} has no oracle")
-    trial = Trial(mechanism, implementation, batch, dtype, device, seed)
-    module = trial.module(implementation.factory, **implementation.options)
-    x, real, cotangent = trial.inputs()
+    fixture = Fixture(mechanism, implementation, batch, dtype, device, seed)
+    module = fixture.module(implementation.factory, **implementation.options)
+    x, real, cotangent = fixture.inputs()
     mask = real if batch.masked or not implementation.mask_optional else None
     recorder = resolve(mechanism.recorder)(module) if batch.drawn else nullcontext(Drawn())
     with forced(batch.forced), recorder as drawn:
@@ -58,7 +58,7 @@ def check_batch(
             batch.lengths,
             named_weights(module),
             numpy64(cotangent),
-            trial.of_oracle,
+            fixture.of_oracle,
             batch.rows,
             padding_matters=bool(mechanism.padding_matters),
             drawn=drawn.of,
@@ -67,7 +67,7 @@ def check_batch(
         expected, unlikely = asked.answer(), asked.unlikely(batch.label)
     yardstick = None
     if not batch.drawn:  # else plain would draw otherwise
-        plain = trial.module(mechanism.plain)
+        plain = fixture.module(mechanism.plain)
         plain.load_state_dict(module.state_dict())
         rows: dict[str, Any] = {}
         if batch.rows is not None:
@@ -85,7 +85,7 @@ def check_batch(
         if yardstick is not None:
             yardstick = yardstick.saying(dict.fromkeys(WAYS, yardstick.output))
     found = compare(got, expected, yardstick, dtype, batch.label)
-    found += [*unlikely, *trial.counted(module)]
+    found += [*unlikely, *fixture.counted(module)]
     return found, asked.at_a_kink(found, expected, dtype)
 
 

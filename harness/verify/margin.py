@@ -23,7 +23,7 @@ from harness.registry import Registry, resolve
 from harness.verify.budget import Deviation, worst
 from harness.verify.check import named_weights
 from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
-from harness.verify.trial import written_out
+from harness.verify.fixture import written_out
 from harness.verify.unaided.at_shape import at_shape, settled
 from harness.verify.unaided.subject import Drawn, Refused, Subject, Void, trained
 from reference_impls.mechanism import Mechanism

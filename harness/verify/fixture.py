@@ -37,7 +37,7 @@ def _widths(mechanism: Mechanism, options: Mapping[str, Any], heads: int) -> tup
 
 
 @dataclass(frozen=True)
-class Trial:
+class Fixture:
     """An implementation at one batch.
 
     Attributes
