@@ -52,7 +52,7 @@ Inputs = tuple[torch.Tensor, ...]
 """The input, in training also the gradient of the output."""
 
 
-class Source:
+class InputSource:
     """What the inputs of a case are cut from.
 
     Parameters
@@ -103,7 +103,7 @@ def _normal(count: int, seed: int) -> torch.Tensor:
     return numbers
 
 
-def buffers(source: Source, count: int, leaf: bool) -> list[Inputs]:
+def buffers(source: InputSource, count: int, leaf: bool) -> list[Inputs]:
     """Memory for so many inputs; with `leaf` their gradients are wanted."""
     made = [tuple(torch.empty_like(v) for v, _ in cut) for cut in source.cuts(0, count)]
     for x, *_ in made:
@@ -111,10 +111,10 @@ def buffers(source: Source, count: int, leaf: bool) -> list[Inputs]:
     return made
 
 
-class Pool:
+class InputPool:
     """Buffers that are written anew before every sample, and given out in an order nobody knows."""
 
-    def __init__(self, source: Source, held: Sequence[Inputs]) -> None:
+    def __init__(self, source: InputSource, held: Sequence[Inputs]) -> None:
         self._source, self._held = source, held
         self._written = [[part.detach() for part in parts] for parts in held]
 
@@ -127,7 +127,7 @@ class Pool:
         return [self._held[which] for which in chosen]
 
 
-def room(source: Source) -> int:
+def room(source: InputSource) -> int:
     """How many calls a sample may have for the pool to stay small; at least one."""
     return max(1, min(MOST_BUFFERS, MOST_BYTES // source.bytes))
 

@@ -31,7 +31,7 @@ def wrong(check: str, detail: str) -> Wrong:
     return Wrong(detail, {"found_by": check})
 
 
-class Told(Unsupported):
+class Meddling(Unsupported):
     """A module that does what can't be measured; `value` travels as that of a `Wrong`."""
 
     def __init__(self, check: str, detail: str) -> None:

@@ -31,7 +31,7 @@ from harness.measure.state import (
     refuse_replaced,
     state,
 )
-from harness.measure.warm_up import Compilations, gave_up, warm_up
+from harness.measure.warm_up import Compilations, WarmUp, gave_up, warm_up
 from harness.measure.watch import Watch
 from harness.stats import block_time
 from reference_impls.mechanism import Unsupported
@@ -208,7 +208,22 @@ def time_prepared(
     _refuse_no_result(prepared, on)
     if "cpu-time" in on and device is None:
         refuse_more_threads(sampled, threads_wanted(case))
-    record = {
+    record = _numbers(prepared, sampled, warm, device)
+    if evidence:
+        record["evidence"] = watch.evidence()
+    if company is not None:
+        record |= company.record(sampled, others)
+    if observe:
+        prepared.drop_graph()  # a replay launches no operator that could be seen
+        record["dispatched"] = dispatched(prepared.eager)
+    return record
+
+
+def _numbers(
+    prepared: Prepared, sampled: Sampled, warm: WarmUp, device: Device | None
+) -> dict[str, Any]:
+    """What is recorded of every case."""
+    found = {
         "samples": sampled.samples,
         "median": statistics.median(sampled.samples),
         # Events on a GPU are disturbed to either side, and nobody has calibrated another rule.
@@ -223,16 +238,7 @@ def time_prepared(
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,
         "warmup_seconds": prepared.warmup_seconds + warm.seconds,
     }
-    if evidence:
-        record["evidence"] = watch.evidence()
-    if company is not None:
-        record |= company.record(sampled, others)
-    if isinstance(device, Cuda):
-        record["flush_bytes"] = device.flush_bytes
-    if observe:
-        prepared.drop_graph()  # a replay launches no operator that could be seen
-        record["dispatched"] = dispatched(prepared.eager)
-    return record
+    return found | ({"flush_bytes": device.flush_bytes} if isinstance(device, Cuda) else {})
 
 
 def _sampled(

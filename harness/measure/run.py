@@ -114,18 +114,15 @@ def prepare(
         # The process serves many cases: what the last one left must not count for this one.
         gc.collect()
         torch.cuda.empty_cache()
-    settings = case.run_settings()
     apply_settings(case, forget)
     before = state(case.problem.device == "cpu")
     mechanism, implementation, module = case_module(case, Registry(given), seed)
     x, mask = case_inputs(case, implementation, seed)
-    p = case.problem
     run: Callable[..., torch.Tensor] = compiled(module, case)
     held: dict[str, torch.Tensor] = {}
-    training = p.phase == "training"
+    training = case.problem.phase == "training"
     x.requires_grad_(training)
-    shape = (p.batch, p.length, p.d_out) if mechanism.output == "tokens" else (p.batch, p.d_out)
-    cotangent = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2)).to(x)
+    cotangent = _cotangent(case, mechanism.output, seed).to(x)
     inputs: Inputs = (x, cotangent) if training else (x,)
     # Made once: what a call of few microseconds has around it must be little.
     parameters, inference = [*module.parameters()], torch.inference_mode()
@@ -156,8 +153,7 @@ def prepare(
         gradients = {gradient_of(name): t.grad for name, t in of}
         return found | {name: grad for name, grad in gradients.items() if grad is not None}
 
-    tensors = [*inputs, *module.parameters(), *module.buffers()]
-    resident = sum(t.numel() * t.element_size() for t in tensors)
+    tensors = [*inputs, *parameters, *module.buffers()]
     once = train if training else forward
     prepared = Prepared(
         case=case,
@@ -167,16 +163,22 @@ def prepare(
         results=results,
         output_kind=mechanism.output,
         before=before,
-        resident_bytes=resident,
+        resident_bytes=sum(t.numel() * t.element_size() for t in tensors),
         build_seconds=perf_counter() - start,
     )
-    if settings.graphed:
+    if case.run_settings().graphed:
         begun = perf_counter()
         with Compilations() as compilations:
             prepared.call, prepared.graphed = _graphed(prepared), inputs
         prepared.compile_seconds = compilations.seconds
         prepared.warmup_seconds = perf_counter() - begun - compilations.seconds
     return prepared
+
+
+def _cotangent(case: Case, output: str, seed: int) -> torch.Tensor:
+    p = case.problem
+    shape = (p.batch, p.length, p.d_out) if output == "tokens" else (p.batch, p.d_out)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2))
 
 
 def _graphed(prepared: Prepared) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.build import cores_available
-from harness.measure.checks import Told, wrong
+from harness.measure.checks import Meddling, wrong
 from harness.measure.cpu_clock import APART, Sampled
 
 SLACK = 1e-3
@@ -92,7 +92,7 @@ def refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], when: str)
 
     Raises
     ------
-    Told
+    Meddling
     """
     changed = [
         f"{name}: {old} -> {now[name]}"
@@ -100,7 +100,7 @@ def refuse_changed(before: Mapping[str, Any], now: Mapping[str, Any], when: str)
         if now[name] != old and (name, old) != (MAPPING, True)
     ]
     if changed:
-        raise Told(
+        raise Meddling(
             "state",
             f"{when} it changed {'; '.join(changed)} for the whole process: "
             "not measured until it leaves that alone",
@@ -127,12 +127,12 @@ def refuse_more_threads(sampled: Sampled, threads: int) -> None:
 
     Raises
     ------
-    Told
+    Meddling
     """
     # Of one thread it shows on a busy machine too, where nobody gets a second core.
     most = sampled.own_seconds if threads == 1 else threads * sampled.running_seconds
     if sampled.processor_seconds > (1 + APART) * most + SLACK:
-        raise Told(
+        raise Meddling(
             "cpu-time",
             f"took {sampled.processor_seconds:.3g} s of processor time where its "
             f"{threads} thread{'s' * (threads > 1)} can take {most:.3g} s: it has threads of its "

@@ -16,9 +16,9 @@ import torch
 from harness.inputs import (
     INPUT,
     SPARE,
+    InputPool,
     Inputs,
-    Pool,
-    Source,
+    InputSource,
     below,
     buffers,
     positions,
@@ -26,7 +26,7 @@ from harness.inputs import (
     room,
     secret,
 )
-from harness.measure.checks import Told, wrong
+from harness.measure.checks import Meddling, wrong
 from harness.measure.run import Prepared
 
 LOOKS = 3
@@ -41,7 +41,7 @@ STILL = 1e-4
 
 
 @dataclass(frozen=True)
-class Look:
+class Glimpse:
     """What was seen behind one sample.
 
     Attributes
@@ -83,7 +83,7 @@ class Watch:
     ----------
     call, once : callable, float
         What is timed, and the seconds it takes.
-    looks : list of Look
+    looks : list of Glimpse
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Watch:
         looking: bool = True,
         synchronize: Callable[[], None] | None = None,
     ) -> None:
-        self.looks: list[Look] = []
+        self.looks: list[Glimpse] = []
         self.call, self.once = prepared.call, once
         self._prepared, self._on, self._looking = prepared, on, looking
         self._synchronize = synchronize
-        self._source = Source(prepared.case, prepared.output_kind, secret())
+        self._source = InputSource(prepared.case, prepared.output_kind, secret())
         problem = prepared.case.problem
         self._random = random_numbers(problem.device)
         self._one_thread = problem.device == "cpu" and prepared.case.run_settings().threads == 1
@@ -120,7 +120,7 @@ class Watch:
         held = (
             buffers(self._source, calls + SPARE, self._training) if graphed is None else [graphed]
         )
-        self._pool = Pool(self._source, held)
+        self._pool = InputPool(self._source, held)
         if "fresh-inputs" not in self._on:
             self._fixed = self._pool.write(self._seed, 1)
         return calls
@@ -156,7 +156,7 @@ class Watch:
                     "late-values",
                     f"{name} of sample {self._taken} still changed when the clock had stopped",
                 )
-        look = Look(
+        look = Glimpse(
             self._taken,
             1 if self._fixed else len(self._batch),
             self._seed,
@@ -170,14 +170,16 @@ class Watch:
 
         Raises
         ------
-        Told
+        Meddling
             If it set their seed: they are then where they were after other samples.
         """
         ended = self._random.get_state()
         self._random.manual_seed(self._seed)
         moved = not torch.equal(ended, self._random.get_state())
         if "state" in self._on and moved and torch.equal(ended, self._ended):
-            raise Told("state", "it sets the seed of torch's random numbers for the whole process")
+            raise Meddling(
+                "state", "it sets the seed of torch's random numbers for the whole process"
+            )
         self._ended = ended
         return moved
 

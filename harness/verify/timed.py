@@ -19,7 +19,7 @@ from harness.inputs import (
     INPUT,
     OUTPUT,
     Inputs,
-    Source,
+    InputSource,
     gradient_of,
     positions,
     random_numbers,
@@ -103,7 +103,7 @@ class _Fresh:
         apply_settings(case)
         mechanism, implementation, self._module = case_module(case, registry, seed)
         _, self._mask = case_inputs(case, implementation, seed)
-        self._source = Source(case, mechanism.output, secret)
+        self._source = InputSource(case, mechanism.output, secret)
         self._random = random_numbers(case.problem.device)
         tf32 = case.run_settings().tf32
         self._arithmetic = "tf32" if tf32 else case.problem.dtype

@@ -11,8 +11,8 @@ from harness.inputs import (
     ELEMENTS,
     MOST_BUFFERS,
     MOST_BYTES,
-    Pool,
-    Source,
+    InputPool,
+    InputSource,
     buffers,
     positions,
     room,
@@ -24,8 +24,8 @@ LONG = "multi_head.plain-B1-N2048-D256-H2-f32-forward-cpu"
 
 def source(
     seed: int, dtype: str = "f32", phase: str = "training", output: str = "tokens"
-) -> Source:
-    return Source(parse(SMALL.format(dtype, phase)), output, seed)
+) -> InputSource:
+    return InputSource(parse(SMALL.format(dtype, phase)), output, seed)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
@@ -50,7 +50,7 @@ def test_an_input_has_the_shapes_of_its_case() -> None:
 
 
 def test_long_inputs_are_standard_normal_and_do_not_repeat_in_place() -> None:
-    ((x,),) = Source(parse(LONG), "tokens", 3).pieces(5, 1)
+    ((x,),) = InputSource(parse(LONG), "tokens", 3).pieces(5, 1)
     assert x.numel() == 2 * DRAWN
     assert abs(float(x.mean())) < 0.01
     assert float(x.std()) == pytest.approx(1, abs=0.11)
@@ -60,7 +60,7 @@ def test_long_inputs_are_standard_normal_and_do_not_repeat_in_place() -> None:
 
 def test_a_pool_writes_each_sample_anew_into_buffers_in_an_order_of_its_own() -> None:
     drawn = source(0)
-    pool = Pool(drawn, buffers(drawn, 6, leaf=True))
+    pool = InputPool(drawn, buffers(drawn, 6, leaf=True))
     orders, seen = set(), set()
     for seed in range(20):
         batch = pool.write(seed, 4)
@@ -78,8 +78,8 @@ def test_a_pool_writes_each_sample_anew_into_buffers_in_an_order_of_its_own() ->
 
 def test_a_sample_has_room_for_as_many_calls_as_are_little_memory() -> None:
     assert room(source(0)) == MOST_BUFFERS
-    assert room(Source(parse(LONG), "tokens", 0)) == MOST_BYTES // (2 * DRAWN * 4)
-    huge = Source(parse(LONG.replace("B1", "B40")), "tokens", 0)
+    assert room(InputSource(parse(LONG), "tokens", 0)) == MOST_BYTES // (2 * DRAWN * 4)
+    huge = InputSource(parse(LONG.replace("B1", "B40")), "tokens", 0)
     assert room(huge) == 1
 
 

@@ -13,7 +13,7 @@ import torch
 
 from harness.isolate import Interpreter, Limits, Outcome, Wrong
 from harness.measure import call, cpu_clock, state, watch
-from harness.measure.checks import Told, acting
+from harness.measure.checks import Meddling, acting
 from harness.measure.cpu_clock import Sampled, sample
 from harness.measure.cuda_clock import event_samples
 from harness.measure.run import prepare
@@ -160,7 +160,7 @@ def test_who_sets_the_seed_of_everybody_is_told_and_who_draws_is_not(soon: None)
         draws(*inputs)
 
     over.call = seeds
-    with pytest.raises(Told, match="sets the seed of torch's random numbers"):
+    with pytest.raises(Meddling, match="sets the seed of torch's random numbers"):
         take_many(over, 200)
 
 
@@ -205,7 +205,10 @@ CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
 def test_what_is_changed_for_the_whole_process_is_named(name: str) -> None:
     before = state.state()
     state.refuse_changed(before, state.state(), "when nothing was done")
-    with changed(*CHANGES[name]), pytest.raises(Told, match=f"changed {name}: .* -> ") as raised:
+    with (
+        changed(*CHANGES[name]),
+        pytest.raises(Meddling, match=f"changed {name}: .* -> ") as raised,
+    ):
         state.refuse_changed(before, state.state(), "when it was called")
     assert raised.value.value == {"found_by": "state"}
     state.refuse_changed(before, state.state(), "when it was put back")
@@ -214,7 +217,7 @@ def test_what_is_changed_for_the_whole_process_is_named(name: str) -> None:
 def test_a_module_may_not_make_the_allocator_map_large_blocks() -> None:
     """But glibc itself may end that."""
     now = {state.MAPPING: True}
-    with pytest.raises(Told, match=state.MAPPING):
+    with pytest.raises(Meddling, match=state.MAPPING):
         state.refuse_changed({state.MAPPING: False}, now, "when it was called")
     state.refuse_changed(now, {state.MAPPING: False}, "when it was called")
 
@@ -284,7 +287,7 @@ def test_more_processor_time_than_its_threads_can_take_is_told(
     if fine:
         state.refuse_more_threads(sampled, threads)
         return
-    with pytest.raises(Told, match="threads of its own") as raised:
+    with pytest.raises(Meddling, match="threads of its own") as raised:
         state.refuse_more_threads(sampled, threads)
     assert raised.value.value == {"found_by": "cpu-time"}
 
