@@ -14,7 +14,7 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from harness.verify.budget import error
 from harness.verify.check import chosen
 from harness.verify.compare import OUTPUT, Computed, computed
-from harness.verify.unaided.subject import Drawn, Subject
+from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
 
 REPEATS = 30
@@ -97,7 +97,7 @@ def _subject(
     device: str,
     given: Sequence[str],
     options: Mapping[str, str] | None,
-) -> tuple[torch.nn.Module, Drawn]:
+) -> tuple[torch.nn.Module, PosedBatch]:
     """A module in evaluation mode and what it is asked."""
     mechanism, implementation = chosen(name, device, given, options)
     if device not in implementation.devices:
@@ -108,7 +108,7 @@ def _subject(
     return subject.module(), subject.point(LENGTHS)
 
 
-def _asked(module: Any, point: Drawn) -> Computed:
+def _asked(module: Any, point: PosedBatch) -> Computed:
     return computed(module, point.x, point.real, point.cotangent)
 
 
@@ -122,13 +122,13 @@ def _apart(got: Computed, wanted: Computed) -> float:
     return max(0.0 if np.array_equal(a, b, equal_nan=True) else error(a, b) for a, b in pairs)
 
 
-def _alone(module: Any, point: Drawn, whole: Computed, b: int) -> float:
+def _alone(module: Any, point: PosedBatch, whole: Computed, b: int) -> float:
     """One sample alone: its output, and the gradient of its tokens."""
     wanted = Computed({OUTPUT: whole.output[b : b + 1]}, {"x": whole.gradients["x"][b : b + 1]})
     return _apart(_asked(module, point.samples([b])), wanted)
 
 
-def _with_threads(module: Any, point: Drawn, first: Computed) -> float:
+def _with_threads(module: Any, point: PosedBatch, first: Computed) -> float:
     torch.set_num_threads(2)
     try:
         return _apart(_asked(module, point), first)
@@ -136,7 +136,7 @@ def _with_threads(module: Any, point: Drawn, first: Computed) -> float:
         torch.set_num_threads(1)
 
 
-def _price(module: Any, point: Drawn) -> dict[str, Any]:
+def _price(module: Any, point: PosedBatch) -> dict[str, Any]:
     """The deterministic mode's time over that without, passes in turn."""
     ratios = []
     try:
@@ -149,7 +149,7 @@ def _price(module: Any, point: Drawn) -> dict[str, Any]:
     return {"price": middle, "price_low": low, "price_high": high}
 
 
-def _seconds(module: Any, point: Drawn, deterministic: bool) -> float:
+def _seconds(module: Any, point: PosedBatch, deterministic: bool) -> float:
     """Of the quickest of three passes: on a CPU the thread's own, so that others count nothing."""
     cuda = point.x.is_cuda
     clock = time.perf_counter if cuda else time.thread_time

@@ -25,7 +25,7 @@ from harness.verify.check import named_weights
 from harness.verify.compare import OUTPUT, Computed, Question, compare, computed, numpy64, off_kinks
 from harness.verify.fixture import written_out
 from harness.verify.unaided.at_shape import at_shape, settled
-from harness.verify.unaided.subject import Drawn, Refused, Subject, Void, trained
+from harness.verify.unaided.subject import PosedBatch, Refused, Subject, Void, trained
 from reference_impls.mechanism import Mechanism
 
 ROWS = 8
@@ -110,7 +110,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
         assert subject is not None
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         at, where = x.detach()[samples], f"N={p.length}, {arithmetic}"
-        point = Drawn(at, real[samples], cotangent[samples], where, ((p.length,), seed))
+        point = PosedBatch(at, real[samples], cotangent[samples], where, ((p.length,), seed))
         for name, weight in trained(module).items() if training else ():
             slopes.setdefault(name, numpy64(torch.zeros_like(weight)))
         got = Computed({OUTPUT: numpy64(output[samples])}, slopes)
@@ -141,7 +141,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
 
 
 def _by_itself(
-    subject: Subject, module: torch.nn.Module, point: Drawn, got: Computed, seed: int
+    subject: Subject, module: torch.nn.Module, point: PosedBatch, got: Computed, seed: int
 ) -> tuple[dict[str, Any], bool]:
     """`_check_drawn` of a mechanism without oracle."""
     try:

@@ -8,7 +8,7 @@ from harness.verify.compare import Computed
 from harness.verify.unaided.gradients import DECLARED, differences
 from harness.verify.unaided.history import without_dropout
 from harness.verify.unaided.precision import against, own, told_if_hopeless
-from harness.verify.unaided.subject import Drawn, Finding, Subject, numbers
+from harness.verify.unaided.subject import Finding, PosedBatch, Subject, numbers
 from harness.verify.unaided.values import reached
 
 
@@ -18,13 +18,13 @@ def settled(subject: Subject, module: torch.nn.Module) -> torch.nn.Module:
 
 
 def at_shape(
-    subject: Subject, module: torch.nn.Module, point: Drawn, got: Computed, seed: int
+    subject: Subject, module: torch.nn.Module, point: PosedBatch, got: Computed, seed: int
 ) -> list[Finding]:
     """Whether some samples of a batch are what their own float64 says of them alone.
 
     Parameters
     ----------
-    point : Drawn
+    point : PosedBatch
         These samples; the cotangent is zero elsewhere in the batch.
     got : Computed
         What the module said of them in the whole batch; without gradients, those are not asked for.

@@ -11,7 +11,7 @@ import torch
 
 from harness.registry import Registry
 from harness.verify.budget import error
-from harness.verify.unaided.subject import LONG, Drawn, Refused, Subject, of_mechanism, told
+from harness.verify.unaided.subject import LONG, PosedBatch, Refused, Subject, of_mechanism, told
 
 N = 7
 EXACT = 1e-9
@@ -55,7 +55,7 @@ def _says(off: float) -> str:
 
 
 def _order(
-    subject: Subject, point: Drawn, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
+    subject: Subject, point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
 ) -> tuple[str, str]:
     order = [3, 0, 6, 1, 5, 2, 4]
     got = at(point.x[:, order])
@@ -67,7 +67,7 @@ def _order(
 
 
 def _sides(
-    point: Drawn, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
+    point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
 ) -> list[tuple[str, str]]:
     """Whether rows depend on tokens after, and before, their own."""
     found = []
@@ -85,7 +85,7 @@ def _sides(
 
 
 def _algebra(
-    point: Drawn, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
+    point: PosedBatch, base: np.ndarray, at: Callable[[torch.Tensor], np.ndarray]
 ) -> list[tuple[str, str]]:
     x = point.x
     shift = torch.linspace(-1, 1, x.shape[-1], dtype=x.dtype).to(x.device)

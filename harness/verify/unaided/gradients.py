@@ -12,9 +12,9 @@ import torch
 from harness.verify.batches import ragged
 from harness.verify.compare import off_kinks
 from harness.verify.unaided.subject import (
-    Drawn,
     Finding,
     Lengths,
+    PosedBatch,
     Subject,
     Void,
     told,
@@ -88,7 +88,7 @@ def _drawn(
 
 
 def differences(
-    module: torch.nn.Module, point: Drawn, seed: int, joint: bool
+    module: torch.nn.Module, point: PosedBatch, seed: int, joint: bool
 ) -> tuple[list[Finding], bool]:
     """Of one point, along one direction of x and of each weight; whether that is at a kink.
 
@@ -148,7 +148,7 @@ class Direction:
         They are moved in place; ``at(loss, 0.0)`` puts them back.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], point: Drawn, seed: int) -> None:
+    def __init__(self, tensors: Mapping[str, torch.Tensor], point: PosedBatch, seed: int) -> None:
         self._tensors = tensors
         self._start = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         self._along = {}
@@ -175,7 +175,7 @@ class Direction:
         return says, math.sqrt(square)
 
 
-def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: Drawn) -> float:
+def _noise(loss: Callable[[], torch.Tensor], x: torch.Tensor, point: PosedBatch) -> float:
     """How rough the loss is along steps of x far below any that would bend it.
 
     Small and less small ones: what computes in less than float64 stands still on the smallest.

@@ -15,8 +15,8 @@ from harness.isolate import Limits, run
 from harness.registry import foreign
 from harness.verify.compare import OUTPUT
 from harness.verify.unaided.subject import (
-    Drawn,
     Finding,
+    PosedBatch,
     Refused,
     Subject,
     at_tokens,
@@ -101,7 +101,7 @@ def history(subject: Subject) -> Iterator[Finding]:
         fewer = point.real.clone()
         fewer[0, 1:] = False
         other = replace(point, x=point.x + 1)
-        asked: dict[str, tuple[Drawn, Calls]] = {
+        asked: dict[str, tuple[PosedBatch, Calls]] = {
             "a call with another x at the same place before": (other, calls),
             "a call with another x of the same sum before": (
                 replace(point, x=base.flip(-1)),

@@ -14,9 +14,9 @@ from harness.verify.budget import FACTOR, FLOOR, GRADIENT_FLOOR, error
 from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks
 from harness.verify.unaided.subject import (
     LONG,
-    Drawn,
     Finding,
     Lengths,
+    PosedBatch,
     Refused,
     Subject,
     Void,
@@ -56,7 +56,7 @@ def shaken(a: torch.Tensor, unit: float, generator: torch.Generator) -> torch.Te
 def own(
     subject: Subject,
     module: torch.nn.Module,
-    point: Drawn,
+    point: PosedBatch,
     shakes: int = SHAKES,
     training: bool = True,
 ) -> tuple[Computed, dict[str, float]]:
@@ -122,7 +122,7 @@ def known(subject: Subject, drawn: tuple[Lengths, int]) -> tuple[Computed, dict[
     return found
 
 
-def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: Drawn) -> None:
+def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: PosedBatch) -> None:
     """Raise `Void` if rounding alone moves the output by more than `HOPELESS`."""
     if moved[OUTPUT] > HOPELESS:
         raise Void(
@@ -131,7 +131,7 @@ def told_if_hopeless(subject: Subject, moved: Mapping[str, float], point: Drawn)
         )
 
 
-def allowed(moved: float, dtype: str, gradient: str, point: Drawn) -> float:
+def allowed(moved: float, dtype: str, gradient: str, point: PosedBatch) -> float:
     """Budget of a module whose yardstick is how far one rounding of its inputs moves it.
 
     Parameters
@@ -171,7 +171,7 @@ def against(
     got: Mapping[str, np.ndarray],
     want: Mapping[str, np.ndarray],
     moved: Mapping[str, float],
-    point: Drawn,
+    point: PosedBatch,
     doing: str = "",
 ) -> Iterator[Finding]:
     """Each number against its own float64's."""
@@ -185,7 +185,7 @@ def against(
         yield Finding(what, off, budget, gradient, point.where, lower)
 
 
-def less(off: float, moved: float, dtype: str, point: Drawn) -> str:
+def less(off: float, moved: float, dtype: str, point: PosedBatch) -> str:
     """In which precision an error of this size would be ordinary, as a hint."""
     for one in LOWER[dtype]:
         if off <= allowed(moved * UNIT[one] / UNIT[dtype], one, "", point):
@@ -194,7 +194,7 @@ def less(off: float, moved: float, dtype: str, point: Drawn) -> str:
 
 
 def _rough(
-    subject: Subject, module: torch.nn.Module, point: Drawn, moved: float
+    subject: Subject, module: torch.nn.Module, point: PosedBatch, moved: float
 ) -> Iterator[Finding]:
     """Whether its float64 is smooth along steps of x that lower precisions hardly notice.
 

@@ -66,7 +66,7 @@ Check = Callable[["Subject"], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PosedBatch:
     """One batch.
 
     Attributes
@@ -89,14 +89,14 @@ class Drawn:
     where: str
     drawn: tuple[Lengths, int]
 
-    def samples(self, picked: Sequence[int]) -> Drawn:
+    def samples(self, picked: Sequence[int]) -> PosedBatch:
         """Some of its samples, in this order."""
         index = torch.tensor(picked, device=self.x.device)
         return replace(
             self, x=self.x[index], real=self.real[index], cotangent=self.cotangent[index]
         )
 
-    def wider(self, count: int) -> Drawn:
+    def wider(self, count: int) -> PosedBatch:
         """The same with more padded positions."""
         pad = torch.nn.functional.pad
         more = (0, 0, 0, count)
@@ -108,7 +108,7 @@ class Drawn:
             cotangent=pad(self.cotangent, more) if tokens else self.cotangent,
         )
 
-    def to(self, dtype: torch.dtype) -> Drawn:
+    def to(self, dtype: torch.dtype) -> PosedBatch:
         """The same values in another dtype."""
         return replace(self, x=self.x.to(dtype), cotangent=self.cotangent.to(dtype))
 
@@ -189,7 +189,7 @@ class Subject:
         """Whether the module says so of itself."""
         return what in self.declarations()
 
-    def point(self, lengths: Lengths, seed: int = 0) -> Drawn:
+    def point(self, lengths: Lengths, seed: int = 0) -> PosedBatch:
         """Draw a batch of these lengths, rounded to the subject's dtype."""
         n = max(lengths)
         generator = torch.Generator().manual_seed(1000 * seed + n)
@@ -201,16 +201,18 @@ class Subject:
             cotangent = cotangent.masked_fill(~real[..., None], 0)
         x = x.masked_fill(~real[..., None], 0)
         x, cotangent = (t.to(self.device, torch_dtype(self.dtype)) for t in (x, cotangent))
-        return Drawn(x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed))
+        return PosedBatch(
+            x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed)
+        )
 
-    def points(self, seed: int = 0) -> Iterator[Drawn]:
+    def points(self, seed: int = 0) -> Iterator[PosedBatch]:
         """A point for each batch."""
         for lengths in self.batches:
             yield self.point(lengths, seed)
 
     def answer(
         self,
-        point: Drawn,
+        point: PosedBatch,
         doing: str,
         module: torch.nn.Module | None = None,
         x: torch.Tensor | None = None,
@@ -239,7 +241,9 @@ class Subject:
             x = point.x if x is None else x
             return computed(module, x, point.real.clone(), point.cotangent, training)
 
-    def values(self, point: Drawn, doing: str, module: torch.nn.Module | None = None) -> np.ndarray:
+    def values(
+        self, point: PosedBatch, doing: str, module: torch.nn.Module | None = None
+    ) -> np.ndarray:
         """Output alone, without gradients, as float64; zero where nothing is asked for."""
         module = self.module() if module is None else module
         with told(doing, point), torch.no_grad():
@@ -278,7 +282,7 @@ def declared(module: object) -> tuple[str, ...]:
 
 
 @contextmanager
-def told(doing: str, point: Drawn) -> Iterator[None]:
+def told(doing: str, point: PosedBatch) -> Iterator[None]:
     """Turn what a module raises into a `Refused` that says what it was asked.
 
     Not what it can't do at all (`Unsupported`), too little memory, or a user's mistake.
@@ -295,7 +299,7 @@ def told(doing: str, point: Drawn) -> Iterator[None]:
         raise Refused(f"{text} ({point.where})") from problem
 
 
-def at_tokens(output: torch.Tensor, point: Drawn) -> np.ndarray:
+def at_tokens(output: torch.Tensor, point: PosedBatch) -> np.ndarray:
     """An output as float64, zero at padding."""
     real = point.real.cpu().numpy() != 0
     found = numpy64(output)
@@ -309,7 +313,7 @@ def kept_layout(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def numbers(found: Computed, point: Drawn) -> dict[str, np.ndarray]:
+def numbers(found: Computed, point: PosedBatch) -> dict[str, np.ndarray]:
     """Output and gradients by the names that findings use, without what stands at padding."""
     kept = point.real.cpu().numpy()
     output = found.output[kept] if found.output.ndim == 3 else found.output

@@ -16,8 +16,8 @@ from harness.verify.compare import OUTPUT, Computed
 from harness.verify.unaided.precision import allowed, known
 from harness.verify.unaided.subject import (
     LONG,
-    Drawn,
     Finding,
+    PosedBatch,
     Refused,
     Subject,
     numbers,
@@ -43,7 +43,7 @@ def changes(
     doing: str,
     got: Mapping[str, np.ndarray],
     want: Mapping[str, np.ndarray],
-    point: Drawn,
+    point: PosedBatch,
     hint: str = "",
 ) -> Iterator[Finding]:
     """How far each number of `got` is from that of `want`, where rounding alone may differ."""
@@ -73,7 +73,7 @@ def answer(subject: Subject) -> Iterator[Finding]:
     yield from ()
 
 
-def _refuse_other(subject: Subject, output: torch.Tensor, point: Drawn) -> None:
+def _refuse_other(subject: Subject, output: torch.Tensor, point: PosedBatch) -> None:
     want = list(point.cotangent.shape)
     if type(output) is not torch.Tensor:
         kind = f"a {type(output).__name__} came back"
@@ -109,7 +109,7 @@ def finite(subject: Subject) -> Iterator[Finding]:
     yield from ()
 
 
-def _by_an_empty_sample(subject: Subject, point: Drawn, x: torch.Tensor) -> str:
+def _by_an_empty_sample(subject: Subject, point: PosedBatch, x: torch.Tensor) -> str:
     """What to add where all is finite once samples without tokens are left out."""
     some = replace(point, x=x).samples(point.real.any(1).nonzero().flatten().tolist())
     found = numbers(subject.answer(some, "samples with tokens"), some)
