@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
@@ -35,9 +35,10 @@ def state(cpu: bool = True) -> dict[str, object]:
         "default device": torch.get_default_device(),
         "gradients on": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
-        "precision of float32 products": torch.get_float32_matmul_precision(),
-        "TF32 of products": torch.backends.cuda.matmul.allow_tf32,
-        "TF32 of cuDNN": torch.backends.cudnn.allow_tf32,
+        "precision of float32 products": _older(torch.get_float32_matmul_precision),
+        "TF32 of products": _older(lambda: torch.backends.cuda.matmul.allow_tf32),
+        "TF32 of cuDNN": _older(lambda: torch.backends.cudnn.allow_tf32),
+        "fp32_precision": getattr(torch.backends.cuda.matmul, "fp32_precision", None),
         "cuDNN benchmark": torch.backends.cudnn.benchmark,
         "cuDNN deterministic": torch.backends.cudnn.deterministic,
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -53,6 +54,14 @@ def state(cpu: bool = True) -> dict[str, object]:
             MAPPING: _maps_large_blocks(),
         }
     return found
+
+
+def _older(setting: Callable[[], object]) -> object:
+    """One of torch's older settings of float32; it refuses to be read where a newer one was set."""
+    try:
+        return setting()
+    except RuntimeError:
+        return "left to fp32_precision"
 
 
 def _maps_large_blocks() -> bool | None:

@@ -214,6 +214,19 @@ def test_what_is_changed_for_the_whole_process_is_named(name: str) -> None:
     state.refuse_changed(before, state.state(), "when it was put back")
 
 
+def test_where_torchs_newer_setting_was_used_the_older_one_is_not_read() -> None:
+    matmul = torch.backends.cuda.matmul
+    before = state.state()
+    with (
+        changed(
+            lambda: setattr(matmul, "fp32_precision", "tf32"),
+            lambda: setattr(matmul, "fp32_precision", "none"),
+        ),
+        pytest.raises(Meddling, match="TF32 of products: False -> left to fp32_precision"),
+    ):
+        state.refuse_changed(before, state.state(), "when it was called")
+
+
 def test_a_module_may_not_make_the_allocator_map_large_blocks() -> None:
     """But glibc itself may end that."""
     now = {state.MAPPING: True}

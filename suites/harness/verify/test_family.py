@@ -36,8 +36,10 @@ def judged(one: Noticed, *skip: str) -> dict[str, Any]:
 def test_a_mistake_is_told_by_what_was_changed_and_what_moved(one: Noticed) -> None:
     row = judged(one)
     assert row["verdict"] in ("wrong", "void"), row
-    assert row["found_by"] == one.check, row["detail"]
-    assert without_numbers(row["detail"]) == without_numbers(one.reason)
+    checks = one.check.split(" or ")
+    assert row["found_by"] in checks, row["detail"]
+    if len(checks) == 1:
+        assert without_numbers(row["detail"]) == without_numbers(one.reason)
 
 
 @pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=pytest.mark.nightly)])
