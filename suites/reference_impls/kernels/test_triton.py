@@ -301,7 +301,7 @@ def test_the_operators_read_tensors_of_any_strides() -> None:
 def settings_kept() -> Iterator[None]:
     """What torch is told of TF32, put back by the setting that was used."""
     yield
-    torch.backends.cuda.matmul.allow_tf32 = False  # makes the newer setting "ieee" too
+    torch.set_float32_matmul_precision("highest")  # the other two settings follow it
 
 
 @runs_kernels
