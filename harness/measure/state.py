@@ -38,7 +38,6 @@ def state(cpu: bool = True) -> dict[str, object]:
         "precision of float32 products": _older(torch.get_float32_matmul_precision),
         "TF32 of products": _older(lambda: torch.backends.cuda.matmul.allow_tf32),
         "TF32 of cuDNN": _older(lambda: torch.backends.cudnn.allow_tf32),
-        "fp32_precision": _newer(),
         "cuDNN benchmark": torch.backends.cudnn.benchmark,
         "cuDNN deterministic": torch.backends.cudnn.deterministic,
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -61,13 +60,7 @@ def _older(setting: Callable[[], object]) -> object:
     try:
         return setting()
     except RuntimeError:
-        return "left to fp32_precision"
-
-
-def _newer() -> str:
-    """The newer one; the older ones, when they are written, make whole float32 of none."""
-    asked = str(getattr(torch.backends.cuda.matmul, "fp32_precision", "none"))
-    return "ieee" if asked == "none" else asked
+        return f"fp32_precision {torch.backends.cuda.matmul.fp32_precision}"
 
 
 def _maps_large_blocks() -> bool | None:

@@ -222,7 +222,7 @@ def test_where_torchs_newer_setting_was_used_the_older_one_is_not_read() -> None
             lambda: setattr(matmul, "fp32_precision", "tf32"),
             lambda: setattr(matmul, "fp32_precision", "none"),
         ),
-        pytest.raises(Meddling, match="TF32 of products: False -> left to fp32_precision"),
+        pytest.raises(Meddling, match="TF32 of products: False -> fp32_precision tf32"),
     ):
         state.refuse_changed(before, state.state(), "when it was called")
 
