@@ -263,7 +263,9 @@ def crowded(seconds: float) -> dict[str, float]:
     try:
         time.sleep(0.3)
         began = time.thread_time()
-        sampled = one(lambda: sum(range(20_000)), 20, seconds, waited=waited)
+        # Far longer than a turn on the core: short samples would lie between two, since reading
+        # the processor's clock before each lets the kernel hand the core on.
+        sampled = one(lambda: sum(range(2_000_000)), 10, seconds, waited=waited)
         cpu = time.thread_time() - began
     finally:
         for other in others:
