@@ -28,6 +28,8 @@ from reference_impls.mechanism import Unsupported
 
 MALLOPT = {"M_TRIM_THRESHOLD": -1, "M_TOP_PAD": -2, "M_MMAP_THRESHOLD": -3, "M_MMAP_MAX": -4}
 """Allocator settings that a task can have; the numbers are glibc's."""
+ALLOCATOR: dict[str, int] = {}
+"""Those that this process has."""
 
 
 def main() -> None:
@@ -136,6 +138,7 @@ def set_mallopt(settings: Mapping[str, int]) -> None:
         # ctypes would cut a longer number to 32 bits without a word.
         if not (-(2**31) <= value < 2**31 and libc.mallopt(MALLOPT[name], value)):
             raise ValueError(f"glibc refuses {name}={value}")
+        ALLOCATOR[name] = value
 
 
 @contextlib.contextmanager

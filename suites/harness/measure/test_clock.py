@@ -265,17 +265,18 @@ def crowded(seconds: float) -> dict[str, float]:
         began = time.thread_time()
         # Far longer than a turn on the core: short samples would lie between two, since reading
         # the processor's clock before each lets the kernel hand the core on.
-        sampled = one(lambda: sum(range(2_000_000)), 10, seconds, waited=waited)
+        sampled = one(lambda: sum(range(500_000)), 40, seconds, waited=waited)
         cpu = time.thread_time() - began
     finally:
         for other in others:
             other.kill()
             other.wait()
     ran, lost = sum(sampled.samples), sum(sampled.waited)
+    usual = statistics.median(sampled.samples) * len(sampled.samples) * sampled.inner
     awake = one(lambda: time.sleep(0.01), 3, 0.0, waited=waited)
     return {
         "lost_share": lost / (ran + lost),
-        "of_cpu_time": ran * sampled.inner / cpu,
+        "of_cpu_time": usual / cpu,
         "sleep_kept": min(awake.samples),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -233,6 +233,20 @@ def test_a_module_may_not_make_the_allocator_map_large_blocks() -> None:
     with pytest.raises(Meddling, match=state.MAPPING):
         state.refuse_changed({state.MAPPING: False}, now, "when it was called")
     state.refuse_changed(now, {state.MAPPING: False}, "when it was called")
+
+
+def test_of_an_allocator_that_nobody_set_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "ALLOCATOR", {})
+    assert state.MAPPING not in state.state()
+    monkeypatch.setattr(state, "ALLOCATOR", {"M_MMAP_THRESHOLD": 2**30})
+    assert state.MAPPING in state.state()
+
+
+@pytest.mark.parametrize(("seconds", "fine"), [(0.00672, True), (0.0257, False)])
+def test_processor_time_of_other_cores_is_known_by_the_tick(seconds: float, fine: bool) -> None:
+    sampled = Sampled([0.00269], [0.0], 1, 0.00269, 0.0, seconds, 0.00269)
+    with nullcontext() if fine else pytest.raises(Meddling, match="threads of its own"):
+        state.refuse_more_threads(sampled, 2)
 
 
 def test_whoever_replaces_a_clock_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
