@@ -45,7 +45,9 @@ def test_a_mistake_is_told_by_what_was_changed_and_what_moved(one: Noticed) -> N
 @pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("module", honest())
 def test_what_only_looks_suspicious_passes(module: str, dtype: str) -> None:
-    row = judged(Noticed(module, "verify", "", "", dtype))
+    # As in a process of its own: what is timed compiled may not be compiled anew without end.
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=False):
+        row = judged(Noticed(module, "verify", "", "", dtype))
     assert row["verdict"] == "ok", row["detail"]
 
 
