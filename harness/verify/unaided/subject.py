@@ -25,6 +25,7 @@ Lengths = tuple[int, ...]
 SMALL: tuple[Lengths, ...] = tuple(ragged(n) for n in (1, 2, 7, 65))
 LONG = 530
 """Tokens: beyond where a table, a window or a fast path may end."""
+ATTRIBUTE = "attnbench_declares"
 DECLARABLE = ("straight-through", "stop-gradient", "dropout", "unused-weights")
 """What a module may say of itself in ``attnbench_declares``; see docs/own-mechanism.md."""
 
@@ -182,8 +183,12 @@ class Subject:
 
     def declarations(self) -> tuple[str, ...]:
         """What the module or its factory says of it, in words of `DECLARABLE`."""
-        factory = resolve(self.implementation.factory)
-        return tuple(dict.fromkeys(declared(factory) + declared(self.module())))
+        if (found := self.remembered.get(ATTRIBUTE)) is None:
+            factory = resolve(self.implementation.factory)
+            found = tuple(dict.fromkeys(declared(factory) + declared(self.module())))
+            self.remembered[ATTRIBUTE] = found
+        words: tuple[str, ...] = found
+        return words
 
     def declares(self, what: str) -> bool:
         """Whether the module says so of itself."""
@@ -273,7 +278,7 @@ def declared(module: object) -> tuple[str, ...]:
     UsageError
         If it says what nobody knows.
     """
-    words = tuple(getattr(module, "attnbench_declares", ()))
+    words = tuple(getattr(module, ATTRIBUTE, ()))
     for word in words:
         if word not in DECLARABLE:
             expected = ", ".join(DECLARABLE)
