@@ -47,6 +47,11 @@ class Problem:
     phase: str
     device: str
 
+    def output_shape(self, output: str) -> tuple[int, ...]:
+        """Of a mechanism whose output is ``tokens``, [B, N, d_out], or ``sentence``, [B, d_out]."""
+        rows = (self.batch, self.length) if output == "tokens" else (self.batch,)
+        return (*rows, self.d_out)
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -66,9 +66,8 @@ class InputSource:
 
     def __init__(self, case: Case, output: str, seed: int) -> None:
         p = case.problem
-        rows = (p.batch, p.length) if output == "tokens" else (p.batch,)
-        self.shapes = [(p.batch, p.length, p.d_in)]
-        self.shapes += [(*rows, p.d_out)] if p.phase == "training" else []
+        self.shapes: list[tuple[int, ...]] = [(p.batch, p.length, p.d_in)]
+        self.shapes += [p.output_shape(output)] if p.phase == "training" else []
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.bytes = sum(self.sizes) * ITEM_BYTES[p.dtype]
         self.seed = seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -69,8 +70,7 @@ def least_bytes(case: Case, registry: Registry) -> float:
     weights = mechanism.parameters(size) if mechanism.parameters and read else 0
     held = formula_bytes(case, registry)
     if held is None:
-        rows = p.batch * (p.length if mechanism.output == "tokens" else 1)
-        held = size.item_bytes * rows * p.d_out
+        held = size.item_bytes * math.prod(p.output_shape(mechanism.output))
     return float(size.item_bytes * (size.inputs + weights) + held)
 
 

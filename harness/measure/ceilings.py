@@ -128,19 +128,16 @@ def work_of(mechanism: Mechanism | None, case: Case) -> Work:
     """
     if mechanism is None or case.run_settings().padded:
         return Work(math.nan, math.nan)
-    p, size = case.problem, size_of(case)
-    rows_out = p.batch * (p.length if mechanism.output == "tokens" else 1)
-    numbers = p.batch * p.length * p.d_in + rows_out * p.d_out
+    size = size_of(case)
     each = size.item_bytes * (2 if size.training else 1)
+    outside = float(each * (size.inputs + math.prod(case.problem.output_shape(mechanism.output))))
     if {name for name, _ in case.options} - {*mechanism.formula_options}:
-        return Work(math.nan, math.nan, float(each * numbers))
+        return Work(math.nan, math.nan, outside)
     own = [i.operations for i in mechanism.implementations if i.name == case.implementation]
     formula = next(filter(None, own), mechanism.operations)
     operations = float(formula(size)) if formula else math.nan
-    if mechanism.parameters is None:
-        return Work(operations, math.nan, float(each * numbers))
-    all_of_it = float(each * (numbers + mechanism.parameters(size)))
-    return Work(operations, all_of_it, float(each * numbers))
+    weights = float(mechanism.parameters(size)) if mechanism.parameters else math.nan
+    return Work(operations, outside + each * weights, outside)
 
 
 def with_shares(

@@ -176,9 +176,8 @@ def prepare(
 
 
 def _cotangent(case: Case, output: str, seed: int) -> torch.Tensor:
-    p = case.problem
-    shape = (p.batch, p.length, p.d_out) if output == "tokens" else (p.batch, p.d_out)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2))
+    generator = torch.Generator().manual_seed(seed + 2)
+    return torch.randn(case.problem.output_shape(output), generator=generator)
 
 
 def _graphed(prepared: Prepared) -> Callable[..., None]:

@@ -80,7 +80,7 @@ def _check_drawn(parsed: Case, registry: Registry, seed: int) -> tuple[dict[str,
     lengths = [p.length] * len(samples) if mask is None else mask.sum(1)[samples].tolist()
     rows = sampled(p.length, lengths, seed)
     tokens = mechanism.output == "tokens"
-    cotangent = _cotangent(p, tokens, samples, rows, x, seed)
+    cotangent = _cotangent(p, mechanism.output, samples, rows, x, seed)
     if tokens and mask is not None:
         cotangent *= mask[..., None]
     own = {key: literal(value) for key, value in parsed.options}
@@ -158,11 +158,11 @@ def _by_itself(
 
 
 def _cotangent(
-    p: Problem, tokens: bool, samples: list[int], rows: list[int], x: torch.Tensor, seed: int
+    p: Problem, output: str, samples: list[int], rows: list[int], x: torch.Tensor, seed: int
 ) -> torch.Tensor:
     """Random at the sampled rows of the sampled sequences, zero elsewhere."""
-    shape = (p.batch, p.length, p.d_out) if tokens else (p.batch, p.d_out)
-    cotangent = torch.zeros(shape, dtype=x.dtype, device=x.device)
+    tokens = output == "tokens"
+    cotangent = torch.zeros(p.output_shape(output), dtype=x.dtype, device=x.device)
     generator = torch.Generator().manual_seed(seed + 2)
     for b in samples:
         part = (len(rows), p.d_out) if tokens else (p.d_out,)
