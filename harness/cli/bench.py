@@ -187,9 +187,7 @@ def _conclude(
     drifts = session.drift()
     moved = drift_sentences(drifts, rows, profile.baseline)
     failed = [f"{r.case}: {r.status}: {r.detail}" for r in rows if r.status != "ok"]
-    for line in [*failed, *moved, *_failed_readings(session, rows)]:
-        say(out, line)
-    for line in _unchecked(session):
+    for line in [*failed, *moved, *_failed_readings(session, rows), *_unchecked(session)]:
         say(out, line)
     cost = session.cost()
     if cost is not None:

@@ -232,7 +232,7 @@ def _numbers(
         "timed_seconds": sampled.running_seconds,
         "inner": sampled.inner,
         "threads": torch.get_num_threads(),
-        "affinity": state(prepared.on_cpu).get("cores"),
+        "affinity": prepared.before.get("cores"),
         "recompiles": 0,
         "build_seconds": prepared.build_seconds,
         "compile_seconds": prepared.compile_seconds + warm.compile_seconds,

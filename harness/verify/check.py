@@ -16,14 +16,7 @@ from harness.case import literal
 from harness.registry import Registry, resolve
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import Deviation, summary
-from harness.verify.compare import (
-    DRAWS,
-    Question,
-    compare,
-    computed,
-    numpy64,
-    off_kinks,
-)
+from harness.verify.compare import DRAWS, Question, compare, computed, numpy64, off_kinks
 from harness.verify.fixture import WAYS, Fixture, evaluated, forced
 from harness.verify.unaided.judge import check_properties
 from reference_impls.mechanism import Drawn, Implementation, Mechanism, Unsupported
@@ -49,6 +42,7 @@ def check_batch(
     module = fixture.module(implementation.factory, **implementation.options)
     x, real, cotangent = fixture.inputs()
     mask = real if batch.masked or not implementation.mask_optional else None
+    rows = batch.rows
     recorder = resolve(mechanism.recorder)(module) if batch.drawn else nullcontext(Drawn())
     with forced(batch.forced), recorder as drawn:
         got = computed(module, x, mask, cotangent, said=drawn.said)
@@ -59,7 +53,7 @@ def check_batch(
             named_weights(module),
             numpy64(cotangent),
             fixture.of_oracle,
-            batch.rows,
+            rows,
             padding_matters=bool(mechanism.padding_matters),
             drawn=drawn.of,
             odds=resolve(mechanism.odds) if batch.drawn else None,
@@ -69,15 +63,13 @@ def check_batch(
     if not batch.drawn:  # else plain would draw otherwise
         plain = fixture.module(mechanism.plain)
         plain.load_state_dict(module.state_dict())
-        rows: dict[str, Any] = {}
-        if batch.rows is not None:
-            cotangent, rows["rows"] = (
-                cotangent[:, batch.rows],
-                torch.tensor(batch.rows).to(x.device),
-            )
-        yardstick = computed(plain, x, mask, cotangent, **rows)
-    if batch.rows is not None:
-        got, expected = got.at(batch.rows), expected.at(batch.rows)
+        if rows is None:
+            yardstick = computed(plain, x, mask, cotangent)
+        else:
+            some = torch.tensor(rows, device=x.device)
+            yardstick = computed(plain, x, mask, cotangent[:, rows], rows=some)
+    if rows is not None:
+        got, expected = got.at(rows), expected.at(rows)
     if batch.evaluated:
         still = replace(asked, drawn=None, odds=None).answer() if batch.drawn else expected
         got = got.saying(evaluated(module, x, mask))

@@ -148,6 +148,12 @@ DRAWS = 6
 """How often a point is drawn anew before its error counts all the same."""
 
 
+def shaken(a: torch.Tensor, units: float, generator: torch.Generator) -> torch.Tensor:
+    """Each number changed by at most this share of it, at random."""
+    noise = torch.rand(a.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return (a * (1 + units * noise.to(a.device))).to(a.dtype)
+
+
 @dataclass(frozen=True)
 class Question:
     """What an oracle is asked of one point; it sees one unpadded float64 sequence at a time.

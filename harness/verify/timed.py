@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from harness.inputs import (
 from harness.isolate import Wrong
 from harness.registry import Registry
 from harness.verify.budget import Deviation, budget, worst
-from harness.verify.compare import SHAKES, UNIT
+from harness.verify.compare import SHAKES, UNIT, shaken
 
 FOUND_BY = {"found_by": "timed-values"}
 ALONE = 2
@@ -146,12 +147,8 @@ class _Fresh:
         moved = dict.fromkeys((d.gradient for d in bad), 0.0)
         for draw in range(SHAKES):
             generator = torch.Generator().manual_seed(draw)
-
-            def shaken(x: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
-                noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-                return (x * (1 + 4 * UNIT[self._arithmetic] * noise.to(x.device))).to(x.dtype)
-
-            other = self._expected(look, shaken)
+            units = 4 * UNIT[self._arithmetic]
+            other = self._expected(look, partial(shaken, units=units, generator=generator))
             for name in moved:
                 values = _numbers(other[name], look["seed"], name)
                 moved[name] = max(moved[name], _apart(values, look["seed"], name, expected[name]))

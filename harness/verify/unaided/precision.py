@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from harness.verify.budget import FACTOR, FLOOR, GRADIENT_FLOOR, error
-from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks
+from harness.verify.compare import OUTPUT, UNIT, Computed, off_kinks, shaken
 from harness.verify.unaided.subject import (
     LONG,
     Finding,
@@ -45,12 +45,6 @@ NAMES = {
     "f16": "half precision",
     "bf16": "bfloat16",
 }
-
-
-def shaken(a: torch.Tensor, unit: float, generator: torch.Generator) -> torch.Tensor:
-    """Each number changed by at most one rounding, at random."""
-    draw = torch.rand(a.shape, generator=generator, dtype=torch.float64).to(a) * 2 - 1
-    return a * (1 + unit * draw)
 
 
 def own(
