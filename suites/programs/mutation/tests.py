@@ -19,9 +19,10 @@ from suites.programs.mutation.relevance import traced
 from suites.programs.mutation.units import REPOSITORY
 
 SUITES = Path(__file__).parents[2]
-LEFT_OUT = ("test_golden", "test_implementations", "test_mutants", "test_oracle")
-"""Beginnings of files' names. The steps do the first two, one check at a time; the third has
-mutants of its own; the last ones look at the oracles alone."""
+LEFT_OUT = ("test_family", "test_golden", "test_implementations", "test_mutants", "test_oracle")
+"""Beginnings of files' names. The first tries modules that are no mechanisms; the steps do the next
+two, one check at a time; the fourth has mutants of its own; the last ones look at the oracles
+alone."""
 
 
 def test_files() -> list[str]:
