@@ -11,6 +11,9 @@ from harness.verify.unaided.precision import against, own, told_if_hopeless
 from harness.verify.unaided.subject import Finding, PosedBatch, Subject, numbers
 from harness.verify.unaided.values import reached
 
+PADDED = 8
+"""A share of the tokens, one of so many, is added as padding."""
+
 
 def settled(subject: Subject, module: torch.nn.Module) -> torch.nn.Module:
     """Take randomness out of a module: torch's dropout is zero, one of its own is off."""
@@ -20,7 +23,7 @@ def settled(subject: Subject, module: torch.nn.Module) -> torch.nn.Module:
 def at_shape(
     subject: Subject, module: torch.nn.Module, point: PosedBatch, got: Computed, seed: int
 ) -> list[Finding]:
-    """Whether some samples of a batch are what their own float64 says of them alone.
+    """Whether some samples of a batch, padded further too, are what their own float64 says of them.
 
     Parameters
     ----------
@@ -48,6 +51,10 @@ def at_shape(
     doing = "the whole batch in place of its first and last sample, alone and in float64,"
     want = numbers(expected, point)
     found = list(against(subject, numbers(got, point), want, moved, point, doing))
+    wider = point.wider(max(3, point.x.shape[1] // PADDED))
+    doing = f"{wider.x.shape[1] - point.x.shape[1]} more padded positions"
+    more = subject.answer(wider, doing, subject.twin(module), training=training)
+    found += against(subject, numbers(more, wider), want, moved, point, doing)
     double = subject.double()
     if training and not any(subject.declares(word) for word in DECLARED):
         found += differences(double.twin(module), point.to(torch.float64), seed, joint=True)[0]

@@ -60,6 +60,14 @@ class Short(Mean):
         return nn.functional.pad(out, (0, 0, 0, x.shape[1] - out.shape[1]))
 
 
+class Stretched(Mean):
+    """Where the input is long, its mean counts padding too."""
+
+    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        return super().core(x, mean * (x.any(-1).sum(1)[:, None, None] / n if n > 540 else 1))
+
+
 class Lost(Mean):
     """A weight that is detached."""
 
@@ -188,6 +196,8 @@ def test_mechanisms_with_an_oracle_pass_without_it(name: str) -> None:
     [
         ("Mixed", "B6-N16-D24-f32-forward", "the whole batch in place of its first and last"),
         ("Short", "B2-N600-D24-f32-forward", "place 600 of 600 on left the output exactly"),
+        ("Stretched", "B2-N600-D24-f32-forward", "75 more padded positions changed the output"),
+        ("Stretched", "B2-N600-D24-f32-training", "75 more padded positions changed the"),
         ("Lost", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
         ("Twice", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
     ],
