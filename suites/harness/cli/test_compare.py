@@ -431,10 +431,16 @@ def test_a_mechanism_of_ones_own(compared: tuple[Path, str], tmp_path: Path) -> 
     quick = f"--with own:Mean --task trec --seeds 2 {QUICK}"
     assert "Mean.module against multi_head.sdpa" in told(f"compare Mean {quick}", folder)
     assert {r["model"] for r in records(folder)} == {"Mean.module", "mtsa.fused", BASE}
-    leaky = here(f"compare --with own:Leaky --task trec --journal leaky {QUICK}", cwd=tmp_path)
-    assert leaky.returncode == 1
-    assert "Leaky.module is wrong, so it is not trained" in leaky.stderr
-    assert "pad" in leaky.stderr
+    for line in (
+        "compare --task trec",
+        "train Leaky --task trec",
+        "sweep --models Leaky --tasks trec",
+    ):
+        leaky = here(f"{line} --with own:Leaky --journal leaky {QUICK}", cwd=tmp_path)
+        assert leaky.returncode == 1
+        assert "Leaky.module is wrong, so it is not trained" in leaky.stderr
+        assert "pad" in leaky.stderr
+    assert {r["kind"] for r in journal.read(tmp_path / "leaky").records} == {"verify"}
 
 
 @pytest.mark.parametrize(
