@@ -6,6 +6,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import linecache
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,10 @@ class Planted(importlib.abc.SourceLoader):
 
     def plant(self) -> None:
         """Import the module; what its text raises comes through."""
+        # Who asks for the source of a function, as Triton does, gets this one; without a time of
+        # change it is not compared with the file's.
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[str(self.path)] = (len(self.source), None, lines, str(self.path))
         importlib.import_module(self.name)
 
     def confirm(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +13,14 @@ import torch
 from harness.build import set_tf32
 from reference_impls.mechanism import Unsupported
 from suites.programs.mutation import steps, tests
-from suites.programs.mutation.relevance import traced
+from suites.programs.mutation.relevance import TEST, traced
 from suites.programs.mutation.units import ROOT, module_name, short, units
 from suites.support.planting import Planted
 
-TEST = "test"
 
-
-def _settle() -> None:
+def _settle(interpreted: bool = False) -> None:
+    if interpreted:
+        os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
     set_tf32(False)
 
@@ -61,7 +62,7 @@ def baseline_steps(unit: str) -> dict[str, Any]:
 
 def baseline_tests(file: str) -> dict[str, Any]:
     """Run the tests of one file on the code as it is; see `baseline_steps`."""
-    _settle()
+    _settle(file == tests.INTERPRETED)
     plugin = tests.run([file], None, _files())
     ran = [
         {
@@ -84,7 +85,8 @@ def mutant(path: str, source: str, checks: Sequence[Sequence[str]]) -> dict[str,
     source : str
         Its changed text.
     checks : sequence of checks
-        Steps and tests; neighbouring tests share one run of pytest.
+        Steps and tests; neighbouring tests share one run of pytest. Those that are interpreted
+        by themselves.
 
     Returns
     -------
@@ -96,7 +98,7 @@ def mutant(path: str, source: str, checks: Sequence[Sequence[str]]) -> dict[str,
     NotPlanted
         If what ran was not the changed text.
     """
-    _settle()
+    _settle(checks[0][:2] == [TEST, tests.INTERPRETED])
     file = ROOT / path
     planted = Planted(module_name(file), file, source)
     try:

@@ -116,8 +116,9 @@ class LeaveOutCall(LeaveOut):
             return None
         if names[-1].get_last_leaf().value in VALUES_STAY:
             return None
-        # What is raised must be an exception; whole statements are left out as such.
-        if node.parent.type in ("raise_stmt", "simple_stmt"):
+        # What is raised must be an exception; whole statements are left out as such; what is
+        # asserted tells the type checker something.
+        if node.parent.type in ("raise_stmt", "simple_stmt", "assert_stmt"):
             return None
         if names[0].value == "super" or len(trailer.children) < 3:
             return None
@@ -165,7 +166,8 @@ def _never_changes(node: Any) -> bool:
 def positions(source: str) -> Iterator[tuple[str, int, Position]]:
     """Operator, occurrence and position of every mutation of a source text.
 
-    Parameter lists are left alone: cosmic-ray takes their bare ``*`` for a product.
+    Parameter lists are left alone: cosmic-ray takes their bare ``*`` for a product. So is the guard
+    of a ``zip``, which what is right never needs: without it all stays the same.
     """
     counts: dict[str, int] = dict.fromkeys(operators(), 0)
     for node in ast_nodes(parso.parse(source)):
@@ -173,6 +175,8 @@ def positions(source: str) -> Iterator[tuple[str, int, Position]]:
             continue
         for name, operator in operators().items():
             for where in operator.mutation_positions(node):
-                if node.parent is None or node.parent.type != "parameters":
+                if node.parent is None or not (
+                    node.parent.type == "parameters" or node.parent.get_code() == " strict=True"
+                ):
                     yield name, counts[name], where
                 counts[name] += 1

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+TEST = "test"
+"""Kind of a check that is one of pytest's tests."""
 FIRST = 60
 """How many of the verifier's checks come before the tests."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -84,15 +86,31 @@ def _body(function: ast.AST) -> range:
     return range(body[0].lineno, body[-1].end_lineno + 1)
 
 
+def _called_at_import(tree: ast.Module) -> set[str]:
+    """Functions that the module's own statements call by name."""
+    calls = [
+        node.func
+        for statement in tree.body
+        if not isinstance(statement, (*FUNCTIONS, ast.ClassDef))
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+    ]
+    return {called.id for called in calls if isinstance(called, ast.Name)}
+
+
 @cache
 def lines_to_watch(source: str, row: int) -> frozenset[int] | None:
     """Lines one of which runs whenever the change at a line can matter.
 
     Inside a function: its innermost statement. Of a function's head (decorators, defaults): its
-    body. None for what runs at import: whoever imports the file may read it.
+    body. None for what runs at import, what is called there too: whoever imports the file may read
+    it.
     """
     tree = ast.parse(source)
     functions = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)]
+    at_import = _called_at_import(tree)
+    if any(row in _body(f) for f in functions if f.name in at_import):
+        return None
     if any(row in _body(f) for f in functions):
         statements = [
             n
@@ -119,6 +137,6 @@ def relevant(ran: Iterable[Ran], file: str, source: str, row: int) -> list[Ran]:
         return not watched.isdisjoint(one.lines.get(file, frozenset()))
 
     found = sorted(filter(can_notice, ran), key=lambda r: r.seconds)
-    steps = [r for r in found if r.check[0] != "test"]
-    tests = [r for r in found if r.check[0] == "test"]
+    steps = [r for r in found if r.check[0] != TEST]
+    tests = [r for r in found if r.check[0] == TEST]
     return [*steps[:FIRST], *tests, *steps[FIRST:]]

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from harness.errors import UsageError
 from harness.isolate import Call, Limits, Outcome, run_all
 from suites.programs.mutation.draw import Mutant
-from suites.programs.mutation.relevance import Ran, relevant
+from suites.programs.mutation.relevance import TEST, Ran, relevant
 from suites.programs.mutation.store import Store
-from suites.programs.mutation.tests import test_files
+from suites.programs.mutation.tests import INTERPRETED, test_files
 from suites.programs.mutation.units import Unit, short
 
 T = TypeVar("T")
@@ -120,17 +120,20 @@ def run(
     UsageError
         If a mutant could not be run.
     """
-    tasks: list[tuple[Mutant, Call]] = []
+    left: dict[str, list[list[Ran]]] = {}
     for mutant in mutants:
-        path = mutant.site.path
-        checks = relevant(ran, short(path), mutant.before, mutant.site.row)
-        if checks:
-            tasks.append((mutant, _task(path, mutant.source, checks, limit_s)))
-        else:
+        checks = relevant(ran, short(mutant.site.path), mutant.before, mutant.site.row)
+        left[mutant.id] = [some for some in _by_process(checks) if some]
+        if not checks:
             nothing = {"verdict": "survived", "by": "", "detail": "no check runs it", "seconds": 0}
             on_row(store.add_mutant(mutant, nothing))
-    for mutant, outcome in outcomes(tasks, workers):
-        on_row(store.add_mutant(mutant, _row(mutant, outcome)))
+    while todo := [mutant for mutant in mutants if left[mutant.id]]:
+        tasks = [(m, _task(m.site.path, m.source, left[m.id].pop(0), limit_s)) for m in todo]
+        for mutant, outcome in outcomes(tasks, workers):
+            row = _row(mutant, outcome)
+            if row["verdict"] != "survived" or not left[mutant.id]:
+                left[mutant.id] = []
+                on_row(store.add_mutant(mutant, row))
 
 
 def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: float) -> None:
@@ -145,7 +148,11 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
     path = units[0].files[0]
     source = path.read_text(encoding="utf-8")
     concerned = [r for r in ran if not files.isdisjoint(r.lines)]
-    tasks = [(0, _task(path, source, part, limit_s)) for part in _parts(concerned, workers)]
+    tasks = [
+        (0, _task(path, source, part, limit_s))
+        for some in _by_process(concerned)
+        for part in _parts(some, workers)
+    ]
     for _, outcome in outcomes(tasks, workers):
         value = outcome.value or {"verdict": outcome.status, "by": "", "detail": outcome.detail}
         if value["verdict"] != "survived":
@@ -153,6 +160,14 @@ def control(units: Sequence[Unit], ran: Sequence[Ran], workers: int, limit_s: fl
                 f"the code as it is does not survive: {value['verdict']} by {value['by']}: "
                 f"{value['detail']}; mend this check first"
             )
+
+
+def _by_process(checks: Sequence[Ran]) -> tuple[list[Ran], list[Ran]]:
+    """Checks that run as they are, and those that need Triton's interpreter."""
+    parts: tuple[list[Ran], list[Ran]] = [], []
+    for one in checks:
+        parts[one.check[:2] == (TEST, INTERPRETED)].append(one)
+    return parts
 
 
 def _task(path: Path, source: str, checks: Sequence[Ran], limit_s: float) -> Call:
@@ -164,7 +179,7 @@ def _task(path: Path, source: str, checks: Sequence[Ran], limit_s: float) -> Cal
 
 def _parts(ran: Sequence[Ran], workers: int) -> list[list[Ran]]:
     """Checks in parts of about equal time, a few for each worker, kinds and files together."""
-    ordered = sorted(ran, key=lambda r: (r.check[0] == "test", r.check[1]))
+    ordered = sorted(ran, key=lambda r: (r.check[0] == TEST, r.check[1]))
     each = sum(r.seconds for r in ran) / (4 * workers)
     parts: list[list[Ran]] = []
     taken = math.inf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from suites.programs.mutation import equivalents, store, tests
 from suites.programs.mutation.draw import Mutant, Site, sample, sites
 from suites.programs.mutation.inside import baseline_tests
 from suites.programs.mutation.operators import operators, positions
-from suites.programs.mutation.relevance import Ran, lines_to_watch, relevant
+from suites.programs.mutation.relevance import TEST, Ran, lines_to_watch, relevant
 from suites.programs.mutation.run import baseline, control, run
 from suites.programs.mutation.store import Store
 from suites.programs.mutation.units import Unit, select, units
@@ -26,13 +27,13 @@ from suites.programs.mutation.units import Unit, select, units
 SMALL = "source2token"
 
 
-def planted(file: str, line: str, becomes: str) -> Mutant:
+def planted(file: str, line: str, becomes: str, unit: str = SMALL) -> Mutant:
     """A mutant of our own choice."""
-    [path] = [p for p in units()[SMALL].files if p.name == file]
+    [path] = [p for p in units()[unit].files if p.as_posix().endswith(f"/{file}")]
     before = path.read_text(encoding="utf-8")
     assert before.count(line) == 1
     row = before[: before.index(line)].count("\n") + 1
-    site = Site(SMALL, path, "ByHand", 0, row, 0, line.strip(), 0)
+    site = Site(unit, path, "ByHand", 0, row, 0, line.strip(), 0)
     return Mutant(site, before, before.replace(line, becomes))
 
 
@@ -42,6 +43,10 @@ SAME = ("modules.py", "s[..., 0]", "s[..., -1]")
 LOOP = ("modules.py", DIRECT, "while True: pass\n        return (s * x)")
 BROKEN = ("modules.py", "import math", "import no_such_module")
 MEMORY = ("modules.py", DIRECT, "bytearray(1 << 40); return (s * x)")
+KERNEL = (
+    "divisor = tl.where(good, denominator, 1.0)\n    result",
+    "divisor = tl.where(good, -denominator, 1.0)\n    result",
+)
 UNSEEN = ("modules.py", 'return {"scores": s,', 'return {"scores": -s,')
 
 
@@ -67,6 +72,20 @@ def test_faults_are_killed_and_what_computes_the_same_survives(tmp_path: Path) -
     assert "no_such_module" in found[3]["detail"]
     assert found[5]["detail"] == "no check runs it"  # without any test files
     assert all(Store(tmp_path).find(m.id) == rows[m.id] for m in mutants)
+
+
+def test_a_fault_in_a_kernel_is_noticed_in_tritons_interpreter(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="the kernels are Triton's")
+    mutant = planted("triton/forward.py", *KERNEL, unit="kernels")
+    lines = frozenset(range(1, len(mutant.before.splitlines())))
+    test = f"{tests.INTERPRETED}::test_agrees[every-mask-identity]"
+    ran = [Ran((TEST, tests.INTERPRETED, test), 10.0, {"kernels/triton/forward.py": lines})]
+    for made, verdict in ((mutant, "killed"), (replace(mutant, source=mutant.before), "survived")):
+        rows: list[Any] = []
+        run([made], ran, Store(tmp_path), 1, 60.0, rows.append)
+        assert [(row["verdict"], row["by"] == test) for row in rows] == [
+            (verdict, verdict == "killed")
+        ]
 
 
 def test_a_check_that_fails_by_itself_kills_nothing_but_the_run() -> None:
@@ -200,12 +219,18 @@ def test_the_declared_equivalents_are_of_lines_that_there_are() -> None:
         ("LeaveOutCall", "a = f(x, 1)\n", ["a = (x)\n"]),
         ("LeaveOutCall", "a = f(k=1) + g() + int(x)\nraise Bad('no')\n", []),
         ("LeaveOutStatement", "check(x)\nw.zero_()\n", ["pass\nw.zero_()\n", "check(x)\npass\n"]),
+        (
+            "ReplaceTrueWithFalse",
+            "a = zip(b, strict=True)\nc = f(d=True)\n",
+            ["a = zip(b, strict=True)\nc = f(d=False)\n"],
+        ),
+        ("LeaveOutCall", "assert isinstance(a, B)\n", []),
         ("LeaveOutStatement", "super().__init__()\n'text'\na = f(x)\n", []),
     ],
 )
 def test_calls_are_left_out(operator: str, source: str, wanted: list[str]) -> None:
-    count = sum(name == operator for name, *_ in positions(source))
-    made = [mutate_code(source, operators()[operator], n) for n in range(count)]
+    drawn = [n for name, n, _ in positions(source) if name == operator]
+    made = [mutate_code(source, operators()[operator], n) for n in drawn]
     assert sorted(made) == sorted(wanted)
 
 

@@ -24,6 +24,9 @@ LEFT_OUT = ("test_family", "test_golden", "test_implementations", "test_mutants"
 two, one check at a time; the fourth has mutants of its own; the last ones look at the oracles
 alone."""
 
+INTERPRETED = "suites/reference_impls/kernels/test_triton.py"
+"""Is run in Triton's interpreter, which is chosen for a process before anything imports triton."""
+
 
 def test_files() -> list[str]:
     """Files whose tests are run, from the repository's root."""

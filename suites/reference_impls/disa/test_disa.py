@@ -13,6 +13,7 @@ from harness.case import parse as parse_case
 from harness.measure.ceilings import work_of
 from harness.registry import builtins
 from reference_impls.disa.chunked import ChunkedDisa
+from reference_impls.disa.cutting import chunks
 from reference_impls.disa.modules import BroadcastDisa, DisaLayer, PlainDisa
 from reference_impls.mechanism import Size
 from suites.support.batches import (
@@ -89,6 +90,17 @@ def test_a_chunk_is_all_that_disa_holds() -> None:
     with LargestTensor() as watch:
         module(x).sum().backward()
     assert watch.bytes <= chunked.CHUNK_BYTES < 4 * n * n * d / 8
+
+
+@pytest.mark.parametrize(("n", "samples"), [(4, 3), (12, 1), (13, 1), (2, 5)])
+def test_a_chunk_has_as_many_samples_as_its_bytes_allow(n: int, samples: int) -> None:
+    budget = samples * n * n * 8
+    found = list(chunks((5, n, 1), None, None, 8, budget))
+    assert {c.samples.stop - c.samples.start for c in found[:-1]} <= {samples}
+    held = [
+        len(range(5)[c.samples]) * len(range(n)[c.queries]) * len(range(n)[c.keys]) for c in found
+    ]
+    assert max(held) == min(samples, 5) * n * n
 
 
 @pytest.mark.parametrize("form", [BroadcastDisa, ChunkedDisa])

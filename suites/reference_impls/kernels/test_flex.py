@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from harness.verify.budget import CAP
+from reference_impls import compiled_flex
 from reference_impls.compiled_flex import BLOCK, NARROWEST, wide_enough
 from reference_impls.kernels import flex, triton
 from reference_impls.kernels.caching import TensorCache
@@ -140,6 +142,26 @@ def test_agrees_over_several_blocks_on_the_device(d: int, dtype: torch.dtype) ->
 def test_tensors_on_the_cpu_are_refused_beside_a_device() -> None:
     with pytest.raises(Unsupported, match="tensors are on cpu; expected cuda"):
         flex.attend(Problem(n=2).call())
+
+
+def test_it_is_compiled_once_for_each_shape_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def compiled(function: Any, **options: Any) -> Any:
+        asked.append((function, options))
+        return lambda *_: (
+            torch._dynamo.config.fail_on_recompile_limit_hit,
+            torch._dynamo.config.recompile_limit,
+        )
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(compiled_flex, "_compiled", cache(compiled_flex._compiled.__wrapped__))
+    limits = (True, compiled_flex.MOST_SHAPES)
+    assert [compiled_flex.fused(1), compiled_flex.fused(2)] == [limits, limits]
+    assert asked == [(compiled_flex.flex_attention, {"dynamic": False})]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(compiled_flex, "flex_attention", lambda *given, **_: given)
+    assert compiled_flex.fused(3) == (3,)
 
 
 @pytest.mark.parametrize("width", [1, 5, NARROWEST, 2 * NARROWEST])

@@ -191,6 +191,24 @@ def test_where_there_is_no_compiler(
         loader.compiler()
 
 
+def test_flags_that_a_compiler_does_not_know_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[list[str]] = []
+    run = loader._run
+
+    def counted(command: list[str]) -> Any:
+        runs.append(command)
+        return run(command)
+
+    monkeypatch.setattr(loader, "_run", counted)
+    assert loader.flags((str(script(tmp_path / "all", "exit 0\n")),)) == tuple(loader.WANTED)
+    assert len(runs) == 1
+    unknown = loader.WANTED[0]
+    text = f'case "$*" in *{unknown}*) exit 1;; esac\n'
+    assert loader.flags((str(script(tmp_path / "some", text)),)) == tuple(loader.WANTED[1:])
+
+
 def test_the_library_is_built_once_by_two_at_a_time(stand_in: list[float], tmp_path: Path) -> None:
     loaded: list[object] = []
     threads = [

@@ -199,6 +199,7 @@ def test_what_is_shown_are_probabilities_of_what_forward_takes(name: str) -> Non
     pairs = [w for what, w in shown.items() if what.endswith("token2token_weights")]
     if not pairs:
         weights = shown["weights"]  # [B, N] or [B, N, D]
+        assert weights.dim() == 2 or weights.shape[2] > 1
         assert not weights[~mask].any()
         assert (weights.sum(1)[:3] - 1).abs().max() < 1e-11
     elif pairs[0].shape[-1] == mask.shape[1] + 1:  # [CLS], which is real in every sample
@@ -211,3 +212,11 @@ def test_what_is_shown_are_probabilities_of_what_forward_takes(name: str) -> Non
         assert torch.minimum(total.abs(), (total - 1).abs()).max() < 1e-11
         # In the first sample every token attends in some head.
         assert (total[:, :7].amax(0) > 0.5).all()
+
+
+@pytest.mark.parametrize("name", ["transformer.plain", "transformer.sdpa"])
+def test_what_is_shown_of_a_transformer_knows_positions(name: str) -> None:
+    module: Any = build(name)
+    x = torch.ones(1, 5, module.d_in, dtype=torch.float64)
+    for what, shown in module.attention(x).items():  # [H, B, M, M]
+        assert (shown[..., 1, :] - shown[..., 2, :]).abs().amax(-1).min() > 1e-6, what

@@ -17,6 +17,7 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from reference_impls import merged
 from reference_impls.merged import MergingModule
 from suites.support.batches import (
     FAST,
@@ -100,6 +101,37 @@ def test_weights_that_were_converted_are_not_held_any_longer() -> None:
     module.bfloat16()
     gc.collect()
     assert not any(part() is not None for part in made)
+
+
+def test_no_more_is_kept_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged, "MOST_KEPT", 3)
+    kept = merged.Merged(keeping=True)
+    weight = nn.Parameter(torch.zeros(2, 2))
+    with torch.no_grad():
+        counts = []
+        for number in range(7):
+            kept.of(torch.clone, weight, key=number)
+            counts.append(len(kept._kept))
+    assert counts == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_kept_columns_begin_where_a_product_is_fast() -> None:
+    kept = merged.Merged(keeping=True)
+    x, weight = torch.randn(3, 4), nn.Parameter(torch.randn(4, 13))
+    with torch.no_grad():
+        found = kept.product(x, merged.itself, weight)
+        assert error(found, x @ weight) < 1e-6
+    ((made, _, _),) = kept._kept.values()
+    assert made[0].shape == (4, 16)
+
+
+def test_converting_a_module_converts_its_parts_too() -> None:
+    class Whole(MergingModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = nn.Linear(2, 2)
+
+    assert Whole().double().part.weight.dtype == torch.float64
 
 
 def doubled(module: nn.Module) -> None:
