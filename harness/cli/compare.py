@@ -134,7 +134,7 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
     first, *others = conclusion.sentences
     only = conclusion.comparisons[0] if len(conclusion.comparisons) == 1 else None
     out.print()
-    say(out, first, "bold" if only is None else f"bold {COLOURS.get(only.verdict, 'yellow')}")
+    say(out, first, "bold" if only is None else f"bold {COLOURS.get(only.said, 'yellow')}")
     for said in others:
         say(out, said)
     for task in conclusion.tasks:

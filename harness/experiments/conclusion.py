@@ -34,7 +34,7 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.warnings import told_once, warnings_of
+from harness.experiments.warnings import NOT_COUNTED, flaws_of, told_once, warnings_of
 from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
 
@@ -74,6 +74,8 @@ class Comparison:
         ``unfinished``.
     sentence : str
     warnings : tuple of str
+    flaws : tuple of str
+        Why the models' training can't be compared, in short; such a verdict is not counted.
     costs : mapping
         `TrainingCost` by model; none for a model without a finished run.
     runs : tuple of mapping
@@ -106,6 +108,7 @@ class Comparison:
     verdict: str
     sentence: str
     warnings: tuple[str, ...]
+    flaws: tuple[str, ...]
     costs: Mapping[str, TrainingCost]
     runs: tuple[Record, ...]
     coverage: str
@@ -132,6 +135,11 @@ class Comparison:
     def complete(self) -> bool:
         """Whether every declared pair is finished."""
         return self.finished == self.pairs
+
+    @property
+    def said(self) -> str:
+        """The verdict, and whether it is counted: see `flaws`."""
+        return f"{self.verdict}{NOT_COUNTED}" if self.flaws else self.verdict
 
     @property
     def unit(self) -> Unit:
@@ -200,7 +208,7 @@ class Conclusion:
         """The verdict; of several how many there are of each kind, then what was decided."""
         if self.is_pair:
             return (self.comparisons[0].sentence,)
-        counts = Counter(c.verdict for c in self.comparisons)
+        counts = Counter(c.said for c in self.comparisons)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         decided = ("better", "worse", "practically equal")
         return (
@@ -288,6 +296,7 @@ def _judged(
     if d is not None and found.ended:
         verdict = judge(d, design["higher_is_better"], of_equality, adjusted_p)
     first, second = design["models"]
+    flaws = tuple(flaw.short for flaw in flaws_of(design, found.pairs))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
@@ -310,8 +319,9 @@ def _judged(
         difference=d,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
-        sentence=_sentence(design, values, d, verdict, together, p),
+        sentence=_sentence(design, values, d, verdict, together, p, flaws),
         warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
+        flaws=flaws,
         costs=costs_of(dict(zip((first, second), sides_of(found.pairs), strict=True))),
         runs=runs,
         coverage=coverage(runs),
@@ -327,7 +337,13 @@ def _by_test(design: Record) -> bool:
 
 
 def _sentence(
-    design: Record, values: Values, d: MeanDifference | None, verdict: str, together: int, p: float
+    design: Record,
+    values: Values,
+    d: MeanDifference | None,
+    verdict: str,
+    together: int,
+    p: float,
+    flaws: Sequence[str] = (),
 ) -> str:
     """Verdict in words, the interval before the p-value; p is that by Holm, if of several."""
     first, second = design["models"]
@@ -358,6 +374,8 @@ def _sentence(
         "descriptive only": f"{first} and {second} {where}: {few}",
         "unfinished": f"{first} and {second} {where}: unfinished",
     }[verdict]
+    if flaws:
+        says += f" (not counted: {'; '.join(flaws)})"
     text = f"{says}: {size} {over}"
     if verdict in ("better", "worse", "undecided"):
         text += f" ({'' if d.paired else 'Welch, '}p = {d.p:.2g}"

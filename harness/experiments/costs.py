@@ -13,7 +13,7 @@ from harness.experiments.design import Run
 from harness.records import schema
 from harness.train.recipe import identity
 
-LAST_STAGE = "both"
+LAST_STAGE, POLICY_STAGE = "both", "policy"
 """Of ReSAN's training, see `harness.train.reinforce`."""
 DONE = ("ok", "diverged")
 """Statuses of runs whose time says something of others'."""
@@ -32,6 +32,9 @@ class TrainingCost:
     seconds, seconds_per_epoch : float
         Wall time, several runs at a time on this machine.
     epochs, chosen_epoch : float
+    steps, examples : float
+        Of the optimiser, and training examples in them, each as often as it was seen; nan where
+        the records don't tell.
     peak_bytes : float
         Beyond loaded data, libraries and weights; nan where it can't be measured.
     """
@@ -42,6 +45,8 @@ class TrainingCost:
     seconds_per_epoch: float
     epochs: float
     chosen_epoch: float
+    steps: float
+    examples: float
     peak_bytes: float
 
 
@@ -63,6 +68,47 @@ def epoch_seconds(run: Mapping[str, Any]) -> float:
     return float(statistics.median(e["seconds"] for e in epochs)) if epochs else math.nan
 
 
+def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Steps of the optimiser in all epochs of a run, and the examples in them.
+
+    A policy's own stage is no epoch of the data, and has as many steps as the recipe says. None
+    where the record does not tell.
+    """
+    recipe, count = run.get("recipe") or {}, (run.get("examples") or {}).get("train")
+    if not count or not recipe.get("batch"):
+        return None
+    each = math.ceil(count / recipe["batch"])
+    alone = sum(epoch.get("stage") == POLICY_STAGE for epoch in run["epochs"])
+    whole, policy = len(run["epochs"]) - alone, alone * recipe.get("policy_steps", 0)
+    return whole * each + policy, whole * count + policy * recipe["batch"]
+
+
+def at_ceiling(run: Mapping[str, Any]) -> bool:
+    """Whether a run was ended by the number of epochs that its recipe allows, not by patience."""
+    recipe, epochs = run.get("recipe") or {}, run["epochs"]
+    last = [e for e in epochs if e.get("stage") == epochs[-1].get("stage")]
+    allowed = recipe.get("policy_epochs" if last[-1].get("stage") == LAST_STAGE else "epochs")
+    waited = len(epochs) - run["chosen_epoch"]
+    return allowed is not None and len(last) >= allowed and waited < recipe["patience"]
+
+
+def still_gains(run: Mapping[str, Any], higher_is_better: bool) -> float:
+    """How much better the metric of the chosen epoch is than it was `patience` epochs earlier.
+
+    Of the split by which epochs are chosen; 0 for a run that was ended by patience, nan where no
+    such epoch is told.
+    """
+    if not at_ceiling(run):
+        return 0.0
+    split = "test" if run["recipe"].get("choose") == "best-on-test" else "dev"
+    metric = next(iter(run["test"]))
+    told = [float((e.get(split) or {}).get(metric, math.nan)) for e in run["epochs"]]
+    sign = 1 if higher_is_better else -1
+    before = told[: max(1, len(told) - run["recipe"]["patience"])]
+    best, earlier = (max(sign * value for value in some) for some in (told, before))
+    return best - earlier
+
+
 def run_seconds(run: Mapping[str, Any]) -> float | None:
     """Wall time of a run, all its pieces together; None where no time is known.
 
@@ -79,6 +125,7 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
         return float(statistics.median(values))
 
     peaks = [float(r["peak_bytes"]) for r in runs if r.get("peak_bytes") is not None]
+    steps = [found for r in runs if (found := steps_of(r)) is not None]
     return TrainingCost(
         parameters=runs[0]["parameters"],
         parameters_with_words=runs[0]["parameters_with_words"],
@@ -86,6 +133,8 @@ def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
         seconds_per_epoch=middle(epoch_seconds(r) for r in runs),
         epochs=middle(len(r["epochs"]) for r in runs),
         chosen_epoch=middle(r["chosen_epoch"] for r in runs),
+        steps=middle(s for s, _ in steps) if steps else math.nan,
+        examples=middle(e for _, e in steps) if steps else math.nan,
         peak_bytes=middle(peaks) if peaks else math.nan,
     )
 

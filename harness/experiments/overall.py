@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.replicates import Measured
+from harness.experiments.warnings import flaws_of
 from harness.stats import (
     LEAST_REPLICATES,
     Friedman,
@@ -93,8 +94,9 @@ class _Shared:
 def overall(found: Sequence[Measured]) -> Overall | None:
     """Test models over tasks; None where fewer than two tasks have replicates of every model.
 
-    A model and the baseline are compared by the means over their pairs, as on each task; all models
-    are ranked by the means over the replicates that every one of them finished.
+    A model and the baseline are compared by the means over their pairs, as on each task, where they
+    were trained alike; all models are ranked by the means over the replicates that every one of
+    them finished.
 
     Parameters
     ----------
@@ -112,28 +114,36 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         return None
     metrics = {t: str(some[0].design["metric"]) for t, some in of_task.items()}
     higher = {t: bool(some[0].design["higher_is_better"]) for t, some in of_task.items()}
-    compared = {}
+    unlike = [key for key in by if key[1] in tasks and _unlike(by[key])]
+    compared, alike = {}, {}
     for model in models:
-        known = {t: d for t in tasks if (d := by[model, t].difference) is not None}
+        known = {
+            t: d
+            for t in tasks
+            if (d := by[model, t].difference) is not None and (model, t) not in unlike
+        }
+        alike[model] = tuple(sharing(list(known), metrics))
         mine = {t: d.mean_first for t, d in known.items()}
         base = {t: d.mean_second for t, d in known.items()}
         compared[model] = over_tasks(mine, base, metrics, higher)
     adjusted = holm(
         [r.sign_p if r.difference is None else judged_p(r.difference) for r in compared.values()]
     )
-    alike = tuple(sharing(tasks, metrics))
     rows = []
     for (model, row), p in zip(compared.items(), adjusted, strict=True):
         d = row.difference
-        verdict = "signs only" if d is None else judge(d, higher[alike[0]], None, p)
-        used = alike if d is not None else ()
-        rows.append(OverallRow(model, row, used, metrics[alike[0]] if used else "", verdict, p))
+        used = alike[model] if d is not None else ()
+        verdict = "signs only" if d is None else judge(d, higher[used[0]], None, p)
+        rows.append(OverallRow(model, row, used, metrics[used[0]] if used else "", verdict, p))
     omnibus, warnings = None, []
     if len(models) + 1 >= LEAST_MODELS:
         sign = {t: 1 if higher[t] else -1 for t in tasks}
         everyone = [*models, found[0].design["models"][1]]
         omnibus = friedman({m: [sign[t] * shared[t].means[m] for t in tasks] for m in everyone})
         warnings = _fewer(shared)
+    if unlike:
+        names = ", ".join(f"{model} on {task}" for model, task in unlike)
+        warnings.append(f"not counted over tasks, as the training was not alike: {names}")
     left_out = tuple(t for t in named if t not in tasks)
     why = tuple(_why(omnibus, rows, len(tasks)))
     return Overall(omnibus, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
@@ -166,6 +176,11 @@ def _fewer(shared: Mapping[str, _Shared]) -> list[str]:
         if not s.count
     ]
     return out
+
+
+def _unlike(found: Measured) -> bool:
+    """Whether one of two models was trained more, or not to its end."""
+    return bool(flaws_of(found.design, found.pairs))
 
 
 def _why(omnibus: Friedman | None, rows: Sequence[OverallRow], tasks: int) -> list[str]:

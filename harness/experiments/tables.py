@@ -31,6 +31,8 @@ COSTS = (
     "per epoch",
     "epochs",
     "chosen",
+    "steps",
+    "examples seen",
     "peak memory",
 )
 
@@ -155,6 +157,7 @@ def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
             f"{c.seconds_per_epoch:.2f} s",
             f"{c.epochs:g}",
             f"{c.chosen_epoch:g}",
+            *("unknown" if math.isnan(n) else f"{n:,.0f}" for n in (c.steps, c.examples)),
             "unknown" if math.isnan(c.peak_bytes) else f"{c.peak_bytes / 2**20:.0f} MiB",
         ]
         for model, c in costs.items()
@@ -178,7 +181,7 @@ def task_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
 def _cells(comparison: Comparison) -> list[str]:
     unit, d = comparison.unit, comparison.difference
     if d is None:
-        return [comparison.first, comparison.verdict]
+        return [comparison.first, comparison.said]
     found = [comparison.first, _mean(unit, d.mean_first, d.sd_first), unit.difference(d.difference)]
     if not math.isnan(d.low):
         found.append(unit.bounds(d))
@@ -188,7 +191,7 @@ def _cells(comparison: Comparison) -> list[str]:
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]
             found.append(unit.size(d.detectable_among(comparison.together)))
-    return [*found, comparison.verdict]
+    return [*found, comparison.said]
 
 
 def _baseline_cells(comparisons: Sequence[Comparison]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from harness.experiments.costs import at_ceiling, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
-from harness.experiments.replicates import Pair, Values, is_ok, is_paired, sides_of
+from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
 from harness.stats import ratio_text
 from harness.train.data.corpora import is_known
 from harness.train.recipe import HOW_FOUND
@@ -17,10 +19,32 @@ from harness.train.recipe import HOW_FOUND
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
 
+UNEQUAL_STEPS = 1.25
+"""Of two models, the medians of whose steps are further apart, one was trained more."""
+
+NOT_COUNTED = " (not counted)"
+"""Behind the verdict on models of which one was trained more, or not to its end."""
+
 CORRELATIONS = ("pearson", "spearman")
 
 EVERYTHING = 0.99
 """Share of tokens from which on a policy leaves nothing out that would matter."""
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """Why the training of two models can't be compared.
+
+    Attributes
+    ----------
+    short : str
+        In the verdict's line: ``2,679 and 1,128 steps``.
+    said : str
+        The warning.
+    """
+
+    short: str
+    said: str
 
 
 def warnings_of(
@@ -51,6 +75,7 @@ def warnings_of(
         *_selected(design, pairs),
         *_folds(design, values),
         *_parameters(design, pairs),
+        *(flaw.said for flaw in flaws_of(design, pairs)),
         *_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
@@ -151,6 +176,89 @@ def _parameters(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
         f"unequal parameters: {design['models'][0]} has {counts[0]:,}, {design['models'][1]} "
         f"{counts[1]:,} ({ratio_text(ratio)}), word vectors not counted; {hint}"
     ]
+
+
+def training_flaws(
+    models: Sequence[str],
+    sides: Sequence[Sequence[Mapping[str, Any]]],
+    metric: str,
+    higher_is_better: bool,
+    margin: float | None = None,
+) -> list[Flaw]:
+    """What keeps a verdict from being counted: one model was trained more, or not to its end.
+
+    Parameters
+    ----------
+    sides : sequence of sequence of mapping
+        The run records of each model.
+    margin : float, optional
+        A metric that gains more than that in a run's last epochs has not come to its end.
+    """
+    runs = [[run for run in side if is_ok(run)] for side in sides]
+    if not all(runs):
+        return []
+    flaws = _unequal_steps(models, runs)
+    for model, some in zip(models, runs, strict=True):
+        flaws += _at_last_epoch(model, some)
+        if margin is not None:
+            flaws += _still_gaining(model, some, unit_of(metric), higher_is_better, margin)
+    return flaws
+
+
+def _unequal_steps(
+    models: Sequence[str], runs: Sequence[Sequence[Mapping[str, Any]]]
+) -> list[Flaw]:
+    steps = [[found[0] for r in some if (found := steps_of(r)) is not None] for some in runs]
+    if not all(steps):
+        return []
+    first, second = (statistics.median(some) for some in steps)
+    ratio = max(first, second) / max(1, min(first, second))
+    if ratio <= UNEQUAL_STEPS:
+        return []
+    counts = f"{first:,.0f} and {second:,.0f} steps"
+    return [
+        Flaw(
+            counts,
+            f"unequal training: {counts} of {models[0]} and {models[1]} ({ratio_text(ratio)}, "
+            "medians)",
+        )
+    ]
+
+
+def _at_last_epoch(model: str, runs: Sequence[Mapping[str, Any]]) -> list[Flaw]:
+    ended = [r for r in runs if at_ceiling(r) and r["chosen_epoch"] == len(r["epochs"])]
+    if not ended:
+        return []
+    count = f"{len(ended)} of {len(runs)} runs"
+    return [
+        Flaw(
+            f"{model} best at its last epoch in {count}",
+            f"unfinished training: in {count} of {model} the epoch that counts is the last that "
+            f"the recipe allows ({max(len(r['epochs']) for r in ended)} epochs)",
+        )
+    ]
+
+
+def _still_gaining(
+    model: str, runs: Sequence[Mapping[str, Any]], unit: Unit, higher: bool, margin: float
+) -> list[Flaw]:
+    gain = statistics.median(still_gains(r, higher) for r in runs)
+    if not gain > margin:
+        return []
+    patience = runs[0]["recipe"]["patience"]
+    return [
+        Flaw(
+            f"{model} still gaining",
+            f"unfinished training: {model} gained {unit.size(gain)} in its last {patience} epochs "
+            f"(median), more than the margin of {unit.size(margin)}",
+        )
+    ]
+
+
+def flaws_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Flaw]:
+    """`training_flaws` of a design's runs."""
+    metric, higher = design["metric"], design["higher_is_better"]
+    return training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
 
 
 def _recipes(design: Mapping[str, Any]) -> list[str]:

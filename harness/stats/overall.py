@@ -6,7 +6,6 @@ tasks there are. Ranks and signs may mix metrics; means may not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -179,7 +178,7 @@ def over_tasks(
         difference,
         wins=sum(g > 0 for g in gains),
         losses=sum(g < 0 for g in gains),
-        sign_p=sign_test(gains) if gains else math.nan,
+        sign_p=sign_test(gains) if gains else 1.0,
     )
 
 

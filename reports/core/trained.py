@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.replicates import Replicate, Unit, Values, counted, unit_of, units_of
-from harness.experiments.warnings import selecting_everything
+from harness.experiments.warnings import NOT_COUNTED, selecting_everything, training_flaws
 from harness.records.schema import digest
 from harness.stats import MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity
@@ -212,6 +212,7 @@ class Against:
     adjusted_p : float
         By Holm, over all that are judged with it.
     verdict : str
+        With `NOT_COUNTED` behind it where the models were not trained alike.
     """
 
     model: ModelRuns
@@ -225,6 +226,13 @@ class Against:
     def text(self) -> str:
         """``−0.64 [−1.33, +0.05]``."""
         return self.model.unit.interval(self.difference)
+
+    @property
+    def alike(self) -> bool:
+        """Whether neither was trained more, and both to their end."""
+        models = (self.model, self.other)
+        names, runs = [m.model for m in models], [m.runs for m in models]
+        return not training_flaws(names, runs, self.model.metric, self.model.higher_is_better)
 
     @property
     def counted(self) -> str:
@@ -270,7 +278,8 @@ def judged(found: Sequence[Against]) -> list[Against]:
         replace(
             one,
             adjusted_p=p,
-            verdict=accuracy_verdict(one.difference, one.model.higher_is_better, None, p),
+            verdict=accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
+            + NOT_COUNTED * (not one.alike),
         )
         for one, p in zip(found, adjusted, strict=True)
     ]

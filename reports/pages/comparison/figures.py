@@ -154,7 +154,7 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
             mechanism_of(c.first),
             d,
             scale,
-            decided=c.verdict in ("better", "worse", "practically equal"),
+            decided=c.said in ("better", "worse", "practically equal"),
         )
         for c in comparisons
         if (d := c.difference) is not None

@@ -21,6 +21,8 @@ def cost_numbers(costs: Mapping[str, TrainingCost]) -> list[dict[str, Any]]:
             "epoch_seconds": k.seconds_per_epoch,
             "epochs": k.epochs,
             "chosen_epoch": k.chosen_epoch,
+            "steps": k.steps,
+            "examples_seen": k.examples,
             "peak_memory_bytes": k.peak_bytes,
         }
         for model, k in costs.items()
@@ -55,6 +57,7 @@ def numbers(c: Comparison) -> dict[str, Any]:
         "first": c.first,
         "second": c.second,
         "verdict": c.verdict,
+        "not_counted": "; ".join(c.flaws),
         "margin": c.margin,
         "equivalence_p": c.equivalence_p,
         "together": c.together,

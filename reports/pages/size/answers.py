@@ -224,7 +224,7 @@ def difference_text(c: Comparison) -> str:
 def _cell(c: Comparison, unit: str = "") -> str:
     assert c.difference is not None
     unpaired = "" if c.paired else " (unpaired)"
-    return f"{c.unit.interval(c.difference)}{unit}, {c.verdict}{unpaired}"
+    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{unpaired}"
 
 
 def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
@@ -276,7 +276,7 @@ def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
             "low": c.difference.low,
             "high": c.difference.high,
             "replicates": len(c.values),
-            "verdict": c.verdict,
+            "verdict": c.said,
         }
         for c in found
         if c.difference is not None

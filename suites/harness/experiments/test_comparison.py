@@ -172,6 +172,73 @@ def test_unequal_parameters(other: int, told: bool) -> None:
     assert warned("unequal parameters", found) is told
 
 
+# Training that can't be compared
+
+
+def trained(model: str, values: list[float], dev: list[float], **more: Any) -> list[dict[str, Any]]:
+    """Runs of these dev accuracies by epoch; the best epoch is chosen. 64 examples, two steps."""
+    recipe = {"batch": 32, "epochs": 10, "patience": 3, "choose": "dev", **more}
+    epochs = [{"epoch": i + 1, "seconds": 1.0, "dev": {"accuracy": v}} for i, v in enumerate(dev)]
+    chosen = dev.index(max(dev)) + 1
+    told = {"recipe": recipe, "epochs": epochs, "examples": {"train": 64}, "chosen_epoch": chosen}
+    return runs(model, values, **told)
+
+
+PATIENT = [0.5, 0.7, 0.6, 0.6, 0.6]
+"""Ended by patience."""
+CEILING = [0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.84, 0.87, 0.90]
+"""Ended by the number of epochs, at its best."""
+
+
+def of_training(first: list[float], second: list[float], **more: Any) -> Comparison:
+    records = [*trained(A, HIGH, first), *trained(B, LOW, second)]
+    return judged(design(metric="accuracy", **more), records)
+
+
+def test_what_was_trained_alike_is_counted_and_its_steps_are_told() -> None:
+    found = of_training(PATIENT, [*PATIENT, 0.6])
+    assert (found.said, found.flaws, found.warnings) == ("better", (), ())
+    costs = found.costs[A], found.costs[B]
+    assert [c.steps for c in costs] == [10, 12]
+    assert [c.examples for c in costs] == [320, 384]
+
+
+def test_more_steps_of_one_model_keep_a_verdict_from_being_counted() -> None:
+    found = of_training([*PATIENT, 0.6, 0.6], PATIENT)
+    assert found.verdict == "better"
+    assert found.said == "better (not counted)"
+    assert warned(f"unequal training: 14 and 10 steps of {A} and {B} (1.40x, medians)", found)
+    told = f"{A} is better than {B} on trec (not counted: 14 and 10 steps): test accuracy"
+    assert found.sentence.startswith(told)
+
+
+def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:
+    found = of_training(CEILING, [*CEILING[:7], 0.7, 0.7, 0.7])
+    assert found.flaws == (f"{A} best at its last epoch in 5 of 5 runs",)
+    assert warned("the epoch that counts is the last that the recipe allows (10 epochs)", found)
+    late = [*CEILING[:8], 0.7, 0.7]  # by its number of epochs, and not at the last
+    for margin in (0.05, None):
+        found = of_training(late, [*CEILING[:7], 0.7, 0.7, 0.7], margin=margin)
+        assert (found.flaws, warned("gained", found)) == ((), False)
+    found = of_training(late, [*CEILING[:7], 0.7, 0.7, 0.7], margin=0.03)
+    assert warned(f"unfinished training: {A} gained 4.00 points in its last 3 epochs", found)
+    assert warned("more than the margin of 3.00 points", found)
+    assert not warned(f"{B} gained", found)
+
+
+def test_a_policy_of_its_own_stage_counts_its_own_steps() -> None:
+    stages = [*["base"] * 4, "policy", "both", "both"]
+    records = trained(A, HIGH, [*PATIENT, 0.6, 0.6], policy_steps=7, policy_epochs=2)
+    for record in records:
+        for epoch, stage in zip(record["epochs"], stages, strict=True):
+            epoch["stage"] = stage
+        record["chosen_epoch"] = 7
+    found = judged(design(), [*records, *trained(B, LOW, PATIENT)])
+    assert found.costs[A].steps == 6 * 2 + 7
+    assert found.costs[A].examples == 6 * 64 + 7 * 32
+    assert f"{A} best at its last epoch in 5 of 5 runs" in found.flaws
+
+
 # Cross-validation
 
 

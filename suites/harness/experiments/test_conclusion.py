@@ -99,6 +99,31 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert {len(row) for row in task_rows(found.comparisons)} == {9}
 
 
+def test_what_was_not_trained_alike_is_no_win() -> None:
+    tasks = FIVE[:3]
+    record = family(["disa.plain", "none.fused"], tasks)
+    records: list[Any] = [record]
+    for task in tasks:
+        base = noisy(0.8, 1)
+        for model, gain, epochs in ((B, 0.0, 4), ("disa.plain", 0.06, 4), ("none.fused", 0.05, 6)):
+            # Of one task the last model was trained for half as many steps again.
+            count = 4 if task != "cr" else epochs
+            told = {
+                "recipe": {"batch": 32, "epochs": 20, "patience": 3},
+                "examples": {"train": 64},
+                "epochs": [{"epoch": i, "seconds": 1.0} for i in range(count)],
+            }
+            records += runs(model, base + gain + noisy(0, len(model), 0.001), task, **told)
+    found = conclude(record, records)
+    assert {c.verdict for c in found.comparisons} == {"better"}
+    assert [c.said for c in found.of_task("cr")] == ["better", "better (not counted)"]
+    assert found.sentences[0].endswith("5 better, 1 better (not counted)")
+    assert found.overall is not None
+    assert [row.tasks.wins for row in found.overall.rows] == [3, 2]
+    told = "not counted over tasks, as the training was not alike: none.fused on cr"
+    assert told in found.overall.warnings
+
+
 def test_few_seeds_are_only_described() -> None:
     found = concluded(count=4)
     assert {c.verdict for c in found.comparisons} == {"descriptive only"}
