@@ -233,13 +233,17 @@ def ratios_by_block(case: pd.DataFrame, other: pd.DataFrame) -> dict[int, float]
 
 
 def _beside(case: pd.DataFrame, other: pd.DataFrame, key: str, value: str) -> dict[int, float]:
-    """By block the first value of a case over that of the other with the same key."""
+    """By block the first value of a case over that of the other with the same key, in one session.
 
-    def known(frame: pd.DataFrame) -> list[tuple[int, str, float]]:
-        rows = zip(*(frame[name].tolist() for name in ("block", key, value)), strict=True)
-        return [(block, at, v) for block, at, v in rows if pd.notna(at) and pd.notna(v)]
+    A block that two sessions have parts of is no block: hours may lie between them.
+    """
 
-    others: dict[tuple[int, str], float] = {}
+    def known(frame: pd.DataFrame) -> list[tuple[int, tuple[Any, Any], float]]:
+        columns = (frame[name].tolist() for name in ("block", "session", key, value))
+        rows = zip(*columns, strict=True)
+        return [(block, (of, at), v) for block, of, at, v in rows if pd.notna(at) and pd.notna(v)]
+
+    others: dict[tuple[int, tuple[Any, Any]], float] = {}
     for block, at, size in known(other):
         others.setdefault((block, at), size)
     found: dict[int, float] = {}

@@ -180,8 +180,8 @@ def trained(model: str, values: list[float], dev: list[float], **more: Any) -> l
     recipe = {"batch": 32, "epochs": 10, "patience": 3, "choose": "dev", **more}
     epochs = [{"epoch": i + 1, "seconds": 1.0, "dev": {"accuracy": v}} for i, v in enumerate(dev)]
     chosen = dev.index(max(dev)) + 1
-    told = {"recipe": recipe, "epochs": epochs, "examples": {"train": 64}, "chosen_epoch": chosen}
-    return runs(model, values, **told)
+    examples = {"train": 64}
+    return runs(model, values, recipe=recipe, epochs=epochs, examples=examples, chosen_epoch=chosen)
 
 
 PATIENT = [0.5, 0.7, 0.6, 0.6, 0.6]

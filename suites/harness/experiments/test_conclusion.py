@@ -108,7 +108,7 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
         for model, gain, epochs in ((B, 0.0, 4), ("disa.plain", 0.06, 4), ("none.fused", 0.05, 6)):
             # Of one task the last model was trained for half as many steps again.
             count = 4 if task != "cr" else epochs
-            told = {
+            told: dict[str, Any] = {
                 "recipe": {"batch": 32, "epochs": 20, "patience": 3},
                 "examples": {"train": 64},
                 "epochs": [{"epoch": i, "seconds": 1.0} for i in range(count)],
@@ -120,8 +120,8 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert found.sentences[0].endswith("5 better, 1 better (not counted)")
     assert found.overall is not None
     assert [row.tasks.wins for row in found.overall.rows] == [3, 2]
-    told = "not counted over tasks, as the training was not alike: none.fused on cr"
-    assert told in found.overall.warnings
+    why = "not counted over tasks, as the training was not alike: none.fused on cr"
+    assert why in found.overall.warnings
 
 
 def test_few_seeds_are_only_described() -> None:

@@ -93,6 +93,16 @@ def test_two_cases_that_a_third_was_timed_in_turn_with_are_compared_through_it()
     assert found == pytest.approx({0: 2.0, 1: 2.5, 2: 4.5})
 
 
+def test_a_block_of_which_two_sessions_have_a_part_is_no_block() -> None:
+    third = case_id(BASE)
+    for session, blocks in (("a", {0: 2.0}), ("b", {})):
+        frames = []
+        for case, ratio, of in ((MINE, 3.0, "a"), (BASE, 1.5, session)):
+            one = record(case_id(case, 128), 0, 1.0, interpreter=f"{case} {of}", session=of)
+            frames.append(time_frame([one | {"ratio": ratio, "beside": third}]))
+        assert ratios_by_block(*frames) == blocks
+
+
 def test_a_block_is_compared_by_its_seconds_and_an_older_record_by_its_median() -> None:
     case = case_id(BASE)
     frame = time_frame([record(case, 0, 2.0), record(case, 1, 2.0) | {"seconds": 1.5}])
