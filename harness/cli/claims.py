@@ -8,7 +8,7 @@ from rich.markup import escape
 from harness.cli.output import console, say
 from harness.json_file import write_json
 from harness.options.measure import ClaimsOptions
-from reports.claims import Verdict, ledger, score, score_lines, shown
+from reports.claims import Verdict, ledger, score, score_lines, shown, whose_text
 from reports.claims.ledger import devices_of
 from reports.claims.printed import load_all
 
@@ -50,7 +50,7 @@ def run_claims(options: ClaimsOptions) -> int:
             "published": source.published,
             "devices": titles,
             "score": {
-                key: {**s.counts, "not measured yet": s.unmeasured, "total": s.total}
+                key: {sort: dict(counts) for sort, counts in s.counts.items()}
                 for key, s in scores.items()
             },
             "failed": [v.id for v in failed],
@@ -72,7 +72,9 @@ def print_verdict(out: Console, v: Verdict, titles: dict[str, str]) -> None:
         where,
         v.reason,
         v.claim.note,
-        "ours: no paper states it" if v.claim.ours else "",
+        whose_text(v.claim),
+        v.direction,
+        v.hardware,
         f"page {v.page} of the report" if v.page else "",
         f"records {' '.join(v.keys)}" if v.keys else "",
     )

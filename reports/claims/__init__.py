@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from reports.claims.ledger import LedgerScore, ledger, score, score_lines, shown
-from reports.claims.record import Claim, load_claims
+from reports.claims.record import SORTS, Claim, load_claims, whose_text
 from reports.claims.verdict import ANSWERS, RATIOS, Answer, Verdict
 
 __all__ = [
     "ANSWERS",
     "RATIOS",
+    "SORTS",
     "Answer",
     "Claim",
     "LedgerScore",
@@ -18,4 +19,5 @@ __all__ = [
     "score",
     "score_lines",
     "shown",
+    "whose_text",
 ]

@@ -19,6 +19,9 @@ from reports.claims.record import Claim
 from reports.claims.verdict import Answer, Evidence
 from reports.core.slopes import by_block, fit_slope, longest
 
+LEAST_READINGS = 3
+"""Of memory: with fewer nothing is concluded."""
+
 
 def _where(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Columns that a claim's parameters fix."""
@@ -109,7 +112,7 @@ def _times(device: DeviceFrames, first: str, second: str) -> Evidence | None:
 def memory_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     """Peak memory of the first over that of the second; parameters as of `time_ratio`.
 
-    With several readings the interval is over them; one reading repeats within about a per cent.
+    The interval is over readings; of fewer than `LEAST_READINGS` nothing is concluded.
     """
     return _ratio(claim, device, ("memory",), _peaks)
 
@@ -126,7 +129,10 @@ def _peaks(device: DeviceFrames, first: str, second: str) -> Evidence | None:
     low, high = (t.low, t.high) if t.known else (t.ratio, t.ratio)
     sizes = " and ".join(f"{p[blocks[0]] / 2**20:,.0f} MiB" for p in peaks)
     readings = f"{len(blocks)} reading{'s' * (len(blocks) > 1)}"
-    return Evidence(t.ratio, low, high, f"{size_text(t.ratio)}x ({sizes}; {readings}).")
+    few = len(blocks) < LEAST_READINGS
+    least = f", a verdict needs {LEAST_READINGS}" if few else ""
+    said = f"{size_text(t.ratio)}x ({sizes}; {readings}{least})."
+    return Evidence(t.ratio, low, high, said, answer="undecided" if few else None)
 
 
 def slope(claim: Claim, device: DeviceFrames) -> Evidence:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.case import parse
 from harness.stats import ALPHA, holm
 from reports.claims import arithmetic, costs, models, retests
 from reports.claims.device import DeviceFrames
 from reports.claims.printed import Asked, Tables, load_all, published
-from reports.claims.record import Claim, load_claims
-from reports.claims.verdict import ANSWERS, Answer, Evidence, Verdict, region
+from reports.claims.record import SORTS, Claim, Sort, load_claims
+from reports.claims.verdict import RATIOS, Answer, Evidence, Region, Verdict, region
 from reports.core.source import SHOWN, Source, find
 
 AUDITS: Mapping[str, Callable[[Asked], Evidence]] = {
@@ -57,6 +58,7 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
 
 KINDS = (*SHOWN, "exact")
 """Records of which a device must have some."""
+SAME_CLASS, OTHER_CLASS = "same class", "another class"
 PAGES = {"exact": "claims", "audit": "audit", "measured": "scaling"}
 """Page of a claim that names none, by its kind."""
 
@@ -94,6 +96,7 @@ def ledger(
     known = load_all() if tables is None else tables
     every = load_claims() if claims is None else claims
     asked = [claim for claim in every if claim.kind not in ("audit", "not testable")]
+    of_device = {key: _hardware(records) for key, records in records_by_device.items()}
     evidence = {
         key: dict(zip((c.id for c in asked), _measured(asked, records), strict=True))
         for key, records in (records_by_device or {"": ()}).items()
@@ -106,7 +109,10 @@ def ledger(
             by_device = {"": AUDITS[claim.query](Asked(claim, known))}
         else:
             by_device = {key: one[claim.id] for key, one in evidence.items()}
-        found += [_verdict(claim, one, known, key, page_of) for key, one in by_device.items()]
+        found += [
+            _verdict(claim, one, known, key, page_of, of_device.get(key, ""))
+            for key, one in by_device.items()
+        ]
     return found
 
 
@@ -154,9 +160,11 @@ def _verdict(
     tables: Tables,
     device: str,
     page_of: Callable[[str, str], str],
+    hardware: str,
 ) -> Verdict:
     printed = published(claim, tables)
     wanted = region(claim.tolerance, printed.value) if claim.tolerance else None
+    measured = claim.kind == "measured" and math.isfinite(evidence.value)
     answer = evidence.answer
     if answer is None:
         answer = "undecided" if wanted is None else wanted.judge(evidence.low, evidence.high)
@@ -170,7 +178,34 @@ def _verdict(
         wanted="" if wanted is None else wanted.says,
         device=device,
         page=page_of(page, device) if page else "",
+        direction=_direction(claim, evidence, wanted, printed.value, answer) if measured else "",
+        hardware=hardware if measured and claim.sort == "cost" else "",
     )
+
+
+def _direction(
+    claim: Claim, evidence: Evidence, wanted: Region | None, printed: float, answer: Answer
+) -> str:
+    """Whom a result favours that is not the published one; see `Verdict.direction`."""
+    if answer == "reproduced":
+        return "as published"
+    if answer != "not reproduced" or wanted is None:
+        return ""
+    middle = 1.0 if claim.query in RATIOS else 0.0
+    # What is claimed to be positive, or was printed on one side of equality, lies on the other.
+    claimed = (1.0 if wanted.strict else printed) - middle
+    beyond = [end - middle for end in (evidence.low, evidence.high)]
+    if math.isfinite(claimed) and claim.query != "slope" and max(claimed * b for b in beyond) < 0:
+        return "opposite"
+    reference = printed if math.isfinite(printed) else evidence.value - wanted.side(evidence.value)
+    above = evidence.value > reference
+    return "less favourable" if above == (claim.sort == "cost") else "more favourable"
+
+
+def _hardware(records: Sequence[Mapping[str, Any]]) -> str:
+    """Of the times and memories of one device: all published ones are of GPUs."""
+    kinds = {parse(r["case"]).problem.device for r in records if r["kind"] in ("time", "memory")}
+    return SAME_CLASS if kinds == {"cuda"} else OTHER_CLASS
 
 
 @dataclass(frozen=True)
@@ -180,37 +215,28 @@ class LedgerScore:
     Attributes
     ----------
     counts : mapping
-        Number of claims by verdict.
-    unmeasured : int
-        Of those not testable here: how many a command could settle.
+        By sort of claim: number of claims by what is said of them. There is no sum over sorts.
     failed : tuple of str
         Exact claims that do not hold, checks of ours among them.
     """
 
-    counts: Mapping[Answer, int]
-    unmeasured: int
+    counts: Mapping[Sort, Mapping[str, int]]
     failed: tuple[str, ...]
 
     @property
-    def total(self) -> int:
-        """Number of claims."""
-        return sum(self.counts.values())
-
-    def __str__(self) -> str:
-        """``Of 170 published claims 60 are reproduced, 20 are not, 30 are undecided ...``."""
-        c = self.counts
-        text = (
-            f"Of {self.total} published claims {c['reproduced']} are reproduced, "
-            f"{c['not reproduced']} are not, {c['undecided']} are undecided, "
-            f"{c['not testable here']} are not testable here"
-        )
-        if self.unmeasured:
-            text += f" ({self.unmeasured} of these: not measured yet)"
-        return f"{text}."
+    def lines(self) -> list[str]:
+        """``cost: 7 reproduced, 12 not reproduced, less favourable, ...``; a line for each sort."""
+        return [
+            f"{sort}: {', '.join(f'{count} {said}' for said, count in counts.items())}"
+            for sort, counts in self.counts.items()
+        ]
 
 
 def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
-    """Count the verdicts of one device, with those that need none; checks of ours are no claims.
+    """Count the verdicts of one device, with those that need none.
+
+    Checks of ours, claims that are tried on other data than the paper's, and those that another
+    claim's measurement decides too are not counted.
 
     Parameters
     ----------
@@ -218,20 +244,27 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
         Its key; empty where no device has records.
     """
     mine = [v for v in verdicts if v.device in ("", device)]
-    counted = [v for v in mine if not v.claim.ours]
-    counts = Counter(v.verdict for v in counted)
-    return LedgerScore(
-        {answer: counts[answer] for answer in ANSWERS},
-        sum(v.wants_records for v in counted),
-        tuple(v.id for v in mine if v.failed_exactly),
-    )
+    counts = {
+        sort: Counter(sorted(v.said for v in mine if v.claim.sort == sort and v.claim.counted))
+        for sort in SORTS
+    }
+    failed = tuple(v.id for v in mine if v.failed_exactly)
+    return LedgerScore({sort: found for sort, found in counts.items() if found}, failed)
 
 
 def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[str]:
     """The score in words, of every device; it is named where there are several."""
     if len(titles) < 2:
-        return [str(score(verdicts, next(iter(titles), "")))]
-    return [f"{title}: {score(verdicts, key)}" for key, title in titles.items()]
+        return score(verdicts, next(iter(titles), "")).lines
+    by_line: dict[str, list[str]] = {}
+    for key, title in titles.items():
+        for line in score(verdicts, key).lines:
+            by_line.setdefault(line, []).append(title)
+    # What needs no records is alike on all of them, and said once.
+    return [
+        line if len(some) == len(titles) else f"{', '.join(some)}: {line}"
+        for line, some in by_line.items()
+    ]
 
 
 def shown(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.replicates import unit_of
-from harness.experiments.warnings import selecting_everything
+from harness.experiments.warnings import selecting_everything, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.device import (
@@ -120,6 +121,10 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     for whole in selecting_everything((m.model, m.runs) for m in (first, second)):
         said += f"; {whole}"
         answer = "undecided"
+    sides = [m.runs for m in (first, second)]
+    for flaw in training_flaws((first.model, second.model), sides, metric, first.higher_is_better):
+        said += f"; {flaw.said}"
+        answer = "undecided"
     if d.count_first < LEAST_SEEDS:
         said += f": fewer than {LEAST_SEEDS}, nothing is concluded"
         answer = "undecided"
@@ -189,7 +194,7 @@ def selected_shares(claim: Claim, device: DeviceFrames) -> Evidence:
 def content_over_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
     """A number per token, nouns and verbs less stop words, over the sentences that have both.
 
-    The interval is over sentences, of one trained model: other seeds are not in it.
+    The interval is over seeds; of fewer than `LEAST_SEEDS` nothing is concluded.
 
     Parameters: ``first`` (names), ``number`` (a kind of `harness.attention.reduce.importance`).
     """
@@ -205,7 +210,7 @@ def share_of_stop_words(claim: Claim, device: DeviceFrames) -> Evidence:
 
 
 def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float) -> Evidence:
-    """What the newest look at a model of the preferred name found."""
+    """What the newest looks at a model of the preferred name found, one for each seed."""
     p = claim.parameters
     looked = [
         r
@@ -219,16 +224,24 @@ def _over_sentences(claim: Claim, device: DeviceFrames, field: str, scale: float
             f"no trained {name} was looked at on sentences with parts of speech",
             f"attnbench train {name} --task {p.get('task', 'trec')} --look",
         )
-    mine = [r for r in looked if r["model"] == models[0]]
-    newest = max(mine, key=lambda r: str(r.get("at")))
-    found, key = newest[field][p["number"]], (str(newest["key"]),)
-    mean, count = scale * float(found["mean"]), int(found["sentences"])
-    said = f"{newest['model']} on {newest['task']}, seed {newest['seed']}, {count} sentences"
-    if count < 2:
-        return Evidence(mean, reason=f"{said}: too few to conclude.", keys=key, answer="undecided")
-    _, low, high = t_interval(mean, scale * float(found["sd"]), count)
-    reason = f"{said}; the interval is over sentences, of this one model."
-    return Evidence(mean, low, high, reason, key)
+    mine = sorted((r for r in looked if r["model"] == models[0]), key=lambda r: str(r.get("at")))
+    newest = mine[-1]
+    by_seed = {int(r["seed"]): r for r in mine if r["task"] == newest["task"]}
+    runs = [by_seed[seed] for seed in sorted(by_seed)]
+    found = [r[field][p["number"]] for r in runs]
+    means = [scale * float(one["mean"]) for one in found]
+    mean = statistics.fmean(means)
+    sentences = min(int(one["sentences"]) for one in found)
+    said = (
+        f"{newest['model']} on {newest['task']}, {len(runs)} seed{'s' * (len(runs) != 1)}, "
+        f"{sentences} sentences"
+    )
+    keys = tuple(str(r["key"]) for r in runs)
+    if len(runs) < LEAST_SEEDS:
+        few = f"{said}: fewer than {LEAST_SEEDS} seeds, nothing is concluded."
+        return Evidence(mean, mean, mean, few, keys, answer="undecided")
+    _, low, high = t_interval(mean, statistics.stdev(means), len(means))
+    return Evidence(mean, low, high, f"{said}.", keys)
 
 
 COMMAND = "attnbench verify --exact"

@@ -13,6 +13,13 @@ from harness.errors import UsageError
 FILE = Path(__file__).parent.with_name("claims.toml")
 Kind = Literal["exact", "audit", "measured", "not testable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Sort = Literal["audit", "exact", "cost", "accuracy", "not testable"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+"""Kinds of claims whose verdicts are counted together; no number is over several of them."""
+COSTS = ("time_ratio", "memory_ratio", "epoch_ratio", "slope")
+"""Queries about costs; all others of measured claims are about what trained models do."""
+WHOSE = ("paper", "elsewhere", "ours")
+LACKS = ("hardware", "data", "not built")
 _NAME = "$"
 """A text in the parameters that begins so stands for an entry of ``[names]``."""
 
@@ -54,8 +61,13 @@ class Claim:
         Why it is not testable.
     note : str
         What a reader must know beside the verdict.
-    ours : bool
-        Whether no paper states it: a check of ours, which is not counted as a published claim.
+    whose : {"paper", "elsewhere", "ours"}
+        The paper states it; it states it of other data than it is tried on here; no paper states
+        it, it is a check of ours. Only the first are counted.
+    same_as : str
+        Id of a claim that is judged by the very same measurement: it is counted there.
+    lacks : {"hardware", "data", "not built", ""}
+        What it takes to test what is not testable.
     family : int
         Number of its ``[[family]]`` in the file: what the paper claims together.
     """
@@ -75,8 +87,32 @@ class Claim:
     page: str = ""
     why: str = ""
     note: str = ""
-    ours: bool = False
+    whose: str = "paper"
+    same_as: str = ""
+    lacks: str = ""
     family: int = 0
+
+    @property
+    def sort(self) -> Sort:
+        """With which claims it is counted."""
+        if self.kind == "measured":
+            return "cost" if self.query in COSTS else "accuracy"
+        return self.kind
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a published claim that is not counted elsewhere."""
+        return self.whose == "paper" and not self.same_as
+
+
+def whose_text(claim: Claim) -> str:
+    """Why a claim is not counted; empty for one that is."""
+    if claim.same_as:
+        return f"counted as {claim.same_as}, whose measurement this is"
+    return {
+        "ours": "ours: no paper states it",
+        "elsewhere": "not counted: the paper states it of other data",
+    }.get(claim.whose, "")
 
 
 _FIELDS = {f.name for f in fields(Claim)} - {"family"}
@@ -102,6 +138,9 @@ def load_claims(path: Path = FILE) -> tuple[Claim, ...]:
         if claim.id in seen:
             raise UsageError(f"{path.name}: two claims are called {claim.id}; rename one")
         seen.add(claim.id)
+    for claim in claims:
+        if claim.same_as and claim.same_as not in seen:
+            raise UsageError(f"{path.name}: {claim.id} is the same as {claim.same_as}: no claim")
     return claims
 
 
@@ -134,5 +173,12 @@ def _claim(entry: Mapping[str, Any], path: Path, family: int) -> Claim:
     needed = "why" if entry["kind"] == "not testable" else "query"
     if not entry.get(needed):
         raise UsageError(f"{path.name}: {label} is {entry['kind']} and needs a {needed}")
+    if entry.get("whose", "paper") not in WHOSE:
+        raise UsageError(f"{path.name}: {label} is of {entry['whose']!r}; use {', '.join(WHOSE)}")
+    if (entry["kind"] == "not testable") != (entry.get("lacks") in LACKS):
+        raise UsageError(
+            f"{path.name}: {label} lacks {entry.get('lacks')!r}; what is not testable lacks one of "
+            f"{', '.join(LACKS)}, all else nothing"
+        )
     full = f"{entry['paper'].replace('_', '-')}-{entry['item']}-{entry['id']}"
     return Claim(**{**entry, "id": full, "family": family})

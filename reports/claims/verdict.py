@@ -38,6 +38,10 @@ class Region:
     says: str
     strict: bool = False
 
+    def side(self, value: float) -> int:
+        """Whether a value lies below (-1), in (0) or above (1) it."""
+        return (value > self.most) - (value < self.least)
+
     def judge(self, low: float, high: float) -> Answer:
         """Reproduced if the whole interval lies inside, not reproduced if it lies outside."""
         if math.isnan(low) or math.isnan(high):
@@ -148,6 +152,11 @@ class Verdict(Evidence):
         Key of the device; empty where none is needed.
     page : str
         File of the report.
+    direction : str
+        Of a measured claim that is settled: ``as published``; ``more favourable`` or ``less
+        favourable`` to the paper than what it printed; ``opposite`` to it. Else empty.
+    hardware : str
+        Of costs that were measured: whether on the same class of hardware as the published ones.
     """
 
     claim: Claim
@@ -157,6 +166,16 @@ class Verdict(Evidence):
     wanted: str
     device: str
     page: str
+    direction: str = ""
+    hardware: str = ""
+
+    @property
+    def said(self) -> str:
+        """The verdict, with the direction of what is not reproduced, or with what is lacking."""
+        if self.verdict == "not testable here":
+            return NOT_MEASURED if self.wants_records else self.claim.lacks or self.verdict
+        apart = self.verdict == "not reproduced" and self.direction
+        return f"{self.verdict} ({self.direction})" if apart else self.verdict
 
     @property
     def id(self) -> str:
@@ -201,7 +220,12 @@ class Verdict(Evidence):
         return {
             **{name: getattr(c, name) for name in of_claim},
             **{name: getattr(self, name) for name in found},
-            "ours": c.ours,
+            "sort": c.sort,
+            "whose": c.whose,
+            "same_as": c.same_as,
+            "lacks": c.lacks,
+            "direction": self.direction,
+            "hardware": self.hardware,
             "value": self.value,
             "unit": self.unit.strip(),
             "low": self.low,

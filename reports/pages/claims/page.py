@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +11,16 @@ from functools import cached_property
 
 import pandas as pd
 
-from reports.claims import ANSWERS, RATIOS, Verdict, ledger, score_lines, shown
+from reports.claims import (
+    ANSWERS,
+    RATIOS,
+    SORTS,
+    Verdict,
+    ledger,
+    score_lines,
+    shown,
+    whose_text,
+)
 from reports.claims.ledger import KINDS, devices_of
 from reports.claims.printed import load_all
 from reports.core.page import (
@@ -30,8 +40,18 @@ from reports.pages.claims import figures
 
 SHOWN_KEYS = 3
 """Keys of records that a row names; all of them stand in the CSV file."""
-WORDS = (0, 1, 4)
-COLUMNS = ("verdict", "claim", "published", "found", "why")
+COLUMNS = (
+    "verdict",
+    "kind",
+    "claim",
+    "published",
+    "found",
+    "direction",
+    "hardware",
+    "whose",
+    "why",
+)
+WORDS = (0, 1, 2, 5, 6, 7, 8)
 
 
 def files(source: Source) -> Callable[[str, str], str]:
@@ -83,10 +103,14 @@ class Ledger(SourcePage):
         return remark(
             "Reproduced: the whole interval lies where the claim says (the tolerance stands in the "
             "record); not reproduced: it lies outside; undecided: it reaches both, or a test after "
-            "Holm's correction leaves it open. Not testable here: why, and which command would "
-            "change that. An audit asks the papers' printed numbers alone; its arithmetic stands "
-            "below. An interval of a time ratio is at least as wide as the noise floor. Ours: a "
-            "check that no paper states, and that is not counted. Not shown does not mean false."
+            "Holm's correction leaves it open. Not testable here: for want of hardware, data or "
+            "code, or not measured yet, and then by which command. An audit asks the papers' "
+            "printed numbers alone; its arithmetic stands below. Kinds are counted by "
+            "themselves: they are unlike. Direction: whether a result is more or less favourable to the paper "
+            "than what it printed, or the opposite of it. Hardware: published costs are of GPUs. "
+            "Whose: what no paper states, or states of other data, is not counted, nor is a "
+            "claim twice. An interval of a time ratio is at least as wide as the noise floor. "
+            "Not shown does not mean false."
         )
 
     def ratios(self) -> Shown:
@@ -153,14 +177,15 @@ class Ledger(SourcePage):
         )
 
     def counts(self) -> Shown:
-        """Verdicts by paper, and everything as one CSV file."""
+        """Verdicts by paper and kind, and everything as one CSV file."""
         rows = []
-        for paper, table in self.tables.items():
-            mine = [v for v in self.listed if v.claim.paper == paper]
+        for (paper, table), sort in itertools.product(self.tables.items(), SORTS):
+            mine = [v for v in self.listed if v.claim.paper == paper and v.claim.sort == sort]
             counts = [str(sum(v.verdict == answer for v in mine)) for answer in ANSWERS]
-            rows.append([table["paper"]["short"], *counts])
+            if mine:
+                rows.append([table["paper"]["short"], sort, *counts])
         frame = pd.DataFrame([_flat(v, self.titles) for v in self.verdicts])
-        every = self.place.table("all", frame, ["", *ANSWERS], rows)
+        every = self.place.table("all", frame, ["", "kind", *ANSWERS], rows, (0, 1))
         if len(self.titles) < 2:
             return every
         return together(every, remark("A claim counts once for each device that measured it."))
@@ -190,7 +215,7 @@ begin = Ledger.begin
 def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:
     where = f" ({titles[v.device]})" if v.device and titles else ""
     why = f"{v.reason}{where}" + (f" {v.claim.note}" if v.claim.note else "")
-    claim = f"{'Ours: ' if v.claim.ours else ''}{v.claim.statement} ({v.claim.place})"
+    claim = f"{v.claim.statement} ({v.claim.place})"
     links = []
     if v.steps:
         links.append(("arithmetic", f"#{v.id}"))
@@ -204,11 +229,16 @@ def _row(v: Verdict, titles: dict[str, str], records: str) -> list[Cell]:
         links.append((f"records {named}{more}", ""))
     # What was asked, and of what: a verdict means nothing without.
     asked = " ".join(filter(None, [v.claim.setup, f"Wanted: {v.wanted}." if v.wanted else ""]))
+    lacking = v.verdict == "not testable here"
     return [
-        Cell.of(v.verdict, strong=True),
+        Cell.of(f"{v.verdict}: {v.said}" if lacking else v.verdict, strong=True),
+        Cell(v.claim.sort),
         Cell.of(claim, hint=v.claim.line),
         Cell(v.published),
         Cell(v.measured),
+        Cell(v.direction),
+        Cell(v.hardware),
+        Cell.of("the paper's" if v.claim.counted else whose_text(v.claim)),
         Cell.of(why, notes=(asked,) if asked and not v.steps else (), links=tuple(links)),
     ]
 

@@ -12,10 +12,11 @@ import pytest
 from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.task import tasks
-from reports.claims import ledger, load_claims, score, shown
+from reports.claims import ledger, load_claims, score, shown, whose_text
 from reports.claims.device import alternatives, first_fitting, parse
 from reports.claims.ledger import AUDITS, PAGES, QUERIES
 from reports.claims.printed import PAPERS, load_all, published
+from reports.claims.record import FILE
 from reports.claims.verdict import region
 from suites.support.made_up_records import case, claim, exact, timed
 
@@ -199,7 +200,7 @@ def test_names_fit_what_is_recorded() -> None:
 SOME = [
     claim("exact", "exact", "one", parameters={"check": "a"}),
     claim("exact", "exact", "two", parameters={"check": "b"}),
-    claim(kind="not testable", name="three", why="No data."),
+    claim(kind="not testable", name="three", why="No data.", lacks="data"),
     claim(
         "time_ratio",
         name="four",
@@ -233,15 +234,17 @@ SECONDS = {case("mtsa.algorithm1", 64): 1.2, case("multi_head.sdpa", 64): 1.0}
 RECORDS = [exact("a"), exact("b", "wrong"), *timed(SECONDS)]
 
 
-def test_the_score_line_counts_every_claim_once() -> None:
+def test_the_score_counts_every_claim_once_and_sums_no_kinds() -> None:
     verdicts = ledger({"d": RECORDS}, claims=SOME)
     found = score(verdicts, "d")
-    assert str(found) == (
-        "Of 6 published claims 3 are reproduced, 1 are not, 0 are undecided, 2 are not testable "
-        "here (1 of these: not measured yet)."
-    )
+    assert found.lines == [
+        "audit: 1 reproduced",
+        "exact: 1 not reproduced, 1 reproduced",
+        "cost: 1 reproduced",
+        "accuracy: 1 not measured yet",
+        "not testable: 1 data",
+    ]
     assert found.failed == ("two",)
-    assert found.total == 6
     assert [v.verdict for v in verdicts] == [
         "reproduced",
         "not reproduced",
@@ -252,27 +255,43 @@ def test_the_score_line_counts_every_claim_once() -> None:
     ]
 
 
-def test_a_check_of_ours_is_told_and_not_counted() -> None:
-    own = [replace(one, ours=one.id in ("two", "four")) for one in SOME]
+@pytest.mark.parametrize("change", [{"whose": "ours"}, {"whose": "elsewhere"}, {"same_as": "one"}])
+def test_what_is_no_claim_of_the_paper_or_counted_already_is_told_and_not_counted(
+    change: dict[str, Any],
+) -> None:
+    own = [replace(one, **change) if one.id in ("two", "four") else one for one in SOME]
     verdicts = ledger({"d": RECORDS}, claims=own)
     assert len(verdicts) == len(SOME)
     found = score(verdicts, "d")
-    assert found.total == 4
-    assert str(found).startswith("Of 4 published claims 2 are reproduced, 0 are not")
+    assert found.counts["exact"] == {"reproduced": 1}
+    assert "cost" not in found.counts
     assert found.failed == ("two",)  # an exact check that fails, fails
-    assert verdicts[1].as_json()["ours"]
+    assert change.items() <= verdicts[1].as_json().items()
+    assert whose_text(verdicts[1].claim)
+    assert not whose_text(verdicts[0].claim)
     assert verdicts[3].measured.endswith("]x")
     assert verdicts[3].unit == "x"
+
+
+def test_what_is_not_testable_says_what_is_lacking(tmp_path: Path) -> None:
+    given = FILE.read_text(encoding="utf-8")
+    for one, other in (('lacks = "data"\n', ""), ('lacks = "data"', 'lacks = "time"')):
+        (tmp_path / "claims.toml").write_text(given.replace(one, other, 1), encoding="utf-8")
+        with pytest.raises(UsageError, match="lacks one of hardware, data, not built"):
+            load_claims(tmp_path / "claims.toml")
+    wrong = given.replace('same_as = "mtsa-2-multi-cnn"', 'same_as = "no-such"', 1)
+    (tmp_path / "claims.toml").write_text(wrong, encoding="utf-8")
+    with pytest.raises(UsageError, match="is the same as no-such: no claim"):
+        load_claims(tmp_path / "claims.toml")
 
 
 def test_the_score_is_by_device_and_one_without_the_records_is_silent() -> None:
     verdicts = ledger({"good": [exact("a"), exact("b")], "bad": [exact("b", "wrong")]}, claims=SOME)
     assert len(verdicts) == 2 * 4 + 2
     good, bad = score(verdicts, "good"), score(verdicts, "bad")
-    assert good.total == bad.total == 6
-    assert (good.counts["reproduced"], bad.counts["reproduced"]) == (3, 1)
+    assert good.counts["exact"] == {"reproduced": 2}
+    assert bad.counts["exact"] == {"not measured yet": 1, "not reproduced": 1}
     assert (good.failed, bad.failed) == ((), ("two",))
-    assert bad.unmeasured == 3
     lines = shown(verdicts)
     for one in SOME:
         mine = [v for v in verdicts if v.id == one.id]
@@ -286,9 +305,9 @@ def test_without_records_audits_are_settled_all_the_same() -> None:
     assert len(verdicts) == len(CLAIMS)
     assert not any(v.failed_exactly for v in verdicts)
     found = score(verdicts)
-    assert found.total == sum(not one.ours for one in CLAIMS)
-    kinds = {v.claim.kind for v in verdicts if v.wants_records}
-    assert kinds == {"exact", "measured"}
-    assert found.unmeasured == sum(c.kind in kinds and not c.ours for c in CLAIMS)
+    for sort, counts in found.counts.items():
+        assert sum(counts.values()) == sum(c.counted and c.sort == sort for c in CLAIMS)
+    assert {*found.counts["cost"]} == {*found.counts["exact"]} == {"not measured yet"}
+    assert {v.claim.kind for v in verdicts if v.wants_records} == {"exact", "measured"}
     decided = {v.claim.kind for v in verdicts if v.verdict != "not testable here"}
     assert decided == {"audit"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from harness.train.task import task
 from reports.claims import Claim, Verdict, ledger, load_claims
@@ -125,15 +128,19 @@ def test_a_case_that_failed_gives_no_ratio() -> None:
     assert "mtsa.algorithm1: oom" in v.reason
 
 
-def test_memory_is_judged_by_its_readings() -> None:
-    cases = {case(OURS, 64, heads=2): [120.0], case(BASE, 64): [100.0]}
-    records = [*times(1.1), *peaks(cases)]
-    v = judged("memory_ratio", records, {"factor": 1.25}, 1.2, **TIME)
-    assert (v.value, v.low, v.high) == pytest.approx((1.2, 1.2, 1.2))
-    assert v.verdict == "reproduced"
-    assert "120 MiB and 100 MiB; 1 reading)" in v.reason
-    assert len(v.keys) == 2
-    assert judged("memory_ratio", records, {"at_most": 1}, **TIME).verdict == "not reproduced"
+def test_memory_is_judged_by_three_readings_or_more() -> None:
+    def of(*ratios: float, **tolerance: Any) -> Verdict:
+        cases = {case(OURS, 64, heads=2): [100 * r for r in ratios], case(BASE, 64): [100.0] * 3}
+        return judged("memory_ratio", [*times(1.1), *peaks(cases)], tolerance, 1.2, **TIME)
+
+    one = of(1.2, factor=1.25)
+    assert (one.value, one.low, one.high) == pytest.approx((1.2, 1.2, 1.2))
+    assert one.verdict == "undecided"
+    assert "120 MiB and 100 MiB; 1 reading, a verdict needs 3)" in one.reason
+    assert len(one.keys) == 4
+    assert of(1.2, 1.2, factor=1.25).verdict == "undecided"
+    assert of(1.19, 1.2, 1.21, factor=1.25).verdict == "reproduced"
+    assert of(1.19, 1.2, 1.21, at_most=1).verdict == "not reproduced"
     three = {case(OURS, 64, heads=2): [90.0, 120.0, 150.0], case(BASE, 64): [100.0] * 3}
     wide = judged("memory_ratio", [*times(1.1), *peaks(three)], {"at_most": 1.2}, **TIME)
     assert wide.low < 1.0 < wide.high
@@ -401,16 +408,18 @@ def test_an_ablation_is_compared_with_the_form_it_is_of() -> None:
     assert v.value == pytest.approx(2.0, rel=0.01)
 
 
-def looked(model: str, mean: float, sentences: int, at: str = "2026-01-01") -> dict[str, Any]:
+def looked(
+    model: str, mean: float, sentences: int, at: str = "2026-01-01", seed: int = 0
+) -> dict[str, Any]:
     spread = {"mean": mean, "sd": 0.2, "sentences": sentences}
     return {
         "kind": "attention",
         "status": "ok",
         "key": f"{model} {at}",
-        "case": f"{model} trec seed 0",
+        "case": f"{model} trec seed {seed}",
         "model": model,
         "task": "trec",
-        "seed": 0,
+        "seed": seed,
         "at": at,
         "code": "c",
         "fingerprint": "d",
@@ -423,28 +432,25 @@ CONTRAST: dict[str, Any] = {"first": ["mtsa"], "number": "source2token_scores"}
 NEITHER: dict[str, Any] = {"first": ["resan", "mtsa"], "number": "selected_neither"}
 
 
-@pytest.mark.parametrize(
-    ("mean", "sentences", "answer"),
-    [
-        (0.6, 100, "reproduced"),
-        (0.4, 100, "not reproduced"),
-        (0.51, 100, "undecided"),
-        (0.6, 1, "undecided"),
-    ],
-)
-def test_what_tokens_are_given_is_over_sentences(mean: float, sentences: int, answer: str) -> None:
+def test_what_tokens_are_given_is_over_seeds() -> None:
     """Scores of content words as they are, shares of stop words in percent."""
-    records = [looked("disa.plain", 9.0, 50), looked(OURS, mean, sentences)]
+    means = [0.58, 0.6, 0.62, 0.59, 0.61]
+    records = [looked("disa.plain", 9.0, 50)]
+    records += [looked(OURS, m, 100, f"2026-01-0{i + 1}", i) for i, m in enumerate(means)]
     for query, where, scale in (
         ("content_over_stop_words", CONTRAST, 1),
         ("share_of_stop_words", NEITHER, 100),
     ):
-        v = judged(query, records, {"at_least": scale / 2}, **where)
-        assert v.verdict == answer, v.reason
-        assert v.value == pytest.approx(scale * mean)
-        assert v.keys == (f"{OURS} 2026-01-01",)
-        if sentences > 1:  # 1.984 is the t quantile of 99 degrees of freedom
-            assert v.high - v.value == pytest.approx(scale * 1.984 * 0.2 / 10, rel=1e-3)
+        for least, answer in ((0.5, "reproduced"), (0.7, "not reproduced"), (0.59, "undecided")):
+            v = judged(query, records, {"at_least": scale * least}, **where)
+            assert v.verdict == answer, v.reason
+        assert v.value == pytest.approx(scale * 0.6)
+        assert len(v.keys) == 5
+        half = stats.t.ppf(0.975, 4) * np.std(means, ddof=1) / math.sqrt(5)
+        assert v.high - v.value == pytest.approx(scale * half)
+        few = judged(query, records[:-1], {"at_least": scale * 0.5}, **where)
+        assert few.verdict == "undecided"
+        assert "4 seeds, 100 sentences: fewer than 5 seeds, nothing is concluded" in few.reason
     # What was looked at before such shares were recorded says nothing.
     older = [{key: value for key, value in r.items() if key != "stop_words"} for r in records]
     assert judged("share_of_stop_words", older, {"at_least": 50}, **NEITHER).wants_records
@@ -457,6 +463,28 @@ def test_the_newest_look_counts_and_none_says_how() -> None:
     v = judged("content_over_stop_words", times(1.0), {"positive": True}, **CONTRAST)
     assert v.verdict == "not testable here"
     assert "attnbench train mtsa --task trec --look" in v.reason
+
+
+@pytest.mark.parametrize(
+    ("found", "published", "tolerance", "direction"),
+    [
+        (1.2, 1.2, {"factor": 1.1}, "as published"),
+        (3.0, 1.2, {"factor": 1.5}, "less favourable"),
+        (1.05, 2.4, {"factor": 1.5}, "more favourable"),
+        (0.5, 2.4, {"factor": 1.5}, "opposite"),
+        (3.0, 0.4, {"factor": 1.5}, "opposite"),
+        (3.0, None, {"alike": 1.25}, "less favourable"),
+        (0.3, None, {"alike": 1.25}, "more favourable"),
+        (1.5, 1.2, {"factor": 1.25}, ""),
+    ],
+)
+def test_whom_a_ratio_of_costs_favours(
+    found: float, published: float | None, tolerance: dict[str, float], direction: str
+) -> None:
+    records = times(found, noise=0.05 if not direction else 0.002)
+    v = judged("time_ratio", records, tolerance, published, **TIME)
+    assert v.direction == direction, (v.verdict, v.reason)
+    assert v.hardware == "another class"
 
 
 def claimed(task: str, family: int = 0, **tolerance: Any) -> Claim:

@@ -25,7 +25,7 @@ from suites.support.report_records import EVIL, write
 
 OURS, BASE = case("mtsa.algorithm1", 64, heads=2), case("multi_head.sdpa", 64)
 TOTAL = len(load_claims())
-PUBLISHED = sum(not claim.ours for claim in load_claims())
+EXACT = sum(claim.sort == "exact" and claim.counted for claim in load_claims())
 
 
 def some(equality: str = "ok") -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def some(equality: str = "ok") -> list[dict[str, Any]]:
     }
     return [
         *timed({OURS: 1.0, BASE: 1.0}),
-        *peaks({OURS: [120.0], BASE: [100.0]}),
+        *peaks({OURS: [120.0] * 3, BASE: [100.0] * 3}),
         *trained("mtsa.algorithm1", [0.9, 0.91, 0.92, 0.9, 0.93]),
         *trained("multi_head.sdpa", [0.8, 0.81, 0.83, 0.8, 0.82]),
         exact("algorithm1", equality, parts=parts),
@@ -60,8 +60,8 @@ def test_claims_are_printed_with_their_score(
     code, out, told_json = told(tmp_path, capsys)
     assert code == 0
     assert "reproduced        Algorithm 1 gives the output of eq. 13." in out
-    line = next(line for line in out.splitlines() if line.startswith("Of "))
-    assert line.startswith(f"Of {PUBLISHED} published claims ")
+    line = next(line for line in out.splitlines() if line.startswith("exact: "))
+    assert line == f"exact: {EXACT - 2} not measured yet, 2 reproduced"
     by_id = {c["id"]: c for c in told_json["claims"]}
     assert len(by_id) == TOTAL
     assert by_id["mtsa-1-output"]["verdict"] == "reproduced"
@@ -73,13 +73,10 @@ def test_claims_are_printed_with_their_score(
     assert by_id["mtsa-8-measured-cr"]["verdict"] == "not testable here"
     assert by_id["mtsa-8-best-cr"]["arithmetic"]
     (score,) = told_json["score"].values()
-    answers = ("reproduced", "not reproduced", "undecided", "not testable here")
-    assert sum(score[a] for a in answers) == score["total"] == PUBLISHED < TOTAL
-    for answer in answers:
-        assert score[answer] == sum(
-            c["verdict"] == answer and not c["ours"] for c in by_id.values()
-        )
-    assert str(score["reproduced"]) in line
+    assert score["exact"] == {"not measured yet": EXACT - 2, "reproduced": 2}
+    assert score["cost"]["reproduced"] == 2
+    assert by_id["mtsa-3-epoch-multi-head"]["hardware"] == "another class"
+    assert by_id["mtsa-4-measured-time-multi-cnn"]["same_as"] == "mtsa-3-epoch-multi-cnn"
 
 
 def test_a_measured_claim_that_fails_is_no_error(
@@ -87,7 +84,7 @@ def test_a_measured_claim_that_fails_is_no_error(
 ) -> None:
     """In a journal that holds but one check of ``verify`` beside it."""
     layers = {f"layer {i}": {"verdict": "ok", "detail": "d"} for i in (1, 2, 3)}
-    bad = [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0], BASE: [9.0]})]
+    bad = [*timed({OURS: 9.0, BASE: 1.0}), *peaks({OURS: [1.0] * 3, BASE: [9.0] * 3})]
     write(tmp_path / "journal", "Fast", [exact("heads per scale", parts=layers), *bad])
     code, _, told_json = told(tmp_path, capsys)
     assert code == 0
@@ -125,8 +122,9 @@ def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
     assert told_json["failed"] == ["mtsa-1-output", "mtsa-1-gradients"]
     assert "mtsa-1-output fails" in out
     assert len(told_json["score"]) == 2
-    lines = [line for line in out.splitlines() if f"Of {PUBLISHED} published claims" in line]
+    lines = [line for line in out.splitlines() if ": exact: " in line]
     assert sorted(line.split()[0] for line in lines) == ["Fast", "Slow"]
+    assert sum(line.startswith("audit: ") for line in out.splitlines()) == 1  # needs no records
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +187,7 @@ def test_nothing_of_a_record_is_markup(page: tuple[Ledger, Path]) -> None:
         report.arithmetic(),
     )
     # What stands on the index too.
-    assert any(one.startswith(f"Of {PUBLISHED} published claims") for one in pieces[1].sentences)
+    assert any(one.startswith("exact: ") for one in pieces[1].sentences)
     body = "".join(piece.html for piece in pieces)
     assert "&lt;script&gt;" in body
     assert "<script" not in body
