@@ -29,7 +29,8 @@ DRAWN = 2**18
 """Numbers that are drawn in truth; longer rows repeat them, each time rolled and with a sign."""
 MOST_SHIFT = 2**16
 SCALES = (0.9, 1.1)
-"""An input begins at one of so many places and is scaled by a number between these."""
+"""An input begins at one of so many places, and its columns are scaled by numbers between these
+that are cut so too: of what was computed of another one nothing is of use."""
 SPARE = 2
 """Buffers more than a sample has calls, so that an address says nothing of the call's number."""
 MOST_BYTES = 64 * 2**20
@@ -74,15 +75,20 @@ class InputSource:
         most = max(self.sizes)
         numbers = _normal(most + MOST_SHIFT, seed)
         self._numbers = numbers.to(device=p.device, dtype=torch_dtype(p.dtype))
+        widest = max(shape[-1] for shape in self.shapes)
+        draw = torch.Generator().manual_seed(seed)
+        scales = torch.empty(MOST_SHIFT + widest).uniform_(*SCALES, generator=draw)
+        self._scales = scales.to(self._numbers)
 
-    def cuts(self, seed: int, calls: int) -> Iterator[list[tuple[torch.Tensor, float]]]:
+    def cuts(self, seed: int, calls: int) -> Iterator[list[tuple[torch.Tensor, torch.Tensor]]]:
         """Of each call of a sample views of the source, and what they are multiplied by."""
         draw = Random(seed)
         for _ in range(calls):
             found = []
             for size, shape in zip(self.sizes, self.shapes, strict=True):
-                at, scale = draw.randrange(MOST_SHIFT), draw.uniform(*SCALES)
-                found.append((self._numbers[at : at + size].view(shape), scale))
+                at, of = draw.randrange(MOST_SHIFT), draw.randrange(MOST_SHIFT)
+                scales = self._scales[of : of + shape[-1]]
+                found.append((self._numbers[at : at + size].view(shape), scales))
             yield found
 
     def pieces(self, seed: int, calls: int) -> Iterator[Inputs]:

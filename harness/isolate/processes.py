@@ -37,14 +37,26 @@ def tie_to(parent: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def children() -> Iterator[int]:
-    """Process ids of the direct children of this process."""
-    own = str(os.getpid())
+def children(parent: int | None = None) -> Iterator[int]:
+    """Process ids of the direct children of a process, this one by default."""
+    own = str(parent or os.getpid())
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name, in brackets, may itself hold blanks and brackets.
             if path.read_text(errors="replace").rpartition(")")[2].split()[1] == own:
                 yield int(path.parent.name)
+
+
+def elsewhere() -> float:
+    """Seconds of processor time of the processes that this one started, and theirs that run on."""
+    seconds, above = 0.0, [os.getpid()]
+    while above:
+        below = [pid for parent in above for pid in children(parent)]
+        for pid in below:
+            with contextlib.suppress(OSError):
+                seconds += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) * 1e-9
+        above = below
+    return seconds
 
 
 def kill_marked(marker: str) -> None:

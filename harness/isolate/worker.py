@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.isolate import processes
+from harness.isolate import processes, untouched
 from harness.isolate.outcome import kind_of, of_exception, one_line, tail
 from harness.isolate.pipes import send, write_all
 from reference_impls.mechanism import Unsupported
@@ -63,6 +63,7 @@ def preload(modules: Sequence[str]) -> str | None:
             importlib.import_module(module)
         except Exception as error:
             return f"can't import {module}: {type(error).__name__}: {one_line(str(error))}"
+    untouched.remember()
     return None
 
 
@@ -82,8 +83,12 @@ def perform(line: bytes, results: int) -> None:
     try:
         set_mallopt(task["mallopt"])
         function = _resolve(task["call"])
+        untouched.remember()
         with _data_limit(data_bytes):
-            value = function(**task["arguments"])
+            try:
+                value = function(**task["arguments"])
+            finally:  # else it would be told what came of that
+                untouched.refuse_replaced()
         answer = {"status": "ok", "value": value, "detail": "", "traceback": "", "error": ""}
         encoded = _encode(answer)
     except BaseException as error:

@@ -14,6 +14,7 @@ import torch
 from harness.build import threads_wanted
 from harness.inputs import OUTPUT
 from harness.isolate import Wrong
+from harness.isolate.processes import elsewhere
 from harness.measure.checks import acting, wrong
 from harness.measure.cpu_clock import (
     Sampled,
@@ -27,6 +28,7 @@ from harness.measure.run import Prepared, dispatched, prepare
 from harness.measure.state import (
     clocks,
     refuse_changed,
+    refuse_hidden_work,
     refuse_more_threads,
     refuse_replaced,
     state,
@@ -198,6 +200,7 @@ def time_prepared(
     warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
     _refuse_no_result(prepared, on)
     watch = Watch(prepared, warm.once, on, evidence, None if device is None else device.synchronize)
+    before = elsewhere()
     try:
         with refusing_compilation():
             sampled, *others = _sampled(watch, company, rounds, seconds, device, on)
@@ -206,8 +209,10 @@ def time_prepared(
         raise
     _refuse_tampering(prepared, on)
     _refuse_no_result(prepared, on)
+    if "clock" in on and device is None:
+        refuse_hidden_work(sampled)
     if "cpu-time" in on and device is None:
-        refuse_more_threads(sampled, threads_wanted(case))
+        refuse_more_threads(sampled, threads_wanted(case), elsewhere() - before)
     record = _numbers(prepared, sampled, warm, device)
     if evidence:
         record["evidence"] = watch.evidence()

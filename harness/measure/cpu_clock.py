@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, getitimer
+from sys import getprofile, gettrace
 
 # The functions themselves: what a module puts in their place in `time` changes nothing here.
 from time import clock_gettime, perf_counter, process_time, thread_time
@@ -27,7 +29,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.isolate import Wrong
-from harness.measure.checks import wrong
+from harness.measure.checks import Meddling, wrong
 
 MAX_ROUNDS = 200
 SHORTEST_SAMPLE = 2e-3
@@ -38,6 +40,8 @@ PATIENCE = 4
 """How many times the wanted running time a case may take while others have the core."""
 TOGETHER = 1e-4
 """Seconds; readings of two clocks further apart than this say nothing of one another."""
+AROUND = 1e-4
+"""Seconds of processor time that reading all clocks around a sample takes at most."""
 APART = 0.05
 """How far two clocks may differ, or processor time exceed what the threads can take; the rest is
 their steps and the frequency that a time server sets."""
@@ -87,6 +91,8 @@ class Sampled:
         Wall time of all samples together, and what of it was taken off.
     processor_seconds, own_seconds : float
         That all threads of the process spent in them, and the one that calls.
+    hidden : int
+        Samples in which that one spent more than they say that it ran.
     """
 
     samples: list[float]
@@ -96,6 +102,7 @@ class Sampled:
     waited_seconds: float = 0.0
     processor_seconds: float = 0.0
     own_seconds: float = 0.0
+    hidden: int = 0
 
     def add(self, ran: float, waited: float, processor: float, own: float, calls: int) -> None:
         """A sample of so many calls: seconds of all of them together."""
@@ -105,6 +112,7 @@ class Sampled:
         self.waited_seconds += waited
         self.processor_seconds += processor
         self.own_seconds += own
+        self.hidden += own > (1 + APART) * ran + AROUND
 
 
 def ratio(mine: Sampled, other: Sampled) -> float:
@@ -141,6 +149,30 @@ def refuse_impossible(samples: Sequence[float]) -> None:
     for seconds in samples:
         if not (seconds > 0 and math.isfinite(seconds)):
             raise Wrong(f"a sample of {seconds:.3g} s: the clock can't be trusted")
+
+
+def _hooks() -> tuple[object, ...]:
+    """What the interpreter calls besides, and when: of profiling, tracing and timers."""
+    real, user, both = map(getitimer, (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF))
+    return getprofile(), gettrace(), real[0] > 0, user[0] > 0, both[0] > 0
+
+
+_HOOKS = _hooks()
+
+
+def refuse_hooks() -> None:
+    """Raise if the interpreter calls something that it did not before foreign code was imported.
+
+    Raises
+    ------
+    Meddling
+    """
+    if _hooks() != _HOOKS:
+        raise Meddling(
+            "state",
+            "it has itself called by the interpreter (sys.setprofile, sys.settrace, setitimer), "
+            "where no clock runs too: not measured until it leaves that alone",
+        )
 
 
 class Around(Protocol):
@@ -200,11 +232,13 @@ class _Stopwatch:
         start = self._clock()
         for inputs in batch:
             call(*inputs)
+        refuse_hooks()  # here: what is called by them when the clock stands would not be timed
         end = self._clock()
         lost, inner_end, answered = self._waited() - before, self._other(), self._clock()
         outer_end = self._other()
         # Between two samples too, where no difference would tell.
         refuse_backwards(self.last, asked, start, end, answered)
+        refuse_backwards(0.0, lost)
         self._seen += answered - asked
         self._least += inner_end - inner
         self._most += outer_end - outer

@@ -29,6 +29,8 @@ KERNEL = re.compile(
 """Operators whose name says who does the work: the libraries', our own, our autograd functions."""
 UNDECIDED = {"aten::scaled_dot_product_attention", "aten::cudnn_is_acceptable"}
 """Operators that only lead to those."""
+_GRADIENT: Callable[[torch.Tensor], torch.Tensor | None] = vars(torch._C.TensorBase)["grad"].__get__
+"""Of a tensor as it is, whatever a class of its own makes when it is asked."""
 _NO_WORK = ("empty", "new_empty", "_unsafe_view", "_reshape_alias", "lift_fresh")
 """Beginnings of names of operations that compute nothing; views compute nothing either."""
 
@@ -150,7 +152,7 @@ def prepare(
     def results() -> dict[str, torch.Tensor]:
         found = {OUTPUT: held["output"]}
         of = [(INPUT, held["x"]), *module.named_parameters()] if training else []
-        gradients = {gradient_of(name): t.grad for name, t in of}
+        gradients = {gradient_of(name): _GRADIENT(t) for name, t in of}
         return found | {name: grad for name, grad in gradients.items() if grad is not None}
 
     tensors = [*inputs, *parameters, *module.buffers()]

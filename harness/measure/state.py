@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -47,6 +47,14 @@ def state(cpu: bool = True) -> dict[str, object]:
         "oneDNN": torch.backends.mkldnn.enabled,
         "denormals flushed": not bool(torch.full((1,), 1e-40).mul(1.0).ne(0)),
         "autocast": torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
+        "hooks of all modules": torch.nn.modules.module._has_any_global_hook(),
+        "modes of all functions": torch._C._len_torch_function_stack(),
+        "modes of all operators": torch._C._len_torch_dispatch_stack(),
+        "handlers of signals": ", ".join(
+            one.name
+            for one in signal.Signals
+            if not isinstance(signal.getsignal(one), signal.Handlers | None)
+        ),
     }
     if cpu:
         cores = cores_available()
@@ -134,13 +142,39 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join("-".join(map(str, run)) for run in runs)
 
 
-def refuse_more_threads(sampled: Sampled, threads: int) -> None:
-    """Raise if the process took more processor time in its samples than so many threads can.
+def refuse_hidden_work(sampled: Sampled) -> None:
+    """Raise if the thread that calls worked for longer than its samples say that it ran.
+
+    Raises
+    ------
+    Wrong
+    """
+    if sampled.hidden > len(sampled.samples) / 10:
+        raise wrong(
+            "clock",
+            f"in {sampled.hidden} of {len(sampled.samples)} samples it took more processor time "
+            "than they lasted: it works beside the clock, or counts its work as waiting",
+        )
+
+
+def refuse_more_threads(sampled: Sampled, threads: int, elsewhere: float = 0.0) -> None:
+    """Raise if its samples took more processor time than so many threads can.
+
+    Parameters
+    ----------
+    elsewhere : float
+        Seconds of processes that it has started.
 
     Raises
     ------
     Meddling
     """
+    if elsewhere > APART * sampled.own_seconds + TICK:
+        raise Meddling(
+            "cpu-time",
+            f"processes that it started took {elsewhere:.3g} s of processor time while it was "
+            "timed; not measured until it leaves them out",
+        )
     # Of one thread it shows on a busy machine too, where nobody gets a second core.
     most = sampled.own_seconds if threads == 1 else threads * sampled.running_seconds
     if sampled.processor_seconds > (1 + APART) * most + SLACK + (threads - 1) * TICK:
@@ -153,26 +187,13 @@ def refuse_more_threads(sampled: Sampled, threads: int) -> None:
 
 
 def clocks() -> dict[str, object]:
-    """All that tells this harness the time, by where it stands; functions by their defaults."""
-    found: dict[str, object] = {
+    """What tells the time, by where it stands; names of ours are among what is `untouched`."""
+    found = {name: value for name, value in vars(time).items() if callable(value)}
+    return {
+        **{f"time.{name}": value for name, value in found.items()},
         "torch.cuda.synchronize": torch.cuda.synchronize,
         "torch.cuda.Event": torch.cuda.Event,
     }
-    for module, held in list(sys.modules.items()):
-        if module != "time" and not module.startswith("harness."):
-            continue
-        for name, value in list(vars(held).items()):
-            defaults = getattr(value, "__defaults__", None) or ()
-            if _tells_time(value):
-                found[f"{module}.{name}"] = value
-            elif any(map(_tells_time, defaults)):
-                found[f"{module}.{name}"] = defaults
-    return found
-
-
-def _tells_time(value: object) -> bool:
-    function = value.func if isinstance(value, partial) else value
-    return isinstance(function, BuiltinFunctionType) and function.__module__ == "time"
 
 
 def refuse_replaced(before: Mapping[str, object]) -> None:

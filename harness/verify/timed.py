@@ -67,6 +67,8 @@ def check_timed(
         If one differs by more than the cap of the error budget.
     """
     fresh = _Fresh(parse(case), Registry(given), seed, evidence["secret"])
+    if not evidence["looks"]:
+        raise Wrong("no timed call was looked at", FOUND_BY)
     found: list[Deviation] = []
     row: dict[str, Any] = {"checked": 0}
     for look in evidence["looks"]:

@@ -239,3 +239,8 @@ def sleep_and_say(seconds: float, says: Any) -> Any:
     """Answer after a while."""
     time.sleep(seconds)
     return says
+
+
+def replaces() -> None:
+    """Put something else where the harness looks a function up."""
+    vars(sys.modules["harness.isolate.processes"])["oom_kills"] = int

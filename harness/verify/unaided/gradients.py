@@ -21,12 +21,14 @@ from harness.verify.unaided.subject import (
     trained,
 )
 
-BATCHES: tuple[tuple[Lengths, int, bool], ...] = (
-    (ragged(2), 1, False),
-    (ragged(7), 2, False),
-    (ragged(65), 2, True),
+BATCHES: tuple[tuple[Lengths, int, bool, bool], ...] = (
+    (ragged(2), 1, False, False),
+    (ragged(7), 2, False, False),
+    (ragged(7), 1, True, True),
+    (ragged(65), 2, True, False),
 )
-"""Lengths, how many directions are tried there, and whether of all tensors at once."""
+"""Lengths, how many directions are tried there, whether of all tensors at once, and whether in
+training mode, with dropout that drops the same at every step."""
 TOLERANCE = 1e-5
 """Relative to the rate; beside it what the differences say of their own error."""
 KINK = 1e-3
@@ -70,9 +72,9 @@ def gradients(subject: Subject) -> Iterator[Finding]:
     double = subject.double()
     if any(double.declares(word) for word in DECLARED):
         return
-    for lengths, directions, joint in BATCHES:
+    for lengths, directions, joint, training in BATCHES:
         for one in range(directions):
-            found, kink, _ = off_kinks(partial(_drawn, double, lengths, joint), one)
+            found, kink, _ = off_kinks(partial(_drawn, double, lengths, joint, training), one)
             if kink:
                 raise Void(
                     "finite differences say nothing: at every point drawn the output has a kink or "
@@ -82,9 +84,10 @@ def gradients(subject: Subject) -> Iterator[Finding]:
 
 
 def _drawn(
-    subject: Subject, lengths: Lengths, joint: bool, seed: int
+    subject: Subject, lengths: Lengths, joint: bool, training: bool, seed: int
 ) -> tuple[list[Finding], bool]:
-    return differences(subject.module(), subject.point(lengths, seed), seed, joint)
+    module = subject.module().train(training)
+    return differences(module, subject.point(lengths, seed), seed, joint)
 
 
 def differences(
@@ -95,7 +98,8 @@ def differences(
     Parameters
     ----------
     module : Module
-        In float64, as the point is.
+        In float64, as the point is. In training mode it draws the same at every step; nothing is
+        found of one that does not, by a generator of its own.
     joint : bool
         Whether along one direction of all of them at once, which costs as much as one.
     """
@@ -103,13 +107,18 @@ def differences(
     tensors = {"x": x, **trained(module)}
 
     def loss() -> torch.Tensor:
+        if module.training:
+            torch.manual_seed(seed)
         with told("a plain call", point):
             output = module(x, point.real.clone())
         return (output * point.cotangent).sum()
 
     whole = loss()
-    slopes = torch.autograd.grad(whole, list(tensors.values()), allow_unused=True)
-    gradients = dict(zip(tensors, slopes, strict=True))
+    with told("a backward pass", point):
+        whole.backward()
+    gradients = {name: tensor.grad for name, tensor in tensors.items()}
+    if module.training and float(loss().detach()) != float(whole.detach()):
+        return [], False
     size = float(whole.detach().abs()) + float(point.cotangent.abs().sum())
     noise = max(ROUNDING * size, _noise(loss, x, point))
     findings, kink = [], False
@@ -124,6 +133,7 @@ def differences(
             kink = True
             continue
         called = "x and all weights" if joint else names[0]
+        called += " in training mode" if module.training else ""
         missing = not joint and gradients[names[0]] is None
         findings.append(
             Finding(

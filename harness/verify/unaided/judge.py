@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from harness.verify.budget import summary
@@ -21,23 +22,25 @@ from harness.verify.unaided.values import (
 )
 from reference_impls.mechanism import Implementation, Mechanism
 
-CHECKS: dict[str, Check] = {
-    "answer": answer,
-    "finite": finite,
-    "repeat": repeat,
-    "precision": precision,
-    "padding": padding,
-    "batch": batch,
-    "kept": kept,
-    "history": history,
-    "modes": modes,
-    "reach": reach,
-    "weights": weights,
-    "forms": forms,
-    "memory": memory,
-    "gradients": gradients,
-    "processes": processes,
-}
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "answer": answer,
+        "finite": finite,
+        "repeat": repeat,
+        "precision": precision,
+        "padding": padding,
+        "batch": batch,
+        "kept": kept,
+        "history": history,
+        "modes": modes,
+        "reach": reach,
+        "weights": weights,
+        "forms": forms,
+        "memory": memory,
+        "gradients": gradients,
+        "processes": processes,
+    }
+)
 """By name, in the order in which they are made; the first that finds something ends them."""
 
 

@@ -25,6 +25,9 @@ Lengths = tuple[int, ...]
 SMALL: tuple[Lengths, ...] = tuple(ragged(n) for n in (1, 2, 7, 65))
 LONG = 530
 """Tokens: beyond where a table, a window or a fast path may end."""
+STEEP, STEEPER = 99, 100.0
+"""At the point of this seed x is so many times as large: where a softmax subtracts no maximum, or
+a mask only a little, it shows."""
 ATTRIBUTE = "attnbench_declares"
 DECLARABLE = ("straight-through", "stop-gradient", "dropout", "unused-weights")
 """What a module may say of itself in ``attnbench_declares``; see docs/own-mechanism.md."""
@@ -204,16 +207,24 @@ class Subject:
         cotangent = torch.randn(shape, generator=generator)
         if self.tokens:
             cotangent = cotangent.masked_fill(~real[..., None], 0)
-        x = x.masked_fill(~real[..., None], 0)
+        x = x.masked_fill(~real[..., None], 0) * (STEEPER if seed == STEEP else 1)
         x, cotangent = (t.to(self.device, torch_dtype(self.dtype)) for t in (x, cotangent))
-        return PosedBatch(
-            x, real.to(self.device), cotangent, f"N={n}, {self.dtype}", (lengths, seed)
-        )
+        where = f"N={n}, x times {STEEPER:g}" if seed == STEEP else f"N={n}"
+        where = f"{where}, {self.dtype}"
+        return PosedBatch(x, real.to(self.device), cotangent, where, (lengths, seed))
 
-    def points(self, seed: int = 0) -> Iterator[PosedBatch]:
+    def points(self) -> Iterator[PosedBatch]:
         """A point for each batch."""
         for lengths in self.batches:
-            yield self.point(lengths, seed)
+            yield self.point(lengths)
+
+    def steep(self) -> Iterator[PosedBatch]:
+        """One of large numbers, where there are digits for it; of values alone.
+
+        Of single tokens: where one is all that may be attended to, no score matters.
+        """
+        if self.dtype in ("f64", "f32"):
+            yield self.point((1, 1, 1, 1, 1, 1, 0), STEEP)
 
     def answer(
         self,

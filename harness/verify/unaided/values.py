@@ -90,8 +90,8 @@ def _refuse_other(subject: Subject, output: torch.Tensor, point: PosedBatch) -> 
 
 
 def finite(subject: Subject) -> Iterator[Finding]:
-    """Finite values and gradients: of random tokens, of few values, without tokens."""
-    for point in subject.points():
+    """Finite values and gradients: of random tokens, few values, large ones, without tokens."""
+    for point in (*subject.points(), *subject.steep()):
         signs = point.x.sign()
         contents = {
             "random x": point.x,
@@ -140,11 +140,14 @@ def padding(subject: Subject) -> Iterator[Finding]:
             more = numbers(subject.answer(wider, doing), wider)
             yield from changes(subject, doing, more, base, point, KEYS)
     # A path for long input must say what the short one says; its gradients would cost much.
-    point = subject.point(ragged(FEW))
-    wider = point.wider(LONG - FEW)
-    doing = f"{LONG - FEW} more padded positions"
-    few, more = (numbers(subject.answer(p, doing, training=False), p) for p in (point, wider))
-    yield from changes(subject, doing, more, few, point, KEYS)
+    for point, count in (
+        (subject.point(ragged(FEW)), LONG - FEW),
+        *((p, 3) for p in subject.steep()),
+    ):
+        wider = point.wider(count)
+        doing = f"{count} more padded positions"
+        few, more = (numbers(subject.answer(p, doing, training=False), p) for p in (point, wider))
+        yield from changes(subject, doing, more, few, point, KEYS)
 
 
 def reach(subject: Subject) -> Iterator[Finding]:
@@ -156,19 +159,14 @@ def reach(subject: Subject) -> Iterator[Finding]:
 
 
 def reached(subject: Subject, n: int) -> None:
-    """Raise `Refused` if what stands in the second half of n tokens, or the last, moves nothing.
+    """Raise `Refused` if what stands in the second half of n tokens moves nothing.
 
-    Or if the last but one moves no row but its own, while it does among few tokens.
+    Or the last one, or the last but one no row but its own, while it does among few tokens.
     """
     point = subject.point((n,))
-    base = subject.values(point, "a plain call")
     for first in sorted({n // 2, n - 1}):
-        for seed in (1, 2, 3):  # a maximum may be elsewhere by chance
-            x = point.x.clone()
-            x[:, first:] = 10 * subject.point((n,), seed).x[:, first:]
-            if not np.array_equal(base, subject.values(replace(point, x=x), "other tokens")):
-                break
-        else:
+        looks_back = first == n - 1 and not _moves(subject, FEW, FEW - 1)
+        if not looks_back and not _moves(subject, n, first):
             raise Refused(
                 f"other tokens from place {first + 1} of {n} on left the output exactly as it "
                 f"was ({point.where}); nothing may be cut off"
@@ -179,6 +177,18 @@ def reached(subject: Subject, n: int) -> None:
             f"another token at place {n - 1} of {n} moved no row but its own ({point.where}), as "
             f"it does among {FEW} tokens; nothing may be cut off"
         )
+
+
+def _moves(subject: Subject, n: int, first: int) -> bool:
+    """Whether other tokens from a place on move anything."""
+    point = subject.point((n,))
+    base = subject.values(point, "a plain call")
+    for seed in (1, 2, 3):  # a maximum may be elsewhere by chance
+        x = point.x.clone()
+        x[:, first:] = 10 * subject.point((n,), seed).x[:, first:]
+        if not np.array_equal(base, subject.values(replace(point, x=x), "other tokens")):
+            return True
+    return False
 
 
 def _spreads(subject: Subject, n: int) -> bool:

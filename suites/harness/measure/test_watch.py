@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +14,9 @@ from typing import Any, cast
 import pytest
 import torch
 
-from harness.isolate import Interpreter, Limits, Outcome, Wrong
+from harness.case import parse
+from harness.inputs import InputSource
+from harness.isolate import Interpreter, Limits, Outcome, Wrong, untouched
 from harness.measure import call, cpu_clock, state, watch
 from harness.measure.checks import Meddling, acting
 from harness.measure.cpu_clock import Sampled, sample
@@ -252,16 +257,86 @@ def test_processor_time_of_other_cores_is_known_by_the_tick(seconds: float, fine
 def test_whoever_replaces_a_clock_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     before = state.clocks()
     state.refuse_replaced(before)
-    for owner, name in ((time, "perf_counter"), (watch, "process_time"), (cpu_clock, "raw_clock")):
-        with monkeypatch.context() as patched:
-            patched.setattr(owner, name, lambda: 0.0)
-            with pytest.raises(Wrong, match=rf"it replaced .*{name}"):
-                state.refuse_replaced(before)
     with monkeypatch.context() as patched:
-        patched.setattr(sample, "__defaults__", (None, lambda: 0.0, None, None, None))
-        with pytest.raises(Wrong, match=r"it replaced harness\.measure\.cpu_clock\.sample"):
+        patched.setattr(time, "perf_counter", lambda: 0.0)
+        with pytest.raises(Wrong, match=r"it replaced time\.perf_counter"):
             state.refuse_replaced(before)
     state.refuse_replaced(before)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (watch, "process_time", time.time),
+        (watch, "LOOKS", 0),
+        (Watch, "after", lambda self: None),
+        (sample, "__defaults__", (None, time.time, None, None, None)),
+        (torch, "take", torch.add),
+        (torch.Tensor, "detach", lambda self: self),
+        (torch.nn.Linear, "forward", lambda self, x: x),
+        (os, "pread", os.read),
+    ],
+)
+def test_whoever_replaces_what_is_relied_on_is_told_and_it_is_put_back(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object
+) -> None:
+    monkeypatch.setattr(untouched, "_KEPT", {})
+    untouched.remember()
+    untouched.refuse_replaced()
+    true = getattr(owner, name)
+    setattr(owner, name, value)
+    with pytest.raises(Wrong, match=rf"it replaced [\w.]*{name}: nothing that this process says"):
+        untouched.refuse_replaced()
+    assert getattr(owner, name) == true
+    untouched.refuse_replaced()
+
+
+def test_a_task_in_which_something_was_replaced_gives_no_answer() -> None:
+    with Interpreter("fork", preload=("statistics",)) as interpreter:
+        outcome = interpreter.run("suites.support.isolated_tasks:replaces", {}, Limits(seconds=20))
+    assert outcome.status == "wrong"
+    assert outcome.detail.startswith("it replaced harness.isolate.processes.oom_kills")
+
+
+@pytest.mark.parametrize("install", [sys.setprofile, sys.settrace])
+def test_nothing_is_called_besides_while_it_is_timed(install: Callable[[Any], None]) -> None:
+    seen = cpu_clock.gettrace() if install is sys.settrace else cpu_clock.getprofile()
+    try:
+        with pytest.raises(Meddling, match=r"called by the interpreter \(sys\.setprofile"):
+            sample([lambda: install(lambda *_: None)], 1, 0.0)
+    finally:
+        install(seen)
+    sample([lambda: None], 1, 0.0)
+
+
+def test_a_timer_that_runs_when_the_clock_stops_is_told() -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        with pytest.raises(Meddling, match="setitimer"):
+            sample([lambda: signal.setitimer(signal.ITIMER_REAL, 20)], 1, 0.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(("own", "fine"), [(0.002, True), (0.00215, True), (0.0025, False)])
+def test_a_sample_lasts_as_long_as_the_work_in_it(own: float, fine: bool) -> None:
+    sampled = Sampled([], [], 1)
+    for _ in range(8):
+        sampled.add(0.002, 0.001, own, own, 1)
+    with nullcontext() if fine else pytest.raises(Wrong, match="8 of 8 samples it took more"):
+        state.refuse_hidden_work(sampled)
+
+
+def test_inputs_differ_by_more_than_a_number() -> None:
+    """A product that was computed of one says nothing of another one, wherever that is cut."""
+    case = parse("none.plain-B2-N8-D4-f32-forward-cpu")
+    source = InputSource(case, "tokens", 5)
+    (pieces,) = zip(*source.pieces(3, 200), strict=True)
+    cuts = [view for ((view, _),) in source.cuts(3, 200)]
+    ratios = {tuple((x / cut)[0, 0].tolist()) for x, cut in zip(pieces, cuts, strict=True)}
+    assert len(ratios) == 200
+    assert all(max(one) / min(one) > 1.001 for one in ratios)
 
 
 @pytest.mark.parametrize(("speed", "fine"), [(1.0, True), (0.97, True), (0.9, False), (1.1, False)])

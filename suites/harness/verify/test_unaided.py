@@ -68,6 +68,14 @@ class Stretched(Mean):
         return super().core(x, mean * (x.any(-1).sum(1)[:, None, None] / n if n > 540 else 1))
 
 
+class Timed(Mean):
+    """Less in `torch.inference_mode`, in which it is timed, and in batches as there."""
+
+    def core(self, x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        less = len(x) > 4 and torch.is_inference_mode_enabled()
+        return super().core(x, mean * (not less))
+
+
 class Lost(Mean):
     """A weight that is detached."""
 
@@ -198,6 +206,7 @@ def test_mechanisms_with_an_oracle_pass_without_it(name: str) -> None:
         ("Short", "B2-N600-D24-f32-forward", "place 600 of 600 on left the output exactly"),
         ("Stretched", "B2-N600-D24-f32-forward", "75 more padded positions changed the output"),
         ("Stretched", "B2-N600-D24-f32-training", "75 more padded positions changed the"),
+        ("Timed", "B6-N16-D24-f32-forward", "the whole batch in place of its first and last"),
         ("Lost", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
         ("Twice", "B4-N16-D24-f32-training", "a step along x and all weights moves the output"),
     ],

@@ -109,11 +109,19 @@ class StopGradient(Attention):
 class Checkpointed(Attention):
     """Computes the attention anew in the backward pass."""
 
+    reentrant = False
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return super().attend(q, k, v, mask)
         again: Callable[..., Tensor] = super().attend
-        return checkpoint(again, q, k, v, mask, use_reentrant=False)
+        return checkpoint(again, q, k, v, mask, use_reentrant=self.reentrant)
+
+
+class CheckpointedReentrant(Checkpointed):
+    """The same in the older way, which knows of no ``torch.autograd.grad``."""
+
+    reentrant = True
 
 
 class Compiled(Attention):
@@ -153,6 +161,32 @@ class Recurrent(torch.nn.Module):
         out, _ = self.gru(packed)
         padded, _ = torch.nn.utils.rnn.pad_packed_sequence(out, True, total_length=x.shape[1])
         return padded.masked_fill(~mask[..., None], 0)
+
+
+class EncoderLayer(torch.nn.Module):
+    """`torch.nn.TransformerEncoderLayer`: without gradients it takes another way, all in one."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.map = torch.nn.Linear(d_in, d_out)
+        self.layer = torch.nn.TransformerEncoderLayer(d_out, 4, 2 * d_out, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.map(x.masked_fill(~mask[..., None], 0))
+        padded = ~mask & mask.any(1, keepdim=True)  # none without a token
+        return self.layer(x, src_key_padding_mask=padded).masked_fill(~mask[..., None], 0)
+
+
+class PackedTokens(Attention):
+    """Puts the tokens of all samples into one row, and lets none see another sample's."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        mask = mask.bool()
+        of = torch.arange(len(x), device=x.device)[:, None].expand(mask.shape)[mask]
+        q, k, v = (part(x[mask]) for part in (self.query, self.key, self.value))
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(of[:, None] != of, -torch.inf)
+        out = x.new_zeros(*mask.shape, v.shape[-1])
+        return out.masked_scatter(mask[..., None], scores.softmax(-1) @ v)
 
 
 class SoftmaxInSingle(Attention):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from suites.support.misbehaving.core import Attention
 
@@ -348,6 +350,38 @@ class InfiniteInHalf(Attention):
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
         weights = (40 * scores).exp() * mask[:, None, :]
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+class OverflowsWhenLarge(Attention):
+    """Subtracts no maximum: large scores overflow."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        weights = scores.exp() * mask[:, None, :]
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+class LeaksWhenLarge(Attention):
+    """Masks by subtracting 100: real scores can be lower."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return (scores - 100 * ~mask[:, None, :]).softmax(-1)
+
+
+class ForgetfulCheckpoint(Attention):
+    """Computes its attention anew in the backward pass, with another dropout."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.drop = torch.nn.Dropout(0.1)
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return self.drop(super().weigh(scores, mask))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return super().attend(q, k, v, mask)
+        again: Callable[..., Tensor] = super().attend
+        return checkpoint(again, q, k, v, mask, use_reentrant=False, preserve_rng_state=False)
 
 
 class SingleInDouble(Attention):
