@@ -74,6 +74,9 @@ def _ratio(
             if case not in device.verified:
                 said = f"{over}: {case} is not verified at this shape."
                 return replace(one, reason=said, keys=keys, answer="undecided")
+            if "time" in kinds and case in device.withheld:
+                said = f"{over}: {case}: withheld: {device.withheld[case]}"
+                return replace(one, reason=said, keys=keys, answer="undecided")
         return replace(one, reason=f"{over}: {one.reason}", keys=keys)
     if failed:
         return Evidence(reason=f"{failed}: no ratio.", answer="undecided")

@@ -10,8 +10,18 @@ from typing import Any
 
 import pandas as pd
 
+from harness.measure.ceilings import with_shares
 from harness.profile import load_profile
-from harness.records.ratios import PROBLEM, block_ratios, margin_frame, memory_frame, time_frame
+from harness.records.ratios import (
+    PROBLEM,
+    WITHHELD,
+    block_ratios,
+    margin_frame,
+    memory_frame,
+    summarise,
+    time_frame,
+)
+from harness.registry import builtins
 from harness.stats import noise_floor, ratio_interval
 from reports.claims.verdict import NOT_MEASURED, Evidence
 
@@ -124,6 +134,14 @@ class DeviceFrames:
         frame = margin_frame(self.records)
         good = frame[(frame["status"] == "ok") & frame["margin"].notna()]
         return frozenset(good["case"])
+
+    @cached_property
+    def withheld(self) -> dict[str, str]:
+        """Cases whose times can't be right, or are of several kernels, and why: bench's rules."""
+        usual = load_profile("quick", "cuda" if "cuda" in set(self.times["device"]) else "cpu")
+        rows = summarise(self.records, usual.baseline, usual.reference["heads"])
+        shared = with_shares(rows, self.records, builtins())
+        return {row.case: row.detail for row in shared if row.verdict == WITHHELD}
 
     @cached_property
     def setting(self) -> str:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.case import parse
+from harness.measure.ceilings import gauge_of
 from harness.train.task import task
 from reports.claims import Claim, Verdict, ledger, load_claims
 from reports.claims.device import first_fitting
@@ -126,6 +128,24 @@ def test_a_case_that_failed_gives_no_ratio() -> None:
     v = judged("time_ratio", records, {"factor": 1.5}, 1.1, **TIME)
     assert v.verdict == "undecided"
     assert "mtsa.algorithm1: oom" in v.reason
+
+
+def test_times_that_bench_withholds_settle_no_claim() -> None:
+    assert judged("time_ratio", times(1.1), {"factor": 1.5}, 1.1, **TIME).verdict == "reproduced"
+    mixed = times(1.1)
+    for number, r in enumerate(r for r in mixed if r["case"].startswith(OURS)):
+        r["dispatched"] = ["aten::mm"] if number % 2 else ["attnbench::native_forward"]
+    peak = {"gemm_operations_per_second": 1e6, "copy_bytes_per_second": 1e15}
+    ceiling = {"kind": "peaks", "key": "p", "case": gauge_of(parse(case(OURS, 64, heads=2))).id}
+    fast = [
+        *times(1.1),
+        {**ceiling, **peak, "status": "ok", "read_bytes_per_second": 1e15, "launch_seconds": 1e-9},
+    ]
+    for records, why in ((mixed, "different kernels"), (fast, "best matrix product")):
+        v = judged("time_ratio", records, {"factor": 1.5}, 1.1, **TIME)
+        assert v.verdict == "undecided"
+        assert why in v.reason
+        assert judged("memory_ratio", records, {"at_most": 1}, **TIME).wants_records
 
 
 def test_memory_is_judged_by_three_readings_or_more() -> None:
