@@ -38,6 +38,9 @@ from harness.experiments.warnings import NOT_COUNTED, flaws_of, told_once, warni
 from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
 
+EXPLORATORY = "exploratory"
+"""What is concluded from runs that are older than the question."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -76,6 +79,8 @@ class Comparison:
     warnings : tuple of str
     flaws : tuple of str
         Why the models' training can't be compared, in short; such a verdict is not counted.
+    exploratory : bool
+        Whether one of its runs is older than what was declared.
     costs : mapping
         `TrainingCost` by model; none for a model without a finished run.
     runs : tuple of mapping
@@ -109,6 +114,7 @@ class Comparison:
     sentence: str
     warnings: tuple[str, ...]
     flaws: tuple[str, ...]
+    exploratory: bool
     costs: Mapping[str, TrainingCost]
     runs: tuple[Record, ...]
     coverage: str
@@ -210,6 +216,8 @@ class Conclusion:
             return (self.comparisons[0].sentence,)
         counts = Counter(c.said for c in self.comparisons)
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        if any(c.exploratory for c in self.comparisons):
+            said = f"{EXPLORATORY}, declared after runs of it: {said}"
         decided = ("better", "worse", "practically equal")
         return (
             f"{self.title}: {said}",
@@ -298,6 +306,7 @@ def _judged(
     first, second = design["models"]
     flaws = tuple(flaw.short for flaw in flaws_of(design, found.pairs))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
+    exploratory = any(order.before(run, design) for run in runs)
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(
@@ -319,9 +328,11 @@ def _judged(
         difference=d,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
-        sentence=_sentence(design, values, d, verdict, together, p, flaws),
+        sentence=(f"{EXPLORATORY}: " if exploratory else "")
+        + _sentence(design, values, d, verdict, together, p, flaws),
         warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
         flaws=flaws,
+        exploratory=exploratory,
         costs=costs_of(dict(zip((first, second), sides_of(found.pairs), strict=True))),
         runs=runs,
         coverage=coverage(runs),

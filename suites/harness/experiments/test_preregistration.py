@@ -53,6 +53,23 @@ def seen(at: str, looked: str, **more: Any) -> tuple[list[dict], list[dict]]:
     )
 
 
+def test_a_question_that_is_younger_than_its_runs_is_exploratory() -> None:
+    now = session_of("now", declared(5, NOW), *pairs(at="2026-01-10T01:00"))
+    assert not shown(now).exploratory
+    assert shown(now).sentence.startswith(f"{A} is better than {B}")
+    before = session_of("before", *pairs(at="2026-01-09T01:00"))
+    late = shown(before, session_of("now", declared(5, NOW)))
+    assert late.exploratory
+    assert late.sentence.startswith(f"exploratory: {A} is better than {B}")
+    # In a family its first line says so.
+    asked = {**family([A, "disa.plain"], ["trec"], 5), "at": NOW}
+    records = [*before, *session_of("now", asked, *runs("disa.plain", LOW, at=NOW))]
+    found = conclude(records[len(before)], records)
+    assert [c.exploratory for c in found.comparisons] == [True, True]  # the baseline's are older
+    first = found.sentences[0].removeprefix(f"{found.title}: ")
+    assert first.startswith("exploratory, declared after runs of it: 1 better")
+
+
 def test_looking_before_declaring_is_told() -> None:
     now = session_of("now", declared(5, NOW), *pairs(at="2026-01-10T01:00"))
     before = seen("2026-01-04T00:00", "2026-01-05T00:00")
