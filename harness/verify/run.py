@@ -161,7 +161,9 @@ def judged(outcome: Outcome) -> dict[str, Any]:
     """What a record says of a check: the verdict that came back, or how its child ended."""
     found: dict[str, Any] = {"status": outcome.status, "task_seconds": outcome.seconds}
     if outcome.status != "ok":
-        return {**found, "verdict": outcome.status, "detail": outcome.detail}
+        by = (outcome.value or {}).get("found_by")
+        told = {"found_by": by} if by else {}
+        return {**found, "verdict": outcome.status, "detail": outcome.detail, **told}
     if outcome.value["verdict"] == "wrong":
         found["status"] = "wrong"
     return {**found, **outcome.value}

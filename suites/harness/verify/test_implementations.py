@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from harness.isolate import Outcome
 from harness.registry import Registry
 from harness.verify.batches import Batch, batches
 from harness.verify.budget import CAP, FLOOR, Deviation, budget, error, worst
 from harness.verify.check import check, check_drawn
 from harness.verify.compare import Computed, Question
+from harness.verify.run import judged
 from reference_impls.kernels.native import loader
 from reference_impls.mechanism import Implementation, Mechanism, Unsupported
 from suites.support.parameters import DTYPES, has_compiler, implementations
@@ -169,3 +171,9 @@ def test_not_a_number_is_never_within_budget() -> None:
     assert not Deviation("x", float("inf"), 1.0).ok
     bad = Deviation("bad", float("inf"), 1.0)
     assert worst([Deviation("good", 0.5, 1.0), bad]) is bad
+
+
+def test_the_check_that_refused_a_module_is_named_where_its_child_ended_by_it() -> None:
+    row = judged(Outcome("wrong", {"found_by": "untouched"}, "it replaced torch.take"))
+    assert (row["verdict"], row["found_by"]) == ("wrong", "untouched")
+    assert "found_by" not in judged(Outcome("timeout", None, "60 s"))
