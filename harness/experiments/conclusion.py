@@ -6,12 +6,12 @@ comparison, which needs no correction; more are judged with Holm's over all of t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage
+from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall
 from harness.experiments.preregistration import (
     Order,
@@ -25,9 +25,6 @@ from harness.experiments.replicates import (
     Record,
     Unit,
     Units,
-    Values,
-    counted,
-    counted_each,
     is_paired,
     measured,
     pairs_of,
@@ -37,9 +34,6 @@ from harness.experiments.replicates import (
 from harness.experiments.warnings import NOT_COUNTED, flaws_of, told_once, warnings_of
 from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
-
-EXPLORATORY = "exploratory"
-"""What is concluded from runs that are older than the question."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +312,7 @@ def _judged(
         task=design["task"],
         metric=design["metric"],
         higher_is_better=design["higher_is_better"],
-        choose="best-on-test" if _by_test(design) else "dev",
+        choose="best-on-test" if by_test(design) else "dev",
         seeds=tuple(design["seeds"]),
         units=values.units,
         margin=design["margin"],
@@ -328,8 +322,7 @@ def _judged(
         difference=d,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
-        sentence=(f"{EXPLORATORY}: " if exploratory else "")
-        + _sentence(design, values, d, verdict, together, p, flaws),
+        sentence=first_line(design, values, d, verdict, together, p, flaws, exploratory),
         warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
         flaws=flaws,
         exploratory=exploratory,
@@ -340,59 +333,3 @@ def _judged(
         adjusted_p=adjusted_p,
         adjusted_equivalence_p=of_equality if several else None,
     )
-
-
-def _by_test(design: Record) -> bool:
-    """Whether a run's epoch was chosen by the test set, as the papers do."""
-    return any(recipe["choose"] == "best-on-test" for recipe in design["recipes"])
-
-
-def _sentence(
-    design: Record,
-    values: Values,
-    d: MeanDifference | None,
-    verdict: str,
-    together: int,
-    p: float,
-    flaws: Sequence[str] = (),
-) -> str:
-    """Verdict in words, the interval before the p-value; p is that by Holm, if of several."""
-    first, second = design["models"]
-    where = f"on {design['task']}"
-    if d is None:
-        none = "no pair of runs is finished"
-        if not values.paired:
-            none = "unpaired, and not a run of each is finished"
-        return f"{first} and {second} {where}: {none}"
-    unit = unit_of(design["metric"])
-    how = "best over time on the test set" if _by_test(design) else "test"
-    size = (
-        f"{how} {design['metric']} {unit.value(d.mean_first)} and {unit.value(d.mean_second)}, "
-        f"difference {unit.difference(d.difference)}{unit.of_differences}"
-    )
-    if not math.isnan(d.low):
-        size += f" {unit.bounds(d)}"
-    seeds = len(design["seeds"])
-    over = f"over {counted(values.units, d.count_first, seeds)}"
-    if not d.paired:
-        over = f"over {counted_each(d.count_first, d.count_second)}"
-    few = "too few seeds to conclude" if values.units == "seeds" else "too few folds to conclude"
-    says = {
-        "better": f"{first} is better than {second} {where}",
-        "worse": f"{first} is worse than {second} {where}",
-        "practically equal": f"{first} and {second} are practically equal {where}",
-        "undecided": f"{first} or {second} {where}: undecided",
-        "descriptive only": f"{first} and {second} {where}: {few}",
-        "unfinished": f"{first} and {second} {where}: unfinished",
-    }[verdict]
-    if flaws:
-        says += f" (not counted: {'; '.join(flaws)})"
-    text = f"{says}: {size} {over}"
-    if verdict in ("better", "worse", "undecided"):
-        text += f" ({'' if d.paired else 'Welch, '}p = {d.p:.2g}"
-        if together > 1:
-            text += f"; {p:.2g} by Holm over {together} comparisons"
-        text += ")"
-    if verdict == "unfinished":
-        text += f" of {design.get('folds') or seeds}"
-    return text
