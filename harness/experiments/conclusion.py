@@ -31,7 +31,7 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.warnings import NOT_COUNTED, flaws_of, told_once, warnings_of
+from harness.experiments.warnings import DECIDED, NOT_COUNTED, flaws_of, told_once, warnings_of
 from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
 
@@ -138,8 +138,9 @@ class Comparison:
 
     @property
     def said(self) -> str:
-        """The verdict, and whether it is counted: see `flaws`."""
-        return f"{self.verdict}{NOT_COUNTED}" if self.flaws else self.verdict
+        """The verdict, and whether one that decides is counted: see `flaws`."""
+        lost = self.flaws and self.verdict in DECIDED
+        return f"{self.verdict}{NOT_COUNTED}" if lost else self.verdict
 
     @property
     def unit(self) -> Unit:
@@ -212,10 +213,9 @@ class Conclusion:
         said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         if any(c.exploratory for c in self.comparisons):
             said = f"{EXPLORATORY}, declared after runs of it: {said}"
-        decided = ("better", "worse", "practically equal")
         return (
             f"{self.title}: {said}",
-            *(c.sentence for c in self.comparisons if c.verdict in decided),
+            *(c.sentence for c in self.comparisons if c.verdict in DECIDED),
         )
 
 

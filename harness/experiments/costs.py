@@ -84,12 +84,18 @@ def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def at_ceiling(run: Mapping[str, Any]) -> bool:
-    """Whether a run was ended by the number of epochs that its recipe allows, not by patience."""
+    """Whether a run was ended by the number of epochs that its recipe allows, not by patience.
+
+    False where its record does not tell.
+    """
     recipe, epochs = run.get("recipe") or {}, run["epochs"]
-    last = [e for e in epochs if e.get("stage") == epochs[-1].get("stage")]
-    allowed = recipe.get("policy_epochs" if last[-1].get("stage") == LAST_STAGE else "epochs")
-    waited = len(epochs) - run["chosen_epoch"]
-    return allowed is not None and len(last) >= allowed and waited < recipe["patience"]
+    stage = epochs[-1].get("stage") if epochs else None
+    allowed = recipe.get("policy_epochs" if stage == LAST_STAGE else "epochs")
+    patience = recipe.get("patience")
+    if not epochs or allowed is None or patience is None:
+        return False
+    count = sum(epoch.get("stage") == stage for epoch in epochs)
+    return bool(count >= allowed and len(epochs) - run["chosen_epoch"] < patience)
 
 
 def still_gains(run: Mapping[str, Any], higher_is_better: bool) -> float:

@@ -22,8 +22,10 @@ UNEQUAL = 1.01
 UNEQUAL_STEPS = 1.25
 """Of two models, the medians of whose steps are further apart, one was trained more."""
 
+DECIDED = ("better", "worse", "practically equal")
+"""Verdicts that say something of two models."""
 NOT_COUNTED = " (not counted)"
-"""Behind the verdict on models of which one was trained more, or not to its end."""
+"""Behind such a verdict where one of the models was trained more, or not to its end."""
 
 CORRELATIONS = ("pearson", "spearman")
 

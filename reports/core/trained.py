@@ -11,7 +11,12 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.experiments.replicates import Replicate, Unit, Values, counted, unit_of, units_of
-from harness.experiments.warnings import NOT_COUNTED, selecting_everything, training_flaws
+from harness.experiments.warnings import (
+    DECIDED,
+    NOT_COUNTED,
+    selecting_everything,
+    training_flaws,
+)
 from harness.records.schema import digest
 from harness.stats import MeanDifference, accuracy_verdict, holm, judged_p
 from harness.train.recipe import identity
@@ -274,12 +279,9 @@ def judged(found: Sequence[Against]) -> list[Against]:
     from dataclasses import replace
 
     adjusted = holm([judged_p(one.difference) for one in found])
-    return [
-        replace(
-            one,
-            adjusted_p=p,
-            verdict=accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
-            + NOT_COUNTED * (not one.alike),
-        )
-        for one, p in zip(found, adjusted, strict=True)
-    ]
+    out = []
+    for one, p in zip(found, adjusted, strict=True):
+        says: str = accuracy_verdict(one.difference, one.model.higher_is_better, None, p)
+        lost = says in DECIDED and not one.alike
+        out.append(replace(one, adjusted_p=p, verdict=f"{says}{NOT_COUNTED * lost}"))
+    return out
