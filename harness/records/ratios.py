@@ -238,19 +238,14 @@ def _beside(case: pd.DataFrame, other: pd.DataFrame, key: str, value: str) -> di
     A block that two sessions have parts of is no block: hours may lie between them.
     """
 
-    def known(frame: pd.DataFrame) -> list[tuple[int, tuple[Any, Any], float]]:
-        columns = (frame[name].tolist() for name in ("block", "session", key, value))
-        rows = zip(*columns, strict=True)
-        return [(block, (of, at), v) for block, of, at, v in rows if pd.notna(at) and pd.notna(v)]
+    def known(frame: pd.DataFrame) -> dict[tuple[Any, ...], float]:
+        # Backwards: of several the first one counts.
+        some = frame[frame[key].notna() & frame[value].notna()].iloc[::-1]
+        where = zip(*(some[name].tolist() for name in ("block", "session", key)), strict=True)
+        return dict(zip(where, some[value].tolist(), strict=True))
 
-    others: dict[tuple[int, tuple[Any, Any]], float] = {}
-    for block, at, size in known(other):
-        others.setdefault((block, at), size)
-    found: dict[int, float] = {}
-    for block, at, size in known(case):
-        if (block, at) in others:
-            found.setdefault(block, size / others[block, at])
-    return found
+    others = known(other)
+    return {at[0]: size / others[at] for at, size in known(case).items() if at in others}
 
 
 def block_ratios(case: pd.DataFrame, other: pd.DataFrame) -> list[float]:

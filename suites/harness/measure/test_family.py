@@ -121,6 +121,14 @@ def test_without_a_check_somebody_passes(bench: Bench, check: str) -> None:
     assert any(bench.told(one, [check]) == ("", "") for one in of_it)
 
 
+def test_without_looking_at_what_was_replaced_somebody_passes(bench: Bench) -> None:
+    of_it = [one for one in TIMED if one.check == "untouched"]
+    timing = mock.patch.object(call, "TIME_CALL", "suites.support.clocked:time_trusting")
+    checking = mock.patch.object(call, "CHECK_CALL", "suites.support.clocked:check_trusting")
+    with call.interpreter("cpu") as child, timing, checking:
+        assert any(Bench(child, bench.ceilings).timed(one).status == "ok" for one in of_it)
+
+
 def test_without_new_inputs_kept_answers_save_the_work(bench: Bench, full: float) -> None:
     (one,) = (t for t in TIMED if t.module == "cheats:MemoByContent")
     found = bench.timed(one, ["fresh-inputs"])
