@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness.measure.ceilings import with_shares
-from harness.profile import load_profile
+from harness.profile import Profile, load_profile
 from harness.records.ratios import (
     PROBLEM,
     WITHHELD,
@@ -138,16 +138,14 @@ class DeviceFrames:
     @cached_property
     def withheld(self) -> dict[str, str]:
         """Cases whose times can't be right, or are of several kernels, and why: bench's rules."""
-        usual = load_profile("quick", "cuda" if "cuda" in set(self.times["device"]) else "cpu")
-        rows = summarise(self.records, usual.baseline, usual.reference["heads"])
+        rows = summarise(self.records, self.profile.baseline, self.profile.reference["heads"])
         shared = with_shares(rows, self.records, builtins())
         return {row.case: row.detail for row in shared if row.verdict == WITHHELD}
 
     @cached_property
-    def setting(self) -> str:
-        """How the device is usually run; the same in all profiles."""
-        kinds = {str(d) for d in self.times["device"]}
-        return str(load_profile("quick", "cuda" if "cuda" in kinds else "cpu").setting)
+    def profile(self) -> Profile:
+        """For baseline, setting and reference size, which are the same in all profiles."""
+        return load_profile("quick", "cuda" if "cuda" in set(self.times["device"]) else "cpu")
 
     @cached_property
     def runs(self) -> list[Record]:
@@ -170,7 +168,7 @@ class DeviceFrames:
     def by_case(self) -> dict[str, pd.DataFrame]:
         """Rows of the time frame by case; the usual setting, without controls."""
         frame = self.times
-        usual = frame[~frame["control"].astype(bool) & (frame["settings"] == self.setting)]
+        usual = frame[~frame["control"].astype(bool) & (frame["settings"] == self.profile.setting)]
         return {str(case): rows for case, rows in usual.groupby("case", sort=False)}
 
     @cached_property

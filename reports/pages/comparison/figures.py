@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import Unit
+from harness.experiments.warnings import DECIDED
 from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import ON_LINES, End, bare, label_ends, note, panel, row_panel, titled
 from reports.core.forest import Line, draw_rows, dress
@@ -154,7 +155,7 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
             mechanism_of(c.first),
             d,
             scale,
-            decided=c.said in ("better", "worse", "practically equal"),
+            decided=c.said in DECIDED,
         )
         for c in comparisons
         if (d := c.difference) is not None
