@@ -65,7 +65,8 @@ def look(
         _sentence(trainer, sentences[0])
     trainer.train()
     trainer.module.load_state_dict(trainer.best_state)
-    out = {**trainer.test(), "chosen_epoch": trainer.best_epoch}
+    found = {k: v for k, v in trainer.test().items() if k != "predictions"}
+    out = {**found, "chosen_epoch": trainer.best_epoch}
     looked = [_sentence(trainer, text) for text in sentences]
     out |= summary(looked, _tagged(trainer, directory, tagged))
     out["seconds"] = time.perf_counter() - began

@@ -12,8 +12,9 @@ from typing import Any
 from harness.experiments.design import Run
 from harness.records import schema
 from harness.train.recipe import identity
+from harness.train.task import LAST_STAGE
 
-LAST_STAGE, POLICY_STAGE = "both", "policy"
+POLICY_STAGE = "policy"
 """Of ReSAN's training, see `harness.train.reinforce`."""
 DONE = ("ok", "diverged")
 """Statuses of runs whose time says something of others'."""

@@ -15,7 +15,8 @@ from harness.stats import (
     power_of,
     replicates_needed,
 )
-from harness.train.recipe import HOW_FOUND, Recipe, changes
+from harness.train.recipe import HOW_FOUND, Recipe
+from harness.train.task import trained_by
 
 LEAST_PAIRS = 3
 """Two pairs leave a factor of thirty between the ends of the deviation's interval."""
@@ -97,9 +98,7 @@ def recorded_spread(
     every = _pairs(runs, models)
     wanted = dict(zip(models, recipes, strict=True)) if recipes is not None else {}
     # What a record does not know of a recipe speaks for no other.
-    under = [
-        r for r in runs if not wanted or not changes(r.get("recipe") or {}, wanted[r["model"]])
-    ]
+    under = [r for r in runs if not wanted or trained_by(r, wanted[r["model"]])]
     found = max(
         _pairs(under, models).values(), key=lambda some: (len(some), _newest(some)), default={}
     )

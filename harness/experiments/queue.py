@@ -14,7 +14,7 @@ from harness.experiments.costs import Durations, wall_seconds
 from harness.experiments.design import Run
 from harness.experiments.executors import Executor, Job, Standing
 from harness.isolate import USAGE, Outcome
-from harness.records import journal, schema
+from harness.records import journal, predictions, schema
 from harness.records.journal import Follower
 from harness.records.sharing import Reservations
 
@@ -264,6 +264,8 @@ class RunSession:
             "task_seconds": outcome.seconds,
             **value,
         }
+        if (said := record.pop("predictions", None)) and self.writer is not None:
+            record["predictions"] = predictions.keep(self.writer.path.parent, run.key, said)
         if value.get("diverged"):
             record |= {"status": "diverged", "detail": value["diverged"]}
         if outcome.detail:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.errors import UsageError
-from harness.records import journal
+from harness.records import journal, predictions
 
 UNREAD = ("block", "verify")
 """Kinds that only the session itself reads, to know what is left and how long it takes."""
@@ -72,6 +72,7 @@ def pack(folder: Path, place: Path) -> Path:
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     target = journal.packed(place)
     target.parent.mkdir(parents=True, exist_ok=True)
+    predictions.pack(folder, place, (r for some in of_session.values() for r in some))
     target.write_bytes(lzma.compress(text.encode(), filters=_FILTERS))
     return target
 

@@ -166,7 +166,8 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "task_seconds": Number(0),
         "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
         "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
-        "coverage": _COVERAGE,
+        "coverage": _COVERAGE, "predictions": Fields({"file": str, "sha256": str}),
+        "plan": str,
     },
     "verdict": {"design": str, "designs": Listed(str)},
 }  # fmt: skip

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from harness.build import make
 from harness.case import literal
+from harness.records.predictions import CERTAIN, Predictions
 from harness.registry import Registry
 from harness.train.batches import gather, in_order
 from harness.train.recipe import Recipe
@@ -186,30 +187,64 @@ def losses(task: Task, recipe: Recipe, output: Tensor, targets: Tensor) -> Tenso
 
 
 @torch.inference_mode()
-def predict(task: Task, module: nn.Module, split: Split, device: torch.device) -> np.ndarray:
-    """Predictions for all examples, in their order: classes [S], degrees [S] or vectors."""
+def outputs(module: nn.Module, split: Split, device: torch.device) -> Tensor:
+    """Of the module for all examples, in their order, [S, outputs], on the CPU."""
     module.eval()
-    found: list[np.ndarray] = []
+    found: list[Tensor] = []
     where: list[np.ndarray] = []
     for index in in_order(split, EVALUATION_BATCH):
         inputs, _ = gather(split, index, device)
-        output = module(*inputs)
-        if task.kind == "classification":
-            output = output.argmax(-1)
-        elif task.kind == "relatedness":
-            output = expected_degree(output)
-        found.append(output.cpu().numpy())
+        found.append(module(*inputs).cpu())
         where.append(index)
-    ordered = np.concatenate(found)
-    out = np.empty_like(ordered)
-    out[np.concatenate(where)] = ordered
+    ordered = torch.cat(found)
+    out = torch.empty_like(ordered)
+    out[torch.from_numpy(np.concatenate(where))] = ordered
     return out
 
 
-def evaluate(task: Task, module: nn.Module, split: Split, device: torch.device) -> dict[str, float]:
-    """The task's metrics on a split."""
-    predicted = predict(task, module, split, device)
+def predict(task: Task, output: Tensor) -> np.ndarray:
+    """What a module's output says of each example: classes [S], degrees [S] or vectors."""
+    if task.kind == "classification":
+        output = output.argmax(-1)
+    elif task.kind == "relatedness":
+        output = expected_degree(output)
+    return output.numpy()
+
+
+def judged(task: Task, predicted: np.ndarray, split: Split) -> dict[str, float]:
+    """The task's metrics of what was predicted for a split."""
     return {name: METRICS[name](predicted, split.targets) for name in task.metrics}
+
+
+def evaluate(task: Task, module: nn.Module, split: Split, device: torch.device) -> dict[str, float]:
+    """The task's metrics of a module on a split."""
+    return judged(task, predict(task, outputs(module, split, device)), split)
+
+
+def kept(task: Task, output: Tensor, predicted: np.ndarray, data: Data) -> Predictions:
+    """What is kept of the predictions for the test split.
+
+    Parameters
+    ----------
+    output : Tensor
+        From `outputs`.
+    predicted : ndarray
+        From `predict`.
+    """
+    split, nothing = data.test, np.empty(0, np.uint8)
+    truth = said = confidence = errors = nothing
+    if task.kind == "classification":
+        truth, said = split.targets.astype(np.uint8), predicted.astype(np.uint8)
+        sure = output.double().softmax(-1).amax(-1).numpy()
+        confidence = np.rint(sure * CERTAIN).astype(np.uint8)
+    elif task.kind == "relatedness":
+        truth, said = split.targets, predicted.astype(np.float16)
+    else:
+        squares = (predicted.astype(np.float64) - split.targets) ** 2
+        errors = squares.reshape(len(split), -1).mean(1).astype(np.float16)
+    items = np.arange(len(split)) if data.test_items is None else data.test_items
+    seen = np.zeros(len(split), bool) if data.seen is None else data.seen
+    return Predictions(items.astype(np.int32), seen, truth, said, confidence, errors)
 
 
 def parameters(module: nn.Module) -> tuple[int, int]:

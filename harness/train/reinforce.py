@@ -206,7 +206,10 @@ class StagedTrainer(Trainer):
         out: dict[str, Any] = {}
         for how, name in (("threshold", ""), ("sampled", "_sampled")):
             with self.policy.tested(how), self.policy.noted() as decisions:
-                out[f"test{name}"] = super().test()["test"]
+                found = super().test()
+            out[f"test{name}"] = found["test"]
+            if not name:
+                out["predictions"] = found["predictions"]
             out[f"selected{name}"] = mean_shares(shares(decisions))
         self.policy.select("threshold")
         return out

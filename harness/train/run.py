@@ -51,7 +51,8 @@ def train_run(
     dict
         ``epochs`` (number, mean loss, dev metrics, seconds; test metrics too where the recipe
         chooses by them), ``chosen_epoch``, ``test``, ``seconds``, ``peak_bytes``, ``parameters``
-        and ``parameters_with_words``, ``examples`` by split, ``coverage``; ``resumed``, how often
+        and ``parameters_with_words``, ``examples`` by split, ``coverage``, ``predictions`` (see
+        `harness.records.predictions`); ``resumed``, how often
         it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
     """
     began = time.perf_counter()

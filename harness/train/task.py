@@ -6,6 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,12 +18,15 @@ import harness.train.tasks
 from harness.case import parse_options
 from harness.errors import UsageError
 from harness.registry import resolve
-from harness.train.recipe import NamedRecipe, Recipe, changes, typed
+from harness.train.recipe import CEILINGS, NamedRecipe, Recipe, changes, typed
 
 if TYPE_CHECKING:
     import numpy as np
 
     from harness.train.data.vocabulary import Coverage
+
+LAST_STAGE = "both"
+"""Of a run with a policy: in its epochs base model and policy are trained together."""
 
 Kind = Literal["classification", "relatedness", "regression"]
 
@@ -183,6 +187,10 @@ class Data:
         Of the word vectors over the corpus.
     encode, tokenise : callable or None
         A text to word ids and to tokens, as the corpus was treated; None for vector inputs.
+    test_items : ndarray of int, shape [S], or None
+        Places of the test examples in the table they come from; None for drawn data.
+    seen : ndarray of bool, shape [S], or None
+        Whether the text of a test example stands in the training table (the other folds) too.
     """
 
     train: Split
@@ -194,6 +202,8 @@ class Data:
     coverage: Coverage | None = None
     encode: Any = None
     tokenise: Any = None
+    test_items: np.ndarray | None = None
+    seen: np.ndarray | None = None
 
 
 @cache
@@ -227,14 +237,31 @@ def check_fold(task: Task, fold: int | None) -> None:
 _WITH_OPTIONS = re.compile(r"(?P<name>[\w.-]+)\[(?P<options>[^\]]*)\]")
 
 
+def trained_by(run: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether a run, by its record, did what it does by a recipe.
+
+    A ceiling of epochs is no part of that where patience ended the run below both. Not so where no
+    recipe stands.
+    """
+    own = run.get("recipe") or {}
+    if not own or {text.partition("=")[0] for text in changes(own, recipe)} - set(CEILINGS):
+        return False
+    stages = Counter(epoch.get("stage") for epoch in run.get("epochs") or ())
+    together = stages.pop(LAST_STAGE, 0)
+    for name, done in zip(CEILINGS, (max(stages.values(), default=0), together), strict=True):
+        mine, other = own.get(name, getattr(recipe, name)), getattr(recipe, name)
+        if mine != other and not done < min(mine, other):
+            return False
+    return True
+
+
 def by_common_recipe(run: Mapping[str, Any]) -> bool:
     """Whether a run's record says that it was trained by the recipe that its task has for all.
 
-    Not so of a task that this version does not know, nor where no recipe stands.
+    Not so of a task that this version does not know.
     """
     known = tasks().get(str(run.get("task")).partition("[")[0])
-    recipe = run.get("recipe") or {}
-    return known is not None and bool(recipe) and not changes(recipe, known.recipe)
+    return known is not None and trained_by(run, known.recipe)
 
 
 def task(text: str) -> Task:

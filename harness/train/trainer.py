@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from harness.train.batches import gather, lengths, order
 from harness.train.checkpoint import Checkpoint, Spent
-from harness.train.objective import evaluate, losses, stream
+from harness.train.objective import evaluate, judged, kept, losses, outputs, predict, stream
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Task
 
@@ -175,9 +175,11 @@ class Trainer:
         return {**found, "resumed": self.resumed} if self.resumed else found
 
     def test(self) -> dict[str, Any]:
-        """``test`` and its metrics."""
-        found = evaluate(self.task, self.module, self.data.test, self.device)
-        return {"test": finite(found, "test metrics")}
+        """``test`` metrics, and ``predictions`` of the examples."""
+        output = outputs(self.module, self.data.test, self.device)
+        said = predict(self.task, output)
+        found = finite(judged(self.task, said, self.data.test), "test metrics")
+        return {"test": found, "predictions": kept(self.task, output, said, self.data).text()}
 
     def state(self) -> dict[str, Any]:
         """Everything on which the rest of the run depends, after a step."""

@@ -64,23 +64,48 @@ class Examples:
         """Some of them, in the order of the index."""
         return Examples([[side[i] for i in index] for side in self.sides], self.targets[index])
 
+    def texts(self) -> list[tuple[tuple[str, ...], ...]]:
+        """The words of each example, side by side."""
+        return [tuple(map(tuple, sides)) for sides in zip(*self.sides, strict=True)]
 
-Splits = tuple[Examples, Examples, Examples]
-"""Train, dev and test."""
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Train, dev and test.
+
+    Attributes
+    ----------
+    train, dev, test : Examples
+    items : ndarray of int, shape [S]
+        Places of the test examples in their table.
+    seen : ndarray of bool, shape [S]
+        Whether the text of a test example stands in the training table too: whatever of it is dev.
+    """
+
+    train: Examples
+    dev: Examples
+    test: Examples
+    items: Index
+    seen: NDArray[np.bool_]
 
 
 def in_splits(tables: Sequence[Examples], folds: int, fold: int | None, seed: int) -> Splits:
     """Three tables as they are; of two the first in train and dev; one in folds."""
-    if len(tables) == 1:
+    first, *others = tables
+    if not others:
         assert fold is not None
-        index = cross_validated(len(tables[0].targets), folds, fold, seed)
-        train, dev, test = (tables[0].take(index[name]) for name in ("train", "dev", "test"))
-    elif len(tables) == 2:
-        kept, held = held_out(len(tables[0].targets), seed)
-        train, dev, test = tables[0].take(kept), tables[0].take(held), tables[1]
+        index = cross_validated(len(first.targets), folds, fold, seed)
+        train, dev, test = (first.take(index[name]) for name in ("train", "dev", "test"))
+        items = index["test"]
     else:
-        train, dev, test = tables
-    return train, dev, test
+        test, items = others[-1], np.arange(len(others[-1].targets))
+        train, dev = first, others[0]
+        if len(tables) == 2:
+            kept, held = held_out(len(first.targets), seed)
+            train, dev = first.take(kept), first.take(held)
+    trained = set(train.texts()) | (set(dev.texts()) if len(tables) < 3 else set())
+    seen = np.array([text in trained for text in test.texts()], dtype=bool)
+    return Splits(train, dev, test, items, seen)
 
 
 def assemble(
@@ -96,7 +121,7 @@ def assemble(
 
     Parameters
     ----------
-    splits : tuple of Examples
+    splits : Splits
     outputs : int
         Classes or degrees.
     tokenise : callable
@@ -104,7 +129,8 @@ def assemble(
     vectors, directory, seed, word_width
         See `harness.train.task.load`.
     """
-    sentences = [[tokens for side in part.sides for tokens in side] for part in splits]
+    parts = splits.train, splits.dev, splits.test
+    sentences = [[tokens for side in part.sides for tokens in side] for part in parts]
     everything = [tokens for part in sentences for tokens in part]
     if vectors == NO_VECTORS:
         table = no_vectors(word_width)
@@ -113,7 +139,7 @@ def assemble(
     words = Vocabulary.build(sentences[0], table)
     train, dev, test = (
         Split(tuple([words.encode(t) for t in side] for side in part.sides), part.targets)
-        for part in splits
+        for part in parts
     )
     return Data(
         train=train,
@@ -125,4 +151,6 @@ def assemble(
         coverage=None if vectors == NO_VECTORS else coverage(everything, table),
         encode=lambda text: words.encode(tokenise(text)),
         tokenise=tokenise,
+        test_items=splits.items,
+        seen=splits.seen,
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from harness.train.data.texts import Texts
 from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
-from harness.train.task import Data, Task
+from harness.train.task import Task
 
 FOLDS = 10
 
@@ -16,14 +15,10 @@ def _texts(corpus: str) -> Texts:
     return Texts((f"{corpus}/all.tsv",), ("text",), "label", classes=("0", "1"), folds=FOLDS)
 
 
-def load(
-    directory: Path | None, vectors: str, word_width: int, seed: int, fold: int, *, corpus: str
-) -> Data:
-    """One fold is the test set; a tenth of the other nine, drawn by the seed, is dev."""
-    return _texts(corpus)(directory, vectors, word_width, seed, fold)
+cr, mpqa, subj, mr = map(_texts, ("cr", "mpqa", "subj", "mr"))
+"""One fold is the test set; a tenth of the other nine, drawn by the seed, is dev."""
 
-
-_COMMON = replace(SENTENCES, epochs=12, patience=3)
+_COMMON = replace(SENTENCES, patience=3)
 # The papers report every fold's best epoch on the fold itself, and train on all of the other nine.
 # Here a tenth of these is dev by these recipes too, and nothing is chosen by it; the steps are the
 # papers'.
@@ -66,10 +61,9 @@ def _task(
         metrics=("accuracy",),
         split="10 folds, fixed by the corpus alone and the same for all models and seeds; a tenth "
         f"of the other nine, drawn by the seed, is dev{note}",
-        load="harness.train.tasks.cross_validated:load",
+        load=f"harness.train.tasks.cross_validated:{name}",
         recipe=_COMMON,
         recipes=recipes,
-        options={"corpus": name},
         files=_texts(name).files,
         vectors="top10k_100d_int8",
         tuned=TUNED,

@@ -47,7 +47,7 @@ TASKS = (
         split="official train, dev and test, the same for every seed; all training pairs, where "
         "the released program leaves out the longest 3 %",
         load="harness.train.tasks.snli:load",
-        recipe=replace(SENTENCES, dropout=0.3, batch=128, epochs=10, patience=2),
+        recipe=replace(SENTENCES, dropout=0.3, batch=128, patience=2),
         recipes={"paper": NamedRecipe(lasting(_RESAN, 600_000, _EXAMPLES), ROWS)},
         files=load.files,
         supplied={"snli/train.tsv": HOW},

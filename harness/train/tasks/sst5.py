@@ -43,7 +43,7 @@ TASKS = (
         metrics=("accuracy",),
         split="official train, dev and test sentences, the same for every seed",
         load="harness.train.tasks.sst5:sentences",
-        recipe=replace(SENTENCES, epochs=12, patience=3),
+        recipe=replace(SENTENCES, patience=3),
         files=sentences.files,
         vectors="top10k_100d_int8",
         tuned=TUNED,
@@ -58,7 +58,7 @@ TASKS = (
         split="every distinct phrase of the official training sentences (these too), each once; "
         "official dev and test sentences",
         load="harness.train.tasks.sst5:phrases",
-        recipe=replace(SENTENCES, batch=128, epochs=5, patience=2),
+        recipe=replace(SENTENCES, batch=128, patience=2),
         recipes={"paper": NamedRecipe(_PAPER, ROWS)},
         files=phrases.files,
         vectors="top10k_100d_int8",

@@ -27,7 +27,7 @@ from harness.stats import (
     holm,
     judged_p,
 )
-from harness.train.recipe import Recipe, changes, identity
+from harness.train.recipe import CEILINGS, Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.core.forest import Line, forest
 from reports.core.page import Output, Shown, remark, says, together, warns
@@ -219,7 +219,11 @@ def _against_common(of: Task, trials: Sequence[Trial]) -> tuple[Tried, int]:
     that than of another common recipe: it was tried against that.
     """
     every = (of.recipe, *of.former)
-    changed = [{r: changes(t.settings, r) for r in every} for t in trials]
+    # A ceiling of epochs is nothing that was tried.
+    changed = [
+        {r: changes({**t.settings, **{c: getattr(r, c) for c in CEILINGS}}, r) for r in every}
+        for t in trials
+    ]
 
     def against(common: Recipe) -> list[bool]:
         # A common recipe was tried against the others too.

@@ -150,14 +150,15 @@ def test_a_batch_does_not_change_a_prediction(folder: Path) -> None:
         logits.append(out)
     torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
     torch.testing.assert_close(logits[0], logits[2], rtol=0, atol=1e-5)
-    predicted = objective.predict(task("trec"), module, data.test, device)
+    predicted = objective.predict(task("trec"), objective.outputs(module, data.test, device))
     assert (predicted == logits[0].argmax(-1).numpy()).all()
 
 
 def test_a_degree_is_predicted_by_its_expectation(folder: Path) -> None:
     record, data = task("sick_relatedness"), loaded(folder, "sick_relatedness")
     module = objective.build(record, "mtsa", {}, data, small(record.name), Registry(), 0)
-    predicted = objective.predict(record, module, data.test, torch.device("cpu"))
+    output = objective.outputs(module, data.test, torch.device("cpu"))
+    predicted = objective.predict(record, output)
     inputs, _ = gather(data.test, np.arange(len(data.test)), torch.device("cpu"))
     shares = module(*inputs).detach().double().softmax(-1).numpy()
     expected = sum((degree + 1) * shares[:, degree] for degree in range(5))

@@ -1,0 +1,208 @@
+"""What trained models said of their test examples: a small file for each run, beside the journal.
+
+The record of a run has its name and SHA-256; published ones are packed into one file.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import lzma
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FOLDER = "predictions"
+"""Beside the sessions' files of a journal."""
+PACKED = ".predictions.tar.xz"
+"""Behind the name of a journal, as `harness.records.journal.PACKED`."""
+CERTAIN = 255
+"""A probability of 1, as it is kept."""
+
+
+class PredictionsLost(UsageError):
+    """A file that a record names is missing, or is not what was written."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Of one run, in the order of the test split.
+
+    Attributes
+    ----------
+    items : ndarray of int32, shape [S]
+        Places of the examples in the corpus' test table; with folds in its only table.
+    seen : ndarray of bool, shape [S]
+        Whether the same text is an example of the training table (of the other folds) too.
+    truth, said : ndarray, shape [S]
+        Classes (uint8), or degrees (float32 and float16); empty for vectors.
+    confidence : ndarray of uint8, shape [S]
+        Probability of the class that was said, in 255ths; empty where there are no classes.
+    errors : ndarray of float16, shape [S]
+        Mean squared error of each example, where vectors are predicted; empty otherwise.
+    """
+
+    items: np.ndarray
+    seen: np.ndarray
+    truth: np.ndarray
+    said: np.ndarray
+    confidence: np.ndarray
+    errors: np.ndarray
+
+    def text(self) -> str:
+        """As it travels from a child: base64 of what `read` takes."""
+        import numpy as np
+
+        out = io.BytesIO()
+        np.savez(out, **{field.name: getattr(self, field.name) for field in fields(self)})
+        return base64.b64encode(out.getvalue()).decode()
+
+
+def keep(folder: Path, key: str, text: str) -> dict[str, str]:
+    """Write what a run said; what its record tells of it.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the journal.
+    key : str
+        Of the run.
+    text : str
+        From `Predictions.text`.
+
+    Raises
+    ------
+    UsageError
+        If the disk refuses.
+    """
+    content = base64.b64decode(text)
+    path = folder / FOLDER / f"{key}.npz"
+    draft = path.with_suffix(".draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"can't write {path}: {error.strerror}; free some space and start again"
+        ) from None
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def read(folders: Sequence[Path], record: Mapping[str, Any]) -> Predictions | None:
+    """What a run said of its test examples; None if its record tells of none.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        Journals, one of which has the record.
+    record : mapping
+        Of the run.
+
+    Raises
+    ------
+    PredictionsLost
+        If its file is in none of them, or is not what was written.
+    """
+    told = record.get("predictions")
+    if not told:
+        return None
+    name = Path(str(told["file"])).name
+    found = next(filter(None, (_content(folder, name) for folder in folders)), None)
+    places = ", ".join(str(folder / FOLDER / name) for folder in folders)
+    of = f"predictions of {record.get('case') or record['key']}"
+    if found is None:
+        raise PredictionsLost(f"{of} are lost: no {places}; copy the file there again")
+    if hashlib.sha256(found).hexdigest() != told["sha256"]:
+        raise PredictionsLost(f"{of} were altered since they were written: {places}")
+    try:
+        return _decoded(found)
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise PredictionsLost(f"{of} can't be read: {places}: {error}") from None
+
+
+def _decoded(content: bytes) -> Predictions:
+    import numpy as np
+
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        found = Predictions(**{field.name: arrays[field.name] for field in fields(Predictions)})
+    count = len(found.items)
+    for field in fields(Predictions):
+        array = getattr(found, field.name)
+        if array.shape != (count,) and array.size:
+            raise ValueError(f"{field.name} has shape {array.shape}; expected ({count},)")
+    return found
+
+
+def _content(folder: Path, name: str) -> bytes | None:
+    path = folder / FOLDER / name
+    if path.is_file():
+        return path.read_bytes()
+    packed = Path(f"{folder}{PACKED}")
+    return _unpacked(packed).get(name) if packed.is_file() else None
+
+
+@lru_cache(maxsize=8)
+def _unpacked(path: Path) -> Mapping[str, bytes]:
+    """The files of a packed one, by name: read once, and only what is a plain file."""
+    found = {}
+    try:
+        with tarfile.open(path, "r:xz") as tar:
+            for member in tar:
+                if member.isfile() and (file := tar.extractfile(member)) is not None:
+                    found[member.name] = file.read()
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise PredictionsLost(f"{path} can't be read: {error}; copy it again") from None
+    return found
+
+
+def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> Path | None:
+    """Write the predictions of some records of a journal as the packed file of another place.
+
+    Those of drawn data are left out: anyone can draw them again.
+
+    Parameters
+    ----------
+    folder, place : Path
+        As of `harness.records.published.pack`.
+
+    Returns
+    -------
+    Path or None
+        None if there are none.
+
+    Raises
+    ------
+    PredictionsLost
+        If one is missing, or is not what was written.
+    """
+    contents: dict[str, bytes] = {}
+    for record in records:
+        found = read([folder], record)
+        if found is not None and not found.errors.size:
+            name = Path(str(record["predictions"]["file"])).name
+            content = _content(folder, name)
+            assert content is not None
+            contents[name] = content
+    target = Path(f"{place}{PACKED}")
+    if not contents:
+        target.unlink(missing_ok=True)
+        return None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(target, "w:xz", preset=9) as tar:
+        for name, content in sorted(contents.items()):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    _unpacked.cache_clear()
+    return target
