@@ -32,6 +32,7 @@ from harness.experiments.declare import (
     refuse_unbuildable,
 )
 from harness.experiments.design import Design, Family, Surroundings, check_pairing
+from harness.experiments.design_file import planned
 from harness.experiments.executors.local import workers_for
 from harness.experiments.model import check_read
 from harness.experiments.overall import Overall
@@ -49,6 +50,9 @@ COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
 def run_compare(options: CompareOptions) -> int:
     """Do all of it; returns the exit code."""
     out, folder = console(), options.journal
+    plan = None
+    if options.plan is not None:
+        options, plan = planned(options)
     registry = Registry(options.given)
     tasks = read_tasks(options.tasks)
     models = read_models(options, registry)
@@ -68,7 +72,7 @@ def run_compare(options: CompareOptions) -> int:
         baseline, models = models[-1], [model for model in models if model not in refused]
         if baseline not in models or len(models) < 2:
             raise UsageError(f"--all {baseline}: it can't be built, or nothing else can; see above")
-    family = declare(options, models, tasks, margins, places)
+    family = declare(options, models, tasks, margins, places, plan)
     around = places[tasks[0].name]
     todo, known = list(family.runs()), finished(folder)
     missing = [run for run in todo if run.key not in known]
@@ -144,7 +148,7 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
         out.print()
         _print_overall(out, conclusion.baseline, conclusion.overall)
     out.print()
-    for line in tables.reading(conclusion):
+    for line in (*tables.asked(conclusion), *tables.reading(conclusion)):
         say(out, line)
     for warning in conclusion.warnings:
         say(out, f"[yellow]warning:[/] {escape(warning)}", markup=True)

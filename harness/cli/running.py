@@ -108,6 +108,7 @@ def do_runs(
     names : mapping
         By key what a run is called where its case says too little.
     """
+    plan = next((r["plan"]["sha256"] for r in declared if r.get("plan")), None)
     known = journal.read(folder).finished()
     declared = [record for record in declared if record["key"] not in known]
     if not missing and not declared:
@@ -132,6 +133,7 @@ def do_runs(
             told.progress,
             durations=durations,
             strict=strict,
+            plan=plan,
             # The scores of a run that is repeated for them are not in a checkpoint of it.
             checkpoints=folder / CHECKPOINTS if keep else None,
             names=names,

@@ -31,7 +31,14 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
-from harness.experiments.warnings import DECIDED, NOT_COUNTED, flaws_of, told_once, warnings_of
+from harness.experiments.warnings import (
+    DECIDED,
+    NOT_COUNTED,
+    flaws_of,
+    over_budget,
+    told_once,
+    warnings_of,
+)
 from harness.stats import MeanDifference, holm, judged_p
 from harness.stats import accuracy_verdict as judge
 
@@ -74,7 +81,7 @@ class Comparison:
     flaws : tuple of str
         Why the models' training can't be compared, in short; such a verdict is not counted.
     exploratory : bool
-        Whether one of its runs is older than what was declared.
+        Whether one of its runs is older than what was declared, or not of its design file.
     costs : mapping
         `TrainingCost` by model; none for a model without a finished run.
     runs : tuple of mapping
@@ -265,6 +272,7 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
         for m, p, equal_p in zip(found, p_values, equal, strict=True)
     )
     over = overall(found)
+    runs = {run["key"]: run for c in judged for run in c.runs}.values()
     return Conclusion(
         key=record["key"],
         record=record,
@@ -277,6 +285,7 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
             *told_once([(c.first, c.task, c.warnings) for c in judged]),
             *(over.warnings if over is not None else ()),
             *(left_out(record, records, order) if record["kind"] == "family" else ()),
+            *over_budget(record.get("plan"), runs),
         ),
     )
 
@@ -298,9 +307,12 @@ def _judged(
     if d is not None and found.ended:
         verdict = judge(d, design["higher_is_better"], of_equality, adjusted_p)
     first, second = design["models"]
-    flaws = tuple(flaw.short for flaw in flaws_of(design, found.pairs))
+    flaws = tuple(dict.fromkeys(flaw.short for flaw in flaws_of(design, found.pairs)))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
-    exploratory = any(order.before(run, design) for run in runs)
+    plan = design.get("plan")
+    exploratory = any(
+        order.before(run, design) or (plan and run.get("plan") != plan["sha256"]) for run in runs
+    )
     alone = () if design.get("family") else judged_elsewhere(design, records)
     title = f"{first} and {second} on {design['task']}"
     return Comparison(

@@ -141,8 +141,9 @@ def declare(
     tasks: Sequence[Task],
     margins: Mapping[str, float | None],
     places: Mapping[str, Surroundings],
+    plan: Mapping[str, Any] | None = None,
 ) -> Family:
-    """Each model against the last one, on each task.
+    """Each model against the last one, on each task; as a design file says, if there is one.
 
     Raises
     ------
@@ -169,7 +170,7 @@ def declare(
             )
             for model, recipe in zip(others, recipes, strict=False)
         ]
-    return Family(tuple(designs))
+    return Family(tuple(designs), plan)
 
 
 def left_out(

@@ -284,9 +284,12 @@ class Family:
     designs : tuple of Design
         One per model and task, each once, the same baseline second; by task, in the order of the
         models.
+    plan : mapping, optional
+        The file that declares it: see `harness.experiments.design_file.planned`.
     """
 
     designs: tuple[Design, ...]
+    plan: Mapping[str, Any] | None = None
 
     @property
     def baseline(self) -> str:
@@ -318,11 +321,14 @@ class Family:
     def record(self) -> dict[str, Any]:
         """As it stands in the journal, before any run of it is started: of a pair its design."""
         designs = [design.record for design in self.designs]
+        plan = {} if self.plan is None else {"plan": dict(self.plan)}
+        by = [] if self.plan is None else [self.plan["sha256"]]
         if len(designs) == 1:
-            return designs[0]
+            key = schema.digest(["design", designs[0]["key"], *by]) if by else designs[0]["key"]
+            return {**designs[0], **plan, "key": key}
         return {
             "kind": "family",
-            "key": schema.digest(["family", *sorted(d["key"] for d in designs)]),
+            "key": schema.digest(["family", *sorted(d["key"] for d in designs), *by]),
             "question": schema.digest(["family", *sorted(d["question"] for d in designs)]),
             "baseline": self.baseline,
             "models": list(self.models),
@@ -332,4 +338,5 @@ class Family:
             "designs": designs,
             "fingerprint": designs[0]["fingerprint"],
             "status": "ok",
+            **plan,
         }

@@ -27,8 +27,8 @@ def designs(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         if record["kind"] == "design":
             yield dict(record)
         elif record["kind"] == "family":
-            when = {name: record.get(name) for name in ("session", "at")}
-            yield from ({**design, **when, "family": record["key"]} for design in record["designs"])
+            its = {name: record.get(name) for name in ("session", "at", "plan")}
+            yield from ({**design, **its, "family": record["key"]} for design in record["designs"])
 
 
 def run_keys(record: Record) -> set[str]:

@@ -172,6 +172,10 @@ class RunSession:
         Folder in which runs under way are kept, so that one that is killed goes on where it was.
     checkpoint_seconds : float
         Least time between two writes of such a file.
+    names : mapping
+        By key what a run is called where its label says too little.
+    plan : str, optional
+        SHA-256 of the file that declares the runs.
     """
 
     def __init__(
@@ -187,12 +191,13 @@ class RunSession:
         checkpoints: Path | None = None,
         checkpoint_seconds: float = 60.0,
         names: Mapping[str, str] = MappingProxyType({}),
+        plan: str | None = None,
     ) -> None:
         self.writer, self.fingerprint, self.executor = writer, fingerprint, executor
         self.on_progress, self.strict, self.call = on_progress, strict, call
         self.durations = durations or Durations(fingerprint, executor.workers)
         self.checkpoints, self.checkpoint_seconds = checkpoints, checkpoint_seconds
-        self.names = names
+        self.names, self.plan = names, plan
 
     def run(self, todo: Sequence[Run]) -> Iterator[dict[str, Any]]:
         """Train, yielding each record as it is written.
@@ -264,6 +269,8 @@ class RunSession:
             "task_seconds": outcome.seconds,
             **value,
         }
+        if self.plan is not None:
+            record["plan"] = self.plan
         if (said := record.pop("predictions", None)) and self.writer is not None:
             record["predictions"] = predictions.keep(self.writer.path.parent, run.key, said)
         if value.get("diverged"):

@@ -272,7 +272,7 @@ def _part_of(path: Path, table: Mapping[str, Any]) -> Part:
     return Part(
         models=tuple(_texts(path, "models", table["models"])),
         tasks=tuple(_texts(path, "tasks", table["tasks"])),
-        seeds=_seeds(path, table["seeds"]) if "seeds" in table else None,
+        seeds=seeds_of(path, table["seeds"]) if "seeds" in table else None,
         folds=table.get("folds", False),
         recipe=tuple(recipe),
         vectors=table.get("vectors"),
@@ -288,7 +288,14 @@ def _texts(path: Path, name: str, value: Any) -> list[str]:
     return value
 
 
-def _seeds(path: Path, value: Any) -> tuple[int, ...]:
+def seeds_of(path: Path, value: Any) -> tuple[int, ...]:
+    """Seeds as a file gives them: how many, or which.
+
+    Raises
+    ------
+    UsageError
+        Naming the file.
+    """
     count = type(value) is int and 1 <= value <= MOST_SEEDS
     which = isinstance(value, list) and all(
         type(seed) is int and 0 <= seed <= LARGEST_SEED for seed in value

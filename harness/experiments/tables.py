@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.costs import run_seconds
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import Unit, counted, counted_each, unit_of
 from harness.stats import Friedman, MeanDifference, too_few
@@ -232,6 +233,21 @@ def reading(conclusion: Conclusion) -> list[str]:
     if conclusion.overall is not None:
         out += [f"{why[0].upper()}{why[1:]}." for why in conclusion.overall.why]
     return out
+
+
+def asked(conclusion: Conclusion) -> list[str]:
+    """What the file says that declares a conclusion; nothing where there is none."""
+    plan = conclusion.record.get("plan")
+    if not plan:
+        return []
+    spent = sum(run_seconds(run) or 0.0 for run in conclusion.runs) / 3600
+    since = f"commit {plan['committed'][:10]}" if plan["committed"] else "not committed"
+    void = f"; void if: {', '.join(plan['void'])}" if plan["void"] else ""
+    return [
+        f"asked in {plan['file']} ({since}, SHA-256 {plan['sha256'][:10]}): {plan['question']}",
+        f"family: {plan['family']}; stopping rule: {plan['stopping']}{void}; hours: "
+        f"{spent:.2g} of {plan['hours']:g}",
+    ]
 
 
 def omnibus(found: Friedman) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from harness.experiments.costs import at_ceiling, steps_of, still_gains
+from harness.experiments.costs import at_ceiling, run_seconds, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
 from harness.stats import ratio_text
@@ -71,7 +71,7 @@ def warnings_of(
     order : Order
         Of the records.
     """
-    return (
+    told = (
         *_missing(design, pairs),
         *_constant(design, pairs),
         *_selected(design, pairs),
@@ -81,8 +81,10 @@ def warnings_of(
         *_recipes(design),
         *_split(design),
         *_corpus(design, pairs),
+        *_plan(design, pairs),
         *looked(design, records, order),
     )
+    return tuple(dict.fromkeys(told))
 
 
 def _missing(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
@@ -258,9 +260,13 @@ def _still_gaining(
 
 
 def flaws_of(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Flaw]:
-    """`training_flaws` of a design's runs."""
+    """`training_flaws` of a design's runs, and the warnings that its file lets void the verdict."""
     metric, higher = design["metric"], design["higher_is_better"]
-    return training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
+    found = training_flaws(design["models"], sides_of(pairs), metric, higher, design.get("margin"))
+    for name in (design.get("plan") or {}).get("void", ()):
+        if name in VOIDS:
+            found += [Flaw(name, said) for said in VOIDS[name](design, pairs)]
+    return found
 
 
 def _recipes(design: Mapping[str, Any]) -> list[str]:
@@ -282,6 +288,17 @@ def _recipes(design: Mapping[str, Any]) -> list[str]:
     return [*out, *(design.get("one_sided") or ())]
 
 
+VOIDS: Mapping[str, Callable[[Mapping[str, Any], Sequence[Pair]], list[str]]] = {
+    "failed runs": _missing,
+    "one value for all": _constant,
+    "all tokens selected": _selected,
+    "unequal parameters": _parameters,
+    "unequal recipes": lambda design, pairs: _recipes(design),
+    "another corpus": _corpus,
+}
+"""Warnings that a design file may name: a verdict with one of them is then not counted."""
+
+
 def _split(design: Mapping[str, Any]) -> list[str]:
     out = []
     if any(recipe["choose"] == "best-on-test" for recipe in design["recipes"]):
@@ -295,6 +312,31 @@ def _split(design: Mapping[str, Any]) -> list[str]:
             "choice of test examples"
         )
     return out
+
+
+def _plan(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
+    """What was not as the design's file says."""
+    plan = design.get("plan")
+    if not plan:
+        return []
+    out = []
+    if not plan.get("committed"):
+        out.append(
+            f"{plan['file']} was not committed, as it is, when this was declared: only this "
+            "machine's clock says that it is older than the runs"
+        )
+    others = sum(r is not None and r.get("plan") != plan["sha256"] for p in pairs for r in p)
+    if others:
+        out.append(f"{others} runs were not trained under {plan['file']}, as it is")
+    return out
+
+
+def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Whether runs took longer than the file that declares them allows."""
+    spent = sum(run_seconds(run) or 0.0 for run in runs) / 3600
+    if plan is None or spent <= plan["hours"]:
+        return []
+    return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]
 
 
 def selected_share(runs: Sequence[Mapping[str, Any]]) -> float | None:

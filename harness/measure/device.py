@@ -100,11 +100,11 @@ def machine_state() -> dict[str, Any]:
     return {"load": load, "cpu_mhz": cpu_clock_mhz(), "gpu": gpu_state()}
 
 
-def _git(*arguments: str) -> str | None:
-    root = Path(__file__).resolve().parents[2]
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git prints in a folder; None where it fails, or there is none."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -123,9 +123,10 @@ def _versions() -> dict[str, str]:
 
 def environment() -> dict[str, Any]:
     """Commit, dirty flag, host, platform, package versions, memory."""
-    dirty = _git("status", "--porcelain")
+    root = Path(__file__).resolve().parents[2]
+    dirty = git(root, "status", "--porcelain")
     return {
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": git(root, "rev-parse", "HEAD"),
         "dirty": None if dirty is None else bool(dirty),
         "host": socket.gethostname(),
         "platform": platform.platform(),

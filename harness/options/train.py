@@ -107,6 +107,11 @@ class CompareOptions(Training, JsonOutput):
         "Judge two models as independent groups, by Welch's t: declared.", "--unpaired"
     )
     jobs: int = option("Runs at a time (0: one per core).", r.JOBS, "--jobs", default="0")
+    plan: Path | None = option(
+        "A design file (plans/*.toml, committed first) that says what is compared, and why.",
+        r.FILE,
+        "--plan",
+    )
 
     def __post_init__(self) -> None:
         """Refuse names beside ``--all``."""

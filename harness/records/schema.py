@@ -130,6 +130,10 @@ _EPOCH = Fields(
     {"epoch": int, "seconds": Number(0)},
     {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str},
 )
+_PLAN = Fields(
+    {**dict.fromkeys(("file", "sha256", "committed", "question", "family", "stopping"), str),
+     "hours": Number(0, above=True), "void": Listed(str)}
+)  # fmt: skip
 _COVERAGE = Fields(
     {"vectors": str,
      **dict.fromkeys(("vocabulary", "covered", "running_words", "covered_running"), Number(0))}
@@ -157,7 +161,8 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
 
 OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
     "design": {"folds": int, "margin": Number(0, above=True), "paired": bool,
-               "paired_question": str, "one_sided": Listed(str)},
+               "paired_question": str, "one_sided": Listed(str), "plan": _PLAN},
+    "family": {"plan": _PLAN},
     "run": {
         "task": str, "case": str, "fold": int, "code": str, "fingerprint": str,
         "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,

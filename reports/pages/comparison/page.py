@@ -12,6 +12,7 @@ from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.tables import (
     COSTS,
     OVER_TASKS,
+    asked,
     columns,
     cost_rows,
     counted_tasks,
@@ -90,7 +91,7 @@ class Compared(DevicePage):
             )
         origin = f"{self.source.says} Trained {self.device.dates} on {self.device.title}."
         declared = [_declared(task, c.of_task(task)) for task in c.tasks]
-        return together(heading(c.title, 2), says([origin, what, *declared]))
+        return together(heading(c.title, 2), says([origin, what, *asked(c), *declared]))
 
     def verdicts(self) -> Shown:
         """What is decided, and what must be known beside it."""
