@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage
+from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall
 from harness.experiments.preregistration import (
@@ -77,6 +78,8 @@ class Comparison:
         ``better``, ``worse``, ``practically equal``, ``undecided``, ``descriptive only``, or
         ``unfinished``.
     sentence : str
+    sought : Sought or None
+        What it could have found and what would decide it, of one that is undecided.
     warnings : tuple of str
     flaws : tuple of str
         Why the models' training can't be compared, in short; such a verdict is not counted.
@@ -113,6 +116,7 @@ class Comparison:
     equivalence_p: float | None
     verdict: str
     sentence: str
+    sought: Sought | None
     warnings: tuple[str, ...]
     flaws: tuple[str, ...]
     exploratory: bool
@@ -213,11 +217,19 @@ class Conclusion:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The verdict; of several how many there are of each kind, then what was decided."""
+        """The verdict; of several how many there are of each kind, then what was decided.
+
+        Beside *undecided* what it could have found, of several how many seeds each would take.
+        """
         if self.is_pair:
-            return (self.comparisons[0].sentence,)
+            (one,) = self.comparisons
+            return (one.sentence, *([one.sought.said(one.unit)] if one.sought else []))
         counts = Counter(c.said for c in self.comparisons)
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        missing = together_sought([c.sought for c in self.comparisons if c.sought])
+        said = ", ".join(
+            f"{count} {verdict}{missing if verdict == 'undecided' else ''}"
+            for verdict, count in counts.items()
+        )
         if any(c.exploratory for c in self.comparisons):
             said = f"{EXPLORATORY}, declared after runs of it: {said}"
         return (
@@ -335,6 +347,7 @@ def _judged(
         equivalence_p=found.equivalence_p,
         verdict=verdict,
         sentence=first_line(design, values, d, verdict, together, p, flaws, exploratory),
+        sought=sought(d, design["margin"], together) if d and verdict == "undecided" else None,
         warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
         flaws=flaws,
         exploratory=exploratory,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiments.replicates import Unit
 from harness.records import schema
 from harness.stats import (
+    ALPHA,
     LEAST_REPLICATES,
+    POWER,
+    MeanDifference,
     PairedSpread,
     paired_spread,
     power_of,
@@ -195,3 +200,83 @@ class SeedPlan:
         except ValueError as error:
             raise UsageError(f"plan: {error}") from None
         return max(count, LEAST_REPLICATES)
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What an undecided comparison could have found, and how many seeds would decide it.
+
+    By the spread that was seen, which is an estimate itself, and by the t-distribution's quantiles
+    at these numbers of pairs; as one of those judged together, at the level of Holm's first step.
+
+    Attributes
+    ----------
+    detectable : float
+        The true difference that is found with 80 % power by what there is. Of folds its error is
+        the corrected one (`harness.stats.compare_folds`).
+    effect : float
+        What `needed` finds: the declared margin, without one the difference that was seen.
+    is_margin : bool
+    needed : int or None
+        Seeds, unpaired for each model. None for folds, to which seeds add no test examples, and
+        where no number of seeds will do: without a difference, or without any spread.
+    by_folds : bool
+    """
+
+    detectable: float
+    effect: float
+    is_margin: bool
+    needed: int | None
+    by_folds: bool
+
+    @property
+    def count(self) -> str:
+        """``18``, or why there is no number."""
+        if self.needed is None:
+            return "folds are given" if self.by_folds else "no number"
+        return f"{self.needed:,}"
+
+    def short(self, unit: Unit) -> str:
+        """`` (detectable 3.90 points; 24 seeds needed)``: behind the verdict in a table."""
+        needed = self.count if self.needed is None else f"{self.count} seeds needed"
+        return f" (detectable {unit.size(self.detectable)}; {needed})"
+
+    def said(self, unit: Unit) -> str:
+        """What it could have found, and what it takes, in words."""
+        found = f"undecided: with 80 % power a true difference of {unit.size(self.detectable)}"
+        if self.by_folds:
+            return f"{found} is found; the folds are given, and seeds add no test examples"
+        which = "the margin" if self.is_margin else "a true difference as large as the one seen"
+        takes = f"{self.count} seeds" if self.needed is not None else "no number of seeds"
+        return f"{found} is found here; {which}, {unit.size(self.effect)}, takes {takes}"
+
+
+def sought(d: MeanDifference, margin: float | None, together: int) -> Sought:
+    """What is missing to decide a comparison, one of so many judged together."""
+    by_folds = d.test == "corrected resampled t"
+    effect = abs(d.difference) if margin is None else margin
+    pooled = math.sqrt((d.sd_first**2 + d.sd_second**2) / 2)
+    sd = d.error * math.sqrt(d.count_first) if d.paired else pooled
+    needed = None
+    if not by_folds and sd > 0 and effect > 0:
+        plan = SeedPlan(effect, sd, POWER, ALPHA, d.paired, together)
+        try:
+            needed = plan.needed()
+        except UsageError:  # more than anybody trains
+            needed = None
+    return Sought(d.detectable_among(together), effect, margin is not None, needed, by_folds)
+
+
+def together_sought(several: Sequence[Sought]) -> str:
+    """`` (12 to 480 seeds needed; 7 by folds, which are given)``: beside how many are undecided."""
+    needed = sorted(one.needed for one in several if one.needed is not None)
+    folds = sum(one.by_folds for one in several)
+    said = []
+    if needed:
+        most = f" to {needed[-1]:,}" if needed[-1] > needed[0] else ""
+        said.append(f"{needed[0]:,}{most} seeds needed")
+    if folds:
+        said.append(f"{folds} by folds, which are given")
+    if none := len(several) - len(needed) - folds:
+        said.append(f"{none} without a number of seeds")
+    return f" ({'; '.join(said)})" if said else ""

@@ -21,7 +21,12 @@ OVER_TASKS = (
     "p Holm",
     "verdict",
 )
-DETECTABLE = "detectable"
+DETECTABLE, NEEDED = "detectable", "seeds needed"
+SEEDS_NEEDED = (
+    f"{NEEDED}: how many would find, four times in five and by the spread seen here, the declared "
+    "margin, without one a true difference as large as the one seen; to folds seeds add no test "
+    "examples."
+)
 BASELINE = "baseline"
 """In the place of the baseline's verdict."""
 COSTS = (
@@ -168,7 +173,7 @@ def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
 def columns(comparisons: Sequence[Comparison]) -> list[str]:
     """Names of a task's columns; that of equality only where a margin was declared."""
     equal = ["p equal, Holm"] if comparisons[0].margin is not None else []
-    tests = ["p", "p Holm", *equal, DETECTABLE]
+    tests = ["p", "p Holm", *equal, DETECTABLE, NEEDED]
     return ["model", "mean (sd)", "difference", "95 % interval", *tests, "verdict"]
 
 
@@ -192,6 +197,8 @@ def _cells(comparison: Comparison) -> list[str]:
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]
             found.append(unit.size(d.detectable_among(comparison.together)))
+    if comparison.sought is not None:
+        found.append(comparison.sought.count)
     return [*found, comparison.said]
 
 
@@ -220,6 +227,8 @@ def reading(conclusion: Conclusion) -> list[str]:
         f"{DETECTABLE}: the smallest true difference that would be found four times in five, "
         f"judged as one of {count}.",
     ]
+    if any(c.sought for c in conclusion.comparisons):
+        out.append(SEEDS_NEEDED)
     narrow = [
         c
         for c in conclusion.comparisons

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.experiments.conclusion import Comparison
-from harness.experiments.replicates import Unit
 from harness.experiments.warnings import DECIDED
 from harness.stats import POWER, SpreadEstimate, paired_spread, power_of, replicates_needed
 from reports.core.axes import ON_LINES, End, bare, label_ends, note, panel, row_panel, titled
@@ -27,14 +25,14 @@ from reports.core.style import (
     SOFT,
     VERMILION,
     Look,
-    colour,
     mechanism_of,
     pair,
     text_colour,
 )
 
 
-def _axis_text(comparison: Comparison) -> str:
+def axis_text(comparison: Comparison) -> str:
+    """The metric, with its unit and direction."""
     better = "higher" if comparison.higher_is_better else "lower"
     return f"test {comparison.unit.named(comparison.metric)}, {better} is better"
 
@@ -55,7 +53,7 @@ def _two_models(comparison: Comparison, left: float, right: float) -> tuple[Figu
     axes.set_xticks([0, 1], [comparison.second, comparison.first], fontsize=9.5)
     axes.set_xlim(left, right)
     axes.margins(y=0.1)
-    axes.set_ylabel(_axis_text(comparison), fontsize=8.5)
+    axes.set_ylabel(axis_text(comparison), fontsize=8.5)
     return figure, axes
 
 
@@ -170,74 +168,6 @@ def forest(comparisons: Sequence[Comparison]) -> Figure:
         f"{first.metric} minus that of {first.second}{of}",
         None if first.margin is None else scale * first.margin,
     )
-
-
-def learning_curves(comparisons: Sequence[Comparison]) -> Figure | None:
-    """Dev metric by epoch: a mean per model; of two models every seed too, dots where chosen."""
-    first, alone = comparisons[0], len(comparisons) == 1
-    unit = first.unit
-    figure, axes = panel()
-    ends = []
-    for model, ink, runs in _models(comparisons):
-        curves = [(curve, run.get("chosen_epoch")) for run in runs if (curve := _curve(run, first))]
-        for curve, chosen in curves if alone else ():
-            x, y = _points(curve, unit)
-            axes.plot(x, y, color=ink, linewidth=0.8, alpha=0.35, label=f"{model}, one run")
-            if chosen in curve:
-                at = unit.scale * curve[chosen]
-                axes.plot([chosen], [at], "o", color=ink, markersize=3.5, alpha=0.8)
-        mean = _mean_curve([curve for curve, _ in curves])
-        if mean:
-            x, y = _points(mean, unit)
-            axes.plot(x, y, color=ink, linewidth=2.4 if alone else 1.4, label=f"{model}, mean")
-            ends.append((float(x[-1]), y[-1], model, ink))
-    if not ends:
-        return None
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("epoch")
-    axes.set_ylabel(_axis_text(first).replace("test", "dev", 1), fontsize=8.5)
-    bare(axes)
-    axes.margins(x=0.02)
-    label_ends(axes, ends)
-    under = "a line per model: the mean while all its runs go on"
-    if alone:
-        under = "thin: seeds; thick: mean while all run; dots: the epoch tested"
-    titled(axes, f"{first.task}: learning curves on dev", under)
-    return figure
-
-
-def _models(
-    comparisons: Sequence[Comparison],
-) -> Iterator[tuple[str, str, Sequence[Mapping[str, Any]]]]:
-    """Every model with its colour and its runs, the baseline last."""
-    first = comparisons[0]
-    inks = pair(first.first, first.second)
-    if len(comparisons) == 1:
-        yield first.first, inks[0], first.sides[0]
-    else:
-        for c in comparisons:
-            yield c.first, colour(mechanism_of(c.first)), c.sides[0]
-    yield first.second, inks[1], first.sides[1]
-
-
-def _points(curve: Mapping[int, float], unit: Unit) -> tuple[list[int], list[float]]:
-    x = sorted(curve)
-    return x, [unit.scale * curve[epoch] for epoch in x]
-
-
-def _curve(run: Mapping[str, Any], comparison: Comparison) -> dict[int, float]:
-    """Dev metric by epoch."""
-    values = {int(e["epoch"]): (e.get("dev") or {}) for e in run.get("epochs") or ()}
-    found = {epoch: dev.get(comparison.metric) for epoch, dev in values.items()}
-    return {e: float(v) for e, v in found.items() if v is not None and math.isfinite(v)}
-
-
-def _mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Mean over seeds at every epoch that all of them reached: a mean of survivors misleads."""
-    if not curves:
-        return {}
-    common = set.intersection(*(set(c) for c in curves))
-    return {e: float(np.mean([c[e] for c in curves])) for e in sorted(common)}
 
 
 COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)

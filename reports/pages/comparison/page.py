@@ -38,7 +38,7 @@ from reports.core.page import (
     warns,
 )
 from reports.core.source import DeviceRecords, Source
-from reports.pages.comparison import figures
+from reports.pages.comparison import figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 
 KINDS = ("design", "family")
@@ -225,7 +225,7 @@ class Compared(DevicePage):
         """Learning curves on dev."""
 
         def show(some: Sequence[Comparison], name: str) -> Shown:
-            figure = figures.learning_curves(some)
+            figure = learning.learning_curves(some)
             if figure is None:
                 return _nothing(some[0])
             where = "dev" if some[0].choose == "dev" else "the test set"
@@ -234,7 +234,18 @@ class Compared(DevicePage):
                 f"{model} is best on {where} after {cost.chosen_epoch:g} of {cost.epochs:g} epochs"
                 for model, cost in costs.items()
             ]
-            caption = f"Dev {some[0].metric} by epoch; the median run of {', of '.join(parts)}."
+            ends = {
+                one.model: f"{one.model} ({len(one.runs)} runs, all of them to epoch {one.whole})"
+                for c in some
+                for one in learning.dev_curves(c)
+            }
+            caption = (
+                f"Dev {some[0].metric} by epoch, median and interquartile range, as far as every "
+                f"run of a model goes on: {', '.join(ends.values())}. Dotted: the median of those "
+                "that go on longer, while they are half or more, without a band, for patience ends "
+                "some runs before others. Dots: the epoch that counts, of every run; the median "
+                f"run of {', of '.join(parts)}."
+            )
             return self.place.figure(f"{name}curves", figure, caption)
 
         return self._by_task(show)

@@ -68,7 +68,10 @@ def numbers(c: Comparison) -> dict[str, Any]:
         return found
     difference = asdict(c.difference)
     del difference["differences"]
-    return found | difference | {"detectable_together": c.difference.detectable_among(c.together)}
+    found |= difference | {"detectable_together": c.difference.detectable_among(c.together)}
+    if c.sought is not None:
+        found |= {"seeds_needed": c.sought.needed, "seeds_needed_for": c.sought.effect}
+    return found
 
 
 def run_cells(c: Comparison, row: Mapping[str, Any]) -> list[str]:

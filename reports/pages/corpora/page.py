@@ -304,9 +304,11 @@ class Corpora(DevicePage):
                 pieces.append(self._forest(f"{name}-{file_name(task.name)}", task.name, mine))
         return together(
             together(*pieces, grid=True),
-            self.place.table(name, *tables.differences(rows), (0, 4, 5)),
+            self.place.table(name, *tables.differences(rows), (0, 4, 7)),
             remark(
-                f"Judged together: Holm over all {len(rows)}. Accuracies in points. This family "
+                f"Judged together: Holm over all {len(rows)}. Accuracies in points. Detectable: a "
+                "true difference that is found with 80 % power as one of so many; seeds needed: "
+                "how many find one as large as was seen, by the spread seen here. This family "
                 "was made with the page, so it is exploratory; what was declared before there were "
                 "results stands on the pages of the comparisons."
             ),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from harness.experiments.estimate import sought
+from harness.experiments.tables import DETECTABLE, NEEDED
 from harness.stats import mean_interval
 from reports.core.printed_values import printed_accuracy
 from reports.core.trained import Against, TaskRuns
@@ -67,7 +69,11 @@ def printed_beside(tasks: Iterable[TaskRuns]) -> tuple[pd.DataFrame, list[str], 
 
 def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
     """Comparisons that are judged together: numbers, headings and texts."""
-    columns = ["", "difference [95 %]", "p", "p (Holm)", "over", "verdict"]
+    missing = [
+        sought(one.difference, None, len(found)) if one.verdict == "undecided" else None
+        for one in found
+    ]
+    columns = ["", "difference [95 %]", "p", "p (Holm)", "over", DETECTABLE, NEEDED, "verdict"]
     rows = [
         [
             f"{one.model.task}: {one.model.model} − {one.other.model}",
@@ -75,9 +81,11 @@ def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list
             f"{one.difference.p:.2g}",
             f"{one.adjusted_p:.2g}",
             one.counted,
+            one.model.unit.number(one.difference.detectable_among(len(found))),
+            "" if open_ is None else open_.count,
             one.verdict,
         ]
-        for one in found
+        for one, open_ in zip(found, missing, strict=True)
     ]
     frame = pd.DataFrame(
         {
@@ -92,9 +100,10 @@ def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list
             "p_holm": one.adjusted_p,
             "hedges_g": one.difference.hedges_g,
             "minimum_detectable_effect": one.difference.detectable_among(len(found)),
+            "seeds_needed": None if open_ is None else open_.needed,
             "replicates": one.difference.count_first,
             "verdict": one.verdict,
         }
-        for one in found
+        for one, open_ in zip(found, missing, strict=True)
     )
     return frame, columns, rows

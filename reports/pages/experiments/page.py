@@ -52,7 +52,9 @@ class Experiments(SourcePage):
                 one["arms"],
                 one["task"],
                 one["replicates"],
-                Cell.of(one["verdict"], notes=tuple(filter(None, [one["difference"]]))),
+                Cell.of(
+                    one["verdict"] + one["missing"], notes=tuple(filter(None, [one["difference"]]))
+                ),
                 Cell.of(str(len(one["warnings"])), hint="; ".join(one["warnings"])),
                 *([one["device"]] if several else []),
             ]
@@ -86,6 +88,7 @@ def _row(conclusion: Conclusion) -> dict[str, Any]:
         "task": ", ".join(conclusion.tasks),
         "replicates": f"{' or '.join(map(str, counts))} {conclusion.comparisons[0].replicate}s",
         "difference": difference,
+        "missing": alone.sought.short(alone.unit) if alone is not None and alone.sought else "",
         "verdict": alone.verdict
         if alone is not None
         else conclusion.sentences[0].removeprefix(f"{conclusion.title}: "),

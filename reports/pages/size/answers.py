@@ -224,7 +224,8 @@ def difference_text(c: Comparison) -> str:
 def _cell(c: Comparison, unit: str = "") -> str:
     assert c.difference is not None
     unpaired = "" if c.paired else " (unpaired)"
-    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{unpaired}"
+    missing = c.sought.short(c.unit) if c.sought is not None else ""
+    return f"{c.unit.interval(c.difference)}{unit}, {c.said}{missing}{unpaired}"
 
 
 def accuracy_table(found: Sequence[Comparison], size: Size) -> tuple[list[str], list[list[str]]]:
@@ -277,6 +278,8 @@ def accuracy_numbers(found: Sequence[Comparison]) -> list[dict[str, Any]]:
             "high": c.difference.high,
             "replicates": len(c.values),
             "verdict": c.said,
+            "detectable": None if c.sought is None else c.sought.detectable,
+            "seeds_needed": None if c.sought is None else c.sought.needed,
         }
         for c in found
         if c.difference is not None

@@ -96,7 +96,7 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
     assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
     assert "p equal, Holm" in columns(found.comparisons)
-    assert {len(row) for row in task_rows(found.comparisons)} == {9}
+    assert {len(row) for row in task_rows(found.comparisons)} == {10}
 
 
 def test_what_was_not_trained_alike_is_no_win() -> None:
@@ -128,7 +128,7 @@ def test_few_seeds_are_only_described() -> None:
     found = concluded(count=4)
     assert {c.verdict for c in found.comparisons} == {"descriptive only"}
     assert {c.adjusted_p for c in found.comparisons} == {1.0}
-    assert {row[-2] for row in task_rows(found.comparisons)} == {""}
+    assert {cell for row in task_rows(found.comparisons) for cell in row[-3:-1]} == {""}
 
 
 def test_what_could_have_been_found_allows_for_the_others() -> None:

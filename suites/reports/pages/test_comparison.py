@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from harness.experiments.conclusion import Comparison, Conclusion, conclusions
+from harness.experiments.conclusion import Comparison, Conclusion, conclude, conclusions
 from harness.stats import power_of
 from reports.core.figure_data import data_of
 from reports.core.source import DeviceRecords, Source
-from reports.pages.comparison import figures
+from reports.pages.comparison import figures, learning
 from reports.pages.size.answers import difference_text
-from suites.support.comparisons import HIGH, LOW, A, compared
-from suites.support.report_records import BASE, LSTM, MINE
+from suites.support.comparisons import (
+    HIGH,
+    LOW,
+    A,
+    B,
+    compared,
+    design,
+    family,
+    judged,
+    run,
+)
+from suites.support.report_records import LSTM, MINE
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +66,63 @@ def test_differences_are_those_of_the_seeds_and_the_interval_that_of_their_mean(
     assert names == [*(f"seed {n}" for n in range(6)), "mean"]
 
 
-def test_learning_curves_name_their_models(pair: Comparison) -> None:
-    curves = figures.learning_curves([pair])
-    assert curves is not None
-    assert {MINE, BASE} <= {t.get_text() for t in curves.axes[0].texts}
+def trained(ends: list[int], gain: float) -> list[list[float]]:
+    """Dev metrics by epoch of runs that end after so many epochs, no two alike."""
+    return [
+        [0.5 + gain + 0.02 * seed**2 + 0.03 * e for e in range(end)]
+        for seed, end in enumerate(ends)
+    ]
+
+
+def of_curves(model: str, curves: list[list[float]]) -> list[dict[str, Any]]:
+    return [
+        run(
+            model,
+            seed,
+            dev[-1],
+            epochs=[
+                {"epoch": e, "seconds": 1.0, "dev": {"accuracy": v}} for e, v in enumerate(dev, 1)
+            ],
+            chosen_epoch=len(dev) - 1,
+        )
+        for seed, dev in enumerate(curves)
+    ]
+
+
+def test_learning_curves_are_medians_of_all_runs_and_tell_where_patience_ended_some() -> None:
+    mine, other = trained([6, 4, 3, 5, 6], 0.1), trained([4] * 5, 0.0)
+    pair = judged(design(), [*of_curves(A, mine), *of_curves(B, other)])
+    figure = learning.learning_curves([pair])
+    assert figure is not None
+    assert {A, B} <= {t.get_text() for t in figure.axes[0].texts}
+    drawn = dict(iter(data_of(figure).groupby("series")))
+    median, rest = drawn[f"{A}: median of 5 runs"], drawn[f"{A}: those that go on"]
+    assert median["x"].tolist() == [1, 2, 3], "as far as all of them go"
+    whole = 100 * np.array([dev[:3] for dev in mine])
+    assert median["y"].tolist() == pytest.approx(np.median(whole, axis=0))
+    assert rest["x"].tolist() == [3, 4, 5], "while half of them or more go on"
+    left = [np.median([100 * dev[e] for dev in mine if len(dev) > e]) for e in (2, 3, 4)]
+    assert rest["y"].tolist() == pytest.approx(left)
+    band = drawn[f"{A}: middle half"]
+    ends = band[band["x"] == 2]["y"]
+    assert (ends.min(), ends.max()) == pytest.approx(np.percentile(whole[:, 1], [25, 75]))
+    chosen = drawn[f"{A}: chosen epochs"]
+    assert chosen["x"].tolist() == [5, 3, 2, 4, 5]
+    assert chosen["y"].tolist() == pytest.approx([100 * dev[-2] for dev in mine])
+    assert f"{B}: those that go on" not in drawn, "all of its runs end together"
+    assert [one.whole for one in learning.dev_curves(pair)] == [3, 4]
+
+
+def test_a_family_has_a_panel_for_every_model_with_the_baseline_in_each() -> None:
+    told = {A: trained([5] * 6, 0.1), "disa.x": trained([6] * 6, 0.2), B: trained([5] * 6, 0.0)}
+    records = [one for model, curves in told.items() for one in of_curves(model, curves)]
+    many = conclude(family([A, "disa.x"], ["trec"]), records)
+    figure = learning.learning_curves(many.comparisons)
+    assert figure is not None
+    drawn = data_of(figure)
+    for model in (A, "disa.x"):
+        names = set(drawn[drawn["panel"] == model]["series"])
+        assert {f"{one}: median of 6 runs" for one in (model, B)} <= names
 
 
 def test_a_forest_has_a_line_for_every_model(many: Conclusion) -> None:
