@@ -10,6 +10,7 @@ import hashlib
 import io
 import lzma
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -28,6 +29,19 @@ PACKED = ".predictions.tar.xz"
 """Behind the name of a journal, as `harness.records.journal.PACKED`."""
 CERTAIN = 255
 """A probability of 1, as it is kept."""
+
+
+_KINDS = {
+    "items": "i",
+    "seen": "b",
+    "truth": "uf",
+    "said": "uf",
+    "confidence": "u",
+    "errors": "f",
+}
+"""What numpy calls the type of each array."""
+_UNREADABLE = (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error, MemoryError)
+"""What numpy raises for bytes that are no archive of arrays, or claim more than there is."""
 
 
 class PredictionsLost(UsageError):
@@ -118,29 +132,45 @@ def read(folders: Sequence[Path], record: Mapping[str, Any]) -> Predictions | No
     if not told:
         return None
     name = Path(str(told["file"])).name
-    found = next(filter(None, (_content(folder, name) for folder in folders)), None)
-    places = ", ".join(str(folder / FOLDER / name) for folder in folders)
+    place = str(folders[0] / FOLDER / name)
+    if len(folders) > 1:
+        place += f" (nor in {len(folders) - 1} more that were read)"
     of = f"predictions of {record.get('case') or record['key']}"
+    try:
+        found = next(filter(None, (_content(folder, name) for folder in folders)), None)
+    except OSError as error:
+        raise PredictionsLost(f"{of} can't be read: {place}: {error.strerror}") from None
     if found is None:
-        raise PredictionsLost(f"{of} are lost: no {places}; copy the file there again")
+        raise PredictionsLost(f"{of} are lost: no {place}; copy the file there again")
     if hashlib.sha256(found).hexdigest() != told["sha256"]:
-        raise PredictionsLost(f"{of} were altered since they were written: {places}")
+        raise PredictionsLost(
+            f"{of} were altered since they were written: {place}; copy the file there again"
+        )
     try:
         return _decoded(found)
-    except (ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise PredictionsLost(f"{of} can't be read: {places}: {error}") from None
+    except _UNREADABLE as error:
+        raise PredictionsLost(f"{of} can't be read: {place}: {error}") from None
 
 
 def _decoded(content: bytes) -> Predictions:
+    """Arrays of one length (or empty) and of their types: what they hold can be counted with."""
     import numpy as np
 
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         found = Predictions(**{field.name: arrays[field.name] for field in fields(Predictions)})
-    count = len(found.items)
-    for field in fields(Predictions):
-        array = getattr(found, field.name)
-        if array.shape != (count,) and array.size:
-            raise ValueError(f"{field.name} has shape {array.shape}; expected ({count},)")
+    shape = found.items.shape
+    if len(shape) != 1 or not found.items.size:
+        raise ValueError(f"items has shape {shape}; expected a number of examples")
+    for name, kinds in _KINDS.items():
+        array = getattr(found, name)
+        if array.size and array.dtype.kind not in kinds:
+            raise ValueError(f"{name} holds {array.dtype}")
+        if array.shape != shape and (array.size or name == "seen"):
+            raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
+    if found.truth.size != found.said.size:
+        raise ValueError("truth and said are not of the same examples")
+    if not (np.isfinite(found.truth).all() and np.isfinite(found.said).all()):
+        raise ValueError("what was said is not finite")
     return found
 
 
