@@ -13,7 +13,7 @@ from harness.stats.accuracy import (
 )
 from harness.stats.basics import ALPHA, holm
 from harness.stats.crossover import Crossover, crossover
-from harness.stats.folds import compare_folds, fold_means
+from harness.stats.folds import compare_folds, fold_interval, fold_means
 from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
 from harness.stats.power import (
     POWER,
@@ -76,6 +76,7 @@ __all__ = [
     "crossover",
     "difference_found",
     "equivalence",
+    "fold_interval",
     "fold_means",
     "friedman",
     "holm",

@@ -8,10 +8,12 @@ recommend that for cross-validation; no unbiased estimate exists.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from harness.stats.accuracy import MeanDifference, compare_means
-from harness.stats.basics import mean
+from harness.stats.basics import deviation, mean
+from harness.stats.spread import MeanInterval, t_interval
 
 
 def fold_means(folds: Sequence[int], values: Sequence[float]) -> dict[int, float]:
@@ -26,6 +28,20 @@ def fold_means(folds: Sequence[int], values: Sequence[float]) -> dict[int, float
     for fold, value in zip(folds, values, strict=True):
         by_fold.setdefault(fold, []).append(value)
     return {fold: mean(by_fold[fold]) for fold in sorted(by_fold)}
+
+
+def fold_interval(values: Sequence[float], total: int) -> MeanInterval:
+    """The mean over folds with its 95 % t-interval, the variance corrected as in `compare_folds`.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One per fold.
+    total : int
+        How many folds the corpus was cut into, two or more.
+    """
+    inflated = deviation(values) * math.sqrt(1 + len(values) / (total - 1))
+    return t_interval(mean(values), inflated, len(values))
 
 
 def compare_folds(

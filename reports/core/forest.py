@@ -17,6 +17,8 @@ from reports.core.axes import name_rows, row_panel, titled
 from reports.core.figure_data import INTERVAL
 from reports.core.style import NOT_SHOWN, Look, look
 
+BENEATH = 0.24
+"""Of a row, from what was measured to what is printed."""
 MOST_SINGLES = 10
 """So many replicates are drawn one by one; of more only the mean."""
 
@@ -40,6 +42,8 @@ class Line:
         A number from a paper, not measured here; or of the other pass.
     style : Look, optional
         Colour and marker, where they are not the mechanism's.
+    printed : float
+        What a paper prints for it, a hollow marker beneath; nan for none.
     """
 
     label: str
@@ -51,6 +55,7 @@ class Line:
     singles: tuple[float, ...] = ()
     hollow: bool = False
     style: Look | None = None
+    printed: float = math.nan
 
     @classmethod
     def of(cls, label: str, mechanism: str, d: MeanDifference, scale: float, **more: Any) -> Line:
@@ -102,9 +107,9 @@ COLUMNS = 3
 """Panels beside each other."""
 
 
-def forests(panels: Sequence[Panel], under: str) -> Figure:
+def forests(panels: Sequence[Panel], under: str, centre: float | None = 0.0) -> Figure:
     """Panels with the same rows, named once at the left; `under` stands below the first title."""
-    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    names = sorted({name for panel in panels for name in panel.lines})
     across = min(COLUMNS, len(panels))
     down = math.ceil(len(panels) / across)
     each = 1.35 + 0.24 * len(names)
@@ -122,7 +127,7 @@ def forests(panels: Sequence[Panel], under: str) -> Figure:
         axes.set_axis_off()
     for number, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         draw_rows(axes, {y: panel.lines[n] for y, n in enumerate(names) if n in panel.lines})
-        dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel)
+        dress(axes, names if number % across == 0 else [""] * len(names), panel.xlabel, centre)
         titled(axes, panel.title, under if number == 0 else "")
     return figure
 
@@ -169,11 +174,22 @@ def draw_rows(axes: Axes, lines: Mapping[float, Line]) -> None:
             label=line.label,
             markerfacecolor="white" if line.hollow else ink,
         )
+        if not math.isnan(line.printed):
+            axes.plot(
+                [line.printed],
+                [y + BENEATH],
+                style.marker,
+                color=style.colour,
+                markersize=5,
+                markerfacecolor="white",
+                label=f"{line.label}: printed",
+            )
 
 
-def dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float = 0.0) -> None:
-    """Names at the left, and a line at the centre."""
+def dress(axes: Axes, names: Sequence[str], xlabel: str, centre: float | None = 0.0) -> None:
+    """Names at the left, and a line at the centre, if there is one."""
     name_rows(axes, names, xlabel)
-    axes.axvline(centre, color="0.4", linewidth=1, zorder=0)
+    if centre is not None:
+        axes.axvline(centre, color="0.4", linewidth=1, zorder=0)
     axes.grid(visible=False)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from harness.records.ratios import Row
 from harness.stats import Summary, ratio_text
-from reports.claims.printed import at, load, number, summaries
+from reports.claims.printed import at, cell, load, number
 from reports.core.sizes import padded
 from reports.core.sweeps import label_of
 
@@ -33,7 +34,6 @@ TABLE5_MODELS: Mapping[str, str] = {
     "bi_lstm": "Bi-LSTM",
 }
 """Row of it by mechanism."""
-RELATEDNESS = "sick_relatedness"
 TABLE3_MODELS: Mapping[str, str] = {
     "resan": "ReSAN",
     "resa": "ReSAN",
@@ -42,6 +42,11 @@ TABLE3_MODELS: Mapping[str, str] = {
     "multi_head": "Multi-head",
     "multi_head_released": "Multi-head",
     "bi_lstm": "Bi-LSTM",
+    "bi_gru": "Bi-GRU",
+    "bi_gru_released": "Bi-GRU",
+    "multi_cnn": "Multi-window CNN",
+    "hrchy_cnn": "Hierarchical CNN",
+    "hrchy_cnn_released": "Hierarchical CNN",
 }
 """Row of ReSAN's Table 3 by mechanism."""
 TABLE1_MODELS: Mapping[str, str] = {
@@ -62,18 +67,95 @@ COSTS = (
 """What is compared, its column in Table 1, and the pass that was measured."""
 
 
-def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy | None:
-    """What a paper prints for a mechanism on a task; None where no paper does.
+class Accuracies(NamedTuple):
+    """A table of accuracies.
 
-    MTSA's Table 5 has accuracies in percent, ReSAN's Table 3 what SICK is judged by.
+    Attributes
+    ----------
+    paper, table : str
+        In `reports.claims.printed`.
+    place : str
+    columns : mapping
+        By task and metric.
+    rows : mapping
+        By mechanism.
+    digits : int
+        As many as it prints.
     """
-    if task == RELATEDNESS:
-        found = summaries(load("resan")["table3"]).get(metric, {})
-        one = found.get(TABLE3_MODELS.get(mechanism, ""))
-        return None if one is None else PrintedAccuracy("ReSAN, Table 3", one, 4)
-    found = summaries(load("mtsa")["table5"]).get(TABLE5_TASKS.get(task, ""), {})
-    one = found.get(TABLE5_MODELS.get(mechanism, ""))
-    return None if one is None else PrintedAccuracy("MTSA, Table 5", one, 1)
+
+    paper: str
+    table: str
+    place: str
+    columns: Mapping[tuple[str, str], str]
+    rows: Mapping[str, str]
+    digits: int
+
+
+SST = {(task, "accuracy"): "test" for task, column in TABLE5_TASKS.items() if column == "SST-5"}
+ACCURACIES = (
+    Accuracies(
+        "mtsa",
+        "table5",
+        "MTSA, Table 5",
+        {(task, "accuracy"): column for task, column in TABLE5_TASKS.items()},
+        {**TABLE5_MODELS, "kim_cnn": "CNNs", "kim_cnn_released": "CNNs"},
+        1,
+    ),
+    Accuracies(
+        "resan",
+        "table3",
+        "ReSAN, Table 3",
+        {("sick_relatedness", metric): metric for metric in ("pearson", "spearman", "mse")},
+        TABLE3_MODELS,
+        4,
+    ),
+    Accuracies(
+        "multi_scale",
+        "table2",
+        "Multi-Scale, Table 2",
+        SST,
+        {
+            "transformer": "Transformer",
+            "multi_scale_transformer": "Multi-Scale Transformer",
+        },
+        1,
+    ),
+    Accuracies(
+        "disan",
+        "sst",
+        "DiSAN, slides",
+        SST,
+        {"disan": "DiSAN", "none": "Word Embedding with s2t self-attention"},
+        2,
+    ),
+)
+"""Of a model in several the first counts."""
+
+
+def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy | None:
+    """What a paper prints for a mechanism on a task; None where no paper does."""
+    for one in ACCURACIES:
+        column, row = one.columns.get((task, metric)), one.rows.get(mechanism)
+        if column is None or row is None:
+            continue
+        table = _table(one.paper, one.table)
+        known = cell(at(table, row, column))
+        if known is not None:
+            count = table.get("replicates", {}).get(column, 1)
+            setup = {
+                name: value.get(row, value.get(column, value.get("others")))
+                if isinstance(value, Mapping)
+                else value
+                for name, value in table.get("setup", {}).items()
+            }
+            return PrintedAccuracy(one.place, Summary(*known, count), one.digits, setup)
+    return None
+
+
+@cache
+def _table(paper: str, name: str) -> Mapping[str, Any]:
+    table: Mapping[str, Any] = load(paper)[name]
+    return table
 
 
 @dataclass(frozen=True)
@@ -84,19 +166,25 @@ class PrintedAccuracy:
     ----------
     place : str
     summary : Summary
-        In the paper's unit.
+        In the paper's unit; the deviation is nan where none is printed.
     digits : int
         As many as the paper prints.
+    setup : mapping
+        How it was trained, as far as that is known: ``vectors`` (their components), ``width``,
+        ``steps``, ``examples``, ``choose``; None for what is not.
     """
 
     place: str
     summary: Summary
     digits: int
+    setup: Mapping[str, Any]
 
     @property
     def text(self) -> str:
         """``95.3 (0.3)``."""
-        return f"{self.summary.mean:.{self.digits}f} ({self.summary.sd:.{self.digits}f})"
+        sd = self.summary.sd
+        spread = "" if math.isnan(sd) else f" ({sd:.{self.digits}f})"
+        return f"{self.summary.mean:.{self.digits}f}{spread}"
 
 
 @dataclass(frozen=True)

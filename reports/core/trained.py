@@ -18,8 +18,16 @@ from harness.experiments.warnings import (
     training_flaws,
 )
 from harness.records.schema import digest
-from harness.stats import MeanDifference, accuracy_verdict, holm, judged_p
-from harness.train.recipe import identity
+from harness.stats import (
+    MeanDifference,
+    MeanInterval,
+    accuracy_verdict,
+    fold_interval,
+    holm,
+    judged_p,
+    mean_interval,
+)
+from harness.train.recipe import CEILINGS, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
 from reports.core.style import mechanism_of
 
@@ -87,6 +95,41 @@ class ModelRuns:
     def sd(self) -> float:
         """Sample deviation of `values`; nan for one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else math.nan
+
+    @property
+    def interval(self) -> MeanInterval:
+        """`mean` with its 95 % t-interval; that of folds has the corrected variance."""
+        if not (folds := len({r.fold for r in self.replicates} - {None})):
+            return mean_interval(self.values)
+        return fold_interval(self.values, max(2, folds, _folds(self.task)))
+
+    @property
+    def recipe(self) -> str:
+        """``common``, ``paper``, ``released``, or the nearest of them with what it changes.
+
+        Ceilings of epochs are no part of the name: how long it was trained is told in steps.
+        """
+        run = next((r for r in self.runs if not by_common_recipe(r)), None)
+        if run is None:
+            return "common"
+        try:
+            known = task(self.task)
+        except UsageError:
+            return "unknown"
+        named = {name: one.recipe_for(self.mechanism) for name, one in known.recipes.items()}
+        staged = any("stage" in epoch for epoch in run["epochs"])
+        found = {
+            name: [
+                text
+                for text in changes(run.get("recipe") or {}, recipe)
+                # Of a model without a policy its fields say nothing.
+                if (staged or not text.startswith("policy_"))
+                and text.partition("=")[0] not in CEILINGS
+            ]
+            for name, recipe in {"common": known.recipe, **named}.items()
+        }
+        nearest = min(found, key=lambda name: len(found[name]))
+        return ", ".join([nearest, *found[nearest]])
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from reports.core.page import Shown, footed
 from reports.core.source import DeviceRecords, Source
 from reports.core.tables import markdown
 from reports.docs.plain import PlainOutput, text_of
+from reports.pages.corpora import printed
 from reports.pages.corpora.page import Corpora, line_of
 from reports.pages.experiments.page import Experiments
 from reports.pages.size.answers import accuracy_table, differences
@@ -51,7 +52,11 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
     for device in source.devices:
         page = Corpora(source, device, PlainOutput())
         if page.differences:
-            return {"accuracy": _differences(page, device)}
+            found = {"accuracy": _differences(page, device)}
+            if page.printed:
+                figure = footed(printed.figure(page.printed), device.footer("run"))
+                found["printed"] = (figure, printed.gaps(page.printed))
+            return found
     return {}
 
 
@@ -70,7 +75,7 @@ def _differences(page: Corpora, device: DeviceRecords) -> tuple[Figure, str]:
     figure = forests(
         panels,
         f"less {page.baseline}'s; right of zero: better; bars: 95 % t-intervals; grey: not shown "
-        "after Holm",
+        f"after Holm{printed.LEGEND}",
     )
     said = (
         f"What models reach on the test sets less what {page.baseline} reaches, every seed or fold "

@@ -8,8 +8,6 @@ import pandas as pd
 
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
-from harness.stats import mean_interval
-from reports.core.printed_values import printed_accuracy
 from reports.core.trained import Against, TaskRuns
 
 
@@ -29,8 +27,8 @@ def numbers(tasks: Iterable[TaskRuns]) -> pd.DataFrame:
             "metric": m.metric,
             "mean": m.mean,
             "sd": m.sd,
-            "low": mean_interval(m.values)[1],
-            "high": mean_interval(m.values)[2],
+            "low": m.interval.low,
+            "high": m.interval.high,
             "replicates": len(m.values),
             "over": m.counted,
             "failed": len(m.failed),
@@ -39,32 +37,6 @@ def numbers(tasks: Iterable[TaskRuns]) -> pd.DataFrame:
         for task in tasks
         for m in task.models
     )
-
-
-def printed_beside(tasks: Iterable[TaskRuns]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
-    """Accuracies as papers print them and as measured: numbers, headings and texts."""
-    rows, flat = [], []
-    for task in tasks:
-        for one in task.models:
-            printed = printed_accuracy(task.name, one.metric, one.mechanism)
-            if one.variant or printed is None:
-                continue
-            name = f"{head(task)}: {one.model}"
-            rows.append([name, printed.place, printed.text, one.text, one.counted])
-            flat.append(
-                {
-                    "task": task.name,
-                    "model": one.model,
-                    "paper": printed.place,
-                    "printed_mean": printed.summary.mean,
-                    "printed_sd": printed.summary.sd,
-                    "printed_replicates": printed.summary.count,
-                    "measured_mean": one.unit.scale * one.mean,
-                    "measured_sd": one.unit.scale * one.sd,
-                    "measured_replicates": len(one.values),
-                }
-            )
-    return pd.DataFrame(flat), ["", "paper", "printed", "measured here", "over"], rows
 
 
 def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:

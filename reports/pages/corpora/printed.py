@@ -1,0 +1,188 @@
+"""What papers print for a model beside what it reaches here, and what is known to differ."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from harness.experiments.costs import steps_of
+from reports.core.forest import Line, Panel, forests
+from reports.core.printed_values import PrintedAccuracy, printed_accuracy
+from reports.core.trained import ModelRuns, TaskRuns
+from reports.pages.corpora.tables import head
+
+COLUMNS = ("", "recipe", "paper", "printed", "here [95 %]", "gap", "over", "known to differ")
+LEGEND = "; hollow: printed"
+COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
+"""In the name of a table of word vectors: ``top10k_100d_int8``."""
+HOW = {"dev": "dev", "best-on-test": "the test set"}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A model by one recipe, and what a paper prints for it.
+
+    Attributes
+    ----------
+    of : TaskRuns
+        What was trained on its task by that recipe.
+    model : ModelRuns
+    printed : PrintedAccuracy
+    """
+
+    of: TaskRuns
+    model: ModelRuns
+    printed: PrintedAccuracy
+
+    @property
+    def gap(self) -> float:
+        """What is reached here less what is printed, in the paper's unit: points, of accuracies."""
+        return self.model.unit.scale * self.model.mean - self.printed.summary.mean
+
+    @property
+    def gap_text(self) -> str:
+        """With as many digits as the paper has."""
+        return f"{self.gap:+.{self.printed.digits}f}"
+
+    @property
+    def known(self) -> dict[str, tuple[Any, Any]]:
+        """What moves the level: here and there, where records and paper tell both, not alike."""
+        run, there = self.model.runs[0], self.printed.setup
+        recipe = run.get("recipe") or {}
+        vectors = COMPONENTS.search(str(run.get("vectors")))
+        steps = [found[0] for r in self.model.runs if (found := steps_of(r))]
+        here = {
+            "vectors": int(vectors[1]) if vectors else recipe.get("word_width"),
+            "width": recipe.get("width"),
+            "steps": round(statistics.median(steps)) if steps else None,
+            "examples": (run.get("examples") or {}).get("train"),
+            "choose": recipe.get("choose"),
+        }
+        both = {name: (mine, there.get(name)) for name, mine in here.items()}
+        return {
+            name: (mine, other)
+            for name, (mine, other) in both.items()
+            if None not in (mine, other) and not _alike(name, mine, other)
+        }
+
+    @property
+    def known_text(self) -> str:
+        """``vectors 100-d / 300-d; steps 1,694 / 80,000``: here and there."""
+        forms = {"vectors": "{:,}-d", "choose": "{}"}
+        said = []
+        for name, ends in self.known.items():
+            form = forms.get(name, "{:,}")
+            here, there = (form.format(HOW.get(str(end), end)) for end in ends)
+            said.append(f"{'epoch by' if name == 'choose' else name} {here} / {there}")
+        return "; ".join(said)
+
+
+def _alike(name: str, here: Any, there: Any) -> bool:
+    """Whether both are the same; steps are whole epochs here, so they are within one in fifty."""
+    return bool(abs(here - there) <= there / 50 if name == "steps" else here == there)
+
+
+def beside(tasks: Iterable[Sequence[TaskRuns]]) -> list[Beside]:
+    """Every model in its own configuration that a paper prints, by every recipe of its task."""
+    return [
+        Beside(of, one, printed)
+        for recipes in tasks
+        for of in recipes
+        for one in of.models
+        if not one.variant
+        and (printed := printed_accuracy(of.name, one.metric, one.mechanism)) is not None
+    ]
+
+
+def difference(model: ModelRuns, other: ModelRuns) -> float:
+    """What one paper prints for a model less what it prints for the other; nan if none does."""
+    first, second = (printed_accuracy(m.task, m.metric, m.mechanism) for m in (model, other))
+    if first is None or second is None or first.place != second.place or model.variant:
+        return math.nan
+    return first.summary.mean - second.summary.mean
+
+
+def table(found: Sequence[Beside]) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """Numbers, headings and texts."""
+    rows, flat = [], []
+    for b in found:
+        one, unit = b.model, b.model.unit
+        mean, low, high = (unit.scale * value for value in one.interval)
+        ends = "" if math.isnan(low) else f" [{low:.{unit.digits}f}, {high:.{unit.digits}f}]"
+        rows.append(
+            [
+                f"{head(b.of)}: {one.model}",
+                one.recipe,
+                b.printed.place,
+                b.printed.text,
+                f"{unit.number(one.mean)}{ends}",
+                b.gap_text,
+                one.counted,
+                b.known_text,
+            ]
+        )
+        flat.append(
+            {
+                "task": one.task,
+                "model": one.model,
+                "recipe": one.recipe,
+                "paper": b.printed.place,
+                "printed_mean": b.printed.summary.mean,
+                "printed_sd": b.printed.summary.sd,
+                "printed_replicates": b.printed.summary.count,
+                "measured_mean": mean,
+                "measured_low": low,
+                "measured_high": high,
+                "measured_replicates": len(one.values),
+                "gap": b.gap,
+                **{f"{name}_here": here for name, (here, _) in b.known.items()},
+                **{f"{name}_there": there for name, (_, there) in b.known.items()},
+            }
+        )
+    return pd.DataFrame(flat), list(COLUMNS), rows
+
+
+def gaps(found: Sequence[Beside]) -> str:
+    """By task and recipe the mean gap over its models."""
+    by: dict[tuple[str, str], dict[str, Beside]] = {}
+    for one in found:
+        by.setdefault((one.model.task, one.model.recipe), {}).setdefault(one.model.model, one)
+    said = []
+    for (task, recipe), models in by.items():
+        some = list(models.values())
+        mean, digits = statistics.fmean(b.gap for b in some), some[0].printed.digits
+        unit = some[0].model.unit.of_differences
+        count = f"{len(some)} model{'s' * (len(some) > 1)}"
+        said.append(f"{task} {mean:+.{digits}f}{unit} ({recipe}; {count})")
+    return f"Here less printed, mean over the models: {', '.join(said)}."
+
+
+def figure(found: Sequence[Beside]) -> Figure:
+    """A panel per corpus, a row per model and recipe: reached here, and hollow what is printed."""
+    panels: dict[str, dict[str, Line]] = {}
+    xlabels: dict[str, str] = {}
+    for b in found:
+        one = b.model
+        mean, low, high = (one.unit.scale * value for value in one.interval)
+        row = f"{one.mechanism}, {one.recipe}".removesuffix(", common").replace(", common, ", ", ")
+        line = Line(
+            f"{one.task}: {row}",
+            one.mechanism,
+            mean,
+            low,
+            high,
+            True,
+            printed=b.printed.summary.mean,
+        )
+        # Of several with one name the first: by the recipe that most models have.
+        panels.setdefault(one.task, {}).setdefault(row, line)
+        xlabels[one.task] = one.unit.named(one.metric)
+    drawn = [Panel(task, f"test {xlabels[task]}", lines) for task, lines in panels.items()]
+    return forests(drawn, "filled: here, 95 % t-interval; hollow: printed", centre=None)

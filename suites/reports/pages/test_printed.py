@@ -1,0 +1,165 @@
+"""What papers print beside what was reached: by every recipe, with the gap and what differs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.stats import fold_interval
+from harness.train.recipe import Recipe
+from harness.train.task import task
+from reports.claims.printed import at, load
+from reports.core.figure_data import data_of
+from reports.core.printed_values import ACCURACIES, printed_accuracy
+from reports.core.trained import tasks_by_recipe
+from reports.pages.corpora import printed
+from suites.support import comparisons
+
+STEPS = {"trec": 80_000, "cr": 1000, "sst5": 120_000, "sick_relatedness": 25_000}
+
+
+def trained(
+    model: str,
+    recipe: Recipe,
+    name: str = "trec",
+    mean: float = 0.9,
+    vectors: str = "top10k_100d_int8",
+    train: int = 320,
+    folds: int = 0,
+) -> list[dict[str, Any]]:
+    """Five runs of two epochs, or one of each fold; their means are 0, 2, 4 ... thousandths up."""
+    return [
+        comparisons.run(
+            model,
+            0 if folds else i,
+            mean + 0.002 * (i - 2 if not folds else i - (folds - 1) / 2),
+            name,
+            key=f"{model} {name} {recipe} {vectors} {i}",
+            recipe=recipe.as_dict(),
+            vectors=vectors,
+            examples={"train": train, "dev": 10, "test": 10},
+            fold=i if folds else None,
+        )
+        for i in range(folds or 5)
+    ]
+
+
+def shown(*runs: list[dict[str, Any]]) -> list[printed.Beside]:
+    return printed.beside(tasks_by_recipe([one for some in runs for one in some]))
+
+
+def test_the_recipe_has_its_name_or_that_of_the_nearest_with_what_it_changes() -> None:
+    trec = task("trec")
+    paper, released = (trec.recipes[name].recipe_for("mtsa") for name in ("paper", "released"))
+    recipes = {
+        "common": trec.recipe_for("mtsa"),
+        "paper": paper,
+        "released": released,
+        "paper, width=300": replace(paper, width=300),
+        "paper, patience=20": replace(paper, patience=20, epochs=100),  # a ceiling is in the steps
+        "common, dropout=0.4": replace(trec.recipe, dropout=0.4),
+    }
+    found = shown(*(trained("mtsa.fused", recipe) for recipe in recipes.values()))
+    assert {one.model.recipe for one in found} == set(recipes)
+    rows = printed.table(found)[2]
+    assert {row[1] for row in rows} == set(recipes), "all of them stand in the table"
+    heads = task("trec").recipes["paper"].recipe_for("multi_head")
+    assert heads.heads != paper.heads
+    assert [b.model.recipe for b in shown(trained("multi_head.sdpa", heads))] == ["paper"], (
+        "of each model the row of its own"
+    )
+
+
+def test_the_gap_and_what_is_known_to_differ_come_from_records_and_paper() -> None:
+    trec = task("trec")
+    (one,) = shown(trained("mtsa.fused", trec.recipe))
+    assert one.printed.text == "95.3 (0.3)"
+    assert one.gap == pytest.approx(90 - 95.3)
+    assert one.known == {
+        "vectors": (100, 300),
+        "width": (300, 600),
+        "steps": (20, 80_000),  # ten steps of 32 an epoch
+        "choose": ("dev", "best-on-test"),
+    }
+    columns, (row,) = printed.table([one])[1:]
+    values = [90 + 0.2 * (i - 2) for i in range(5)]
+    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    assert dict(zip(columns, row, strict=True)) == {
+        "": "trec (%): mtsa.fused",
+        "recipe": "common",
+        "paper": "MTSA, Table 5",
+        "printed": "95.3 (0.3)",
+        "here [95 %]": f"90.00 [{low:.2f}, {high:.2f}]",
+        "gap": "-5.3",
+        "over": "5 seeds",
+        "known to differ": (
+            "vectors 100-d / 300-d; width 300 / 600; steps 20 / 80,000; epoch by dev / the test set"
+        ),
+    }
+    paper = replace(trec.recipes["paper"].recipe_for("mtsa"), batch=1)
+    # One example a step: 80,200 in two epochs, which is within a part of an epoch.
+    alike = trained("mtsa.fused", paper, vectors="glove.6B.300d.txt", train=40_100)
+    assert shown(alike)[0].known == {}
+
+
+def test_of_folds_the_interval_has_the_corrected_variance() -> None:
+    common = task("cr").recipe
+    (one,) = shown(trained("bi_lstm.packed", common, "cr", folds=10))
+    values = [0.9 + 0.002 * (i - 4.5) for i in range(10)]
+    half = stats.t.ppf(0.975, 9) * np.std(values, ddof=1) * math.sqrt(1 / 10 + 1 / 9)
+    assert one.model.interval == pytest.approx((0.9, 0.9 - half, 0.9 + half))
+    assert math.isnan(fold_interval([0.9], 10).low)
+
+
+def test_more_phrases_and_fewer_steps_are_told_of_sst() -> None:
+    (one,) = shown(trained("disa.chunked", task("sst5").recipe, "sst5", 0.42, train=8544))
+    assert one.known["examples"] == (8544, 159_274)
+    assert one.known["steps"][1] == STEPS["sst5"]
+    assert one.gap == pytest.approx(42 - 51.0)
+
+
+def test_every_row_and_column_that_is_declared_is_printed() -> None:
+    for table in ACCURACIES:
+        content = load(table.paper)[table.table]
+        for row in table.rows.values():
+            assert any(at(content, row, column) for column in table.columns.values())
+        for (name, _), column in table.columns.items():
+            steps = content.get("setup", {}).get("steps")
+            told = steps.get(column) if isinstance(steps, dict) else steps
+            assert table.paper not in ("mtsa", "resan") or told == STEPS.get(name, told)
+    resan = printed_accuracy("sick_relatedness", "pearson", "hrchy_cnn")
+    assert resan is not None
+    assert (resan.text, resan.setup["width"]) == ("0.8436 (0.0014)", 300)
+    transformer = printed_accuracy("sst5", "accuracy", "transformer")
+    assert transformer is not None
+    assert (transformer.place, transformer.text) == ("Multi-Scale, Table 2", "50.4")
+
+
+def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:
+    trec = task("trec")
+    paper = trec.recipes["paper"].recipe_for("mtsa")
+    mine, other = trained("mtsa.fused", trec.recipe), trained("multi_head.sdpa", trec.recipe)
+    found = shown(mine, other, trained("mtsa.fused", paper, mean=0.95))
+    drawn = data_of(printed.figure(found))
+    at_point = drawn[drawn["kind"] == "point"].set_index("series")["x"]
+    assert at_point["trec: mtsa"] == pytest.approx(90)
+    assert at_point["trec: mtsa, paper"] == pytest.approx(95)
+    assert at_point["trec: mtsa: printed"] == at_point["trec: mtsa, paper: printed"] == 95.3
+    models = {b.model.model: b.model for b in found if b.model.recipe == "common"}
+    apart = printed.difference(models["mtsa.fused"], models["multi_head.sdpa"])
+    assert apart == pytest.approx(95.3 - 93.4)
+    (none,) = tasks_by_recipe(trained("none.fused", trec.recipe))[0][0].models
+    assert math.isnan(printed.difference(none, models["multi_head.sdpa"]))
+
+
+def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
+    trec = task("trec")
+    older = trained("mtsa.fused", replace(trec.recipe, epochs=99), mean=0.5)
+    other = trained("multi_head.sdpa", trec.recipe, mean=0.934)
+    said = printed.gaps(shown(trained("mtsa.fused", trec.recipe, mean=0.933), other, older))
+    assert said == ("Here less printed, mean over the models: trec -1.0 points (common; 2 models).")
