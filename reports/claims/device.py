@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.experiments.conclusion import Conclusion, conclusions
 from harness.measure.ceilings import with_shares
 from harness.profile import Profile, load_profile
 from harness.records.ratios import (
@@ -151,6 +152,11 @@ class DeviceFrames:
     def runs(self) -> list[Record]:
         """Finished training runs."""
         return [r for r in self.records if r["kind"] == "run" and r["status"] == "ok"]
+
+    @cached_property
+    def conclusions(self) -> list[Conclusion]:
+        """What was declared, as it is judged where comparisons are shown."""
+        return conclusions(self.records)
 
     @cached_property
     def exact(self) -> dict[str, Record]:

@@ -9,9 +9,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import epoch_seconds
 from harness.experiments.replicates import unit_of
-from harness.experiments.warnings import selecting_everything, training_flaws
+from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
 from harness.train.task import by_common_recipe
 from reports.claims.device import (
@@ -28,6 +29,8 @@ from reports.core.trained import ModelRuns, against, recipe_of
 
 LEAST_SEEDS = 5
 """With fewer nothing is concluded."""
+UNDECIDABLE = ("descriptive only", "unfinished")
+"""Verdicts on too little to conclude anything."""
 
 Draw = tuple[int, int]
 """Seed, and fold; -1 where there are no folds."""
@@ -71,6 +74,69 @@ def pairs_of(claim: Claim, device: DeviceFrames) -> PairedRuns:
     return best
 
 
+Declared = tuple[Conclusion, Comparison, int]
+"""A comparison, the family it is judged in, and 1 or, where its sides are the claim's turned, -1.
+"""
+
+
+def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
+    """The declared comparison that answers a claim: one question has one family.
+
+    Declared before its runs rather than exploratory, by a design file rather than by a command, of
+    the names that the claim prefers, in the largest family; None if every declared one is
+    unfinished, or is about something else.
+    """
+    p = claim.parameters
+    wanted = {side: alternatives(p[side]) for side in ("first", "second")}
+    found: list[Declared] = []
+    for family in device.conclusions:
+        for c in family.comparisons:
+            if c.task != p["task"] or c.metric != _metric(claim) or not c.complete:
+                continue
+            for first, second, sign in ((c.first, c.second, 1), (c.second, c.first, -1)):
+                fits = all(
+                    first_fitting(p[side], [name])
+                    for side, name in (("first", first), ("second", second))
+                )
+                if fits and same_form(first, second, p["first"]) and c.difference is not None:
+                    found.append((family, c, sign))
+
+    def rank(one: Declared) -> tuple[bool, bool, int, int, str]:
+        family, c, sign = one
+        planned = family.record.get("plan") is not None
+        names = dict(zip(wanted, (c.first, c.second)[::sign], strict=True))
+        far = sum(
+            next(i for i, text in enumerate(some) if first_fitting(text, [names[side]]))
+            for side, some in wanted.items()
+        )
+        return not c.exploratory, planned, -far, c.together, str(family.record.get("at"))
+
+    return max(found, key=rank, default=None)
+
+
+def _by_design(claim: Claim, declared: Declared) -> Evidence:
+    """What a declared comparison says, with the verdict it has wherever it is shown."""
+    family, c, sign = declared
+    d, unit = c.difference, c.unit
+    assert d is not None
+    scale = sign * (unit.scale if c.higher_is_better else -unit.scale)
+    low, high = sorted((scale * d.low, scale * d.high))
+    plan = family.record.get("plan")
+    said = f"{c.sentence}; judged in {plan['file'] if plan else family.title}"
+    whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
+    decided = c.verdict in DECIDED and not c.flaws and not whole
+    # Of an equality the claim's own margin decides.
+    asked = "positive" not in claim.tolerance and c.verdict not in UNDECIDABLE and not c.flaws
+    return Evidence(
+        scale * d.difference,
+        low,
+        high,
+        f"{'; '.join([said, *whole])}.",
+        tuple(str(run["key"]) for run in c.runs),
+        answer=None if decided or (asked and not whole) else "undecided",
+    )
+
+
 def _keys(pairs: PairedRuns) -> tuple[str, ...]:
     return tuple(str(r["key"]) for pair in pairs.values() for r in pair)
 
@@ -95,6 +161,9 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     Parameters: ``first``, ``second`` (names, the preferred first), ``task``, ``metric``; ``recipe``
     is what the command that trains them adds.
     """
+    declared = declared_for(claim, device)
+    if declared is not None:
+        return _by_design(claim, declared)
     p = claim.parameters
     task, metric = p["task"], _metric(claim)
     pairs = pairs_of(claim, device)
@@ -130,7 +199,7 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
         answer = "undecided"
     # An equality is not concluded from this test.
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
-    said = f"{said}; p = {d.p:.2g}."
+    said = f"{said}; p = {d.p:.2g}; declared in no family."
     return Evidence(scale * d.difference, low, high, said, _keys(pairs), answer=answer, p=p_value)
 
 

@@ -1,0 +1,105 @@
+"""One question has one verdict: a claim of trained models has that of the declared comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.experiments.conclusion import conclude, conclusions
+from harness.records import journal
+from reports.claims import ledger, load_claims
+from suites.support.command_line import ROOT
+from suites.support.comparisons import B, design, family, runs
+from suites.support.made_up_records import claim
+
+ASKED: dict[str, Any] = {"first": ["mtsa_released", "mtsa"], "second": "multi_head", "task": "trec"}
+OTHERS = ["disa.plain", "bi_lstm.packed", "none.fused", "multi_cnn.conv", "msmsa.windowed"]
+
+
+def spread(number: int, gain: float = 0) -> np.ndarray:
+    drawn = np.random.default_rng(number).normal(size=6)
+    return 0.8 + gain + 0.01 * stats.zscore(drawn, ddof=1)
+
+
+def verdict(records: list[dict[str, Any]], **more: Any) -> Any:
+    one = claim(
+        "accuracy_difference",
+        "measured",
+        parameters={**ASKED, **more},
+        tolerance={"positive": True},
+    )
+    (found,) = ledger({"d": records}, claims=[one])
+    return found
+
+
+def trained(*models: str, gain: float = 0.008) -> list[dict[str, Any]]:
+    found = runs(B, spread(1))
+    for number, model in enumerate(models):
+        found += runs(model, spread(2 + number, gain if model.startswith("mtsa") else 0.0))
+    return found
+
+
+def test_a_claim_is_judged_in_the_declared_family() -> None:
+    """Better by itself, not as one of six: the ledger says so as the comparison does."""
+    ours = "mtsa_released.fused"
+    alone = design(6, ours)
+    records = [alone, *trained(ours)]
+    assert conclude(alone, records).comparisons[0].verdict == "better"
+    found = verdict(records)
+    assert (found.verdict, found.value) == ("reproduced", pytest.approx(0.8))
+
+    together = family([ours, *OTHERS], ["trec"])
+    records = [together, *trained(ours, *OTHERS)]
+    (judged, *_) = conclude(together, records).comparisons
+    assert judged.verdict == "undecided"
+    assert judged.difference is not None
+    assert judged.difference.p < 0.05 < (judged.adjusted_p or 0)
+    found = verdict(records)
+    assert found.verdict == "undecided"
+    assert judged.sentence in found.reason
+    assert "judged in 6 models against multi_head.sdpa on trec" in found.reason
+
+
+def test_what_was_declared_before_its_runs_stands_before_what_was_not() -> None:
+    exploratory = {**design(6, "mtsa_released.fused"), "at": "2026-01-03", "session": "late"}
+    before = design(6, "mtsa.fused")
+    records = [before, *trained("mtsa_released.fused", gain=0.05)]
+    records += runs("mtsa.fused", spread(9, -0.05))
+    found = verdict([*records, exploratory])
+    assert found.verdict == "not reproduced"
+    assert not found.reason.startswith("exploratory")
+    without = verdict([*records[1:], exploratory])
+    assert without.verdict == "reproduced"
+    assert without.reason.startswith("exploratory")
+
+
+def test_the_sides_of_a_claim_may_be_turned() -> None:
+    records = [design(6, "mtsa.fused"), *trained("mtsa.fused")]
+    found = verdict(records, first="multi_head", second="mtsa")
+    assert (found.verdict, found.value) == ("not reproduced", pytest.approx(-0.8))
+
+
+def test_without_a_declaration_the_ledger_says_so() -> None:
+    found = verdict(trained("mtsa.fused"))
+    assert found.verdict == "reproduced"
+    assert "declared in no family" in found.reason
+
+
+def test_published_claims_and_comparisons_say_the_same() -> None:
+    records = journal.read(ROOT / "reports" / "published" / "cpu").records
+    said = {c.sentence: c for one in conclusions(records) for c in one.comparisons}
+    claims = [c for c in load_claims() if c.query == "accuracy_difference"]
+    count = 0
+    for found in ledger({"d": records}, claims=claims):
+        judged = next((c for text, c in said.items() if found.reason.startswith(text)), None)
+        if judged is None or "positive" not in found.claim.tolerance:
+            continue
+        count += 1
+        if found.verdict == "undecided":
+            continue
+        assert judged.said in ("better", "worse"), found.id
+        assert (found.verdict == "reproduced") == (found.value > 0), found.id
+    assert count > 10
