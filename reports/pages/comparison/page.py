@@ -40,6 +40,7 @@ from reports.core.page import (
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
+from reports.pages.corpora import edges
 
 KINDS = ("design", "family")
 NONE = (
@@ -99,7 +100,10 @@ class Compared(DevicePage):
         if c is None:
             return says([])
         first, *others = map(_ended, c.sentences)
-        return together(says([first], main=True), says(others), warns(map(_ended, c.warnings)))
+        used = [(one.task, recipe) for one in c.comparisons for recipe in one.design["recipes"]]
+        at_edges = edges.of_recipes(self.source, self.device, used) if self.device else []
+        warnings = map(_ended, [*c.warnings, *at_edges])
+        return together(says([first], main=True), says(others), warns(warnings))
 
     def seeds(self) -> Shown:
         """Two models: a line per seed or fold, unpaired a point per run; more: see the forest."""

@@ -23,7 +23,7 @@ from reports.core.trained import (
     tasks_by_recipe,
 )
 from reports.core.words import file_name
-from reports.pages.corpora import figures, printed, tables
+from reports.pages.corpora import edges, figures, printed, tables, tuning
 from reports.pages.corpora.scales import (
     ALPHAS,
     USUAL,
@@ -34,7 +34,6 @@ from reports.pages.corpora.scales import (
     of_scales,
     scale_of,
 )
-from reports.pages.corpora.tuning import section
 
 KINDS = ("run",)
 NONE = (
@@ -188,7 +187,9 @@ class Corpora(DevicePage):
 
     def tried(self) -> Shown:
         """Recipes that were tried for the common one."""
-        return section(self.source, self.device, self.place)
+        found, left = tuning.tuned(self.source, self.device)
+        warnings = warns([*left, *edges.of_tuning(found)])
+        return together(warnings, tuning.section(found, self.place))
 
     def ablations(self) -> Shown:
         """Variants of a mechanism against its own configuration."""

@@ -30,7 +30,7 @@ from harness.stats import (
 from harness.train.recipe import CEILINGS, Recipe, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, Task, task
 from reports.core.forest import Line, forest
-from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.page import Output, Shown, remark, says, together
 from reports.core.source import DeviceRecords, Source
 from reports.core.style import mechanism_of
 from reports.core.words import file_name
@@ -325,8 +325,8 @@ def _each(counts: Mapping[str, int]) -> str:
     )
 
 
-def section(source: Source, device: DeviceRecords | None, place: Output) -> Shown:
-    """What the folder ``tuning`` of the report's journals holds of a device."""
+def tuned(source: Source, device: DeviceRecords | None) -> tuple[list[Tried], list[str]]:
+    """What the folder ``tuning`` of the report's journals holds of a device, and what it lacks."""
     records: list[Mapping[str, Any]] = []
     warnings: list[str] = []
     for folder in source.folders:
@@ -334,8 +334,12 @@ def section(source: Source, device: DeviceRecords | None, place: Output) -> Show
         warnings += [f"{folder / FOLDER}: {warning}" for warning in read.warnings]
         records += [r for r in read.records if device and r.get("fingerprint") == device.key]
     found, left = tried(records)
-    pieces = [_task(one, place) for one in found] or [remark(NONE)]
-    return together(warns([*warnings, *left]), *pieces)
+    return found, [*warnings, *left]
+
+
+def section(found: Sequence[Tried], place: Output) -> Shown:
+    """The recipes that were tried, task by task."""
+    return together(*([_task(one, place) for one in found] or [remark(NONE)]))
 
 
 def _task(one: Tried, place: Output) -> Shown:

@@ -16,7 +16,8 @@ from harness.train.recipe import ALIKE, CEILINGS, EARLIER, LATER, changed, ident
 from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find
-from reports.pages.corpora import page, tuning
+from reports.pages.comparison import page as comparison
+from reports.pages.corpora import edges, page, tuning
 from suites.support import comparisons
 from suites.support.command_line import ROOT
 from suites.support.report_records import fingerprint, write
@@ -230,15 +231,81 @@ def test_the_table_and_the_figure_are_in_the_metrics_unit() -> None:
     assert line.decided
 
 
+def test_a_chosen_value_at_the_edge_of_what_was_tried_is_told() -> None:
+    usual = task("trec").recipe
+    some = [*runs({}), *runs(NOISE, dropout=0.1), *runs(NOISE, rate=5e-4), *runs(NOISE, rate=2e-3)]
+    assert edges.at_edges(the_only(some), usual.as_dict()) == [
+        "trec: dropout 0.2 is the largest that was tried (0.1, 0.2): a larger one may be better"
+    ]
+    inside = the_only([*some, *runs(NOISE, dropout=0.4)])
+    assert edges.at_edges(inside, usual.as_dict()) == []
+    other = {**usual.as_dict(), "rate": 5e-4, "choose": "best-on-test", "dropout": None}
+    assert edges.at_edges(inside, other) == [
+        "trec: rate 0.0005 is the smallest that was tried (0.0005, 0.001, 0.002): a smaller one "
+        "may be better"
+    ]
+    assert edges.at_edges(inside, {"rate": 1.0})[0].startswith("trec: rate 1 is the largest")
+    zero = the_only([*runs({}), *runs(NOISE, weight_decay=0.0)])
+    assert edges.at_edges(zero, {"weight_decay": 0.0}) == [], "below zero there is nothing"
+    more = the_only([*runs({}), *runs(NOISE, epochs=usual.epochs + 1)])
+    assert edges.of_tuning([more]) == [], "a ceiling of epochs is nothing that was tried"
+
+
+def test_a_best_value_at_the_edge_is_told_though_it_was_not_chosen() -> None:
+    grid = [*runs({}), *runs(NOISE, dropout=0.1)]
+    (said,) = edges.best_at_edges(the_only([*grid, *runs(UP, dropout=0.4)]))
+    own = sum(UP[m] > NOISE[m] for m in MECHANISMS)
+    assert said == (
+        f"trec: dropout 0.4, the best on the dev split over the mechanisms (by itself of {own} of "
+        "6), is the largest that was tried (0.1, 0.2, 0.4): a larger one may be better"
+    )
+    down = {m: -gain for m, gain in UP.items()}
+    both = [*runs({}), *runs(down, dropout=0.1), *runs(down, dropout=0.4)]
+    assert edges.best_at_edges(the_only(both)) == [], "the common one is the best"
+    inside = the_only([*grid, *runs(UP, dropout=0.3), *runs(NOISE, dropout=0.4)])
+    assert edges.best_at_edges(inside) == []
+    mixed = the_only([*both, *runs(UP, dropout=0.4, rate=2e-3)])
+    assert edges.best_at_edges(mixed) == [], "which of both made it better is not known"
+
+
+def test_unequal_numbers_of_trials_are_a_warning() -> None:
+    assert edges.unequal_trials(the_only([*runs({}), *runs(UP, rate=2e-3)])) == []
+    some = the_only([*runs({}), *(r for r in runs(UP, rate=2e-3) if r["model"] != "mtsa.fused")])
+    assert edges.unequal_trials(some) == [
+        "trec: unequal numbers of trials, 1 to 2 recipes; fewer with mtsa"
+    ]
+
+
 def test_the_page_shows_them_where_the_journal_has_them(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / tuning.FOLDER):
         write(folder, "Made up", [*runs({}), *runs(UP, rate=2e-3)])
     report = page.begin(journal=str(tmp_path), device="", out="", page="corpora")
     shown = report.tried()
+    assert "trec: rate 0.001 is the smallest that was tried (0.001, 0.002)" in shown.plain
     assert "trec: 6 mechanisms, 2 recipes each" in shown.plain
     assert shown.html.count("<svg") == 1
-    nothing = tuning.section(find(str(tmp_path / tuning.FOLDER)), None, Output(None, "corpora"))
-    assert "attnbench sweep plans/tuning.toml" in nothing.plain
+    assert tuning.tuned(find(str(tmp_path / tuning.FOLDER)), None) == ([], [])
+    assert "attnbench sweep plans/tuning.toml" in tuning.section([], Output(None, "p")).plain
+
+
+def test_the_page_of_a_comparison_warns_of_the_recipe_that_it_used(tmp_path: Path) -> None:
+    usual = task("trec").recipe.as_dict()
+    both = ["mtsa.fused", "multi_head.fused"]
+    declared = comparisons.design(
+        1,
+        models=both,
+        recipes=[usual, {**usual, "rate": 2e-3}],
+        runs=[["mtsa 100 {}", "multi_head 100 {}"]],
+        fingerprint=digest(fingerprint("Made up")),
+    )
+    some = [*runs({}), *runs(UP, dropout=0.4), *runs(UP, dropout=0.1), *runs(UP, rate=2e-3)]
+    write(tmp_path, "Made up", [declared, *runs({})])
+    write(tmp_path / tuning.FOLDER, "Made up", some)
+    report = comparison.begin(journal=str(tmp_path), device="", design="", out="", page="p")
+    said = report.verdicts().plain
+    assert "trec: rate 0.001 is the smallest that was tried (0.001, 0.002)" in said
+    assert "trec: rate 0.002 is the largest that was tried (0.001, 0.002)" in said
+    assert "dropout 0.2" not in said
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,113 @@
+"""Where the grid of recipes that were tried ends: what was chosen, or was best, at its edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.train.recipe import CEILINGS, HOW_FOUND
+from harness.train.task import HIGHER_IS_BETTER
+from reports.core.source import DeviceRecords, Source
+from reports.pages.corpora.tuning import COMMON, Tried, judged, tuned
+
+
+def _grids(one: Tried) -> dict[str, list[float]]:
+    """By field the numbers that were tried, two or more, in their order."""
+    names = dict.fromkeys(name for t in one.trials for name in t.settings)
+    found = {}
+    for name in names.keys() - {*CEILINGS, *HOW_FOUND}:
+        values = {t.settings.get(name) for t in one.trials}
+        numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
+        if len(numbers) > 1:
+            found[name] = sorted(numbers)
+    return {name: found[name] for name in names if name in found}
+
+
+def _edge(grid: Sequence[float], value: float) -> str:
+    """Which end of a grid a value is at, and how it goes on; empty inside.
+
+    Zero is no edge: nothing below it can be tried.
+    """
+    tried = ", ".join(f"{one:g}" for one in grid)
+    if value >= grid[-1]:
+        return f"the largest that was tried ({tried}): a larger one may be better"
+    if value <= grid[0] and value != 0:
+        return f"the smallest that was tried ({tried}): a smaller one may be better"
+    return ""
+
+
+def at_edges(one: Tried, recipe: Mapping[str, Any]) -> list[str]:
+    """A line for each tuned field in which a recipe of the task is at the edge of the grid."""
+    grids = {n: g for n, g in _grids(one).items() if isinstance(recipe.get(n), int | float)}
+    said = {n: _edge(grid, recipe[n]) for n, grid in grids.items()}
+    return [
+        f"{one.task.name}: {name} {recipe[name]:g} is {edge}" for name, edge in said.items() if edge
+    ]
+
+
+def best_at_edges(one: Tried) -> list[str]:
+    """A line for each field of which the best value, not the common one, is at the edge.
+
+    By the mean over the mechanisms, of recipes that change nothing but this field.
+    """
+    sign = 1 if HIGHER_IS_BETTER.get(one.metric, True) else -1
+    fields = {t.recipe: t.recipe.partition("=")[0] for t in one.trials if "," not in t.recipe}
+    alone = [j for j in judged(one) if j.recipe in fields and j.recipe != COMMON]
+    out = []
+    for name, grid in _grids(one).items():
+        of_field = [j for j in alone if fields[j.recipe] == name]
+        best = max(of_field, key=lambda j: sign * j.difference.difference, default=None)
+        if best is None or sign * best.difference.difference <= 0:
+            continue
+        value = next(t.settings[name] for t in one.trials if t.recipe == best.recipe)
+        # Each mechanism by itself: its best of this field, the common value among them.
+        own = [
+            max(of_field, key=lambda j: sign * j.singles.get(m, 0.0)).recipe == best.recipe
+            and sign * gain > 0
+            for m, gain in best.singles.items()
+        ]
+        if value != one.task.recipe.as_dict().get(name) and (edge := _edge(grid, value)):
+            out.append(
+                f"{one.task.name}: {name} {value:g}, the best on the dev split over the mechanisms "
+                f"(by itself of {sum(own)} of {len(own)}), is {edge}"
+            )
+    return out
+
+
+def unequal_trials(one: Tried) -> list[str]:
+    """That some mechanisms were tried with more recipes than others."""
+    counts = one.budgets.values()
+    if min(counts) == max(counts):
+        return []
+    few = ", ".join(m for m, count in one.budgets.items() if count < max(counts))
+    return [
+        f"{one.task.name}: unequal numbers of trials, {min(counts)} to {max(counts)} recipes; "
+        f"fewer with {few}"
+    ]
+
+
+def of_tuning(found: Sequence[Tried]) -> list[str]:
+    """All that a reader must know of the grids, the common recipes being those of today."""
+    return [
+        line
+        for one in found
+        for line in (
+            *at_edges(one, one.task.recipe.as_dict()),
+            *best_at_edges(one),
+            *unequal_trials(one),
+        )
+    ]
+
+
+def of_recipes(
+    source: Source, device: DeviceRecords, recipes: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[str]:
+    """`at_edges` of recipes by which a task was trained, as far as its tuning is recorded.
+
+    Parameters
+    ----------
+    recipes : iterable of (task, mapping)
+    """
+    by_task = {one.task.name: one for one in tuned(source, device)[0]}
+    found = (line for name, r in recipes if name in by_task for line in at_edges(by_task[name], r))
+    return list(dict.fromkeys(found))
