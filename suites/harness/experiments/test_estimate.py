@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.cli.compare import as_json
 from harness.experiments.conclusion import conclude
 from harness.experiments.estimate import Sought
 from harness.experiments.tables import columns, reading, task_rows
@@ -124,3 +125,5 @@ def test_it_stands_beside_every_undecided_verdict_and_nowhere_else() -> None:
     place = columns(many.comparisons).index("seeds needed")
     assert [row[place] for row in task_rows(many.comparisons)] == ["", one.sought.count, ""]
     assert any(line.startswith("seeds needed: ") for line in reading(many))
+    for told in (as_json(alone), as_json(many)["comparisons"][0]):
+        assert told["sought"].keys() >= {"detectable", "effect", "is_margin", "needed"}
