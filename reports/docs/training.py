@@ -55,7 +55,7 @@ def figures(source: Source) -> dict[str, tuple[Figure, str]]:
             found = {"accuracy": _differences(page, device)}
             if page.printed:
                 figure = footed(printed.figure(page.printed), device.footer("run"))
-                found["printed"] = (figure, printed.gaps(page.printed))
+                found["printed"] = (figure, printed.CAPTION)
             return found
     return {}
 

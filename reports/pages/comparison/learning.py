@@ -137,4 +137,5 @@ def _draw_curves(axes: Axes, c: Comparison, some: Sequence[DevCurves]) -> list[E
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     bare(axes)
     axes.margins(x=0.02)
-    return ends
+    right = max(x for x, *_ in ends)  # names that stand under each other never meet
+    return [(right, y, name, ink) for _, y, name, ink in ends]

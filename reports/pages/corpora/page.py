@@ -173,10 +173,9 @@ class Corpora(DevicePage):
         found = self.printed
         if not found:
             return remark("Nothing that a paper prints was trained here.")
-        said = printed.gaps(found)
         return together(
-            says([said]),
-            self.place.figure("printed", partial(printed.figure, found), said),
+            says([printed.gaps(found)]),
+            self.place.figure("printed", partial(printed.figure, found), printed.CAPTION),
             self.place.table("printed", *printed.table(found), (0, 1, 2, 6, 7)),
             remark(
                 "Gap: here less printed, in points where it is an accuracy. Known to differ: here "

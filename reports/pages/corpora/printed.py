@@ -20,6 +20,9 @@ from reports.pages.corpora.tables import head
 
 COLUMNS = ("", "recipe", "paper", "printed", "here [95 %]", "gap", "over", "known to differ")
 LEGEND = "; hollow: printed"
+CAPTION = (
+    "What models reach on the test sets, with 95 % t-intervals, and what papers print for them."
+)
 COMPONENTS = re.compile(r"(\d+)d(?![a-z0-9])")
 """In the name of a table of word vectors: ``top10k_100d_int8``."""
 HOW = {"dev": "dev", "best-on-test": "the test set"}
