@@ -144,6 +144,8 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
     for task in conclusion.tasks:
         out.print()
         _print_task(out, task, conclusion.of_task(task))
+        for said in tables.tied_on(conclusion, task):
+            say(out, said)
     if conclusion.overall is not None:
         out.print()
         _print_overall(out, conclusion.baseline, conclusion.overall)
@@ -176,9 +178,9 @@ def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> N
 
 def _print_overall(out: Console, baseline: str, overall: Overall) -> None:
     say(out, f"[bold]over tasks[/]: {escape(tables.counted_tasks(overall))}", markup=True)
-    if overall.omnibus is not None:
-        say(out, tables.omnibus(overall.omnibus))
     out.print(_verdicts(tables.OVER_TASKS, tables.overall_rows(baseline, overall)))
+    for said in [] if overall.ties is None else tables.tied(overall.ties, "tasks"):
+        say(out, said)
     for said in tables.exact_tests(overall):
         say(out, said)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
 from harness.experiments.first_line import EXPLORATORY, by_test, first_line
-from harness.experiments.overall import Overall, overall
+from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
     Order,
     designs,
@@ -40,7 +40,7 @@ from harness.experiments.warnings import (
     told_once,
     warnings_of,
 )
-from harness.stats import MeanDifference, holm, judged_p
+from harness.stats import Chances, MeanDifference, Ties, chances, holm, judged_p, too_few
 from harness.stats import accuracy_verdict as judge
 
 
@@ -72,6 +72,9 @@ class Comparison:
         Declared pairs of runs, and those of which both runs are done.
     difference : MeanDifference or None
         None without a pair.
+    chances : Chances or None
+        How probable *better*, *equal* and *worse* are; no verdict goes by it. None for fewer than
+        five replicates, or without spread.
     equivalence_p : float or None
         Of the two one-sided tests against the margin; None without one.
     verdict : str
@@ -113,6 +116,7 @@ class Comparison:
     pairs: int
     finished: int
     difference: MeanDifference | None
+    chances: Chances | None
     equivalence_p: float | None
     verdict: str
     sentence: str
@@ -173,6 +177,8 @@ class Conclusion:
     models, tasks : tuple of str
     comparisons : tuple of Comparison
         By task, in the order of the models; verdicts, p and sentences allow for their number.
+    ties : mapping
+        By task the models that can't be told apart; none of a task with fewer than three models.
     overall : Overall or None
         Over tasks; None for one task, or as long as only one has pairs of every model.
     warnings : tuple of str
@@ -184,6 +190,7 @@ class Conclusion:
     models: tuple[str, ...]
     tasks: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
+    ties: Mapping[str, Ties]
     overall: Overall | None
     warnings: tuple[str, ...]
 
@@ -283,6 +290,9 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
         _judged(m, len(found), p, equal_p, records, order)
         for m, p, equal_p in zip(found, p_values, equal, strict=True)
     )
+    of_task: dict[str, list[Measured]] = {}
+    for m in found:
+        of_task.setdefault(m.design["task"], []).append(m)
     over = overall(found)
     runs = {run["key"]: run for c in judged for run in c.runs}.values()
     return Conclusion(
@@ -292,6 +302,7 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
         models=tuple(dict.fromkeys(c.first for c in judged)),
         tasks=tuple(dict.fromkeys(c.task for c in judged)),
         comparisons=judged,
+        ties={task: tied for task, some in of_task.items() if (tied := tied_on(some))},
         overall=over,
         warnings=(
             *told_once([(c.first, c.task, c.warnings) for c in judged]),
@@ -318,6 +329,9 @@ def _judged(
     verdict = "unfinished"
     if d is not None and found.ended:
         verdict = judge(d, design["higher_is_better"], of_equality, adjusted_p)
+    chance = None
+    if d is not None and not too_few(d):
+        chance = chances(d, design["higher_is_better"], design["margin"])
     first, second = design["models"]
     flaws = tuple(dict.fromkeys(flaw.short for flaw in flaws_of(design, found.pairs)))
     runs = tuple(r for pair in found.pairs for r in pair if r is not None)
@@ -344,6 +358,7 @@ def _judged(
         pairs=len(found.pairs),
         finished=values.finished,
         difference=d,
+        chances=chance,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
         sentence=first_line(design, values, d, verdict, together, p, flaws, exploratory),

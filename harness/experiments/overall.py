@@ -1,21 +1,22 @@
-"""Over several tasks: which test answers, and why that one."""
+"""Several models together, on a task and over tasks: which test answers, and why that one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from harness.experiments.replicates import Measured
 from harness.experiments.warnings import flaws_of
 from harness.stats import (
     LEAST_REPLICATES,
-    Friedman,
     OverTasks,
-    friedman,
+    Ties,
     holm,
     judged_p,
     over_tasks,
     sharing,
+    ties,
 )
 from harness.stats import accuracy_verdict as judge
 from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS
@@ -54,8 +55,9 @@ class Overall:
 
     Attributes
     ----------
-    omnibus : Friedman or None
-        Whether any model differs; None for two models.
+    ties : Ties or None
+        Whether any model differs, and which can't be told apart, by the tasks on which all were
+        trained alike; None for two models, or fewer than two such tasks.
     rows : tuple of OverallRow
     tasks, left_out : tuple of str
         Tasks that count, and those that don't, because runs of a model are missing there, or no
@@ -66,7 +68,7 @@ class Overall:
         Of tasks on which the ranks rest on fewer replicates than were declared.
     """
 
-    omnibus: Friedman | None
+    ties: Ties | None
     rows: tuple[OverallRow, ...]
     tasks: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -76,12 +78,17 @@ class Overall:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Means of a task over the replicates that every model and the baseline finished.
+    """Values of a task on the replicates that every model and the baseline finished.
 
     A model whose run diverged would otherwise be ranked by easier or harder seeds than the others.
+
+    Attributes
+    ----------
+    values : dict
+        By model, of every seed or fold; what is lower better has its sign changed.
     """
 
-    means: dict[str, float]
+    values: dict[str, list[float]]
     count: int
     declared: int
     units: str
@@ -135,30 +142,53 @@ def overall(found: Sequence[Measured]) -> Overall | None:
         used = alike[model] if d is not None else ()
         verdict = "signs only" if d is None else judge(d, higher[used[0]], None, p)
         rows.append(OverallRow(model, row, used, metrics[used[0]] if used else "", verdict, p))
-    omnibus, warnings = None, []
+    tied, warnings = None, []
+    ranked = [t for t in tasks if t not in {task for _, task in unlike}]
     if len(models) + 1 >= LEAST_MODELS:
-        sign = {t: 1 if higher[t] else -1 for t in tasks}
-        everyone = [*models, found[0].design["models"][1]]
-        omnibus = friedman({m: [sign[t] * shared[t].means[m] for t in tasks] for m in everyone})
+        if len(ranked) >= LEAST_TASKS:
+            everyone = [*models, found[0].design["models"][1]]
+            tied = ties({m: [fmean(shared[t].values[m]) for t in ranked] for m in everyone})
         warnings = _fewer(shared)
     if unlike:
         names = ", ".join(f"{model} on {task}" for model, task in unlike)
-        warnings.append(f"not counted over tasks, as the training was not alike: {names}")
+        ranks = "" if len(models) + 1 < LEAST_MODELS else "; such tasks have no part in the ranks"
+        warnings.append(f"not counted over tasks, as the training was not alike: {names}{ranks}")
     left_out = tuple(t for t in named if t not in tasks)
-    why = tuple(_why(omnibus, rows, len(tasks)))
-    return Overall(omnibus, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
+    why = tuple(_why(tied, rows, len(tasks)))
+    return Overall(tied, tuple(rows), tuple(tasks), left_out, why, tuple(warnings))
+
+
+def tied_on(found: Sequence[Measured]) -> Ties | None:
+    """Which models can't be told apart on one task, by their seeds.
+
+    Models that were not trained like the baseline are left out. None where runs are to come, for
+    fewer than three models or two seeds that all of them finished, and for folds: they share
+    training examples, which no test of ranks allows for.
+
+    Parameters
+    ----------
+    found : sequence of Measured
+        Of each model on that task, each against the same baseline.
+    """
+    alike = [m for m in found if not _unlike(m)]
+    if len(alike) + 1 < LEAST_MODELS or any(m.values.folds or not m.ended for m in found):
+        return None
+    shared = _shared(alike)
+    return ties(shared.values) if shared.count >= LEAST_TASKS else None
 
 
 def _shared(found: Sequence[Measured]) -> _Shared:
     """Of one task's comparisons, which have the baseline's runs in common."""
     common = frozenset.intersection(*(frozenset(m.values.replicates) for m in found))
-    means = {}
+    values: dict[str, list[float]] = {}
+    sign = 1 if found[0].design["higher_is_better"] else -1
     for m in found:
         first, second = m.design["models"]
-        means[first], means[second] = m.values.only(common).means
+        rows = m.values.only(common).rows
+        values[first], values[second] = ([sign * row[side] for row in rows] for side in (1, 2))
     units = found[0].values.units
     called = "replicates" if units == "repeated folds" else units
-    return _Shared(means, len(common), max(len(m.pairs) for m in found), called)
+    return _Shared(values, len(common), max(len(m.pairs) for m in found), called)
 
 
 def _fewer(shared: Mapping[str, _Shared]) -> list[str]:
@@ -183,12 +213,12 @@ def _unlike(found: Measured) -> bool:
     return bool(flaws_of(found.design, found.pairs))
 
 
-def _why(omnibus: Friedman | None, rows: Sequence[OverallRow], tasks: int) -> list[str]:
+def _why(tied: Ties | None, rows: Sequence[OverallRow], tasks: int) -> list[str]:
     out = [
         f"here the {tasks} tasks are the replicates: seeds only make their means more exact, and "
         f"with fewer than {LEAST_REPLICATES} tasks nothing is concluded"
     ]
-    if omnibus is not None:
+    if tied is not None:
         out.append(
             "Friedman's test asks whether any model differs: it ranks inside each task, because "
             f"metrics of different tasks have no common unit; its p is from {DRAWS:,} random "

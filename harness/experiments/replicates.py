@@ -84,14 +84,6 @@ class Values:
     def _of_fold(self) -> list[int]:
         return [r.fold for r in self.replicates if r.fold is not None]
 
-    @property
-    def means(self) -> tuple[float, float]:
-        """Of both sides, over what is counted; nan without a pair."""
-        if not self.rows:
-            return math.nan, math.nan
-        _, first, second = zip(*self.rows, strict=True)
-        return math.fsum(first) / len(first), math.fsum(second) / len(second)
-
     def only(self, wanted: Collection[Replicate]) -> Values:
         """Those of some replicates."""
         rows = zip(self.replicates, self.first, self.second, strict=True)

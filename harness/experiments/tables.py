@@ -9,7 +9,7 @@ from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import run_seconds
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import Unit, counted, counted_each, unit_of
-from harness.stats import Friedman, MeanDifference, too_few
+from harness.stats import PRIOR, Friedman, MeanDifference, Ties, too_few
 
 OVER_TASKS = (
     "model",
@@ -27,6 +27,8 @@ SEEDS_NEEDED = (
     "margin, without one a true difference as large as the one seen; to folds seeds add no test "
     "examples."
 )
+BAYES = f"correlated Bayesian t-test, {PRIOR}; no verdict goes by it"
+"""What the probabilities beside an interval are of."""
 BASELINE = "baseline"
 """In the place of the baseline's verdict."""
 COSTS = (
@@ -103,7 +105,26 @@ def statistics_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
             f"where the true difference is, over {comparison.replicate}s",
         )
     ]
+    if comparison.chances is not None:
+        names = " / ".join(f"P({name})" for name in _outcomes(comparison))
+        of = "" if comparison.margin is None else ", equal: within the margin"
+        value = f"{chances_text(comparison)} ({BAYES})"
+        rows.append((names, value, f"what may be believed after these {comparison.replicate}s{of}"))
     return rows if too_few(d) else rows + _tests(comparison, d)
+
+
+def _outcomes(comparison: Comparison) -> tuple[str, ...]:
+    """What `Chances` has a probability of: without a margin nothing is practically equal."""
+    return ("better", "worse") if comparison.margin is None else ("better", "equal", "worse")
+
+
+def chances_text(comparison: Comparison) -> str:
+    """``0.93 / 0.05 / 0.02``, or without a margin ``0.95 / 0.05``; empty where there is none."""
+    found = comparison.chances
+    if found is None:
+        return ""
+    some = (getattr(found, name) for name in _outcomes(comparison))
+    return " / ".join("<0.01" if p < 0.005 else ">0.99" if p > 0.995 else f"{p:.2f}" for p in some)
 
 
 def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, str]]:
@@ -173,7 +194,14 @@ def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
 def columns(comparisons: Sequence[Comparison]) -> list[str]:
     """Names of a task's columns; that of equality only where a margin was declared."""
     equal = ["p equal, Holm"] if comparisons[0].margin is not None else []
-    tests = ["p", "p Holm", *equal, DETECTABLE, NEEDED]
+    tests = [
+        f"P {' / '.join(_outcomes(comparisons[0]))}",
+        "p",
+        "p Holm",
+        *equal,
+        DETECTABLE,
+        NEEDED,
+    ]
     return ["model", "mean (sd)", "difference", "95 % interval", *tests, "verdict"]
 
 
@@ -192,7 +220,7 @@ def _cells(comparison: Comparison) -> list[str]:
     if not math.isnan(d.low):
         found.append(unit.bounds(d))
     if not too_few(d):
-        found.append(f"{d.p:.2g}")
+        found += [chances_text(comparison), f"{d.p:.2g}"]
         if comparison.verdict != "unfinished":
             adjusted = (comparison.adjusted_p, comparison.adjusted_equivalence_p)
             found += [f"{p:.2g}" for p in adjusted if p is not None]
@@ -226,6 +254,7 @@ def reading(conclusion: Conclusion) -> list[str]:
         "alone, and covers in 95 of 100.",
         f"{DETECTABLE}: the smallest true difference that would be found four times in five, "
         f"judged as one of {count}.",
+        f"P: {BAYES}.",
     ]
     if any(c.sought for c in conclusion.comparisons):
         out.append(SEEDS_NEEDED)
@@ -272,6 +301,42 @@ def omnibus(found: Friedman) -> str:
     )
 
 
+def tied(found: Ties, units: str) -> list[str]:
+    """Friedman's test, the groups of models that can't be told apart, and by what.
+
+    Parameters
+    ----------
+    units : str
+        What was ranked inside of: ``tasks`` or ``seeds``.
+    """
+    count, pairs = found.omnibus.blocks, len(found.pairs)
+    how = (
+        f"by Wilcoxon's signed ranks over {count} {units}, Holm over {pairs} pairs; the smallest p "
+        f"that is possible is {found.least_p:.2g}"
+    )
+    if not found.possible:
+        how += f": no pair can be told apart by fewer than {found.needed} {units}"
+    groups = " | ".join(", ".join(group) for group in found.groups)
+    return [omnibus(found.omnibus), f"not told apart: {groups}", how]
+
+
+def tied_on(conclusion: Conclusion, task: str) -> list[str]:
+    """The same of one task of a family, by its seeds; or why there is none."""
+    comparisons = conclusion.of_task(task)
+    if len(comparisons) < 2:
+        return []
+    unlike = [c.first for c in comparisons if c.flaws]
+    left_out = f"left out, as the training was not alike: {', '.join(unlike)}"
+    found = conclusion.ties.get(task)
+    if found is not None:
+        return [*tied(found, "seeds"), *([left_out] if unlike else [])]
+    if comparisons[0].units != "seeds":
+        return [
+            "no ranks over folds: they share training examples, and no test of ranks allows for it"
+        ]
+    return [f"no ranks of fewer than three models; {left_out}"] if unlike else []
+
+
 def counted_tasks(overall: Overall) -> str:
     """The tasks that count, and those that don't."""
     left_out = f"; left out: {', '.join(overall.left_out)}" if overall.left_out else ""
@@ -280,7 +345,7 @@ def counted_tasks(overall: Overall) -> str:
 
 def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:
     """The models over tasks as rows of `OVER_TASKS`, the baseline first."""
-    ranks = {} if overall.omnibus is None else overall.omnibus.ranks
+    ranks = {} if overall.ties is None else overall.ties.omnibus.ranks
     rank = {model: f"{value:.2f}" for model, value in ranks.items()}
     first = [baseline, rank.get(baseline, ""), *[""] * 5, BASELINE]
     return [first, *(_overall_cells(row, rank.get(row.model, "")) for row in overall.rows)]

@@ -12,6 +12,7 @@ from harness.stats.accuracy import (
     too_few,
 )
 from harness.stats.basics import ALPHA, holm
+from harness.stats.chances import PRIOR, Chances, chances
 from harness.stats.crossover import Crossover, crossover
 from harness.stats.folds import compare_folds, fold_interval, fold_means
 from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
@@ -37,6 +38,7 @@ from harness.stats.spread import (
     paired_spread,
     t_interval,
 )
+from harness.stats.ties import Ties, ties
 from harness.stats.timing import (
     Difference,
     Interval,
@@ -56,6 +58,8 @@ __all__ = [
     "ALPHA",
     "LEAST_REPLICATES",
     "POWER",
+    "PRIOR",
+    "Chances",
     "Crossover",
     "Difference",
     "Friedman",
@@ -66,11 +70,13 @@ __all__ = [
     "PairedSpread",
     "SpreadEstimate",
     "Summary",
+    "Ties",
     "Verdict",
     "WelchResult",
     "accuracy_verdict",
     "between_sessions",
     "block_time",
+    "chances",
     "compare_folds",
     "compare_means",
     "crossover",
@@ -96,6 +102,7 @@ __all__ = [
     "sd_of_differences",
     "sharing",
     "t_interval",
+    "ties",
     "too_few",
     "two_proportions",
     "verdict",

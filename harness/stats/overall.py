@@ -1,7 +1,8 @@
 """One answer over several tasks: tasks are the replicates, their means the values (Demsar 2006).
 
 Seeds only make a task's mean more exact; that a model is better *on such tasks* rests on how many
-tasks there are. Ranks and signs may mix metrics; means may not.
+tasks there are. Ranks and signs may mix metrics; means may not. Friedman's test ranks inside blocks
+of any kind: tasks, or the seeds of one of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 LEAST_MODELS = 3
 """Of two models the ranks say no more than the signs."""
 LEAST_TASKS = 2
+"""Or blocks of any kind."""
 SAME = 1e-12
 """Means that differ by less, relative to the larger, are the same: the rest is rounding."""
 DRAWS = 20_000
@@ -28,24 +30,24 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Friedman:
-    """Whether any of several models differs, from their ranks inside each task.
+    """Whether any of several models differs, from their ranks inside each block: a task, a seed.
 
     Attributes
     ----------
     ranks : mapping
         Mean rank of each model; 1 is best.
-    tasks : int
+    blocks : int
     statistic, freedom, chi_squared_p : float
-        The usual approximation, which is only good for more than ten tasks.
+        The usual approximation, which is only good for more than ten blocks.
     p : float
-        Of the same statistic, from random orders of the ranks inside tasks: no approximation but
-        the number of draws, which are the same every time, in any order of models and tasks.
+        Of the same statistic, from random orders of the ranks inside blocks: no approximation but
+        the number of draws, which are the same every time, in any order of models and blocks.
     draws : int
         How many; p can't be less than 1 / (draws + 1).
     """
 
     ranks: Mapping[str, float]
-    tasks: int
+    blocks: int
     statistic: float
     freedom: int
     chi_squared_p: float
@@ -80,17 +82,17 @@ class OverTasks:
 
 
 def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
-    """Friedman's test of models over tasks.
+    """Friedman's test of models over blocks.
 
     Parameters
     ----------
     scores : mapping
-        By model, one mean per task; higher is better, in any unit of the task's own.
+        By model, one value per block; higher is better, in any unit of the block's own.
 
     Raises
     ------
     ValueError
-        For fewer than three models, or two tasks, or unequal numbers of tasks.
+        For fewer than three models, or two blocks, or unequal numbers of blocks.
     """
     import numpy as np
     from scipy.stats import friedmanchisquare, rankdata
@@ -98,10 +100,10 @@ def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
     counts = {len(v) for v in scores.values()}
     if len(scores) < LEAST_MODELS or len(counts) > 1 or min(counts) < LEAST_TASKS:
         raise ValueError(
-            f"given {len(scores)} models, {sorted(counts)} tasks; expected three models or more "
-            "with as many tasks each, two or more"
+            f"given {len(scores)} models, {sorted(counts)} blocks; expected three models or more "
+            "with as many blocks each, two or more"
         )
-    table = np.array(list(scores.values()), dtype=float).T  # [tasks, models]
+    table = np.array(list(scores.values()), dtype=float).T  # [blocks, models]
     # Means of the same counts may differ in the last bit: those tie.
     largest = np.abs(table).max(axis=1, keepdims=True)
     steps = np.round(table / np.where(largest > 0, largest, 1) / SAME)
@@ -112,7 +114,7 @@ def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
         statistic, chi_squared_p = float(found.statistic), float(found.pvalue)
     return Friedman(
         ranks=dict(zip(scores, ranks.mean(axis=0).tolist(), strict=True)),
-        tasks=len(table),
+        blocks=len(table),
         statistic=statistic,
         freedom=len(scores) - 1,
         chi_squared_p=chi_squared_p,
@@ -121,12 +123,12 @@ def friedman(scores: Mapping[str, Sequence[float]]) -> Friedman:
 
 
 def _permuted(ranks: np.ndarray) -> float:
-    """Share of random orders inside tasks whose rank sums lie as far apart, this one counted."""
+    """Share of random orders inside blocks whose rank sums lie as far apart, this one counted."""
     import numpy as np
 
     expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
     observed = ((ranks.sum(axis=0) - expected) ** 2).sum()
-    # Tasks and models in another order are the same question: the same draws answer it.
+    # Blocks and models in another order are the same question: the same draws answer it.
     inside = sorted(map(tuple, np.sort(ranks, axis=1).tolist()))
     reached = (_spreads(tuple(inside)) >= observed - ROUNDING).sum()
     return float((1 + reached) / (1 + DRAWS))
@@ -134,14 +136,15 @@ def _permuted(ranks: np.ndarray) -> float:
 
 @lru_cache(maxsize=4)
 def _spreads(inside: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """How far apart the sums of the models' ranks lie, in random orders of the ranks of a task."""
+    """How far apart the sums of the models' ranks lie, in random orders of the ranks of a block."""
     import numpy as np
 
     ranks = np.array(inside)
     expected = ranks.shape[0] * (ranks.shape[1] + 1) / 2
-    many = np.broadcast_to(ranks, (DRAWS, *ranks.shape))
-    draws = np.random.default_rng(SEED).permuted(many, axis=2)
-    spread: np.ndarray = ((draws.sum(axis=1) - expected) ** 2).sum(axis=1)
+    random, sums = np.random.default_rng(SEED), np.zeros((DRAWS, ranks.shape[1]))
+    for row in ranks:  # one by one: of many seeds not all draws have room at a time
+        sums += random.permuted(np.broadcast_to(row, sums.shape), axis=1)
+    spread: np.ndarray = ((sums - expected) ** 2).sum(axis=1)
     return spread
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 from harness.errors import UsageError
@@ -21,12 +22,15 @@ from harness.records.schema import digest
 from harness.stats import (
     MeanDifference,
     MeanInterval,
+    Ties,
     accuracy_verdict,
     fold_interval,
     holm,
     judged_p,
     mean_interval,
+    ties,
 )
+from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
 from harness.train.recipe import CEILINGS, changes, identity
 from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
 from reports.core.style import mechanism_of
@@ -328,3 +332,33 @@ def judged(found: Sequence[Against]) -> list[Against]:
         lost = says in DECIDED and not one.alike
         out.append(replace(one, adjusted_p=p, verdict=f"{says}{NOT_COUNTED * lost}"))
     return out
+
+
+def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | None]:
+    """Which models can't be told apart over tasks, by their means; and the tasks it goes by.
+
+    Of all models in their own configuration that were trained like the baseline, as many on as many
+    tasks as have runs of all; each mean is over the replicates that all of them have.
+    """
+    on: dict[str, dict[str, ModelRuns]] = {}
+    for one_task in tasks:
+        if base := one_task.find(baseline):
+            found = [against(m, base) for m in one_task.models if not m.variant]
+            on[one_task.name] = {one.model.model: one.model for one in found if one and one.alike}
+
+    def having(models: frozenset[str]) -> list[str]:
+        return [name for name, found in on.items() if models <= found.keys()]
+
+    shared = [frozenset(a.keys() & b.keys()) for a, b in combinations(on.values(), 2)]
+    models = max(shared, key=lambda some: len(some) * len(having(some)), default=frozenset())
+    means: dict[str, dict[str, float]] = {}
+    for name in having(models):
+        common = frozenset[Replicate].intersection(
+            *(frozenset(on[name][m].replicates) for m in models)
+        )
+        for one in (on[name][m] for m in models if common):
+            mean = statistics.fmean(one.replicates[r] for r in common)
+            means.setdefault(name, {})[one.model] = mean if one.higher_is_better else -mean
+    if len(models) < LEAST_MODELS or len(means) < LEAST_TASKS:
+        return [], None
+    return list(means), ties({m: [means[t][m] for t in means] for m in sorted(models)})

@@ -38,6 +38,7 @@ def sections(source: Source) -> list[tuple[str, str]]:
             ("Every model beside the baseline, judged as declared", Shown("", declared)),
             ("Test metrics of every model", page.table()),
             ("Differences to the baseline, judged together", page.differences_to_baseline()),
+            ("What can't be told apart over corpora", page.ties()),
             ("Variants of a mechanism beside its own configuration", page.ablations()),
             ("Heads of one scale beside heads of several", page.scales()),
             ("Printed accuracies beside measured ones", page.beside()),

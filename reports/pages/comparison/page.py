@@ -18,11 +18,12 @@ from harness.experiments.tables import (
     counted_tasks,
     exact_tests,
     headed,
-    omnibus,
     overall_rows,
     reading,
     statistics_rows,
     task_rows,
+    tied,
+    tied_on,
     value_columns,
     value_rows,
 )
@@ -37,6 +38,7 @@ from reports.core.page import (
     together,
     warns,
 )
+from reports.core.ranks import ties_shown
 from reports.core.source import DeviceRecords, Source
 from reports.pages.comparison import figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
@@ -190,15 +192,31 @@ class Compared(DevicePage):
             return says([])
         if c.overall is None:
             return remark("One task, or one with runs of every model: nothing over tasks.")
-        said = [] if c.overall.omnibus is None else [omnibus(c.overall.omnibus)]
         rows = overall_rows(c.baseline, c.overall)
         frame = pd.DataFrame(rows, columns=list(OVER_TASKS))
-        return together(
+        pieces = [
             remark(counted_tasks(c.overall)),
-            says(map(_ended, said)),
             self.place.table("tasks", frame, OVER_TASKS, rows, (0, len(OVER_TASKS) - 1)),
             says(map(_ended, exact_tests(c.overall))),
-        )
+        ]
+        if (ties := c.overall.ties) is not None:
+            said = tied(ties, "tasks")
+            pieces.append(ties_shown(self.place, "ties", ties, "over tasks", "tasks", said))
+        return together(*pieces)
+
+    def ties(self) -> Shown:
+        """Of more than two models those that can't be told apart on a task."""
+        found = self.conclusion
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            assert found is not None
+            task = some[0].task
+            said = tied_on(found, task) or ["Ties are of three models or more, with runs of all."]
+            if task not in found.ties:
+                return remark(" ".join(map(_ended, said)))
+            return ties_shown(self.place, f"{name}ties", found.ties[task], task, "seeds", said)
+
+        return self._by_task(show)
 
     def power(self) -> Shown:
         """What how many seeds would find, at the spread that was seen here."""

@@ -59,6 +59,7 @@ def numbers(c: Comparison) -> dict[str, Any]:
         "verdict": c.verdict,
         "not_counted": "; ".join(c.flaws),
         "margin": c.margin,
+        **{f"p_{name}": p for name, p in (asdict(c.chances) if c.chances else {}).items()},
         "equivalence_p": c.equivalence_p,
         "together": c.together,
         "p_holm": c.adjusted_p,

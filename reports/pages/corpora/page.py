@@ -8,10 +8,12 @@ from functools import cached_property, partial
 
 import pandas as pd
 
+from harness.experiments import tables as in_words
 from harness.profile import load_profile
 from harness.stats import ALPHA, holm, judged_p
 from reports.core.forest import Line, forest
 from reports.core.page import DevicePage, Shown, remark, says, together, warns
+from reports.core.ranks import ties_shown
 from reports.core.style import mechanism_of
 from reports.core.tables import Best
 from reports.core.trained import (
@@ -21,6 +23,7 @@ from reports.core.trained import (
     against,
     judged,
     tasks_by_recipe,
+    tied,
 )
 from reports.core.words import file_name
 from reports.pages.corpora import edges, figures, printed, tables, tuning
@@ -44,6 +47,7 @@ MIRRORED = "mirrored_summation"
 MISSING = {
     "variants": "No variant of a mechanism was trained here: attnbench compare "
     "'mtsa[source2token=false]' mtsa --task trec --seeds 5 trains one of Table 3's ablations.",
+    "ties": "No three models were trained alike on two corpora or more.",
     "mirrored": "Mirrored summation was trained at fewer than two K: attnbench compare mtsa "
     "multi_head --task 'mirrored_summation[k=10]' --seeds 5 is one of them.",
     "single": "No Multi-Scale Transformer of one scale was trained beside one of several: "
@@ -167,6 +171,14 @@ class Corpora(DevicePage):
             says([self._sentence()], main=True),
             self._judged_by_task("differences", self.differences),
         )
+
+    def ties(self) -> Shown:
+        """Which models can't be told apart over corpora."""
+        tasks, found = tied(self.corpora, self.baseline)
+        if found is None:
+            return remark(MISSING["ties"])
+        said = [f"Ranked on {', '.join(tasks)}", *in_words.tied(found, "corpora")]
+        return ties_shown(self.place, "ties", found, "over corpora", "corpora", said)
 
     def beside(self) -> Shown:
         """Printed accuracies beside measured ones, by every recipe; never mixed."""

@@ -6,25 +6,30 @@ models over both tasks adds another model to a copy of that.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from harness.cli import compare
-from harness.experiments.conclusion import conclusions
+from harness.experiments.conclusion import conclude, conclusions
 from harness.experiments.model import parse_model, recipes_of
 from harness.experiments.queue import finished
 from harness.records import journal
 from harness.registry import Registry, code_hash
+from harness.stats import PRIOR
 from harness.train.run import count_parameters
 from harness.train.task import task
+from suites.support import comparisons
 from suites.support.command_line import OWN, here, verified_before
 from suites.support.made_up_data import write_data_directory
 from suites.support.made_up_records import RESULT
@@ -125,6 +130,8 @@ def test_the_interval_comes_first_then_the_tests(compared: tuple[Path, str]) -> 
         "seed  mtsa.fused",
         "mean  ",
         "95 % t-interval [",
+        "P(better) / P(worse)",
+        "noninformative Normal-Gamma prior; no verdict goes by it",
         "p (paired t, two-sided)",
         "Hedges g",
         "minimum detectable effect",
@@ -144,6 +151,10 @@ def test_the_json_says_the_same(compared: tuple[Path, str]) -> None:
     assert [v[0] for v in found["values"]] == [0, 1, 2, 3, 4]
     differences = [first - second for _, first, second in found["values"]]
     assert found["difference"]["difference"] == pytest.approx(np.mean(differences))
+    chances, p = found["chances"], found["difference"]["p"]
+    assert chances["equal"] is None, "no margin was declared"
+    assert sorted([chances["better"], chances["worse"]]) == pytest.approx([p / 2, 1 - p / 2])
+    assert (chances["better"] > 0.5) == (np.mean(differences) > 0)
     half = 2.7764451052 * np.std(differences, ddof=1) / 5**0.5  # t, 4 degrees of freedom
     assert found["difference"]["high"] - found["difference"]["difference"] == pytest.approx(half)
     by_run = {(r["model"], r["seed"]): r["test"]["accuracy"] for r in records(folder)}
@@ -194,6 +205,8 @@ def test_a_changed_design_is_told(compared: tuple[Path, str], tmp_path: Path) ->
     assert "margin was changed after results had been seen" in margin
     assert "practically equal on trec" in margin
     assert "p (equal within 50.00 points, TOST)" in margin
+    assert "P(better) / P(equal) / P(worse)" in margin
+    assert "<0.01 / >0.99 / <0.01 (correlated Bayesian t-test" in margin
 
 
 def test_a_real_sweep(swept: tuple[Path, str, str]) -> None:
@@ -330,16 +343,48 @@ def test_tables_tasks_and_warnings_are_printed_and_the_json_holds_all_but_record
         "baseline",
         "sick_relatedness: test pearson",
         "over tasks: trec, sick",
-        "any difference among the 3 models (Friedman)",
         "signs only",
         "p Holm and the verdict allow for 4 comparisons",
         "warning:",
+        "such tasks have no part in the ranks",
     )
     found = result(folder)
     assert found["sentences"][0] in text
     assert len(found["comparisons"]) == 4
     assert "runs" not in found["comparisons"][0]
-    assert found["overall"]["omnibus"]["ranks"].keys() == {"mtsa.fused", "bi_lstm.packed", BASE}
+    assert text.count("no ranks of fewer than three models; left out, as") == 2, "on either task"
+    assert found["ties"] == {}
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_groups_of_models_that_cant_be_told_apart_are_printed(count: int) -> None:
+    models, tasks = ["a.x", "b.x"], ["trec", "cr"]
+    record = comparisons.family(models, tasks, count=count, margin=0.01)
+    records: list[dict[str, Any]] = [record]
+    wave = 0.002 * np.sin(np.arange(count))
+    for name, (model, mean) in product(tasks, ((BASE, 0.8), ("a.x", 0.9), ("b.x", 0.801))):
+        own = mean + (wave if model == BASE else wave**2 * len(model))
+        records += comparisons.runs(model, own.tolist(), name)
+    out = Console(file=io.StringIO(), width=200)
+    conclusion = conclude(record, records)
+    compare.print_conclusion(out, conclusion)
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    all_tied = "not told apart: a.x, b.x, multi_head.sdpa\n"
+    if count == 7:
+        assert text.count("not told apart: a.x | b.x, multi_head.sdpa\n") == 2
+        assert "over 7 seeds, Holm over 3 pairs; the smallest p that is possible is 0.047\n" in text
+    else:
+        assert text.count(all_tied) == 3, "on both tasks, and over them"
+        assert "0.094: no pair can be told apart by fewer than 7 seeds\n" in text
+    assert (
+        "the smallest p that is possible is 1: no pair can be told apart by fewer than 7 tasks"
+        in text
+    )
+    assert "P better / equal / worse" in text
+    assert ">0.99 / <0.01 / <0.01" in text
+    assert f"P: correlated Bayesian t-test, {PRIOR}; no verdict goes by it." in text
+    ranked = compare.as_json(conclusion)["ties"]["trec"]
+    assert len(json.loads(json.dumps(ranked))["pairs"]) == 3
 
 
 def test_what_a_family_was_seen_with_is_told(family: tuple[Path, str], tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from statsmodels.stats.multitest import multipletests
 from harness.experiments.conclusion import Conclusion, conclude, conclusions
 from harness.experiments.preregistration import designs
 from harness.experiments.replicates import Replicate, replicates, units_of
-from harness.experiments.tables import columns, omnibus, reading, task_rows
-from harness.stats import compare_means, friedman
+from harness.experiments.tables import columns, omnibus, reading, task_rows, tied_on
+from harness.stats import chances, compare_means, friedman
 from suites.support.comparisons import RECIPE, B, family, judged, run, runs
 
 SEEDS = 6
@@ -96,7 +96,10 @@ def test_claims_of_equality_are_adjusted_by_themselves() -> None:
     assert adjusted == pytest.approx(multipletests(alone, method="holm")[1], abs=1e-10)
     assert [c.verdict for c in found.comparisons] == ["practically equal"] * 2 + ["better"]
     assert "p equal, Holm" in columns(found.comparisons)
-    assert {len(row) for row in task_rows(found.comparisons)} == {10}
+    assert {len(row) for row in task_rows(found.comparisons)} == {len(columns(found.comparisons))}
+    for c in found.comparisons:
+        assert c.difference is not None
+        assert c.chances == chances(c.difference, True, 0.02)
 
 
 def test_what_was_not_trained_alike_is_no_win() -> None:
@@ -121,7 +124,14 @@ def test_what_was_not_trained_alike_is_no_win() -> None:
     assert found.overall is not None
     assert [row.tasks.wins for row in found.overall.rows] == [3, 2]
     why = "not counted over tasks, as the training was not alike: none.fused on cr"
-    assert why in found.overall.warnings
+    assert f"{why}; such tasks have no part in the ranks" in found.overall.warnings
+    assert found.overall.ties is not None
+    assert found.overall.ties.omnibus.blocks == 2
+    assert set(found.ties["trec"].omnibus.ranks) == {B, "disa.plain", "none.fused"}
+    assert found.ties.keys() == {"trec", "mpqa"}, "of cr two models are left"
+    assert tied_on(found, "cr") == [
+        "no ranks of fewer than three models; left out, as the training was not alike: none.fused"
+    ]
 
 
 def test_few_seeds_are_only_described() -> None:
@@ -129,6 +139,7 @@ def test_few_seeds_are_only_described() -> None:
     assert {c.verdict for c in found.comparisons} == {"descriptive only"}
     assert {c.adjusted_p for c in found.comparisons} == {1.0}
     assert {cell for row in task_rows(found.comparisons) for cell in row[-3:-1]} == {""}
+    assert {c.chances for c in found.comparisons} == {None}
 
 
 def test_what_could_have_been_found_allows_for_the_others() -> None:
@@ -138,6 +149,17 @@ def test_what_could_have_been_found_allows_for_the_others() -> None:
         assert c.difference is not None
         assert row[place] == c.unit.size(c.difference.detectable_among(4))
     assert "judged as one of 4." in reading(found)[1]
+
+
+def test_models_of_a_task_are_ranked_by_the_seeds_that_all_finished() -> None:
+    found = concluded(["mse"], count=SEEDS).ties["mse"]
+    assert found.omnibus.blocks == SEEDS
+    assert found.omnibus.ranks["disa.plain"] == 1.0, "less error is better"
+    lost = diverged(["disa.plain", "none.fused"], ["trec"], {"disa.plain": [0]})
+    assert lost.ties["trec"].omnibus.blocks == SEEDS - 1
+    running = family(["disa.plain", "none.fused"], ["trec"])
+    some = [running, *runs(B, noisy(0.8, 0)), *runs("disa.plain", noisy(0.9, 1))]
+    assert conclude(running, some).ties == {}, "runs are to come"
 
 
 FIVE = ["trec", "cr", "mpqa", "subj", "mr"]
@@ -159,7 +181,8 @@ def test_over_tasks_of_one_metric_means_are_compared() -> None:
     p_values = [r.tasks.difference.p for r in found.rows if r.tasks.difference]
     adjusted = [r.adjusted_p for r in found.rows]
     assert adjusted == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-10)
-    assert found.omnibus == friedman(means)
+    assert found.ties is not None
+    assert found.ties.omnibus == friedman(means)
     assert any("Friedman" in why for why in found.why)
     assert any("5 tasks with accuracy" in why for why in found.why)
 
@@ -183,8 +206,8 @@ def test_over_tasks_of_several_metrics_only_ranks_and_signs_are_mixed() -> None:
     assert (row.shared, row.metric) == (("trec", "cr"), "accuracy")
     assert (row.tasks.wins, row.tasks.losses) == (4, 0), "less error is a win"
     assert row.verdict == "descriptive only"
-    assert found.omnibus is not None
-    assert found.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
+    assert found.ties is not None
+    assert found.ties.omnibus.ranks["disa.plain"] == 1.0, "also where lower is better"
     unlike = concluded(["mse", "sick"]).overall
     assert unlike is not None
     assert unlike.rows[0].tasks.difference is None
@@ -196,7 +219,7 @@ def test_what_is_over_tasks_needs_tasks() -> None:
     assert concluded(["trec"]).overall is None
     two = concluded(FIVE, gains={"disa.plain": 0.06}).overall
     assert two is not None
-    assert two.omnibus is None, "of two models the ranks say no more than the signs"
+    assert two.ties is None, "of two models the ranks say no more than the signs"
     record = family(["disa.plain"], ["trec", "cr", "mr"])
     records = [record]
     for task in ("trec", "cr"):
@@ -232,11 +255,13 @@ def test_a_diverged_run_does_not_decide_the_ranks() -> None:
     for models in (["disa.plain", "none.fused"], ["none.fused", "disa.plain"]):
         found = diverged(models, tasks, {"disa.plain": [0]})
         assert found.overall is not None
-        assert found.overall.omnibus is not None
+        assert found.overall.ties is not None
         # By hand: on seeds 1 to 5 the baseline is before none.fused before disa, on all tasks.
         ranks = {B: 1.0, "none.fused": 2.0, "disa.plain": 3.0}
-        assert found.overall.omnibus.ranks == ranks
-        assert found.overall.omnibus.statistic == pytest.approx(6.0), "of three tasks that agree"
+        assert found.overall.ties.omnibus.ranks == ranks
+        assert found.overall.ties.omnibus.statistic == pytest.approx(6.0), (
+            "of three tasks that agree"
+        )
         (told,) = found.overall.warnings
         assert "rest on 5 of 6 seeds of trec, 5 of 6 seeds of cr, 5 of 6 seeds of mr" in told
         assert told in found.warnings
@@ -277,10 +302,13 @@ def test_ranks_of_folds_are_of_common_folds_and_seeds() -> None:
                 if (model, seed, fold) == ("b.x", 1, 2):
                     made |= {"status": "diverged", "test": {}}
                 records.append(made)
-    found = conclude(record, records).overall
+    whole = conclude(record, records)
+    assert whole.ties == {}
+    assert tied_on(whole, "cr")[0].startswith("no ranks over folds: they share training examples")
+    found = whole.overall
     assert found is not None
-    assert found.omnibus is not None
-    assert found.omnibus.ranks == {B: 1.0, "a.x": 2.0, "b.x": 3.0}
+    assert found.ties is not None
+    assert found.ties.omnibus.ranks == {B: 1.0, "a.x": 2.0, "b.x": 3.0}
     assert "rest on 5 of 6 replicates of cr, 5 of 6 replicates of mr" in found.warnings[0]
 
 

@@ -538,7 +538,7 @@ def test_over_tasks_only_what_has_one_unit_is_averaged() -> None:
         (lambda: compare_folds([1.0], [1.0], [0], 1), "given 1 folds"),
         (lambda: friedman({"a": [1.0], "b": [2.0]}), "three models or more"),
         (lambda: friedman({"a": [1.0], "b": [2.0], "c": [3.0]}), "two or more"),
-        (lambda: friedman({"a": [1, 2], "b": [1, 2], "c": [1]}), "as many tasks"),
+        (lambda: friedman({"a": [1, 2], "b": [1, 2], "c": [1]}), "as many blocks"),
         (lambda: over_tasks({"a": 1.0}, {"b": 1.0}, METRICS, HIGHER), "expected the same"),
         (lambda: paired_spread([1.0], [2.0]), "expected two or more"),
         (lambda: paired_spread([1.0], [2.0, 3.0]), "expected as many"),

@@ -16,6 +16,7 @@ from harness.stats import (
     ALPHA,
     MeanDifference,
     accuracy_verdict,
+    chances,
     compare_folds,
     compare_means,
     equivalence,
@@ -23,6 +24,7 @@ from harness.stats import (
     holm,
     judged_p,
     paired_spread,
+    ties,
 )
 
 Generator = np.random.Generator
@@ -127,6 +129,67 @@ def any_model(rng: Generator, models: int, tasks: int) -> bool:
     return friedman({str(i): row.tolist() for i, row in enumerate(values)}).p <= ALPHA
 
 
+def told_apart(rng: Generator, count: int, models: int, spread: float, better: int) -> bool:
+    """Models ranked over seeds or tasks: any two that are equal told apart.
+
+    A seed is as hard for all. One model in two has `spread` times the deviation of the others, and
+    some are far better than the rest.
+    """
+    block = 5 * rng.normal(size=count)
+    sd = np.where(np.arange(models) % 2, spread, 1.0)
+    level = np.where(np.arange(models) < better, 50.0, 0.0)
+    values = block + level[:, None] + sd[:, None] * rng.normal(size=(models, count))
+    found = ties({str(number): row.tolist() for number, row in enumerate(values)})
+    sides = ({pair.first, pair.second} for pair in found.pairs if pair.adjusted_p < ALPHA)
+    good = {str(number) for number in range(better)}
+    return any(side <= good or not side & good for side in sides)
+
+
+def _p_better(d: MeanDifference, margin: float) -> float:
+    found = chances(d, True, margin)
+    assert found is not None
+    return found.better
+
+
+def better_by(rng: Generator, count: int, correlation: float, margin: float) -> bool:
+    """Seeds, the true difference is the margin (in deviations): P(better) below alpha.
+
+    The posterior of its own edge: below it lies the truth as often as is said.
+    """
+    shift = margin * _sd(correlation)
+    return _p_better(_paired(rng, count, correlation, shift), shift) < ALPHA
+
+
+def better_by_folds(rng: Generator, folds: int, margin: float) -> bool:
+    """The same of folds that overlap as Nadeau and Bengio suppose."""
+    values = (_correlated_folds(rng, folds, 1 / folds) + margin).tolist()
+    d = compare_folds(values, [0.0] * folds, list(range(folds)), folds)
+    return _p_better(d, margin) < ALPHA
+
+
+def better_by_unpaired(rng: Generator, margin: float, **sizes: Any) -> bool:
+    """The same of independent sides."""
+    return _p_better(_unpaired(rng, effect=margin, **sizes), margin) < ALPHA
+
+
+def said_and_true(rng: Generator, count: int, says: str, at_least: float) -> bool:
+    """Truth drawn from the prior; of what is said with such a P or more: true, `at_least` often.
+
+    The prior is cut far out, where it has an end: means between -10 and 10 margins, deviations of
+    0.05 to 20, each logarithm as probable. What is said with a larger P is thinned by chance to
+    ``at_least``, so that all draws have one rate.
+    """
+    while True:
+        truth, sd = rng.uniform(-10, 10), math.exp(rng.uniform(math.log(0.05), math.log(20)))
+        values = (truth + sd * rng.normal(size=count)).tolist()
+        found = chances(compare_means(values, [0.0] * count, paired=True, exact=False), True, 1.0)
+        assert found is not None
+        said = getattr(found, says)
+        if said >= at_least:
+            really = "better" if truth > 1 else "worse" if truth < -1 else "equal"
+            return really == says and bool(rng.random() < at_least / said)
+
+
 def _folds_p(
     first: Values, second: Values, numbers: list[int], folds: int, as_seeds: bool
 ) -> float:
@@ -210,6 +273,11 @@ EXPERIMENTS: dict[str, Callable[..., bool]] = {
         equal_within,
         family,
         any_model,
+        told_apart,
+        better_by,
+        better_by_folds,
+        better_by_unpaired,
+        said_and_true,
         normal_folds,
         learner_folds,
         sd_coverage,
