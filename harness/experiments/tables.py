@@ -309,15 +309,18 @@ def tied(found: Ties, units: str) -> list[str]:
     units : str
         What was ranked inside of: ``tasks`` or ``seeds``.
     """
-    count, pairs = found.omnibus.blocks, len(found.pairs)
     how = (
-        f"by Wilcoxon's signed ranks over {count} {units}, Holm over {pairs} pairs; the smallest p "
-        f"that is possible is {found.least_p:.2g}"
+        f"Wilcoxon's signed ranks over {found.omnibus.blocks} {units}, Holm over "
+        f"{len(found.pairs)} pairs; the smallest p that is possible is {found.least_p:.2g}"
     )
-    if not found.possible:
-        how += f": no pair can be told apart by fewer than {found.needed} {units}"
     groups = " | ".join(", ".join(group) for group in found.groups)
-    return [omnibus(found.omnibus), f"not told apart: {groups}", how]
+    said = f"not told apart: {groups} ({how})"
+    if not found.possible:
+        said = (
+            f"by mean rank: {groups}; no two can be told apart by their ranks with fewer than "
+            f"{found.needed} {units} ({how})"
+        )
+    return [omnibus(found.omnibus), said]
 
 
 def tied_on(conclusion: Conclusion, task: str) -> list[str]:

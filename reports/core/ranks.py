@@ -25,13 +25,13 @@ def ties_shown(
     place: Output, name: str, ties: Ties, where: str, units: str, said: Sequence[str]
 ) -> Shown:
     """The diagram of models ranked inside of tasks or seeds, and below it what is said of them."""
-    caption = f"{where}: mean ranks of {len(ties.omnibus.ranks)} models, and groups of ties."
+    caption = f"{where}: mean ranks of {len(ties.omnibus.ranks)} models, and which are tied."
     figure = place.figure(name, lambda: critical_differences(ties, where, units), caption)
     return together(figure, says(f"{one}." for one in said))
 
 
 def critical_differences(ties: Ties, where: str, units: str) -> Figure:
-    """Models at their mean ranks, the best at the left; a bar joins each group of ties.
+    """Models at their mean ranks, the best at the left; dots on one bar are tied.
 
     Drawn by scikit-posthocs, of the groups alone: two models are apart where none holds both.
     """
@@ -40,8 +40,8 @@ def critical_differences(ties: Ties, where: str, units: str) -> Figure:
     apart = pd.DataFrame(np.where(joined, 1.0, 0.0), models, models)
     bars = [group for group in ties.groups if len(group) > 1]
     rows = math.ceil(len(models) / 2) + len(bars) + 1
-    height = 1.3 + ROW * rows
-    margins = {"left": 0.29, "right": 0.71, "bottom": 0.12 / height, "top": 1 - 0.95 / height}
+    height = 1.15 + ROW * rows
+    margins = {"left": 0.29, "right": 0.71, "bottom": 0.12 / height, "top": 1 - 0.8 / height}
     figure, axes = panel((7.4, height), margins)
     axes.grid(visible=False)
     drawn = critical_difference_diagram(
@@ -54,7 +54,7 @@ def critical_differences(ties: Ties, where: str, units: str) -> Figure:
         label_props={"fontsize": 8},
         marker_props={"s": 22},
         elbow_props={"linewidth": 1},
-        crossbar_props={"color": BLACK, "linewidth": 2.6},
+        crossbar_props={"color": BLACK, "linewidth": 2.6, "marker": "o", "markersize": 5},
         color_palette={model: text_colour(colour(mechanism_of(model))) for model in models},
         text_h_margin=0.02 * len(models),
     )
@@ -65,6 +65,9 @@ def critical_differences(ties: Ties, where: str, units: str) -> Figure:
         bar.set_label(f"not told apart: {len(bar.get_xdata())} models")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.tick_params(axis="x", labelsize=8)
-    under = f"mean rank over {ties.omnibus.blocks} {units}, 1 is best; bars: not told apart"
+    bars_are = (
+        "dots on one bar: not told apart" if ties.possible else f"too few {units} to tell any apart"
+    )
+    under = f"mean rank over {ties.omnibus.blocks} {units}, 1 is best; {bars_are}"
     headed(figure, f"{where}: what can't be told apart", under, left=0.29, gap=0.2 / height)
     return figure
