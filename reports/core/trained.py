@@ -352,13 +352,13 @@ def tied(tasks: Sequence[TaskRuns], baseline: str) -> tuple[list[str], Ties | No
     shared = [frozenset(a.keys() & b.keys()) for a, b in combinations(on.values(), 2)]
     models = max(shared, key=lambda some: len(some) * len(having(some)), default=frozenset())
     means: dict[str, dict[str, float]] = {}
-    for name in having(models):
+    for name in having(models) if len(models) >= LEAST_MODELS else ():
         common = frozenset[Replicate].intersection(
             *(frozenset(on[name][m].replicates) for m in models)
         )
         for one in (on[name][m] for m in models if common):
             mean = statistics.fmean(one.replicates[r] for r in common)
             means.setdefault(name, {})[one.model] = mean if one.higher_is_better else -mean
-    if len(models) < LEAST_MODELS or len(means) < LEAST_TASKS:
+    if len(means) < LEAST_TASKS:
         return [], None
     return list(means), ties({m: [means[t][m] for t in means] for m in sorted(models)})

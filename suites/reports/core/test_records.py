@@ -18,7 +18,7 @@ from reports.core.printed_values import printed_accuracy
 from reports.core.sentences import closing
 from reports.core.source import DeviceRecords, facts, find
 from reports.core.sweeps import sweeps
-from reports.core.trained import against, trained_tasks
+from reports.core.trained import against, tied, trained_tasks
 from suites.support.report_records import BASE, MINE, fingerprint, frontier
 
 
@@ -158,3 +158,25 @@ def test_older_code_of_a_frontier_is_left_out(device: DeviceRecords) -> None:
     ]
     found = {r.name: r for r in frontiers.reaches([*old, *device.records])}
     assert found[MINE].longest == 2048
+
+
+def test_models_are_ranked_over_the_corpora_that_have_them_trained_alike(
+    device: DeviceRecords,
+) -> None:
+    corpora = [t for t in trained_tasks(device.records) if "mirrored" not in t.name]
+    names, found = tied(corpora, "multi_head")
+    assert names == ["cr", "trec"]
+    assert found is not None
+    ranks = []
+    for one in corpora:
+        own = [m for m in one.models if not m.variant]
+        ordered = sorted(own, key=lambda m: -statistics.fmean(m.values))
+        ranks.append({m.model: place for place, m in enumerate(ordered, 1)})
+    models = ranks[0].keys() & ranks[1].keys()
+    assert found.omnibus.ranks == {m: statistics.fmean(r[m] for r in ranks) for m in models}
+    # A seed that one model lacks counts for none; without a corpus in common nobody is ranked.
+    lost = [r for r in device.records if r.get("key") != f"{MINE} trec 5"]
+    fewer = [t for t in trained_tasks(lost) if "mirrored" not in t.name]
+    assert tied(fewer, "multi_head")[0] == names
+    assert tied(corpora[:1], "multi_head") == ([], None)
+    assert tied(corpora, "nobody") == ([], None)
