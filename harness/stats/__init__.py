@@ -13,6 +13,7 @@ from harness.stats.accuracy import (
 )
 from harness.stats.basics import ALPHA, holm
 from harness.stats.chances import PRIOR, Chances, chances
+from harness.stats.crossed import Crossed, correlation_p, correlation_parts, crossed, mcnemar
 from harness.stats.crossover import Crossover, crossover
 from harness.stats.folds import compare_folds, fold_interval, fold_means
 from harness.stats.overall import Friedman, OverTasks, friedman, over_tasks, sharing
@@ -60,6 +61,7 @@ __all__ = [
     "POWER",
     "PRIOR",
     "Chances",
+    "Crossed",
     "Crossover",
     "Difference",
     "Friedman",
@@ -79,6 +81,9 @@ __all__ = [
     "chances",
     "compare_folds",
     "compare_means",
+    "correlation_p",
+    "correlation_parts",
+    "crossed",
     "crossover",
     "difference_found",
     "equivalence",
@@ -91,6 +96,7 @@ __all__ = [
     "joint_floor",
     "judge",
     "judged_p",
+    "mcnemar",
     "mean_interval",
     "noise_floor",
     "over_tasks",

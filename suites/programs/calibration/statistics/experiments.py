@@ -19,10 +19,14 @@ from harness.stats import (
     chances,
     compare_folds,
     compare_means,
+    correlation_p,
+    correlation_parts,
+    crossed,
     equivalence,
     friedman,
     holm,
     judged_p,
+    mcnemar,
     paired_spread,
     ties,
 )
@@ -259,6 +263,77 @@ def correlation_coverage(rng: Generator, count: int, correlation: float) -> bool
     return r.low <= correlation <= r.high
 
 
+def _said(
+    rng: Generator,
+    seeds: int,
+    examples: int,
+    by_seed: float,
+    by_example: float,
+    by_slope: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What runs of two equal models say of each example, [2, seeds, examples]; and the truth.
+
+    A model leans to one side with some seeds, and at some examples, and follows the truth more or
+    less with some seeds: by normal deviations beside one of 1 that nothing explains.
+    """
+    truth = 1.5 * rng.normal(size=examples)
+    lean, slope = rng.normal(size=(2, 2, seeds, 1))
+    example = by_example * rng.normal(size=(2, 1, examples))
+    noise = rng.normal(size=(2, seeds, examples))
+    return truth * (1 + by_slope * slope) + by_seed * lean + example + noise, truth
+
+
+def _right(rng: Generator, effect: float = 0.0, **sizes: Any) -> np.ndarray:
+    """Whether runs are right, [2, seeds, examples]: nine times in ten; the first by an effect."""
+    said, _ = _said(rng, **sizes)
+    said[0] += effect
+    return np.asarray(said > -2.3)
+
+
+def _apart(right: np.ndarray) -> np.ndarray:
+    return np.asarray(right[0].astype(float) - right[1])
+
+
+def over_examples(rng: Generator, **sizes: Any) -> bool:
+    """Classes, over seeds and test examples: p below alpha."""
+    return crossed(_apart(_right(rng, **sizes))).p < ALPHA
+
+
+def examples_taken_as_given(rng: Generator, **sizes: Any) -> bool:
+    """The mistake: a t-test over seeds is said to hold for other test examples too."""
+    first, second = _right(rng, **sizes).mean(axis=2).tolist()
+    return compare_means(first, second, paired=True, exact=False).p < ALPHA
+
+
+def pigeonhole(rng: Generator, **sizes: Any) -> bool:
+    """The alternative, a bootstrap of seeds and examples: its 95 % percentiles exclude zero."""
+    values = _apart(_right(rng, **sizes))
+    some, others = (rng.multinomial(n, [1 / n] * n, 400) / n for n in values.shape)
+    low, high = np.quantile(np.einsum("bs,bs->b", some, others @ values.T), [0.025, 0.975])
+    return bool(low > 0 or high < 0)
+
+
+def correlation_over_examples(rng: Generator, **sizes: Any) -> bool:
+    """Degrees, Pearson's correlation over seeds and test examples: p below alpha."""
+    said, truth = _said(rng, **sizes)
+    parts = [np.array([correlation_parts(run, truth) for run in side]) for side in said]
+    return crossed(parts[0] - parts[1]).p < ALPHA
+
+
+def one_pair(rng: Generator, examples: int, by_example: float) -> bool:
+    """One run of each model, classes: McNemar's p below alpha."""
+    return (
+        mcnemar(*_right(rng, seeds=1, examples=examples, by_seed=0, by_example=by_example)[:, 0])
+        < ALPHA
+    )
+
+
+def one_pair_of_degrees(rng: Generator, examples: int, by_example: float) -> bool:
+    """One run of each model, degrees: the bootstrapped p of both correlations below alpha."""
+    said, truth = _said(rng, 1, examples, by_seed=0, by_example=by_example)
+    return correlation_p([(said[0, 0], said[1, 0])], truth)[0] < ALPHA
+
+
 EXPERIMENTS: dict[str, Callable[..., bool]] = {
     f.__name__: f
     for f in (
@@ -282,5 +357,11 @@ EXPERIMENTS: dict[str, Callable[..., bool]] = {
         learner_folds,
         sd_coverage,
         correlation_coverage,
+        over_examples,
+        examples_taken_as_given,
+        pigeonhole,
+        correlation_over_examples,
+        one_pair,
+        one_pair_of_degrees,
     )
 }
