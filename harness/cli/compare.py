@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from harness.experiments.queue import finished
 from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.json_file import write_json
 from harness.options.train import CompareOptions
-from harness.records import journal
+from harness.records import journal, predictions
 from harness.records.sharing import at_work
 from harness.registry import Registry
 
@@ -87,7 +88,8 @@ def run_compare(options: CompareOptions) -> int:
     found = journal.read(folder)
     tell_skipped(out, found.warnings)
     declared = next(r for r in found.records if r.get("key") == record["key"])
-    conclusion = conclude(declared, found.records)
+    said = partial(predictions.read, [folder])
+    conclusion = conclude(declared, found.records, said=said)
     print_conclusion(out, conclusion)
     print_failures(out, conclusion.runs)
     note_seen(conclusion, around.fingerprint, folder, found.records)
@@ -169,6 +171,8 @@ def _print_task(out: Console, task: str, comparisons: Sequence[Comparison]) -> N
         for name, value, _ in tables.statistics_rows(comparisons[0]):
             tests.add_row(escape(name), escape(value))
         out.print(tests)
+    for line in tables.of_examples(comparisons):
+        say(out, line)
     if costs := tables.cost_rows(comparisons):
         out.print()
         out.print(_table(tables.COSTS, costs))

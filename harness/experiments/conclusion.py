@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
+from harness.experiments.examples import Examples, Said, by_examples
 from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
@@ -24,11 +25,13 @@ from harness.experiments.preregistration import (
 from harness.experiments.replicates import (
     Measured,
     Record,
+    Ruled,
     Unit,
     Units,
     is_paired,
     measured,
     pairs_of,
+    ruled,
     sides_of,
     unit_of,
 )
@@ -40,8 +43,7 @@ from harness.experiments.warnings import (
     told_once,
     warnings_of,
 )
-from harness.stats import Chances, MeanDifference, Ties, chances, holm, judged_p, too_few
-from harness.stats import accuracy_verdict as judge
+from harness.stats import Chances, MeanDifference, Ties, chances, too_few
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Comparison:
     sentence : str
     sought : Sought or None
         What it could have found and what would decide it, of one that is undecided.
+    examples : Examples or None
+        What kept predictions say of it; None without them, and for data drawn for each seed.
     warnings : tuple of str
     flaws : tuple of str
         Why the models' training can't be compared, in short; such a verdict is not counted.
@@ -121,6 +125,7 @@ class Comparison:
     verdict: str
     sentence: str
     sought: Sought | None
+    examples: Examples | None
     warnings: tuple[str, ...]
     flaws: tuple[str, ...]
     exploratory: bool
@@ -245,7 +250,7 @@ class Conclusion:
         )
 
 
-def conclusions(records: Iterable[Record]) -> list[Conclusion]:
+def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Conclusion]:
     """All conclusions of a journal, of each question the newest declaration, oldest first.
 
     A declaration of which no run was ever recorded (an option that does not exist, say) is none.
@@ -254,6 +259,8 @@ def conclusions(records: Iterable[Record]) -> list[Conclusion]:
     ----------
     records : iterable of mapping
         Of any kind.
+    said : callable, optional
+        See `conclude`.
     """
     everything = list(records)
     order = Order(everything)
@@ -264,14 +271,16 @@ def conclusions(records: Iterable[Record]) -> list[Conclusion]:
             question = str(record.get("question") or record["key"])
             newest.pop(question, None)
             newest[question] = record
-    return [conclude(record, everything, order) for record in newest.values()]
+    return [conclude(record, everything, order, said) for record in newest.values()]
 
 
-def conclude(record: Record, records: Sequence[Record], order: Order | None = None) -> Conclusion:
+def conclude(
+    record: Record,
+    records: Sequence[Record],
+    order: Order | None = None,
+    said: Said | None = None,
+) -> Conclusion:
     """Judge what was declared, by the runs that are there.
-
-    Claims of a difference and claims of equality are two kinds, each adjusted by itself; a
-    comparison without a p-value, or with runs to come, counts among them with 1.
 
     Parameters
     ----------
@@ -281,14 +290,16 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
         The whole journal.
     order : Order, optional
         Of the records, where it is known already.
+    said : callable, optional
+        What a run said of its test examples; without it nothing is told of these.
     """
     order = order or Order(records)
     found = [measured(design, records) for design in designs([record])]
-    p_values = holm([judged_p(m.difference) if m.difference and m.ended else 1.0 for m in found])
-    equal = holm([1.0 if m.equivalence_p is None else m.equivalence_p for m in found])
+    rules = ruled(found)
+    shown = by_examples(found, rules, said) if said is not None else [None] * len(found)
     judged = tuple(
-        _judged(m, len(found), p, equal_p, records, order)
-        for m, p, equal_p in zip(found, p_values, equal, strict=True)
+        _judged(m, len(found), rule, examples, records, order)
+        for m, rule, examples in zip(found, rules, shown, strict=True)
     )
     of_task: dict[str, list[Measured]] = {}
     for m in found:
@@ -316,19 +327,14 @@ def conclude(record: Record, records: Sequence[Record], order: Order | None = No
 def _judged(
     found: Measured,
     together: int,
-    p: float,
-    equal_p: float,
+    rule: Ruled,
+    examples: Examples | None,
     records: Sequence[Record],
     order: Order,
 ) -> Comparison:
     """One of so many comparisons, with both p-values as adjusted for their number."""
     design, values, d = found.design, found.values, found.difference
-    several = together > 1
-    adjusted_p = p if several else None
-    of_equality = None if found.equivalence_p is None else equal_p
-    verdict = "unfinished"
-    if d is not None and found.ended:
-        verdict = judge(d, design["higher_is_better"], of_equality, adjusted_p)
+    several, verdict = together > 1, rule.verdict
     chance = None
     if d is not None and not too_few(d):
         chance = chances(d, design["higher_is_better"], design["margin"])
@@ -361,15 +367,20 @@ def _judged(
         chances=chance,
         equivalence_p=found.equivalence_p,
         verdict=verdict,
-        sentence=first_line(design, values, d, verdict, together, p, flaws, exploratory),
+        sentence=first_line(design, values, d, verdict, together, rule.p, flaws, exploratory),
         sought=sought(d, design["margin"], together) if d and verdict == "undecided" else None,
-        warnings=(*warnings_of(design, found.pairs, values, records, order), *alone),
+        examples=examples,
+        warnings=(
+            *warnings_of(design, found.pairs, values, records, order),
+            *(examples.warnings if examples else ()),
+            *alone,
+        ),
         flaws=flaws,
         exploratory=exploratory,
         costs=costs_of(dict(zip((first, second), sides_of(found.pairs), strict=True))),
         runs=runs,
         coverage=coverage(runs),
         together=together,
-        adjusted_p=adjusted_p,
-        adjusted_equivalence_p=of_equality if several else None,
+        adjusted_p=rule.p if several else None,
+        adjusted_equivalence_p=rule.equal_p if several else None,
     )

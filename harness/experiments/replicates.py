@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
-from harness.stats import MeanDifference, compare_folds, compare_means, equivalence, fold_means
+from harness.stats import (
+    MeanDifference,
+    accuracy_verdict,
+    compare_folds,
+    compare_means,
+    equivalence,
+    fold_means,
+    holm,
+    judged_p,
+)
 
 Units = Literal["seeds", "folds", "repeated folds"]
 Record = Mapping[str, Any]
@@ -138,14 +147,47 @@ class Measured:
 
 def measured(design: Record, records: Iterable[Record]) -> Measured:
     """What a journal's runs show of a design; one that does not know the metric is no run of it."""
-    metric, margin = design["metric"], design["margin"]
+    metric = design["metric"]
     runs = (r for r in records if r["kind"] == "run")
     pairs = pairs_of(design, (r for r in runs if r["status"] != "ok" or metric in r["test"]))
-    values = values_of(design, pairs)
+    return judged_by(design, pairs, lambda run: float(run["test"][metric]))
+
+
+def judged_by(design: Record, pairs: list[Pair], value: Callable[[Record], float]) -> Measured:
+    """What pairs of runs show of a design by a number of each finished run; nan: it has none."""
+    values, margin = values_of(design, pairs, value), design["margin"]
     difference, equal_p = values.difference(), None
     if margin is not None and difference is not None and not math.isnan(difference.error):
         equal_p = equivalence(difference, margin)
     return Measured(design, pairs, values, difference, equal_p)
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """A verdict, and both p-values by which it is one, as adjusted for their number."""
+
+    verdict: str
+    p: float
+    equal_p: float | None
+
+
+def ruled(found: Sequence[Measured]) -> list[Ruled]:
+    """The verdicts of comparisons that are judged together.
+
+    Claims of a difference and claims of equality are two kinds, each adjusted by itself; a
+    comparison without a p-value, or with runs to come, counts among them with 1.
+    """
+    p_values = holm([judged_p(m.difference) if m.difference and m.ended else 1.0 for m in found])
+    equal = holm([1.0 if m.equivalence_p is None else m.equivalence_p for m in found])
+    out = []
+    for m, p, of_equality in zip(found, p_values, equal, strict=True):
+        equal_p = None if m.equivalence_p is None else of_equality
+        verdict, several = "unfinished", len(found) > 1
+        if m.difference is not None and m.ended:
+            higher = m.design["higher_is_better"]
+            verdict = accuracy_verdict(m.difference, higher, equal_p, p if several else None)
+        out.append(Ruled(verdict, p, equal_p))
+    return out
 
 
 def pairs_of(design: Record, runs: Iterable[Record]) -> list[Pair]:
@@ -166,12 +208,11 @@ def is_ok(run: Record | None) -> TypeGuard[Record]:
     return run is not None and run["status"] == "ok"
 
 
-def values_of(design: Record, pairs: Sequence[Pair]) -> Values:
+def values_of(design: Record, pairs: Sequence[Pair], value: Callable[[Record], float]) -> Values:
     """The finished pairs of a design's record; of one that is unpaired all finished runs.
 
     Runs say themselves of which fold they are: a design that takes them for seeds is not believed.
     """
-    metric = design["metric"]
     folds, seeds = design.get("folds") or 0, len(set(design["seeds"]))
     done = [(a, b) for a, b in pairs if is_ok(a) and is_ok(b)]
     found = {a.get("fold") for a, _ in done} - {None}
@@ -181,7 +222,7 @@ def values_of(design: Record, pairs: Sequence[Pair]) -> Values:
     rows: list[tuple[Replicate, float, float]] = []
     for pair in pairs:
         some = next(filter(is_ok, pair), None)
-        first, second = (float(r["test"][metric]) if is_ok(r) else math.nan for r in pair)
+        first, second = (value(r) if is_ok(r) else math.nan for r in pair)
         whole = not paired or not math.isnan(first + second)
         if some is not None and whole and (not folds or some.get("fold") is not None):
             rows.append((Replicate(some["seed"], some.get("fold")), first, second))

@@ -172,6 +172,17 @@ def _tests(comparison: Comparison, d: MeanDifference) -> list[tuple[str, str, st
     return rows
 
 
+def of_examples(comparisons: Sequence[Comparison]) -> list[str]:
+    """What one task's comparisons say of their test examples; of several the same once, by whom."""
+    said: dict[str, list[str]] = {}
+    for c in comparisons:
+        for line in c.examples.lines if c.examples else ():
+            said.setdefault(line, []).append(c.first)
+    if len(comparisons) == 1:
+        return list(said)
+    return [f"{', '.join(models)}: {line}" for line, models in said.items()]
+
+
 def cost_rows(comparisons: Sequence[Comparison]) -> list[list[str]]:
     """What training took, a row of `COSTS` per model; medians over its runs."""
     costs = {model: cost for c in comparisons for model, cost in c.costs.items()}

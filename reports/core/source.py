@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.experiments.conclusion import Conclusion, conclusions
 from harness.records import journal, schema
 from harness.records import published as packs
+from harness.records.predictions import Predictions, read
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 MOST_COMMITS = 4
@@ -46,6 +47,8 @@ class DeviceRecords:
         First lines of its sessions, oldest first.
     has_twin : bool
         Whether another device of the report differs only in what no title says: a driver, say.
+    folders : tuple of Path
+        Journals that were read, beside which predictions are kept.
     """
 
     key: str
@@ -53,11 +56,16 @@ class DeviceRecords:
     records: tuple[Mapping[str, Any], ...]
     sessions: tuple[Mapping[str, Any], ...]
     has_twin: bool = False
+    folders: tuple[Path, ...] = ()
+
+    def said(self, run: Mapping[str, Any]) -> Predictions | None:
+        """What a run said of its test examples; see `harness.records.predictions.read`."""
+        return read(self.folders, run)
 
     @cached_property
     def conclusions(self) -> list[Conclusion]:
         """Of everything that was declared."""
-        return conclusions(self.records)
+        return conclusions(self.records, self.said)
 
     @property
     def kind(self) -> str:
@@ -178,32 +186,33 @@ def _devices(
     sessions: dict[str, list[Mapping[str, Any]]] = {}
     warnings: list[str] = []
     for folder in folders:
-        read = journal.read(folder)
-        warnings += [f"{folder}: {warning}" for warning in read.warnings]
+        found = journal.read(folder)
+        warnings += [f"{folder}: {warning}" for warning in found.warnings]
         own: dict[str, str] = {}
-        for name, first in read.sessions.items():
+        for name, first in found.sessions.items():
             mapping = first.get("fingerprint")
             if isinstance(mapping, dict):
                 own[name] = schema.digest(mapping)
                 prints[own[name]] = mapping
                 sessions.setdefault(own[name], []).append(first)
-        for record in read.records:
+        for record in found.records:
             key = own.get(record["session"])
             if key is not None:
                 records.setdefault(key, []).append(record)
-    found = [
+    devices = [
         DeviceRecords(
             key,
             prints[key],
             tuple(journal.newest_code(some)),
             tuple(sorted(sessions[key], key=lambda s: str(s.get("at")))),
+            folders=tuple(folders),
         )
         for key, some in records.items()
     ]
-    found = [d for d in found if d.has(*kinds)]
-    titles = [d.title for d in found]
-    found = [replace(d, has_twin=titles.count(d.title) > 1) for d in found]
-    return sorted(found, key=lambda d: d.newest, reverse=True), warnings
+    devices = [d for d in devices if d.has(*kinds)]
+    titles = [d.title for d in devices]
+    devices = [replace(d, has_twin=titles.count(d.title) > 1) for d in devices]
+    return sorted(devices, key=lambda d: d.newest, reverse=True), warnings
 
 
 @lru_cache(maxsize=4)

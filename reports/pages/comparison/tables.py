@@ -58,6 +58,7 @@ def numbers(c: Comparison) -> dict[str, Any]:
         "second": c.second,
         "verdict": c.verdict,
         "not_counted": "; ".join(c.flaws),
+        "test_examples": "; ".join(c.examples.lines) if c.examples else "",
         "margin": c.margin,
         **{f"p_{name}": p for name, p in (asdict(c.chances) if c.chances else {}).items()},
         "equivalence_p": c.equivalence_p,

@@ -1,0 +1,300 @@
+"""What kept predictions add to a comparison: other test examples, and those that were trained on.
+
+The verdict stays that of the declared test over seeds or folds; what stands here is told beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.experiments.replicates import (
+    Measured,
+    Record,
+    Replicate,
+    Ruled,
+    Unit,
+    is_ok,
+    judged_by,
+    ruled,
+    unit_of,
+)
+from harness.experiments.warnings import DECIDED
+from harness.records.predictions import Predictions, PredictionsLost
+from harness.stats import (
+    ALPHA,
+    Crossed,
+    MeanDifference,
+    correlation_p,
+    correlation_parts,
+    crossed,
+    mcnemar,
+    too_few,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Said = Callable[[Record], Predictions | None]
+"""What a run said of its test examples, by its record: `harness.records.predictions.read`."""
+PAIR_TESTS = {"accuracy": "McNemar's exact test", "pearson": "a paired bootstrap"}
+"""By metric, how one pair of runs is tested on its examples."""
+STANDING = "test examples that stand in the training set"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The predictions of a comparison, counted.
+
+    Attributes
+    ----------
+    seen, tested : int
+        Test examples whose text stands in the training set (with folds in another fold), and all.
+    unseen : Measured or None
+        The comparison by the others alone; None where it can't be told.
+    unknown : str
+        Why it can't.
+    lost : tuple of str
+        Files of predictions that can't be read.
+    pairs : tuple of (Replicate, float)
+        Pairs of runs, and the p of both on the examples that they share.
+    crossed : Crossed or None
+        Over seeds and test examples; None where not every seed meets every example.
+    """
+
+    seen: int = 0
+    tested: int = 0
+    unseen: Measured | None = None
+    unknown: str = ""
+    lost: tuple[str, ...] = ()
+    pairs: tuple[tuple[Replicate, float], ...] = ()
+    crossed: Crossed | None = None
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What is told of a comparison's test examples.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Without those that were trained on; over seeds and examples.
+    warnings : tuple of str
+    seen, tested : int
+        As of `Kept`.
+    verdict : str
+        Without the seen ones, judged with its whole family without them; empty if not told.
+    difference : MeanDifference or None
+        Without them.
+    values : tuple of (seed, first, second)
+        Test metrics without them; with folds (fold, means over seeds).
+    pairs : tuple of (seed, fold or None, p)
+        See `Kept`.
+    crossed : Crossed or None
+    """
+
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+    seen: int
+    tested: int
+    verdict: str
+    difference: MeanDifference | None
+    values: tuple[tuple[int, float, float], ...]
+    pairs: tuple[tuple[int, int | None, float], ...]
+    crossed: Crossed | None
+
+
+def metric_of(metric: str, of: Predictions, where: np.ndarray | None = None) -> float:
+    """A metric of some test examples, or of all; nan of none, or for one that isn't known here."""
+    parts = _parts(metric, of, where)
+    return float(parts.mean()) if parts.size else math.nan
+
+
+def _parts(metric: str, of: Predictions, where: np.ndarray | None = None) -> np.ndarray:
+    """What each example has in a metric, whose value is their mean; empty for other metrics."""
+    import numpy as np
+
+    truth, said = (v if where is None or not v.size else v[where] for v in (of.truth, of.said))
+    if metric not in PAIR_TESTS or not said.size:
+        return np.empty(0)
+    return truth == said if metric == "accuracy" else correlation_parts(said, truth)
+
+
+def kept_of(found: Measured, said: Said) -> Kept | None:
+    """Read and count the predictions of a comparison; None where nothing is to be told.
+
+    That is so of data that are drawn for each seed, and of metrics that are no `PAIR_TESTS`.
+    """
+    metric = found.design["metric"]
+    runs = [run for pair in found.pairs for run in pair if is_ok(run)]
+    if metric not in PAIR_TESTS or not any(run.get("data") for run in runs):
+        return None
+    by_key: dict[str, Predictions] = {}
+    lost, without = [], 0
+    for run in runs:
+        try:
+            one = said(run)
+        except PredictionsLost as error:
+            lost.append(str(error))
+            continue
+        if one is None or not one.said.size:
+            without += 1
+        else:
+            by_key[run["key"]] = one
+    if lost or without:
+        why = f"the predictions of {len(lost)} of {len(runs)} runs are lost"
+        if without:
+            why = f"{without} of {len(runs)} runs kept no predictions"
+        return Kept(unknown=why, lost=tuple(lost))
+    every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
+    unseen = judged_by(
+        found.design,
+        found.pairs,
+        lambda run: metric_of(metric, by_key[run["key"]], ~by_key[run["key"]].seen),
+    )
+    pairs = [
+        (Replicate(a["seed"], a.get("fold")), (by_key[a["key"]], by_key[b["key"]]))
+        for a, b in found.pairs
+        if is_ok(a) and is_ok(b)
+    ]
+    paired = [both for _, both in pairs] if found.values.paired else []
+    tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
+    return Kept(
+        seen=sum(every.values()),
+        tested=len(every),
+        unseen=None if unseen.difference is None else unseen,
+        unknown="none is left" if unseen.difference is None else "",
+        pairs=tuple((replicate, p) for replicate, p in tested),
+        crossed=None if found.values.folds else _crossed(metric, paired),
+    )
+
+
+Both = tuple[Predictions, Predictions]
+
+
+def _alike(some: Sequence[Predictions]) -> bool:
+    """Whether all are of the same examples."""
+    import numpy as np
+
+    first = some[0]
+    return all(
+        np.array_equal(one.items, first.items) and np.array_equal(one.truth, first.truth)
+        for one in some[1:]
+    )
+
+
+def _pair_tests(metric: str, pairs: Sequence[Both]) -> list[float]:
+    """The p of each pair of runs; none unless each pair has its examples in common."""
+    if not pairs or not all(map(_alike, pairs)):
+        return []
+    if metric == "accuracy":
+        return [mcnemar(*(one.truth == one.said for one in pair)) for pair in pairs]
+    return [correlation_p([(a.said, b.said)], a.truth)[0] for a, b in pairs]
+
+
+def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
+    """Over seeds and examples; None unless all runs are of the same ones."""
+    import numpy as np
+
+    if len(pairs) < 2 or not _alike([one for pair in pairs for one in pair]):
+        return None
+    apart = [np.subtract(*(_parts(metric, one).astype(float) for one in pair)) for pair in pairs]
+    return crossed(np.array(apart)) if len(apart[0]) > 1 else None
+
+
+def by_examples(
+    found: Sequence[Measured], rules: Sequence[Ruled], said: Said
+) -> list[Examples | None]:
+    """What kept predictions say of comparisons that are judged together; None where nothing.
+
+    Without the seen examples the whole family is judged again; a comparison of which that can't be
+    told keeps its p-values.
+
+    Parameters
+    ----------
+    rules : sequence of Ruled
+        The verdicts by all test examples.
+    """
+    kept = [kept_of(m, said) for m in found]
+    again = ruled([k.unseen or m if k else m for m, k in zip(found, kept, strict=True)])
+    return [
+        None if k is None else _told(k, m, unit_of(m.design["metric"]), rule.verdict, other.verdict)
+        for m, k, rule, other in zip(found, kept, rules, again, strict=True)
+    ]
+
+
+def _told(kept: Kept, found: Measured, unit: Unit, verdict: str, again: str) -> Examples:
+    """What is said of it beside a verdict.
+
+    Parameters
+    ----------
+    again : str
+        The verdict without the seen examples.
+    """
+    over, d = kept.crossed, found.difference
+    lines = []
+    if verdict != "unfinished":
+        lines.append(_without(kept, unit, verdict, again, bool(found.values.folds)))
+    more = f" (and those of {len(kept.lost) - 1} more runs)" if len(kept.lost) > 1 else ""
+    warnings = [f"{one}{more}" for one in kept.lost[:1]]
+    if d is None or too_few(d):
+        over = None
+    if over is not None:
+        lines.append(_over(over, kept, found.design["metric"], unit))
+        warnings += _apart(over, verdict, found.design["margin"])
+    known = kept.unseen is not None and verdict != "unfinished"
+    return Examples(
+        lines=tuple(lines),
+        warnings=tuple(warnings),
+        seen=kept.seen,
+        tested=kept.tested,
+        verdict=again if known else "",
+        difference=kept.unseen.difference if kept.unseen else None,
+        values=kept.unseen.values.rows if kept.unseen else (),
+        pairs=tuple((replicate.seed, replicate.fold, p) for replicate, p in kept.pairs),
+        crossed=over,
+    )
+
+
+def _without(kept: Kept, unit: Unit, verdict: str, again: str, folds: bool) -> str:
+    which = STANDING.replace("the training set", "another fold too") if folds else STANDING
+    if kept.unseen is None or (d := kept.unseen.difference) is None:
+        return f"without {which}: can't be told, {kept.unknown}"
+    if not kept.seen:
+        return f"none of {kept.tested:,} {which.replace(' that stand', ' stands', 1)}"
+    same = f"unchanged ({verdict})"
+    changed = same if again == verdict else f"changes from {verdict} to {again}"
+    size = f"{unit.difference(d.difference)}{unit.of_differences}"
+    bounds = "" if math.isnan(d.low) else f" {unit.bounds(d)}"
+    p = "" if too_few(d) else f", p = {d.p:.2g}"
+    return (
+        f"without {kept.seen:,} of {kept.tested:,} {which}: verdict {changed}, difference "
+        f"{size}{bounds}{p}"
+    )
+
+
+def _over(over: Crossed, kept: Kept, metric: str, unit: Unit) -> str:
+    size = f"{unit.difference(over.difference)}{unit.of_differences}"
+    found = sum(p < ALPHA for _, p in kept.pairs)
+    return (
+        f"over {over.seeds} seeds and {over.items:,} test examples: difference {size} "
+        f"[{unit.difference(over.low)}, {unit.difference(over.high)}], p = {over.p:.2g}; "
+        f"{found} of {len(kept.pairs)} pairs of runs differ by {PAIR_TESTS[metric]}"
+    )
+
+
+def _apart(over: Crossed, verdict: str, margin: float | None) -> list[str]:
+    """A verdict of seeds that does not hold where test examples are drawn too."""
+    if verdict not in DECIDED:
+        return []
+    p = over.p
+    if verdict == "practically equal" and margin is not None:
+        p = over.equivalence(margin)
+    if p < ALPHA:
+        return []
+    return [
+        f"the verdict {verdict} hangs on this test set: it does not hold over seeds and test "
+        f"examples together (p = {p:.2g})"
+    ]
