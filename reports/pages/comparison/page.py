@@ -18,6 +18,7 @@ from harness.experiments.tables import (
     counted_tasks,
     exact_tests,
     headed,
+    of_examples,
     overall_rows,
     reading,
     statistics_rows,
@@ -40,7 +41,7 @@ from reports.core.page import (
 )
 from reports.core.ranks import ties_shown
 from reports.core.source import DeviceRecords, Source
-from reports.pages.comparison import figures, learning
+from reports.pages.comparison import disagreement, figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 from reports.pages.corpora import edges
 
@@ -240,6 +241,18 @@ class Compared(DevicePage):
                 "statement about the difference found here."
             )
             return self.place.figure(f"{name}power", figures.power(c, found), caption)
+
+        return self._by_task(show)
+
+    def disagreement(self) -> Shown:
+        """What kept predictions say: without what was trained on, over examples, and where."""
+        device = self.device
+        if device is None:
+            return says([])
+
+        def show(some: Sequence[Comparison], name: str) -> Shown:
+            told = says(map(_ended, of_examples(some)))
+            return together(told, disagreement.show(self.place, some, name, device))
 
         return self._by_task(show)
 

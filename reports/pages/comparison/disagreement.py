@@ -1,0 +1,358 @@
+"""Where models disagree: confusion, calibration and real examples, from kept predictions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from harness.errors import UsageError
+from harness.experiments.conclusion import Comparison
+from harness.experiments.replicates import is_ok
+from harness.records.predictions import CERTAIN, Predictions, PredictionsLost
+from harness.registry import resolve
+from harness.train.data.directory import VARIABLE, read_table
+from harness.train.data.texts import Texts
+from harness.train.task import task
+from reports.core.axes import End, bare, label_ends, panel, titled
+from reports.core.page import Output, Shown, remark, says, together, warns
+from reports.core.source import DeviceRecords
+from reports.core.style import colour, mechanism_of, pair, text_colour
+
+BINS = 10
+"""Of confidence, equally wide."""
+FEW = 20
+"""Test examples in a bin, over all runs, below which it is no point of the curve."""
+MOST = 10
+"""Examples shown of a comparison; of one of several fewer."""
+NOTHING = (
+    "No predictions are kept of these runs: a run of this version keeps them beside the journal, "
+    "of corpora, not of data drawn for each seed."
+)
+HOW_CALIBRATED = (
+    "Expected calibration error (ECE): the mean distance of confidence and accuracy over ten bins "
+    "of confidence, weighed by their numbers (Guo et al. 2017)."
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One model on one task.
+
+    Attributes
+    ----------
+    model : str
+    said : mapping
+        Predictions by seed and fold.
+    """
+
+    model: str
+    said: Mapping[tuple[int, int | None], Predictions]
+
+    def pooled(self, name: str) -> np.ndarray:
+        """An array of the predictions of all runs, one behind the other."""
+        return np.concatenate([getattr(one, name) for one in self.said.values()])
+
+
+def arms_of(
+    comparisons: Sequence[Comparison], device: DeviceRecords
+) -> tuple[list[Arm], list[str]]:
+    """Every model whose predictions are kept, the baseline last; and what is lost, by name."""
+    runs: dict[str, Mapping[str, Any]] = {}
+    sides = [(c.first, c.sides[0]) for c in comparisons]
+    found, lost = [], []
+    for model, some in [*sides, (comparisons[0].second, comparisons[0].sides[1])]:
+        said: dict[tuple[int, int | None], Predictions] = {}
+        for run in filter(is_ok, some):
+            try:
+                one = device.said(run)
+            except PredictionsLost as error:
+                lost.append(str(error))
+                continue
+            if one is not None and one.said.size:
+                said[run["seed"], run.get("fold")] = one
+                runs[run["key"]] = run
+        if said:
+            found.append(Arm(model, said))
+    return found, lost
+
+
+def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRecords) -> Shown:
+    """All of it, of one task."""
+    arms, lost = arms_of(some, device)
+    parts = [warns(lost)] if lost else []
+    if not arms:
+        return together(*parts, remark(NOTHING))
+    corpus = _corpus(some[0].task)
+    if all(arm.pooled("confidence").size for arm in arms):
+        classes = _classes(arms, corpus)
+        parts.append(_confusion(place, f"{name}confusion", arms, classes))
+        parts += [_calibration(place, f"{name}calibration", some[0].task, arms)]
+    for number, c in enumerate(some):
+        both = [next((arm for arm in arms if arm.model == m), None) for m in (c.first, c.second)]
+        if both[0] is not None and both[1] is not None:
+            label = f"{name}examples{number if len(some) > 1 else ''}"
+            most = MOST if len(some) == 1 else MOST // 2
+            parts.append(_examples(place, label, c, both[0], both[1], corpus, most))
+    return together(*parts)
+
+
+def _corpus(name: str) -> Texts | None:
+    """How the corpus of a task is read; None of one that this version does not know."""
+    try:
+        load = resolve(task(name).load)
+    except UsageError:
+        return None
+    return load if isinstance(load, Texts) else None
+
+
+def _classes(arms: Sequence[Arm], corpus: Texts | None) -> list[str]:
+    most = 1 + max(int(max(arm.pooled("truth").max(), arm.pooled("said").max())) for arm in arms)
+    names = corpus.classes if corpus is not None and len(corpus.classes) >= most else ()
+    return list(names) or [f"class {number}" for number in range(most)]
+
+
+def confusion(arm: Arm, classes: int) -> np.ndarray:
+    """How often which class (column) was said of which (row), over all runs of a model."""
+    counts = np.zeros((classes, classes), int)
+    np.add.at(counts, (arm.pooled("truth"), arm.pooled("said")), 1)
+    return counts
+
+
+def _confusion(place: Output, name: str, arms: Sequence[Arm], classes: Sequence[str]) -> Shown:
+    rows, numbers = [], []
+    for arm in arms:
+        counts = confusion(arm, len(classes))
+        for truth, line in zip(classes, counts, strict=True):
+            total = int(line.sum())
+            shares = [f"{100 * n / total:.1f}" if total else "" for n in line]
+            rows.append([arm.model, truth, f"{total / len(arm.said):g}", *shares])
+            said = {f"said_{c}": int(n) for c, n in zip(classes, line, strict=True)}
+            numbers.append({"model": arm.model, "truth": truth, "runs": len(arm.said), **said})
+    columns = ["model", "is", "examples a run", *(f"said {c} (%)" for c in classes)]
+    shown = place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1))
+    how = "Confusion: of the test examples of each class, how many were said to be of which, in %."
+    return together(remark(f"{how} Over all seeds and folds."), shown)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Confidence and accuracy of a model by bins of confidence.
+
+    Attributes
+    ----------
+    confidence, accuracy : ndarray, shape [BINS]
+        Means; nan of an empty bin.
+    counts : ndarray, shape [BINS]
+    error : float
+        Expected calibration error.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    counts: np.ndarray
+    error: float
+
+
+def calibration(arm: Arm) -> Bins:
+    """Of all runs together, in bins of equal width."""
+    sure = arm.pooled("confidence") / CERTAIN
+    right = (arm.pooled("truth") == arm.pooled("said")).astype(float)
+    where = np.minimum((sure * BINS).astype(int), BINS - 1)
+    counts = np.bincount(where, minlength=BINS)
+    sums = [np.bincount(where, weights=v, minlength=BINS) for v in (sure, right)]
+    with np.errstate(invalid="ignore"):
+        confidence, accuracy = (total / counts for total in sums)
+    error = float(np.abs(sums[0] - sums[1]).sum() / counts.sum())
+    return Bins(confidence, accuracy, counts, error)
+
+
+def calibration_curves(title: str, found: Sequence[tuple[Arm, Bins]]) -> Figure:
+    """Accuracy by confidence, a line per model; below the diagonal a model is too sure."""
+    figure, axes = panel(margins={"left": 0.1, "right": 0.78, "bottom": 0.13, "top": 0.84})
+    inks = [colour(mechanism_of(arm.model)) for arm, _ in found]
+    if len(found) == 2:
+        inks = list(pair(found[0][0].model, found[1][0].model))
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, linestyle=":")
+    ends: list[End] = []
+    for (arm, bins), ink in zip(found, inks, strict=True):
+        shown = bins.counts >= FEW
+        x, y = bins.confidence[shown], bins.accuracy[shown]
+        axes.plot(x, y, "o-", color=ink, linewidth=1.6, markersize=4, label=arm.model)
+        if len(x):
+            ends.append((1.0, float(y[-1]), arm.model, text_colour(ink)))
+    for line in axes.lines[1:]:
+        line.set_clip_on(False)
+    percent = FuncFormatter(lambda v, _: f"{100 * v:.0f} %")
+    axes.xaxis.set_major_formatter(percent)
+    axes.yaxis.set_major_formatter(percent)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("confidence: probability of the class that was said")
+    axes.set_ylabel("accuracy")
+    bare(axes)
+    label_ends(axes, ends, 7.5)
+    titled(
+        axes,
+        title,
+        f"dots: bins of {FEW} examples or more, all runs; below the dotted line: too sure",
+    )
+    return figure
+
+
+def _calibration(place: Output, name: str, of: str, arms: Sequence[Arm]) -> Shown:
+    found = [(arm, calibration(arm)) for arm in arms]
+    rows, numbers = [], []
+    for arm, bins in found:
+        right = float((arm.pooled("truth") == arm.pooled("said")).mean())
+        sure = float(arm.pooled("confidence").mean() / CERTAIN)
+        cells = [f"{100 * value:.1f}" for value in (sure, right, bins.error)]
+        rows.append([arm.model, *cells, *(f"{n:,}" for n in bins.counts)])
+        counts = {f"examples_in_bin_{b}": int(n) for b, n in enumerate(bins.counts)}
+        known = {"confidence": sure, "accuracy": right, "calibration_error": bins.error}
+        numbers.append({"model": arm.model, **known, **counts})
+    edges = [f"to {100 * (b + 1) // BINS} %" for b in range(BINS)]
+    columns = ["model", "confidence (%)", "accuracy (%)", "ECE (points)", *edges]
+    least = min(found, key=lambda one: one[1].error)
+    caption = (
+        f"{least[0].model} is calibrated best: its confidence and accuracy are "
+        f"{100 * least[1].error:.1f} points apart in the mean (ECE)."
+    )
+    figure = calibration_curves(f"{of}: calibration on the test set", found)
+    table = place.table(f"{name}-bins", pd.DataFrame(numbers), columns, rows)
+    return together(place.figure(name, figure, caption), remark(HOW_CALIBRATED), table)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test example, as both models see it.
+
+    Attributes
+    ----------
+    item : int
+        Its place in the corpus' table.
+    truth : float
+    first, second : tuple of float
+        What was said, by pair of runs.
+    """
+
+    item: int
+    truth: float
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+
+    @property
+    def apart(self) -> int:
+        """In how many pairs of runs both said something else."""
+        return sum(a != b for a, b in zip(self.first, self.second, strict=True))
+
+    @property
+    def ahead(self) -> int:
+        """In how many runs more the one model was right than the other."""
+        right = [sum(v == self.truth for v in side) for side in (self.first, self.second)]
+        return abs(right[0] - right[1])
+
+    @property
+    def distance(self) -> float:
+        """Mean distance of what both said."""
+        return float(np.mean(np.abs(np.subtract(self.first, self.second))))
+
+
+def cases(first: Arm, second: Arm) -> list[Case]:
+    """All test examples that both models were given, in the order of the table."""
+    said: dict[int, tuple[float, list[float], list[float]]] = {}
+    for key in first.said.keys() & second.said.keys():
+        a, b = first.said[key], second.said[key]
+        other = dict(zip(b.items.tolist(), b.said.tolist(), strict=True))
+        for item, truth, one in zip(
+            a.items.tolist(), a.truth.tolist(), a.said.tolist(), strict=True
+        ):
+            if item in other:
+                _, mine, theirs = said.setdefault(item, (truth, [], []))
+                mine.append(one)
+                theirs.append(other[item])
+    return [Case(i, t, tuple(mine), tuple(other)) for i, (t, mine, other) in sorted(said.items())]
+
+
+def _examples(
+    place: Output,
+    name: str,
+    c: Comparison,
+    first: Arm,
+    second: Arm,
+    corpus: Texts | None,
+    most: int,
+) -> Shown:
+    """The examples on which two models disagree most, with their texts where data are given."""
+    everything, classes = cases(first, second), bool(first.pooled("confidence").size)
+    ranked = sorted(
+        everything, key=lambda o: (-o.apart if classes else -o.distance, -o.ahead, o.item)
+    )
+    chosen = [one for one in ranked[:most] if one.apart]
+    if not chosen:
+        return remark(f"{c.first} and {c.second} said the same of every test example.")
+    texts, why = _texts(corpus, chosen)
+    table = corpus.files[-1] if corpus is not None else "row"
+    names = corpus.classes if corpus is not None else ()
+    rows, numbers = [], []
+    for one in chosen:
+        said = [_said(side, names, classes) for side in (one.first, one.second)]
+        where, text = f"{table} row {one.item + 1}", texts.get(one.item, "")
+        how = f"{one.apart} of {len(one.first)}" if classes else f"{one.distance:.2f}"
+        truth = _said((one.truth,), names, classes)
+        rows.append([where, truth, *said, how, text])
+        numbers.append(dict(zip(_COLUMNS, (where, truth, *said, how, text), strict=True)))
+    columns = ["place", "is", c.first, c.second, "apart in runs" if classes else "apart", "text"]
+    frame = pd.DataFrame(numbers)
+    total = sum(one.apart > 0 for one in everything)
+    what = f"{total:,} of {len(everything):,} test examples" if classes else "degrees"
+    heads = [f"Where {c.first} and {c.second} are furthest apart, of {what} that they differ on."]
+    if why:
+        heads.append(why)
+    return together(says(heads), place.table(name, frame, columns, rows, (0, 1, 2, 3, 5)))
+
+
+_COLUMNS = ("place", "truth", "first", "second", "apart", "text")
+
+
+def _said(values: Sequence[float], names: Sequence[str], classes: bool) -> str:
+    """``LOC``, ``LOC 4, NUM 1`` (runs), or the mean degree."""
+    if not classes:
+        return f"{np.mean(values):.2f}"
+    numbers, counts = np.unique(np.array(values, int), return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    said = [names[n] if n < len(names) else f"class {n}" for n in numbers[order]]
+    if len(said) == 1:
+        return said[0]
+    return ", ".join(f"{name} {count}" for name, count in zip(said, counts[order], strict=True))
+
+
+def _texts(corpus: Texts | None, chosen: Sequence[Case]) -> tuple[dict[int, str], str]:
+    """Their texts by place; or none, and why."""
+    folder = os.environ.get(VARIABLE, "")
+    if corpus is None:
+        return {}, "This version does not know the task, so no texts are shown."
+    if not folder:
+        return {}, f"Set {VARIABLE} to the data directory to see the texts."
+    path = Path(folder) / f"{corpus.files[-1]}.gz"
+    try:
+        rows = read_table(path, (corpus.target, *corpus.columns))
+    except UsageError as error:
+        return {}, f"The texts can't be shown: {error}."
+    other = f"The texts can't be shown: {path} is not the table that was tested on."
+    found = {}
+    for one in chosen:
+        row = rows[one.item] if 0 <= one.item < len(rows) else {}
+        target = row.get(corpus.target)
+        names = corpus.classes
+        if not row or (names and (int(one.truth) >= len(names) or target != names[int(one.truth)])):
+            return {}, other
+        found[one.item] = " | ".join(row[column] for column in corpus.columns)
+    return found, ""
