@@ -167,7 +167,7 @@ def kept_of(found: Measured, said: Said) -> Kept | None:
         unseen=None if unseen.difference is None else unseen,
         unknown="none is left" if unseen.difference is None else "",
         pairs=tuple((replicate, p) for replicate, p in tested),
-        crossed=None if found.values.folds else _crossed(metric, paired),
+        crossed=_crossed(metric, paired),
     )
 
 
@@ -195,7 +195,7 @@ def _pair_tests(metric: str, pairs: Sequence[Both]) -> list[float]:
 
 
 def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
-    """Over seeds and examples; None unless all runs are of the same ones."""
+    """Over seeds and examples; None unless all runs are of the same ones: those of folds never."""
     import numpy as np
 
     if len(pairs) < 2 or not _alike([one for pair in pairs for one in pair]):

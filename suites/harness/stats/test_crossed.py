@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.contingency_tables import mcnemar as contingency
 
 from harness.stats import compare_means, correlation_p, correlation_parts, crossed, mcnemar
@@ -39,6 +42,17 @@ def test_the_error_is_that_of_means_of_both() -> None:
     """Mean of many draws, by the known variances of a two-way layout."""
     squares = [crossed(drawn(8, 60, 0.5, 0.8, case)).error ** 2 for case in range(400)]
     assert np.mean(squares) == pytest.approx(0.25 / 8 + 0.64 / 60 + 1 / 480, rel=0.06)
+
+
+def test_the_mean_squares_are_those_of_a_two_way_layout() -> None:
+    values = drawn(8, 12, 0.9, 0.8)
+    seed, item = np.indices(values.shape)
+    frame = pd.DataFrame({"y": values.ravel(), "seed": seed.ravel(), "item": item.ravel()})
+    table = anova_lm(ols("y ~ C(seed) + C(item)", frame).fit())
+    s, i, e = table["sum_sq"] / table["df"]
+    found = crossed(values)
+    assert found.error**2 == pytest.approx((s + i - e) / values.size)
+    assert found.of_seeds == pytest.approx(s / (s + i - e))
 
 
 def test_it_is_wider_than_over_seeds_alone_where_examples_matter() -> None:

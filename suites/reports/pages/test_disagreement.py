@@ -97,8 +97,9 @@ def test_calibration_error_is_the_weighed_distance_of_both() -> None:
 def test_a_curve_has_a_dot_for_every_bin_that_is_not_nearly_empty() -> None:
     sure = np.where(np.arange(COUNT) < 30, 230, 140)
     one = arm(said(1, 1, sure))
-    drawn = data_of(calibration_curves("t", [(one, calibration(one))])).set_index("series")
-    assert drawn.loc[A, ["x", "y"]].astype(float).tolist() == pytest.approx([230 / 255, 1.0])
+    drawn = data_of(calibration_curves("t", [(one, calibration(one))]))
+    dots = drawn[drawn["series"] == A]
+    assert (dots["x"].tolist(), dots["y"].tolist()) == (pytest.approx([230 / 255]), [1.0])
 
 
 def test_an_example_tells_in_how_many_runs_they_were_apart() -> None:
