@@ -6,6 +6,7 @@ import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
@@ -180,3 +181,22 @@ def test_models_are_ranked_over_the_corpora_that_have_them_trained_alike(
     assert tied(fewer, "multi_head")[0] == names
     assert tied(corpora[:1], "multi_head") == ([], None)
     assert tied(corpora, "nobody") == ([], None)
+
+
+def test_a_model_that_was_trained_more_is_not_ranked_there(device: DeviceRecords) -> None:
+    recipe = {"batch": 32, "epochs": 20, "patience": 3}
+
+    def told(r: dict[str, Any]) -> dict[str, Any]:
+        count = 6 if r["model"] == MINE else 4
+        epochs = [{"epoch": n, "seconds": 1.0} for n in range(1, count + 1)]
+        return {**r, "recipe": recipe, "examples": {"train": 64}, "epochs": epochs}
+
+    runs = [dict(r) for r in device.records if r["kind"] == "run"]
+    unlike = [told(r) if r["task"] == "cr" else r for r in runs]
+    before, after = (
+        tied([t for t in trained_tasks(some) if "mirrored" not in t.name], "multi_head")[1]
+        for some in (runs, unlike)
+    )
+    assert before is not None
+    assert after is not None
+    assert before.omnibus.ranks.keys() - after.omnibus.ranks.keys() == {MINE}
