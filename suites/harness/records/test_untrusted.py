@@ -6,6 +6,7 @@ import contextlib
 import html
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from harness.experiments.conclusion import conclusions
 from harness.experiments.costs import Durations, run_seconds
 from harness.experiments.estimate import recorded_spread
 from harness.records import journal, schema
+from harness.records.predictions import read
 from harness.records.ratios import time_frame
 from harness.train.task import task
 from reports.core.words import file_name
@@ -92,7 +94,8 @@ def _trained() -> list[dict[str, Any]]:
         {
             **{"kind": "run", "key": f"{model}{seed}", "case": f"{model} {seed}", "status": "ok"},
             **{"model": model, "task": "trec", "seed": seed, "fold": None, "recipe": RECIPE},
-            **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "", "workers": 2},
+            **{"code": "c", "fingerprint": "f", "vectors": "v", "data": "d", "workers": 2},
+            "predictions": {"file": "lost.npz", "sha256": "s"},
             **{"task_seconds": 4.0, "seconds": 3.0, "parameters": 9, "parameters_with_words": 19},
             **{"peak_bytes": 2**20, "memory_method": "VmHWM", "coverage": COVERED},
             "test": {"accuracy": 0.8 + 0.01 * seed**2 * len(model)},
@@ -125,7 +128,7 @@ def _read_all(folder: Path) -> journal.Journal:
     found = journal.read(folder)
     if found.warnings:  # the line is skipped, and what is left can be counted with
         return found
-    conclusions(found.records)
+    conclusions(found.records, partial(read, [folder]))
     runs = [r for r in found.records if r["kind"] == "run"]
     checks([], runs)
     for run in runs:

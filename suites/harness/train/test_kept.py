@@ -84,11 +84,11 @@ SAID = ("a b", "c", "a  b", "A b", "d", "e", "f", "g", "h", "i", "j", "k")
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_seen_is_what_stands_in_the_training_table_its_dev_part_too(seed: int) -> None:
-    train_table, test = examples(*SAID), examples("c", "z", "a b", "k", "e f", "E")
+    train_table, test = examples(*SAID), examples(*SAID, "z", "e f", "E")
     found = in_splits([train_table, test], 0, None, seed)
     assert len(found.dev.targets) == 1
-    assert found.seen.tolist() == [True, False, True, True, False, False]
-    assert found.items.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.seen.tolist() == [True] * len(SAID) + [False] * 3
+    assert found.items.tolist() == list(range(len(SAID) + 3))
 
 
 def test_with_a_dev_table_only_the_training_table_counts() -> None:
