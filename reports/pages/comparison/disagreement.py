@@ -88,6 +88,7 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
     """All of it, of one task."""
     arms, lost = arms_of(some, device)
     parts = [warns(lost)] if lost else []
+    parts += [_unseen(place, f"{name}unseen", some)] if any(map(_is_told, some)) else []
     if not arms:
         return together(*parts, remark(NOTHING))
     corpus = _corpus(some[0].task)
@@ -102,6 +103,43 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
             most = MOST if len(some) == 1 else MOST // 2
             parts.append(_examples(place, label, c, both[0], both[1], corpus, most))
     return together(*parts)
+
+
+def _is_told(c: Comparison) -> bool:
+    return c.examples is not None and bool(c.examples.values)
+
+
+def _unseen(place: Output, name: str, some: Sequence[Comparison]) -> Shown:
+    """Every seed or fold without the test examples that stand in the training set."""
+    rows, numbers = [], []
+    for c in filter(_is_told, some):
+        assert c.examples is not None
+        p = {seed if fold is None else fold: p for seed, fold, p in c.examples.pairs}
+        once = len(p) == len(c.examples.pairs)  # with several seeds a fold has several pairs
+        for number, first, second in c.examples.values:
+            texts = [c.unit.value(first), c.unit.value(second), c.unit.difference(first - second)]
+            own = p.get(number, float("nan")) if once else float("nan")
+            rows.append(
+                [c.first, c.second, str(number), *texts, f"{own:.2g}" if own == own else ""]
+            )
+            known = {"first": c.first, "second": c.second, "replicate": number}
+            values = {f"first_{c.metric}": first, f"second_{c.metric}": second}
+            numbers.append({**known, **values, "p_of_the_pair_on_all_examples": own})
+    by = some[0].replicate
+    columns = [
+        "model",
+        "against",
+        by,
+        "without: model",
+        "without: against",
+        "difference",
+        "p, pair",
+    ]
+    what = (
+        f"Test {some[0].metric} of every {by} without test examples that stand in the training "
+        "set; p: of the pair of runs, on all test examples."
+    )
+    return together(remark(what), place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1)))
 
 
 def _corpus(name: str) -> Texts | None:
