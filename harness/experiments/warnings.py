@@ -223,8 +223,8 @@ def _unequal_steps(
     return [
         Flaw(
             counts,
-            f"unequal training: {counts} of {models[0]} and {models[1]} ({ratio_text(ratio)}, "
-            "medians)",
+            f"unequal training: {counts} of {models[0]} and {models[1]}, {ratio_text(ratio)} "
+            "(medians)",
         )
     ]
 

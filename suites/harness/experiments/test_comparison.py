@@ -207,7 +207,7 @@ def test_more_steps_of_one_model_keep_a_verdict_from_being_counted() -> None:
     found = of_training([*PATIENT, 0.6, 0.6], PATIENT)
     assert found.verdict == "better"
     assert found.said == "better (not counted)"
-    assert warned(f"unequal training: 14 and 10 steps of {A} and {B} (1.40x, medians)", found)
+    assert warned(f"unequal training: 14 and 10 steps of {A} and {B}, 1.40x (medians)", found)
     told = f"{A} is better than {B} on trec (not counted: 14 and 10 steps): test accuracy"
     assert found.sentence.startswith(told)
 
