@@ -196,7 +196,7 @@ def _unpacked(path: Path) -> Mapping[str, bytes]:
     return found
 
 
-def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> Path | None:
+def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Write the predictions of some records of a journal as the packed file of another place.
 
     Those of drawn data are left out: anyone can draw them again.
@@ -208,8 +208,8 @@ def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> Pat
 
     Returns
     -------
-    Path or None
-        None if there are none.
+    frozenset of str
+        The files that are in it; there is no packed file if there are none.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> Pat
     target = Path(f"{place}{PACKED}")
     if not contents:
         target.unlink(missing_ok=True)
-        return None
+        return frozenset()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(target, "w:xz", preset=9) as tar:
         for name, content in sorted(contents.items()):
@@ -235,4 +235,4 @@ def pack(folder: Path, place: Path, records: Iterable[Mapping[str, Any]]) -> Pat
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     _unpacked.cache_clear()
-    return target
+    return frozenset(contents)

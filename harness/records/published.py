@@ -65,23 +65,28 @@ def pack(folder: Path, place: Path) -> Path:
         of_session.setdefault(record["session"], []).append(record)
     if not of_session:
         raise UsageError(f"{folder} holds no record that a page or a claim reads")
-    lines = []
+    said = predictions.pack(folder, place, (r for some in of_session.values() for r in some))
+    lines: list[Mapping[str, Any]] = []
     for session, first in found.sessions.items():
         if records := of_session.get(session):
-            lines += [{k: v for k, v in first.items() if k != "file"}, *map(_short, records)]
+            lines.append({k: v for k, v in first.items() if k != "file"})
+            lines += [_short(record, said) for record in records]
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     target = journal.packed(place)
     target.parent.mkdir(parents=True, exist_ok=True)
-    predictions.pack(folder, place, (r for some in of_session.values() for r in some))
     target.write_bytes(lzma.compress(text.encode(), filters=_FILTERS))
     return target
 
 
-def _short(record: Mapping[str, Any]) -> dict[str, Any]:
+def _short(record: Mapping[str, Any], said: frozenset[str]) -> dict[str, Any]:
+    """The record, its samples shortened; without predictions that are not among those packed."""
     short = {
         k: [_rounded(v) for v in record[k]] for k in SAMPLES if isinstance(record.get(k), list)
     }
-    return {**record, **short}
+    kept = {**record, **short}
+    if (record.get("predictions") or {}).get("file") not in said:
+        kept.pop("predictions", None)
+    return kept
 
 
 def _rounded(value: Any) -> Any:

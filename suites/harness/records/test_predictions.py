@@ -168,7 +168,7 @@ def test_a_name_leads_nowhere_but_beside_the_journal(tmp_path: Path, name: str) 
 def test_packed_and_read_again(tmp_path: Path) -> None:
     folder, place = tmp_path / "journal", tmp_path / "published" / "cpu"
     records = [kept(folder, CLASSES, "a"), kept(folder, DEGREES, "b"), {"key": "old"}]
-    assert pack(folder, place, records) == Path(f"{place}{PACKED}")
+    assert pack(folder, place, records) == {"a.npz", "b.npz"}
     assert same(read([place], records[0]), CLASSES)
     assert same(read([place], records[1]), DEGREES)
     records[0] = kept(folder, DEGREES, "a")  # trained again: the file that was read is replaced
@@ -182,7 +182,7 @@ def test_packed_and_read_again(tmp_path: Path) -> None:
 def test_drawn_data_are_not_packed_and_a_former_pack_goes(tmp_path: Path) -> None:
     folder, place = tmp_path / "journal", tmp_path / "cpu"
     pack(folder, place, [kept(folder)])
-    assert pack(folder, place, [kept(folder, VECTORS, "v")]) is None
+    assert pack(folder, place, [kept(folder, VECTORS, "v")]) == set()
     assert not Path(f"{place}{PACKED}").exists()
 
 
@@ -196,8 +196,8 @@ def test_what_is_lost_is_not_packed(tmp_path: Path) -> None:
 def test_a_broken_pack_is_named(tmp_path: Path) -> None:
     folder, place = tmp_path / "journal", tmp_path / "cpu"
     record = kept(folder)
-    target = pack(folder, place, [record])
-    assert target is not None
+    pack(folder, place, [record])
+    target = Path(f"{place}{PACKED}")
     target.write_bytes(target.read_bytes()[: target.stat().st_size // 2])
     with pytest.raises(PredictionsLost, match=f"{target} can't be read: .*; copy it again"):
         read([place], record)
@@ -218,9 +218,12 @@ def test_a_journal_is_published_with_its_predictions(tmp_path: Path) -> None:
     folder, place = tmp_path / "journal", tmp_path / "cpu"
     with journal.Writer(folder, {"fingerprint": {"device": "cpu"}}) as writer:
         writer.append({**kept(folder), "model": "m", "seed": 0, "status": "oom"})
+        drawn = kept(folder, VECTORS, "drawn")
+        writer.append({**drawn, "model": "m", "seed": 0, "status": "oom"})
     published.pack(folder, place)
-    (record,) = journal.read(place).records
+    record, other = journal.read(place).records
     assert same(read([place], record), CLASSES)
+    assert read([place], other) is None, "what is not packed is not told of"
 
 
 def test_a_record_with_odd_predictions_is_skipped(tmp_path: Path) -> None:
