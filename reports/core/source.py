@@ -142,7 +142,7 @@ class Source:
     says : str
         One sentence for the reader.
     devices : tuple of DeviceRecords
-        Newest first.
+        Newest first; of the published records, those of which there is most.
     warnings : tuple of str
     """
 
@@ -263,7 +263,8 @@ def find(folder: str, published: Path | None = None, kinds: Sequence[str] = SHOW
         why = f" The journal {folder} {state}: attnbench bench and attnbench compare fill it."
     says = f"Built from the records published with attnbench, not from yours.{why}"
     found = _read(places, True, says, kinds)
-    return replace(found, warnings=(*skipped, *found.warnings))
+    most = sorted(found.devices, key=lambda d: len(d.records), reverse=True)
+    return replace(found, devices=tuple(most), warnings=(*skipped, *found.warnings))
 
 
 def facts(fingerprint: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
