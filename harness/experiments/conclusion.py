@@ -35,12 +35,12 @@ from harness.experiments.replicates import (
     sides_of,
     unit_of,
 )
+from harness.experiments.told_once import told_once
 from harness.experiments.warnings import (
     DECIDED,
     NOT_COUNTED,
     flaws_of,
     over_budget,
-    told_once,
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
