@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
-from harness.experiments.examples import Examples, Said, by_examples
+from harness.experiments.examples import ByExamples, Said, by_examples
 from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
@@ -85,7 +85,7 @@ class Comparison:
     sentence : str
     sought : Sought or None
         What it could have found and what would decide it, of one that is undecided.
-    examples : Examples or None
+    examples : ByExamples or None
         What kept predictions say of it; None without them, and for data drawn for each seed.
     warnings : tuple of str
     flaws : tuple of str
@@ -125,7 +125,7 @@ class Comparison:
     verdict: str
     sentence: str
     sought: Sought | None
-    examples: Examples | None
+    examples: ByExamples | None
     warnings: tuple[str, ...]
     flaws: tuple[str, ...]
     exploratory: bool
@@ -328,7 +328,7 @@ def _judged(
     found: Measured,
     together: int,
     rule: Ruled,
-    examples: Examples | None,
+    examples: ByExamples | None,
     records: Sequence[Record],
     order: Order,
 ) -> Comparison:

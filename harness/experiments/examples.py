@@ -45,7 +45,7 @@ STANDING = "test examples that stand in the training set"
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptPairs:
     """The predictions of a comparison, counted.
 
     Attributes
@@ -74,7 +74,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Examples:
+class ByExamples:
     """What is told of a comparison's test examples.
 
     Attributes
@@ -83,7 +83,7 @@ class Examples:
         Without those that were trained on; over seeds and examples.
     warnings : tuple of str
     seen, tested : int
-        As of `Kept`.
+        As of `KeptPairs`.
     verdict : str
         Without the seen ones, judged with its whole family without them; empty if not told.
     difference : MeanDifference or None
@@ -91,7 +91,7 @@ class Examples:
     values : tuple of (seed, first, second)
         Test metrics without them; with folds (fold, means over seeds).
     pairs : tuple of (seed, fold or None, p)
-        See `Kept`.
+        See `KeptPairs`.
     crossed : Crossed or None
     """
 
@@ -122,7 +122,7 @@ def _parts(metric: str, of: Predictions, where: np.ndarray | None = None) -> np.
     return truth == said if metric == "accuracy" else correlation_parts(said, truth)
 
 
-def kept_of(found: Measured, said: Said) -> Kept | None:
+def kept_of(found: Measured, said: Said) -> KeptPairs | None:
     """Read and count the predictions of a comparison; None where nothing is to be told.
 
     That is so of data that are drawn for each seed, and of metrics that are no `PAIR_TESTS`.
@@ -147,7 +147,7 @@ def kept_of(found: Measured, said: Said) -> Kept | None:
         why = f"the predictions of {len(lost)} of {len(runs)} runs are lost"
         if without:
             why = f"{without} of {len(runs)} runs kept no predictions"
-        return Kept(unknown=why, lost=tuple(lost))
+        return KeptPairs(unknown=why, lost=tuple(lost))
     every = {int(i): bool(s) for p in by_key.values() for i, s in zip(p.items, p.seen, strict=True)}
     unseen = judged_by(
         found.design,
@@ -161,7 +161,7 @@ def kept_of(found: Measured, said: Said) -> Kept | None:
     ]
     paired = [both for _, both in pairs] if found.values.paired else []
     tested = zip((r for r, _ in pairs), _pair_tests(metric, paired), strict=False)
-    return Kept(
+    return KeptPairs(
         seen=sum(every.values()),
         tested=len(every),
         unseen=None if unseen.difference is None else unseen,
@@ -206,7 +206,7 @@ def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
 
 def by_examples(
     found: Sequence[Measured], rules: Sequence[Ruled], said: Said
-) -> list[Examples | None]:
+) -> list[ByExamples | None]:
     """What kept predictions say of comparisons that are judged together; None where nothing.
 
     Without the seen examples the whole family is judged again; a comparison of which that can't be
@@ -225,7 +225,7 @@ def by_examples(
     ]
 
 
-def _told(kept: Kept, found: Measured, unit: Unit, verdict: str, again: str) -> Examples:
+def _told(kept: KeptPairs, found: Measured, unit: Unit, verdict: str, again: str) -> ByExamples:
     """What is said of it beside a verdict.
 
     Parameters
@@ -245,7 +245,7 @@ def _told(kept: Kept, found: Measured, unit: Unit, verdict: str, again: str) -> 
         lines.append(_over(over, kept, found.design["metric"], unit))
         warnings += _apart(over, verdict, found.design["margin"])
     known = kept.unseen is not None and verdict != "unfinished"
-    return Examples(
+    return ByExamples(
         lines=tuple(lines),
         warnings=tuple(warnings),
         seen=kept.seen,
@@ -258,7 +258,7 @@ def _told(kept: Kept, found: Measured, unit: Unit, verdict: str, again: str) -> 
     )
 
 
-def _without(kept: Kept, unit: Unit, verdict: str, again: str, folds: bool) -> str:
+def _without(kept: KeptPairs, unit: Unit, verdict: str, again: str, folds: bool) -> str:
     which = STANDING.replace("the training set", "another fold too") if folds else STANDING
     if kept.unseen is None or (d := kept.unseen.difference) is None:
         return f"without {which}: can't be told, {kept.unknown}"
@@ -275,7 +275,7 @@ def _without(kept: Kept, unit: Unit, verdict: str, again: str, folds: bool) -> s
     )
 
 
-def _over(over: Crossed, kept: Kept, metric: str, unit: Unit) -> str:
+def _over(over: Crossed, kept: KeptPairs, metric: str, unit: Unit) -> str:
     size = f"{unit.difference(over.difference)}{unit.of_differences}"
     found = sum(p < ALPHA for _, p in kept.pairs)
     return (

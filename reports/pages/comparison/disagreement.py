@@ -269,7 +269,7 @@ def _calibration(place: Output, name: str, of: str, arms: Sequence[Arm]) -> Show
 
 
 @dataclass(frozen=True)
-class Case:
+class Disputed:
     """One test example, as both models see it.
 
     Attributes
@@ -303,7 +303,7 @@ class Case:
         return float(np.mean(np.abs(np.subtract(self.first, self.second))))
 
 
-def cases(first: Arm, second: Arm) -> list[Case]:
+def cases(first: Arm, second: Arm) -> list[Disputed]:
     """All test examples that both models were given, in the order of the table."""
     said: dict[int, tuple[float, list[float], list[float]]] = {}
     for key in first.said.keys() & second.said.keys():
@@ -316,7 +316,9 @@ def cases(first: Arm, second: Arm) -> list[Case]:
                 _, mine, theirs = said.setdefault(item, (truth, [], []))
                 mine.append(one)
                 theirs.append(other[item])
-    return [Case(i, t, tuple(mine), tuple(other)) for i, (t, mine, other) in sorted(said.items())]
+    return [
+        Disputed(i, t, tuple(mine), tuple(other)) for i, (t, mine, other) in sorted(said.items())
+    ]
 
 
 def _examples(
@@ -372,7 +374,7 @@ def _said(values: Sequence[float], names: Sequence[str], classes: bool) -> str:
     return ", ".join(f"{name} {count}" for name, count in zip(said, counts[order], strict=True))
 
 
-def _texts(corpus: Texts | None, chosen: Sequence[Case]) -> tuple[dict[int, str], str]:
+def _texts(corpus: Texts | None, chosen: Sequence[Disputed]) -> tuple[dict[int, str], str]:
     """Their texts by place; or none, and why."""
     folder = os.environ.get(VARIABLE, "")
     if corpus is None:
