@@ -30,6 +30,9 @@ from reports.core.style import (
     text_colour,
 )
 
+MOST_NAMED = 12
+"""Lines of one figure that have room for their names; those of more stand in the table."""
+
 
 def axis_text(comparison: Comparison) -> str:
     """The metric, with its unit and direction."""
@@ -67,7 +70,8 @@ def slope_chart(comparison: Comparison) -> Figure:
         values = [unit.scale * second, unit.scale * first]
         style: dict[str, Any] = {"color": ink, "linewidth": 1.3, "markersize": 4.5, "alpha": 0.85}
         axes.plot([0, 1], values, "o-", label=f"{by} {number}", **style)
-        ends.append((1.0, values[1], f"{by} {number}", ink))
+        if len(comparison.values) <= MOST_NAMED:
+            ends.append((1.0, values[1], f"{by} {number}", ink))
     if d is not None:
         means = [unit.scale * d.mean_second, unit.scale * d.mean_first]
         axes.plot([0, 1], means, "D-", color="black", linewidth=2.6, markersize=7, label="mean")

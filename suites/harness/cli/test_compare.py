@@ -254,7 +254,7 @@ def test_a_dry_run_lists_and_predicts_and_tells_a_torn_line(
     swept: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     folder = copied(swept[0], tmp_path)
-    (file,) = [p for p in (folder / "results").iterdir() if '"kind":"sweep"' in p.read_text()]
+    (file,) = [p for p in (folder / "results").glob("*.jsonl") if '"kind":"sweep"' in p.read_text()]
     file.write_text(file.read_text()[:-200])
     files = sorted((folder / "results").iterdir())
     text = told(f"{SWEEP} --seeds 3 --dry-run --jobs 2", folder)

@@ -156,20 +156,20 @@ def test_only_runs_of_one_setting_are_paired(tmp_path: Path) -> None:
 def test_of_recipes_with_as_many_seeds_the_last_one_counts_and_is_named(tmp_path: Path) -> None:
     first, second = values(5)
     noisy = list(np.subtract(first, 10 * np.subtract(first, second)))
-    for epochs in (11, 12, 13):  # by a hash one of these would win somewhere
-        folder = tmp_path / str(epochs)
-        old = {"rate": 0.0007, "tuning_trials": 0, "epochs": epochs}
+    for hidden in (11, 12, 13):  # by a hash one of these would win somewhere
+        folder = tmp_path / str(hidden)
+        old = {"rate": 0.0007, "tuning_trials": 0, "hidden": hidden}
         write_runs(folder / "j", noisy, second, recipe=old, code="c")
         time.sleep(0.002)  # stamps are of milliseconds
-        write_runs(folder / "j", first, second, recipe={**old, "epochs": 21}, code="c")
+        write_runs(folder / "j", first, second, recipe={**old, "hidden": 21}, code="c")
         found, text = planned(FROM, folder)
         assert found["sd"] == pytest.approx(np.std(np.subtract(first, second), ddof=1))
-        assert "these are of rate=0.0007, epochs=21; 5 pairs under other recipes" in text
-        chosen = f"--recipe rate=0.0007 --recipe epochs={epochs}"
+        assert "these are of rate=0.0007, hidden=21; 5 pairs under other recipes" in text
+        chosen = f"--recipe rate=0.0007 --recipe hidden={hidden}"
         older, text = planned(f"{FROM} {chosen}", folder)
         assert older["sd"] == pytest.approx(np.std(np.subtract(noisy, second), ddof=1))
-        assert f"these are of rate=0.0007, epochs={epochs}; " in text
-    none = here(f"plan {FROM} --recipe epochs=99", cwd=folder)
+        assert f"these are of rate=0.0007, hidden={hidden}; " in text
+    none = here(f"plan {FROM} --recipe hidden=99", cwd=folder)
     assert none.returncode == 2
     assert "0 seeds were trained" in none.stderr
     assert "under this recipe" in none.stderr

@@ -17,11 +17,12 @@ from harness.cli.sweep import command, failures, print_table
 from harness.errors import UsageError
 from harness.experiments import sweep as sweeps
 from harness.experiments.design import Surroundings, make_design
+from harness.experiments.design_file import planned
 from harness.experiments.executors import local
 from harness.experiments.executors.ray import import_ray
 from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
-from harness.options.train import SweepOptions
+from harness.options.train import CompareOptions, SweepOptions
 from harness.registry import Registry
 from harness.train.objective import encoder
 from harness.train.task import Task, task
@@ -244,13 +245,24 @@ def test_a_mistake_in_a_file_is_told(text: str, says: str, tmp_path: Path) -> No
     assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "plans").glob("*.toml")), ids=lambda p: p.stem)
-def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
+def crossed(path: Path) -> tuple[list[Part], set[int]]:
+    """What a sweep, or the design of a comparison, trains; and seeds that are among its own."""
+    if "\nquestion = " in path.read_text():
+        options, _ = planned(CompareOptions(plan=path))
+        assert options.seeds is not None
+        models = (*options.names, str(options.baseline))
+        part = Part(models, options.tasks, options.seeds, recipe=options.changes)
+        return [part], set(options.seeds)
     parts, given = read_file(path)
     assert given == []
-    entries = declared(*parts).entries
     # What recipes are tried by is a seed of its own: no published run has it.
-    asked = {100} if path.stem.startswith("tuning") else set(range(5))
+    return parts, {100} if path.stem.startswith("tuning") else set(range(5))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "plans").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_model_of_the_published_plans_can_be_built(path: Path) -> None:
+    parts, asked = crossed(path)
+    entries = declared(*parts).entries
     assert {e.run.seed for e in entries} >= asked
     for run in {(str(e.run.model), e.run.task): e.run for e in entries}.values():
         words: Any = SimpleNamespace(width=16 if run.task.startswith("mirrored") else 100)

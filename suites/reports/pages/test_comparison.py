@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ def test_a_line_for_every_seed(pair: Comparison) -> None:
     assert [f"seed {n}" in [t.get_text() for t in texts] for n in range(6)] == [True] * 6
     offsets = [t.get_position()[1] for t in texts if t.get_text().startswith("seed")]
     assert max(map(abs, offsets)) < 200, "beside their lines, not off the page"
+    twenty = replace(pair, values=tuple((n, a, b) for n, (_, a, b) in enumerate(pair.values * 4)))
+    figure = figures.slope_chart(twenty)
+    assert not [t for t in figure.axes[0].texts if t.get_text().startswith("seed")]
+    assert len(data_of(figure)["series"].unique()) > 20, "all lines are drawn"
 
 
 def test_differences_are_those_of_the_seeds_and_the_interval_that_of_their_mean(
