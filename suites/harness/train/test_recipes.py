@@ -17,7 +17,7 @@ from harness.experiments.model import parse_model, recipes_of
 from harness.registry import Registry
 from harness.train import objective, trainer
 from harness.train.recipe import Recipe, changed, identity, parse_settings
-from harness.train.task import Data, Task, load, task, tasks
+from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
 from reference_impls.encoders import PairClassifier
 from suites.support.training import losses, small, train, trained
@@ -376,3 +376,43 @@ def test_tuning_budgets_are_equal() -> None:
     for name, count in (("trec", 9), ("sick_relatedness", 13)):
         assert task(name).tuned == dict.fromkeys(published.split(), count)
     assert task("mirrored_summation").tuned == {}
+
+
+def record(recipe: Recipe, epochs: int, both: int = 0) -> dict[str, Any]:
+    """Of a run that took so many epochs, and with a policy so many more of both."""
+    stages = ["base" if both else None] * epochs + ["both"] * both
+    rows = [{"epoch": i, "stage": s} if s else {"epoch": i} for i, s in enumerate(stages, start=1)]
+    return {"task": "trec", "recipe": recipe.as_dict(), "epochs": rows}
+
+
+@pytest.mark.parametrize(
+    ("changed", "epochs", "both", "same"),
+    [
+        ({}, 100, 0, True),
+        ({"epochs": 25}, 24, 0, True),
+        ({"epochs": 25}, 25, 0, False),
+        ({"epochs": 200}, 100, 0, False),
+        ({"epochs": 200}, 99, 0, True),
+        ({"epochs": 25, "rate": 0.5}, 12, 0, False),
+        ({"epochs": 25, "policy_epochs": 10}, 12, 9, True),
+        ({"epochs": 25, "policy_epochs": 10}, 12, 10, False),
+        ({"epochs": 25, "policy_epochs": 10}, 25, 9, False),
+    ],
+)
+def test_a_ceiling_below_which_patience_ended_a_run_is_no_other_training(
+    changed: dict[str, Any], epochs: int, both: int, same: bool
+) -> None:
+    common = task("trec").recipe
+    assert (common.epochs, common.policy_epochs) == (100, 100)
+    run = record(replace(common, **changed), epochs, both)
+    assert trained_by(run, common) is same
+    assert by_common_recipe(run) is same
+    assert not trained_by({**run, "recipe": {}}, common)
+    assert not by_common_recipe({**run, "task": "unknown"})
+
+
+@pytest.mark.parametrize("name", tasks())
+def test_patience_ends_the_runs_of_a_common_recipe(name: str) -> None:
+    recipe = task(name).recipe
+    assert recipe.epochs >= 10 * recipe.patience
+    assert recipe.policy_epochs >= 10 * recipe.patience
