@@ -6,6 +6,7 @@ models over both tasks adds another model to a copy of that.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -569,3 +570,30 @@ def test_two_forms_of_one_mechanism_have_recipes_of_their_own() -> None:
     recipes = recipes_of(trec, models, changes)
     assert [recipe.width for recipe in recipes] == [12, 8]
     assert {recipe.tuning_trials for recipe in recipes} == {9}
+
+
+def test_a_design_file_is_made_and_every_run_has_its_hash(tmp_path: Path) -> None:
+    text = f"""
+question = "Is it better?"
+models = ["mtsa"]
+baseline = "multi_head"
+tasks = ["{SMALL_TASK}"]
+seeds = 2
+recipe = ["epochs=2", "width=8", "heads=2", "hidden=4"]
+family = "this one"
+stopping = "both pairs"
+hours = 1
+"""
+    (tmp_path / "asked.toml").write_text(text)
+    line = "compare --plan asked.toml --device cpu --json out.json"
+    said = told(line, tmp_path)
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    assert {r["plan"] for r in records(tmp_path)} == {sha}
+    assert not result(tmp_path)["exploratory"]
+    assert f"asked in asked.toml (not committed, SHA-256 {sha[:10]}): Is it better?" in said
+    # Under a file that was changed since the same runs are another design's.
+    (tmp_path / "asked.toml").write_text(text.replace("both pairs", "two pairs"))
+    again = told(line, tmp_path)
+    assert lines(tmp_path) == 4
+    assert result(tmp_path)["exploratory"]
+    assert "4 runs were not trained under asked.toml, as it is" in again
