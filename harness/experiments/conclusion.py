@@ -225,7 +225,7 @@ class Conclusion:
     @property
     def runs(self) -> tuple[Record, ...]:
         """The run records, each once, those that failed too."""
-        return tuple({run["key"]: run for c in self.comparisons for run in c.runs}.values())
+        return _runs_of(self.comparisons)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -248,6 +248,10 @@ class Conclusion:
             f"{self.title}: {said}",
             *(c.sentence for c in self.comparisons if c.verdict in DECIDED),
         )
+
+
+def _runs_of(comparisons: Iterable[Comparison]) -> tuple[Record, ...]:
+    return tuple({run["key"]: run for c in comparisons for run in c.runs}.values())
 
 
 def conclusions(records: Iterable[Record], said: Said | None = None) -> list[Conclusion]:
@@ -305,7 +309,6 @@ def conclude(
     for m in found:
         of_task.setdefault(m.design["task"], []).append(m)
     over = overall(found)
-    runs = {run["key"]: run for c in judged for run in c.runs}.values()
     return Conclusion(
         key=record["key"],
         record=record,
@@ -319,7 +322,7 @@ def conclude(
             *told_once([(c.first, c.task, c.warnings) for c in judged]),
             *(over.warnings if over is not None else ()),
             *(left_out(record, records, order) if record["kind"] == "family" else ()),
-            *over_budget(record.get("plan"), runs),
+            *over_budget(record.get("plan"), _runs_of(judged)),
         ),
     )
 

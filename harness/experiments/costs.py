@@ -127,6 +127,11 @@ def run_seconds(run: Mapping[str, Any]) -> float | None:
     return max(times) if times else None
 
 
+def hours_of(runs: Iterable[Mapping[str, Any]]) -> float:
+    """Wall time of some runs, one after the other; those whose time is not known count nothing."""
+    return sum(run_seconds(run) or 0.0 for run in runs) / 3600
+
+
 def _cost(runs: Sequence[Mapping[str, Any]]) -> TrainingCost:
     def middle(values: Iterable[float]) -> float:
         return float(statistics.median(values))

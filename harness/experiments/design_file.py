@@ -17,14 +17,13 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.experiments.sweep import seeds_of
+from harness.experiments.sweep import read_toml, seeds_of
 from harness.experiments.warnings import VOIDS
 from harness.measure.device import git
 from harness.options.declare import declared
@@ -60,19 +59,13 @@ def planned(options: CompareOptions) -> tuple[CompareOptions, dict[str, Any]]:
     assert path is not None
     content, found = _read(path)
     changed: dict[str, Any] = {}
-    of_field = dict(declared(CompareOptions))
-    for name in ASKED:
-        option = of_field[_OPTIONS.get(name, name)]
+    of_field, unsaid = dict(declared(CompareOptions)), CompareOptions()
+    for name in (*ASKED, "all", "choose"):
         field = _OPTIONS.get(name, name)
-        usual = next(f for f in fields(CompareOptions) if f.name == field)
-        default = usual.default_factory() if callable(usual.default_factory) else usual.default
-        if getattr(options, field) != default:
-            raise UsageError(f"{option.name} beside {path}: only the file may say it")
+        if getattr(options, field) != getattr(unsaid, field):
+            raise UsageError(f"{of_field[field].name} beside {path}: only the file may say it")
         if name in found:
-            changed[field] = _value(path, name, found[name], option)
-    for name in ("all", "choose"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"--{name} beside {path}: only the file may say it")
+            changed[field] = _value(path, name, found[name], of_field[field])
     told = {
         "file": path.name,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -85,13 +78,7 @@ def planned(options: CompareOptions) -> tuple[CompareOptions, dict[str, Any]]:
 
 
 def _read(path: Path) -> tuple[bytes, Mapping[str, Any]]:
-    try:
-        content = path.read_bytes()
-        found = tomllib.loads(content.decode())
-    except OSError as error:
-        raise UsageError(f"can't read the design {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+    content, found = read_toml(path, "design")
     for name in found:
         if name not in KEYS:
             raise UsageError(f"{path}: unknown key {name!r}; a design has {', '.join(KEYS)}")

@@ -224,6 +224,23 @@ def _check(part: Part, models: Sequence[str]) -> None:
             raise UsageError(f"{what}: given {shown}; expected at least one, each of them once")
 
 
+def read_toml(path: Path, what: str) -> tuple[bytes, dict[str, Any]]:
+    """A file of a sweep or a design: its bytes, and what they say.
+
+    Raises
+    ------
+    UsageError
+        If it can't be read.
+    """
+    try:
+        content = path.read_bytes()
+        return content, tomllib.loads(content.decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"can't read the {what} {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+
+
 def read_file(path: Path) -> tuple[list[Part], list[str]]:
     """Parts of a sweep, and what ``with`` names (mechanisms of one's own).
 
@@ -232,12 +249,7 @@ def read_file(path: Path) -> tuple[list[Part], list[str]]:
     UsageError
         If the file can't be read, or a key or a value is not one of a sweep.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"can't read the sweep {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+    _, content = read_toml(path, "sweep")
     given = _texts(path, "with", content.pop("with", []))
     tables = content.pop("part", None)
     if tables is None:

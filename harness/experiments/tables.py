@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
-from harness.experiments.costs import run_seconds
+from harness.experiments.costs import hours_of
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import Unit, counted, counted_each, unit_of
 from harness.stats import PRIOR, Friedman, MeanDifference, Ties, too_few
@@ -289,13 +289,12 @@ def asked(conclusion: Conclusion) -> list[str]:
     plan = conclusion.record.get("plan")
     if not plan:
         return []
-    spent = sum(run_seconds(run) or 0.0 for run in conclusion.runs) / 3600
     since = f"commit {plan['committed'][:10]}" if plan["committed"] else "not committed"
     void = f"; void if: {', '.join(plan['void'])}" if plan["void"] else ""
     return [
         f"asked in {plan['file']} ({since}, SHA-256 {plan['sha256'][:10]}): {plan['question']}",
         f"family: {plan['family']}; stopping rule: {plan['stopping']}{void}; hours: "
-        f"{spent:.2g} of {plan['hours']:g}",
+        f"{hours_of(conclusion.runs):.2g} of {plan['hours']:g}",
     ]
 
 

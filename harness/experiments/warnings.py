@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.costs import at_ceiling, run_seconds, steps_of, still_gains
+from harness.experiments.costs import at_ceiling, hours_of, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
 from harness.stats import ratio_text
@@ -332,7 +332,7 @@ def _plan(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
 
 def over_budget(plan: Mapping[str, Any] | None, runs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Whether runs took longer than the file that declares them allows."""
-    spent = sum(run_seconds(run) or 0.0 for run in runs) / 3600
+    spent = hours_of(runs)
     if plan is None or spent <= plan["hours"]:
         return []
     return [f"all runs together took {spent:.2g} h; {plan['file']} allows {plan['hours']:g} h"]

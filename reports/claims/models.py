@@ -87,31 +87,27 @@ def declared_for(claim: Claim, device: DeviceFrames) -> Declared | None:
     unfinished, or is about something else.
     """
     p = claim.parameters
-    wanted = {side: alternatives(p[side]) for side in ("first", "second")}
-    found: list[Declared] = []
+    found: list[tuple[tuple[bool, bool, int, int, str], Declared]] = []
     for family in device.conclusions:
+        planned = family.record.get("plan") is not None
         for c in family.comparisons:
             if c.task != p["task"] or c.metric != _metric(claim) or not c.complete:
                 continue
             for first, second, sign in ((c.first, c.second, 1), (c.second, c.first, -1)):
-                fits = all(
-                    first_fitting(p[side], [name])
-                    for side, name in (("first", first), ("second", second))
-                )
-                if fits and same_form(first, second, p["first"]) and c.difference is not None:
-                    found.append((family, c, sign))
+                far = (_place(p["first"], first), _place(p["second"], second))
+                if None in far or c.difference is None or not same_form(first, second, p["first"]):
+                    continue
+                nearness = -sum(one or 0 for one in far)
+                at = str(family.record.get("at"))
+                rank = (not c.exploratory, planned, nearness, c.together, at)
+                found.append((rank, (family, c, sign)))
+    return max(found, key=lambda one: one[0], default=(None, None))[1]
 
-    def rank(one: Declared) -> tuple[bool, bool, int, int, str]:
-        family, c, sign = one
-        planned = family.record.get("plan") is not None
-        names = dict(zip(wanted, (c.first, c.second)[::sign], strict=True))
-        far = sum(
-            next(i for i, text in enumerate(some) if first_fitting(text, [names[side]]))
-            for side, some in wanted.items()
-        )
-        return not c.exploratory, planned, -far, c.together, str(family.record.get("at"))
 
-    return max(found, key=rank, default=None)
+def _place(given: str | Sequence[str], name: str) -> int | None:
+    """Which of a claim's names a recorded one is, the preferred is 0; None for none of them."""
+    fits = (i for i, text in enumerate(alternatives(given)) if first_fitting(text, [name]))
+    return next(fits, None)
 
 
 def _by_design(claim: Claim, declared: Declared) -> Evidence:
@@ -124,16 +120,16 @@ def _by_design(claim: Claim, declared: Declared) -> Evidence:
     plan = family.record.get("plan")
     said = f"{c.sentence}; judged in {plan['file'] if plan else family.title}"
     whole = selecting_everything(zip((c.first, c.second), c.sides, strict=True))
-    decided = c.verdict in DECIDED and not c.flaws and not whole
     # Of an equality the claim's own margin decides.
-    asked = "positive" not in claim.tolerance and c.verdict not in UNDECIDABLE and not c.flaws
+    decided = c.verdict in DECIDED or "positive" not in claim.tolerance
+    void = c.flaws or whole or c.verdict in UNDECIDABLE
     return Evidence(
         scale * d.difference,
         low,
         high,
         f"{'; '.join([said, *whole])}.",
         tuple(str(run["key"]) for run in c.runs),
-        answer=None if decided or (asked and not whole) else "undecided",
+        answer=None if decided and not void else "undecided",
     )
 
 

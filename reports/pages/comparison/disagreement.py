@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +64,6 @@ def arms_of(
     comparisons: Sequence[Comparison], device: DeviceRecords
 ) -> tuple[list[Arm], list[str]]:
     """Every model whose predictions are kept, the baseline last; and what is lost, by name."""
-    runs: dict[str, Mapping[str, Any]] = {}
     sides = [(c.first, c.sides[0]) for c in comparisons]
     found, lost = [], []
     for model, some in [*sides, (comparisons[0].second, comparisons[0].sides[1])]:
@@ -78,7 +76,6 @@ def arms_of(
                 continue
             if one is not None and one.said.size:
                 said[run["seed"], run.get("fold")] = one
-                runs[run["key"]] = run
         if said:
             found.append(Arm(model, said))
     return found, lost
