@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from harness.inputs import INPUT, OUTPUT, gradient_of
 from harness.isolate import Wrong
 from harness.measure.run import prepare
 from harness.measure.watch import Watch
 from harness.registry import builtins
+from harness.verify import timed
+from harness.verify.budget import Deviation
 from harness.verify.timed import check_timed
 
 HERE = "suites.harness.verify.test_timed:"
@@ -161,3 +164,29 @@ def test_operations_are_counted_and_nothing_is_where_torch_knows_none() -> None:
     assert found["operations"] == 3 * 2 * 20 * 8 * 8
     case = "multi_head.plain-B4-N5-D8-H2-f32-forward-cpu+1-thread"
     assert check_timed(case, seen(case, []), count=True)["operations"] > 0
+
+
+@pytest.mark.parametrize(
+    ("crosses_at", "seconds", "drawn", "kink"),
+    [(30, 0.01, 31, True), (2, 60.0, 3, True), (None, 0.01, 64, False), (None, 60.0, 8, False)],
+)
+def test_a_kink_that_is_rarely_crossed_is_found_and_a_fault_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch, crosses_at: int | None, seconds: float, drawn: int, kink: bool
+) -> None:
+    """One pre-activation near zero: each rounding of the input crosses it by chance only."""
+    passes, name = 0, gradient_of(INPUT)
+
+    def expected(*_: Any) -> dict[str, torch.Tensor]:
+        nonlocal passes
+        passes += 1
+        crossed = crosses_at is not None and passes == crosses_at + 2  # the first is not shaken
+        return {name: torch.full((4,), 0.02 if crossed else 0.0)}
+
+    fresh = object.__new__(timed._Fresh)
+    fresh._arithmetic = "f32"
+    monkeypatch.setattr(fresh, "_expected", expected)
+    monkeypatch.setattr(timed, "perf_counter", lambda: passes * seconds)
+    off = Deviation(name, 0.02, 2e-4, name)
+    assert fresh.at_a_kink({"seed": 0}, [off]) is kink
+    assert passes == drawn + 1
+    assert not fresh.at_a_kink({"seed": 0}, [off, Deviation(OUTPUT, 0.02, 2e-4, "")])
