@@ -12,7 +12,7 @@ from harness.cli.output import bare_table, console, say, tell_skipped
 from harness.errors import UsageError
 from harness.experiments.estimate import Recorded, SeedPlan, recorded_spread
 from harness.experiments.model import parse_model, recipes_of
-from harness.experiments.replicates import Unit, unit_of
+from harness.experiments.replicates import SHARE, Unit, unit_of
 from harness.json_file import write_json
 from harness.options.readers import Amount
 from harness.options.train import PlanOptions
@@ -39,9 +39,10 @@ def effect_of(amount: Amount, metric: str) -> float:
         If it is not below 1 for an accuracy, or so large for one that it is likely to be in points.
     """
     effect, text = amount.value, amount.text
-    if metric == "accuracy" and effect >= 1:
+    shares = unit_of(metric) is SHARE
+    if shares and effect >= 1:
         raise UsageError(f"--effect: given {text}; one point of accuracy is 0.01 or 1%")
-    if metric == "accuracy" and effect >= SUSPICIOUS and not amount.percent:
+    if shares and effect >= SUSPICIOUS and not amount.percent:
         # With --sd the unit is the user's own, and 0.5 is half a point; here it would be fifty.
         raise UsageError(
             f"--effect: given {text}, which is {100 * effect:g} points of accuracy; expected "

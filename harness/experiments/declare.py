@@ -13,6 +13,7 @@ from harness.experiments.buildable import NotBuildable, match_parameters, not_bu
 from harness.experiments.conclusion import Conclusion
 from harness.experiments.design import Family, Surroundings, make_design
 from harness.experiments.model import Model, meaning, parse_model, recipes_of
+from harness.experiments.replicates import SHARE, unit_of
 from harness.experiments.surroundings import surroundings
 from harness.json_file import plain
 from harness.measure.device import device_fingerprint, environment
@@ -106,7 +107,7 @@ def read_margins(
             if task.name in found:
                 before = found[task.name].text
                 raise UsageError(f"--margin: given {before} and {margin.text} for {task.name}")
-            if task.metric == "accuracy" and margin.value >= 1:
+            if unit_of(task.metric) is SHARE and margin.value >= 1:
                 raise UsageError(
                     f"--margin: given {margin.text}; one point of accuracy is 0.01 or 1%"
                 )

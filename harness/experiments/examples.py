@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.experiments.replicates import (
@@ -25,12 +25,14 @@ from harness.experiments.warnings import DECIDED
 from harness.records.predictions import Predictions, PredictionsLost
 from harness.stats import (
     ALPHA,
+    SUMMED,
     Crossed,
     MeanDifference,
     correlation_p,
     correlation_parts,
     crossed,
     mcnemar,
+    summed_p,
     too_few,
 )
 
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
 
 Said = Callable[[Record], Predictions | None]
 """What a run said of its test examples, by its record: `harness.records.predictions.read`."""
-PAIR_TESTS = {"accuracy": "McNemar's exact test", "pearson": "a paired bootstrap"}
+PAIR_TESTS = {
+    "accuracy": "McNemar's exact test",
+    **dict.fromkeys(("pearson", *SUMMED), "a paired bootstrap"),
+}
 """By metric, how one pair of runs is tested on its examples."""
 STANDING = "test examples that stand in the training set"
 
@@ -108,18 +113,23 @@ class ByExamples:
 
 def metric_of(metric: str, of: Predictions, where: np.ndarray | None = None) -> float:
     """A metric of some test examples, or of all; nan of none, or for one that isn't known here."""
-    parts = _parts(metric, of, where)
+    if metric in SUMMED and of.counts.size:
+        return SUMMED[metric].value(of.counts if where is None else of.counts[where])
+    parts = _parts(metric, of)
+    if where is not None and parts.size:
+        parts = _parts(metric, replace(of, truth=of.truth[where], said=of.said[where]))
     return float(parts.mean()) if parts.size else math.nan
 
 
-def _parts(metric: str, of: Predictions, where: np.ndarray | None = None) -> np.ndarray:
+def _parts(metric: str, of: Predictions) -> np.ndarray:
     """What each example has in a metric, whose value is their mean; empty for other metrics."""
     import numpy as np
 
-    truth, said = (v if where is None or not v.size else v[where] for v in (of.truth, of.said))
-    if metric not in PAIR_TESTS or not said.size:
+    if metric in SUMMED and of.counts.size:
+        return SUMMED[metric].parts(of.counts)
+    if metric not in ("accuracy", "pearson") or not of.said.size or of.lengths.size:
         return np.empty(0)
-    return truth == said if metric == "accuracy" else correlation_parts(said, truth)
+    return of.truth == of.said if metric == "accuracy" else correlation_parts(of.said, of.truth)
 
 
 def kept_of(found: Measured, said: Said) -> KeptPairs | None:
@@ -191,6 +201,8 @@ def _pair_tests(metric: str, pairs: Sequence[Both]) -> list[float]:
         return []
     if metric == "accuracy":
         return [mcnemar(*(one.truth == one.said for one in pair)) for pair in pairs]
+    if metric in SUMMED:
+        return summed_p(metric, [(a.counts, b.counts) for a, b in pairs])
     return [correlation_p([(a.said, b.said)], a.truth)[0] for a, b in pairs]
 
 

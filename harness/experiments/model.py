@@ -151,7 +151,7 @@ OF_TASKS: Mapping[str, tuple[str, Callable[[Task, str | None], bool]]] = Mapping
         "word_width": ("words without vectors (--vectors none)", _of_random_words),
     }
 )
-"""Fields that only some tasks read; see `harness.train.objective` and `harness.train.data`."""
+"""Fields that only some tasks read; see `harness.train.kinds` and `harness.train.data`."""
 
 
 def _has_policy(model: Model, registry: Registry) -> bool:
@@ -171,7 +171,7 @@ def _has_heads(model: Model, registry: Registry) -> bool:
 
 
 def _has_width(model: Model, registry: Registry) -> bool:
-    """Not what pools words as they are; see `harness.train.objective.encoder`."""
+    """Not what pools words as they are; see `harness.train.encoder.encoder`."""
     mechanism, _ = registry.find(model.name)
     return not (mechanism.keeps_width and mechanism.output == "sentence")
 
@@ -188,7 +188,7 @@ OF_MECHANISMS: Mapping[str, tuple[str, str, Callable[[Model, Registry], bool]]] 
         },
     }
 )
-"""Fields that only some mechanisms read; see `harness.train.objective`."""
+"""Fields that only some mechanisms read; see `harness.train.encoder`."""
 FOR_ALL = ("heads", "width", "attention_dropout")
 """Those of them that are set for all of a sweep at once, read or not: the command that repeats one
 of its runs has to be taken. `one_sided` tells of them."""

@@ -302,10 +302,14 @@ class Unit:
         return f"{metric} ({self.of_values.strip()})" if self.of_values else metric
 
 
-_SHARE = Unit(100.0, 2, " %", " points")
+SHARE = Unit(100.0, 2, " %", " points")
 _PLAIN = Unit(1.0, 4)
+_UNITS = {
+    **dict.fromkeys(("accuracy", "tag_accuracy", "tag_accuracy_unseen", "span_f1"), SHARE),
+    **dict.fromkeys(("bleu", "chrf"), Unit(1.0, 2)),
+}
 
 
 def unit_of(metric: str) -> Unit:
     """The unit of a metric."""
-    return _SHARE if metric == "accuracy" else _PLAIN
+    return _UNITS.get(metric, _PLAIN)

@@ -12,7 +12,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,8 @@ _KINDS = {
     "said": "uf",
     "confidence": "u",
     "errors": "f",
+    "lengths": "u",
+    "counts": "iu",
 }
 """What numpy calls the type of each array."""
 _UNREADABLE = (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error, MemoryError)
@@ -46,6 +48,17 @@ _UNREADABLE = (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error
 
 class PredictionsLost(UsageError):
     """A file that a record names is missing, or is not what was written."""
+
+
+_OF_SEQUENCES = ("lengths", "counts")
+"""Arrays that are written only where there are any; older files have none."""
+
+
+def nothing() -> np.ndarray:
+    """An empty array."""
+    import numpy as np
+
+    return np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +72,18 @@ class Predictions:
     seen : ndarray of bool, shape [S]
         Whether the same text is an example of the training table (of the other folds) too.
     truth, said : ndarray, shape [S]
-        Classes (uint8), or degrees (float32 and float16); empty for vectors.
+        Classes (uint8), or degrees (float32 and float16); empty for vectors. Of sequences, uint8
+        of shape [L], one behind the other: tags, or what was written, in UTF-8; the truth of the
+        latter is empty, it stands in the corpus.
     confidence : ndarray of uint8, shape [S]
         Probability of the class that was said, in 255ths; empty where there are no classes.
     errors : ndarray of float16, shape [S]
         Mean squared error of each example, where vectors are predicted; empty otherwise.
+    lengths : ndarray of uint32, shape [S]
+        Of each sequence; their sum is L. Empty otherwise.
+    counts : ndarray of int32, shape [S, K]
+        Of each example, for metrics that are functions of sums, see `harness.stats.sums.SUMMED`;
+        empty otherwise.
     """
 
     items: np.ndarray
@@ -72,13 +92,22 @@ class Predictions:
     said: np.ndarray
     confidence: np.ndarray
     errors: np.ndarray
+    lengths: np.ndarray = field(default_factory=nothing)
+    counts: np.ndarray = field(default_factory=nothing)
+
+    def sequences(self, name: str) -> list[np.ndarray]:
+        """``truth`` or ``said`` of each example that is a sequence."""
+        import numpy as np
+
+        return np.split(getattr(self, name), np.cumsum(self.lengths.astype(int))[:-1])
 
     def text(self) -> str:
         """As it travels from a child: base64 of what `read` takes."""
         import numpy as np
 
         out = io.BytesIO()
-        np.savez(out, **{field.name: getattr(self, field.name) for field in fields(self)})
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        np.savez(out, **{n: a for n, a in arrays.items() if a.size or n not in _OF_SEQUENCES})
         return base64.b64encode(out.getvalue()).decode()
 
 
@@ -157,7 +186,9 @@ def _decoded(content: bytes) -> Predictions:
     import numpy as np
 
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        found = Predictions(**{field.name: arrays[field.name] for field in fields(Predictions)})
+        names = [f.name for f in fields(Predictions) if f.name not in _OF_SEQUENCES]
+        names += [name for name in _OF_SEQUENCES if name in arrays]
+        found = Predictions(**{name: arrays[name] for name in names})
     shape = found.items.shape
     if len(shape) != 1 or not found.items.size:
         raise ValueError(f"items has shape {shape}; expected a number of examples")
@@ -165,13 +196,24 @@ def _decoded(content: bytes) -> Predictions:
         array = getattr(found, name)
         if array.size and array.dtype.kind not in kinds:
             raise ValueError(f"{name} holds {array.dtype}")
-        if array.shape != shape and (array.size or name == "seen"):
-            raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
-    if found.truth.size != found.said.size:
+        wanted = _shape(name, found)
+        if array.shape != wanted and (array.size or name == "seen"):
+            raise ValueError(f"{name} has shape {array.shape}; expected {wanted}")
+    if found.truth.size != found.said.size and not (found.lengths.size and not found.truth.size):
         raise ValueError("truth and said are not of the same examples")
     if not (np.isfinite(found.truth).all() and np.isfinite(found.said).all()):
         raise ValueError("what was said is not finite")
     return found
+
+
+def _shape(name: str, found: Predictions) -> tuple[int, ...]:
+    """Which one an array of predictions has, unless it is empty."""
+    count = found.items.size
+    if name == "counts":
+        return count, found.counts.shape[-1]
+    if name in ("truth", "said") and found.lengths.size:
+        return (int(found.lengths.sum(dtype=int)),)
+    return (count,)
 
 
 def _content(folder: Path, name: str) -> bytes | None:

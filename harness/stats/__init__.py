@@ -39,6 +39,7 @@ from harness.stats.spread import (
     paired_spread,
     t_interval,
 )
+from harness.stats.sums import SUMMED, summed_p
 from harness.stats.ties import Ties, ties
 from harness.stats.timing import (
     Difference,
@@ -60,6 +61,7 @@ __all__ = [
     "LEAST_REPLICATES",
     "POWER",
     "PRIOR",
+    "SUMMED",
     "Chances",
     "Crossed",
     "Crossover",
@@ -107,6 +109,7 @@ __all__ = [
     "replicates_needed",
     "sd_of_differences",
     "sharing",
+    "summed_p",
     "t_interval",
     "ties",
     "too_few",

@@ -128,7 +128,7 @@ def correlation_parts(said: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
     r and the influence of the example on it, z_a z_b - r (z_a^2 + z_b^2) / 2 (Devlin, Gnanadesikan
     and Kettenring 1975): so a correlation has a variance over examples as a mean has. All 0 for
-    constant values, as `harness.train.objective.pearson` has it.
+    constant values, as `harness.train.kinds.relatedness.pearson` has it.
     """
     import numpy as np
 
@@ -158,15 +158,15 @@ def correlation_p(pairs: Sequence[tuple[np.ndarray, np.ndarray]], truth: np.ndar
     count, exact = len(truth), truth.astype(np.float64)
     sides = [side.astype(np.float64) for pair in pairs for side in pair]
     observed = _correlations(np.ones((1, count)), sides, exact)
-    resamples = np.split(_resamples(count), RESAMPLES // _CHUNK)
-    drawn = np.concatenate([_correlations(w.astype(np.float64), sides, exact) for w in resamples])
+    some = np.split(resamples(count), RESAMPLES // _CHUNK)
+    drawn = np.concatenate([_correlations(w.astype(np.float64), sides, exact) for w in some])
     apart, centre = (found[:, ::2] - found[:, 1::2] for found in (drawn, observed))
     further = (np.abs(apart - centre) >= np.abs(centre)).sum(axis=0)
     return [(1 + int(n)) / (1 + RESAMPLES) for n in further]
 
 
 @lru_cache(maxsize=2)
-def _resamples(count: int) -> np.ndarray:
+def resamples(count: int) -> np.ndarray:
     """How often each of so many examples comes in a resample, [RESAMPLES, count]; always alike."""
     import numpy as np
 

@@ -54,12 +54,12 @@ def padded(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
 def gather(
     split: Split, index: np.ndarray, device: torch.device
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Inputs and targets of some examples, on the device."""
-    inputs = [
+    """Inputs and targets of some examples, on the device; sequences with 0 behind them."""
+    *inputs, targets = (
         torch.from_numpy(x[index]) if isinstance(x, np.ndarray) else padded([x[i] for i in index])
-        for x in split.inputs
-    ]
-    return [x.to(device) for x in inputs], torch.from_numpy(split.targets[index]).to(device)
+        for x in (*split.inputs, split.targets)
+    )
+    return [x.to(device) for x in inputs], targets.to(device)
 
 
 def in_order(split: Split, batch: int) -> Iterator[np.ndarray]:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from harness.errors import UsageError
 from harness.train.batches import order
-from harness.train.objective import losses, stream
+from harness.train.encoder import stream
 from harness.train.recipe import Recipe
 from harness.train.trainer import Named, Trainer
 
@@ -283,7 +283,7 @@ class StagedTrainer(Trainer):
             output = self._forward(*inputs)
         output = output.float()
         # The policy's gradients first: a step of the base model changes what they were made with.
-        each = losses(self.task, self.recipe, output, targets)
+        each = self._objective.losses(self.recipe, output, targets)
         reward, gradients = self.policy.gradients(each, decisions)
         value = each.mean()
         if self._stage == "both":

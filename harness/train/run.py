@@ -14,7 +14,8 @@ from harness.build import set_tf32
 from harness.registry import Registry
 from harness.train import task as tasks
 from harness.train.checkpoint import Checkpoint, Spent
-from harness.train.objective import build, parameters
+from harness.train.encoder import parameters
+from harness.train.objective import objective_of
 from harness.train.recipe import Recipe
 from harness.train.reinforce import StagedTrainer, fusion_with_policy
 from harness.train.task import load
@@ -115,7 +116,8 @@ def make_trainer(
         torch.set_num_threads(1)
     set_tf32(False)
     data = load(record, settings, directory, vectors, seed, fold)
-    module = build(record, model, dict(options or {}), data, settings, Registry(given), seed)
+    objective, registry = objective_of(record.kind), Registry(given)
+    module = objective.build(record, model, dict(options or {}), data, settings, registry, seed)
     module = module.to(place)
     kind = StagedTrainer if fusion_with_policy(module) is not None else Trainer
     return kind(record, module, data, settings, seed, place, Spent(place, began), progress)
@@ -135,7 +137,7 @@ def count_parameters(
     record, registry = tasks.task(task), Registry(given)
     fold = 0 if record.folds else None
     data = load(record, Recipe(**recipe), directory, vectors, seed=0, fold=fold)
-    counts = []
+    build, counts = objective_of(record.kind).build, []
     for width in widths:
         settings = Recipe(**{**recipe, "width": width})
         module = build(record, model, dict(options or {}), data, settings, registry, seed=0)

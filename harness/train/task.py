@@ -35,6 +35,11 @@ HIGHER_IS_BETTER = MappingProxyType(
         "accuracy": True,
         "pearson": True,
         "spearman": True,
+        "tag_accuracy": True,
+        "tag_accuracy_unseen": True,
+        "span_f1": True,
+        "bleu": True,
+        "chrf": True,
         "mse": False,
         "relative_mse": False,
     }
@@ -158,12 +163,16 @@ class Split:
     ----------
     inputs : tuple of (list of list of int) or of array
         One entry per input of the model: lists of word ids, or an array [S, N, D].
-    targets : ndarray
-        Class numbers [S] (int64), degrees [S] or vectors [S, outputs] (float32).
+    targets : ndarray, or list of list of int
+        Class numbers [S] (int64), degrees [S] or vectors [S, outputs] (float32); or a sequence of
+        numbers from 1 on for each example.
+    also : mapping
+        What only the metrics of a kind read.
     """
 
     inputs: tuple[Any, ...]
-    targets: np.ndarray
+    targets: Any
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of examples."""

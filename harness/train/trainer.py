@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from harness.train.batches import gather, lengths, order
 from harness.train.checkpoint import Checkpoint, Spent
-from harness.train.objective import evaluate, judged, kept, losses, outputs, predict, stream
+from harness.train.encoder import stream
+from harness.train.objective import objective_of
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Task
 
@@ -140,6 +141,7 @@ class Trainer:
     resumed: int = 0
 
     def __post_init__(self) -> None:
+        self._objective = objective_of(self.task.kind)
         self._optimiser = make_optimiser(self._trained(), self.recipe)
         self._sizes = lengths(self.data.train)
         self._first = 1  # epoch of the stage
@@ -176,10 +178,12 @@ class Trainer:
 
     def test(self) -> dict[str, Any]:
         """``test`` metrics, and ``predictions`` of the examples."""
-        output = outputs(self.module, self.data.test, self.device)
-        said = predict(self.task, output)
-        found = finite(judged(self.task, said, self.data.test), "test metrics")
-        return {"test": found, "predictions": kept(self.task, output, said, self.data).text()}
+        objective, split = self._objective, self.data.test
+        output = objective.outputs(self.module, split, self.device)
+        said = objective.predict(output)
+        found = finite(objective.judged(self.task, said, split), "test metrics")
+        kept = objective.predictions(output, said, self.data)
+        return {"test": found, "predictions": kept.text()}
 
     def state(self) -> dict[str, Any]:
         """Everything on which the rest of the run depends, after a step."""
@@ -269,7 +273,7 @@ class Trainer:
         """One step of the optimiser; the loss."""
         with self._precision():
             output = self._forward(*inputs)
-        value = losses(self.task, self.recipe, output.float(), targets).mean()
+        value = self._objective.losses(self.recipe, output.float(), targets).mean()
         self._descend(value)
         return value
 
@@ -286,7 +290,8 @@ class Trainer:
         self._optimiser.step()
 
     def _evaluate(self, split: str, epoch: int) -> dict[str, float]:
-        found = evaluate(self.task, self.module, getattr(self.data, split), self.device)
+        examples = getattr(self.data, split)
+        found = self._objective.evaluate(self.task, self.module, examples, self.device)
         return finite(found, f"{split} metrics in epoch {epoch}")
 
     def _keep_if_best(self, row: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from harness.experiments.model import parse_model
 from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
 from harness.options.train import CompareOptions, SweepOptions
 from harness.registry import Registry
-from harness.train.objective import encoder
+from harness.train.encoder import encoder
 from harness.train.task import Task, task
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import RESULT

@@ -16,7 +16,7 @@ from scipy.stats import pearsonr
 from harness.records.predictions import Predictions, keep, read
 from harness.registry import resolve
 from harness.train.data.examples import Examples, in_splits
-from harness.train.objective import kept
+from harness.train.objective import objective_of
 from harness.train.task import Data, Split, load, task
 from suites.support.made_up_data import write_data_directory, write_table
 from suites.support.real_data import REAL, real
@@ -119,7 +119,7 @@ def test_confidence_is_the_share_of_the_class_that_was_said() -> None:
     output = torch.log(torch.tensor([[0.8, 0.1, 0.1], [0.0, 0.0, 1.0], [0.25, 0.5, 0.25]]))
     split = Split(([[2]] * 3,), np.array([0, 2, 2]))
     data = Data(split, split, split, width=3, outputs=3, test_items=np.array([5, 1, 2]))
-    found = kept(task("trec"), output, np.array([0, 2, 1]), data)
+    found = objective_of("classification").predictions(output, np.array([0, 2, 1]), data)
     assert found.confidence.tolist() == [204, 255, 128]
     assert (found.items.tolist(), found.truth.tolist()) == ([5, 1, 2], [0, 2, 2])
 

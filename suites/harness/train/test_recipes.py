@@ -15,7 +15,8 @@ from harness.build import literal
 from harness.errors import UsageError
 from harness.experiments.model import parse_model, recipes_of
 from harness.registry import Registry
-from harness.train import objective, trainer
+from harness.train import trainer
+from harness.train.objective import objective_of
 from harness.train.recipe import Recipe, changed, identity, parse_settings
 from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
@@ -212,7 +213,7 @@ def test_a_papers_row_can_be_built(folder: Path, mechanism: str) -> None:
     made = load(record, recipe, str(folder), record.vectors, 0)
     # The table decides how wide word vectors are, whatever the recipe says.
     assert made.width == 20 != recipe.word_width == 300
-    objective.build(record, mechanism, {}, made, recipe, Registry(), 0)
+    objective_of(record.kind).build(record, mechanism, {}, made, recipe, Registry(), 0)
 
 
 # Optimisers.
@@ -280,7 +281,7 @@ def test_what_is_a_bias(folder: Path) -> None:
     record = task("trec")
     made, recipe = _data(folder, record), small(record.name)
     for model in Registry().mechanisms:
-        module = objective.build(record, model, {}, made, recipe, Registry(), 0)
+        module = objective_of(record.kind).build(record, model, {}, made, recipe, Registry(), 0)
         for name, p in module.named_parameters():
             if bool((p == p.flatten()[0]).all()) and (p.numel() > 1 or not p.any()):
                 assert is_bias(name), (model, name)
@@ -307,7 +308,9 @@ def test_attention_dropout_reaches_what_has_it(folder: Path) -> None:
     recipe = small(record.name, attention_dropout=0.2)
 
     def fusion(model: str, **options: str) -> Any:
-        module = objective.build(record, model, options, made, recipe, Registry(), 0)
+        module = objective_of(record.kind).build(
+            record, model, options, made, recipe, Registry(), 0
+        )
         return module.get_submodule("encoder.fusion")
 
     assert fusion("mtsa").attention_dropout == 0.2
@@ -322,7 +325,7 @@ def test_the_head_of_pairs_is_the_recipes(folder: Path) -> None:
     made = _data(folder, record)
     for activation, highway in (("relu", False), ("elu", True)):
         recipe = small(record.name, activation=activation, highway=highway)
-        module = objective.build(record, "mtsa", {}, made, recipe, Registry(), 0)
+        module = objective_of(record.kind).build(record, "mtsa", {}, made, recipe, Registry(), 0)
         assert isinstance(module, PairClassifier)
         assert (module.highway is not None) is highway
         value = torch.tensor([-1.0])

@@ -21,7 +21,6 @@ from harness.errors import UsageError
 from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import Model
 from harness.registry import Registry
-from harness.train import objective
 from harness.train.batches import gather
 from harness.train.data.corpora import (
     corpora,
@@ -33,6 +32,7 @@ from harness.train.data.corpora import (
 )
 from harness.train.data.directory import corpus_files, read_table
 from harness.train.data.examples import cross_validated, folds_of, held_out
+from harness.train.objective import objective_of
 from harness.train.task import Data, load, task, tasks
 from harness.train.tasks.mirrored_summation import examples
 from harness.train.tasks.sst5 import tokens
@@ -114,7 +114,7 @@ def test_tasks_are_complete() -> None:
     known = {file.name for corpus in corpora().values() for file in corpus.files}
     for name, record in tasks().items():
         assert record.name == name
-        assert set(record.metrics) <= set(objective.METRICS)
+        assert set(record.metrics) <= set(objective_of(record.kind).metrics)
         assert bool(record.files) == bool(record.vectors)
         assert set(record.files) <= known | set(supplied())
         assert all(name in tasks_of(file.partition("/")[0]) for file in record.files)
@@ -167,12 +167,12 @@ def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model
     else:
         small = record.with_options({"train": "40", "test": "10"})
         data = load(small, record.recipe, None, "", 0)
-    module = objective.build(record, model, {}, data, record.recipe, Registry(), 0)
+    module = objective_of(record.kind).build(record, model, {}, data, record.recipe, Registry(), 0)
     inputs, targets = gather(data.train, np.arange(4), torch.device("cpu"))
     output = module(*inputs)
     shape = data.train.targets.shape[1:] if record.kind == "regression" else (data.outputs,)
     assert output.shape == (4, *shape)
-    objective.losses(record, record.recipe, output, targets).mean().backward()
+    objective_of(record.kind).losses(record.recipe, output, targets).mean().backward()
     moved = [p for p in module.parameters() if p.grad is not None and p.grad.abs().sum() > 0]
     assert moved
     assert torch.isfinite(output).all()
@@ -181,10 +181,10 @@ def test_any_mechanism_trains_on_any_kind_of_task(folder: Path, name: str, model
 def test_a_mechanism_that_keeps_its_width_trains_at_the_recipes_width(folder: Path) -> None:
     record, recipe = task("trec"), small("trec", width=24, heads=4)
     data = load(record, recipe, str(folder), record.vectors, 0)
-    module = objective.build(record, "mtsa_stack", {}, data, recipe, Registry(), 0)
+    module = objective_of(record.kind).build(record, "mtsa_stack", {}, data, recipe, Registry(), 0)
     entry: Any = module.get_submodule("encoder.entry")
     assert entry.w.shape == (data.width, 24)
-    alone = objective.build(record, "source2token", {}, data, recipe, Registry(), 0)
+    alone = objective_of(record.kind).build(record, "source2token", {}, data, recipe, Registry(), 0)
     hidden: Any = alone.get_submodule("hidden")
     assert hidden.w.shape[0] == data.width, "pooling alone has the words' own width"
 

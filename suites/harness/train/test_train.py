@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from harness.registry import Registry
-from harness.train import objective, run, trainer
-from harness.train.batches import gather, lengths, order, padded
-from harness.train.objective import METRICS
+from harness.train import run, trainer
+from harness.train.batches import gather, in_order, lengths, order, padded
+from harness.train.encoder import STREAMS, stream
+from harness.train.objective import objective_of
 from harness.train.run import count_parameters, train_run
 from harness.train.task import Data, Split, load, task
 from reference_impls.mechanism import Size
@@ -139,26 +140,28 @@ def test_order_is_that_of_the_seed_not_of_the_model(
 
 def test_a_batch_does_not_change_a_prediction(folder: Path) -> None:
     data, device = loaded(folder, "trec"), torch.device("cpu")
+    objective = objective_of("classification")
     module = objective.build(task("trec"), "mtsa", {}, data, small("trec"), Registry(), 0)
     module.eval()
     logits = []
     for size in (1, 7, 60):
         out = torch.empty(len(data.test), 6)
-        for index in objective.in_order(data.test, size):
+        for index in in_order(data.test, size):
             inputs, _ = gather(data.test, index, device)
             out[torch.from_numpy(index)] = module(*inputs).detach()
         logits.append(out)
     torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
     torch.testing.assert_close(logits[0], logits[2], rtol=0, atol=1e-5)
-    predicted = objective.predict(task("trec"), objective.outputs(module, data.test, device))
+    predicted = objective.predict(objective.outputs(module, data.test, device))
     assert (predicted == logits[0].argmax(-1).numpy()).all()
 
 
 def test_a_degree_is_predicted_by_its_expectation(folder: Path) -> None:
     record, data = task("sick_relatedness"), loaded(folder, "sick_relatedness")
+    objective = objective_of(record.kind)
     module = objective.build(record, "mtsa", {}, data, small(record.name), Registry(), 0)
     output = objective.outputs(module, data.test, torch.device("cpu"))
-    predicted = objective.predict(record, output)
+    predicted = objective.predict(output)
     inputs, _ = gather(data.test, np.arange(len(data.test)), torch.device("cpu"))
     shares = module(*inputs).detach().double().softmax(-1).numpy()
     expected = sum((degree + 1) * shares[:, degree] for degree in range(5))
@@ -166,11 +169,14 @@ def test_a_degree_is_predicted_by_its_expectation(folder: Path) -> None:
 
 
 def test_no_part_shares_its_random_numbers_with_another(folder: Path) -> None:
-    every = [objective.stream(seed, part) for seed in range(50) for part in objective.STREAMS]
+    every = [stream(seed, part) for seed in range(50) for part in STREAMS]
     assert len(set(every)) == len(every)
     data, recipe = loaded(folder, "trec"), small("trec", width=20, hidden=20)
     modules = [
-        objective.build(task("trec"), "mtsa", {}, data, recipe, Registry(), seed) for seed in (0, 1)
+        objective_of("classification").build(
+            task("trec"), "mtsa", {}, data, recipe, Registry(), seed
+        )
+        for seed in (0, 1)
     ]
     drawn = {
         f"{name} of seed {seed}": weight.detach().flatten()[:80].numpy()
@@ -273,19 +279,25 @@ def test_padding_is_zero_and_behind() -> None:
 # Metrics.
 
 
+def metric(name: str, predicted: np.ndarray, targets: np.ndarray) -> float:
+    kinds = map(objective_of, ("classification", "relatedness", "regression"))
+    found = next(kind.metrics[name] for kind in kinds if name in kind.metrics)
+    return found(predicted, Split((), targets))
+
+
 def test_metrics_by_hand() -> None:
     predicted, targets = np.array([1.0, 2.0, 3.0, 5.0]), np.array([2.0, 2.0, 4.0, 4.0])
-    assert METRICS["mse"](predicted, targets) == pytest.approx(0.75)
-    assert METRICS["relative_mse"](predicted, targets) == pytest.approx(0.75 / 1.0)
-    assert METRICS["pearson"](predicted, targets) == pytest.approx(5 / (8.75 * 4) ** 0.5)
+    assert metric("mse", predicted, targets) == pytest.approx(0.75)
+    assert metric("relative_mse", predicted, targets) == pytest.approx(0.75 / 1.0)
+    assert metric("pearson", predicted, targets) == pytest.approx(5 / (8.75 * 4) ** 0.5)
     # Ranks 1 2 3 4 and 1.5 1.5 3.5 3.5.
-    assert METRICS["spearman"](predicted, targets) == pytest.approx(4 / (5 * 4) ** 0.5)
-    assert METRICS["accuracy"](np.array([1, 2, 3]), np.array([1, 0, 3])) == pytest.approx(2 / 3)
+    assert metric("spearman", predicted, targets) == pytest.approx(4 / (5 * 4) ** 0.5)
+    assert metric("accuracy", np.array([1, 2, 3]), np.array([1, 0, 3])) == pytest.approx(2 / 3)
 
 
 def test_a_constant_prediction_explains_nothing() -> None:
     targets = np.random.default_rng(0).random((50, 3)).astype(np.float32)
     constant = np.broadcast_to(targets.mean(axis=0), targets.shape)
-    assert METRICS["relative_mse"](constant, targets) == pytest.approx(1, rel=1e-5)
+    assert metric("relative_mse", constant, targets) == pytest.approx(1, rel=1e-5)
     for name in ("pearson", "spearman"):
-        assert METRICS[name](np.ones(50), targets[:, 0]) == 0.0
+        assert metric(name, np.ones(50), targets[:, 0]) == 0.0

@@ -1,0 +1,77 @@
+"""Context fusion and pooling of a model, with seeded weights; who draws which random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from harness.build import make
+from harness.case import literal
+from harness.registry import Registry
+from harness.train.recipe import Recipe
+from harness.train.task import Data
+from reference_impls.encoders import Dense, Encoder
+
+POOLING = "source2token.direct"
+"""Pools tokens in every model (MTSA, section 4)."""
+STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions", "entry")
+"""Parts of a run that draw random numbers by torch; each has a stream of its own."""
+
+
+def stream(seed: int, part: str) -> int:
+    """A seed for one part of one run: no two parts, and no two seeds, share their numbers."""
+    return int(np.random.SeedSequence([seed, STREAMS.index(part)]).generate_state(1, np.uint64)[0])
+
+
+def encoder(
+    model: str,
+    options: Mapping[str, str],
+    data: Data,
+    recipe: Recipe,
+    registry: Registry,
+    seed: int,
+) -> tuple[Encoder, int]:
+    """Context fusion and pooling of a model, with seeded weights, and the features out of it.
+
+    A mechanism that keeps its width has that of the tokens if it gives a sentence. If it gives
+    tokens, a dense layer without bias brings these to the recipe's width before it.
+    """
+    mechanism, implementation = registry.find(model)
+    chosen = {**mechanism.options, **implementation.options}
+    if recipe.attention_dropout and "attention_dropout" in mechanism.options:
+        chosen["attention_dropout"] = recipe.attention_dropout
+    chosen |= {name: literal(text) for name, text in options.items()}
+    tokens = mechanism.output == "tokens"
+    d_in, width = data.width, recipe.width
+    if mechanism.keeps_width:
+        d_in = width = width if tokens else d_in
+    fusion = make(
+        mechanism,
+        implementation.factory,
+        d_in,
+        width,
+        recipe.heads,
+        chosen,
+        stream(seed, "fusion"),
+    )
+    entry = None
+    if d_in != data.width:
+        torch.manual_seed(stream(seed, "entry"))
+        entry = Dense(data.width, d_in, bias=False)
+    pooling = None
+    if tokens:
+        pooler, direct = registry.find(POOLING)
+        pooling = make(
+            pooler, direct.factory, width, width, 0, pooler.options, stream(seed, "pooling")
+        )
+    return Encoder(fusion, pooling, recipe.dropout, entry), width
+
+
+def parameters(module: nn.Module) -> tuple[int, int]:
+    """Number of trained weights without and with word vectors; the papers count without."""
+    everything = sum(p.numel() for p in module.parameters())
+    words: Sequence[nn.Module] = [m for m in module.modules() if isinstance(m, nn.Embedding)]
+    return everything - sum(p.numel() for m in words for p in m.parameters()), everything

@@ -1,0 +1,1 @@
+"""Kinds of tasks, a module each: see `harness.train.objective`."""
