@@ -47,6 +47,20 @@ VECTORS = replace(
     confidence=NOTHING,
     errors=np.array([0.5, 0.25, 2], np.float16),
 )
+TAGS = replace(
+    CLASSES,
+    truth=np.array([1, 2, 2, 1, 3], np.uint8),
+    said=np.array([1, 2, 1, 1, 3], np.uint8),
+    confidence=NOTHING,
+    lengths=np.array([2, 0, 3], np.uint32),
+    counts=np.array([[2, 2], [0, 0], [2, 3]], np.int32),
+)
+WRITTEN = replace(
+    TAGS,
+    truth=NOTHING,
+    said=np.frombuffer("añ\u00fcb".encode(), np.uint8),
+    lengths=np.array([1, 2, 3], np.uint32),
+)
 
 
 def kept(folder: Path, found: Predictions = CLASSES, key: str = "k") -> dict[str, Any]:
@@ -67,9 +81,36 @@ def written(folder: Path, content: bytes) -> dict[str, Any]:
     return {"key": "k", "predictions": keep(folder, "k", base64.b64encode(content).decode())}
 
 
-@pytest.mark.parametrize("found", [CLASSES, DEGREES, VECTORS], ids=["classes", "degrees", "mse"])
+@pytest.mark.parametrize(
+    "found",
+    [CLASSES, DEGREES, VECTORS, TAGS, WRITTEN],
+    ids=["classes", "degrees", "mse", "tags", "texts"],
+)
 def test_what_was_kept_comes_back(tmp_path: Path, found: Predictions) -> None:
     assert same(read([tmp_path], kept(tmp_path, found)), found)
+
+
+def test_sequences_come_apart_where_they_ended() -> None:
+    assert [one.tolist() for one in TAGS.sequences("said")] == [[1, 2], [], [1, 1, 3]]
+    assert [bytes(one).decode() for one in WRITTEN.sequences("said")] == ["a", "ñ", "üb"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lengths": np.array([2, 0, 2], np.uint32)},
+        {"lengths": np.array([2, 3], np.uint32)},
+        {"lengths": np.array([2, 0, 3], np.int8)},
+        {"truth": np.array([1, 2], np.uint8)},
+        {"counts": np.array([[2, 2], [2, 3]], np.int32)},
+        {"counts": np.array([2, 0, 3], np.int32)},
+        {"counts": np.ones((3, 2), np.float32)},
+    ],
+)
+def test_sequences_that_do_not_fit_are_lost(tmp_path: Path, changes: dict[str, Any]) -> None:
+    record = kept(tmp_path, replace(TAGS, **changes))
+    with pytest.raises(PredictionsLost, match="case k can't be read"):
+        read([tmp_path], record)
 
 
 def test_the_same_predictions_are_the_same_bytes(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from harness.build import literal
 from harness.errors import UsageError
 from harness.experiments.model import parse_model, recipes_of
 from harness.registry import Registry
-from harness.train import trainer
 from harness.train.objective import objective_of
 from harness.train.recipe import Recipe, changed, identity, parse_settings
 from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
@@ -336,16 +335,15 @@ def test_the_head_of_pairs_is_the_recipes(folder: Path) -> None:
 
 def test_half_precision_is_for_products_alone(folder: Path) -> None:
     dtypes: set[torch.dtype] = set()
-    real = trainer.losses
+    objective = objective_of("classification")
+    real = objective.losses
 
-    def noting(
-        which: Any, recipe: Recipe, output: torch.Tensor, targets: torch.Tensor
-    ) -> torch.Tensor:
+    def noting(recipe: Recipe, output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         dtypes.add(output.dtype)
-        return real(which, recipe, output, targets)
+        return real(recipe, output, targets)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "losses", noting)
+        patch.setattr(objective, "losses", noting)
         half = train(folder, "multi_head", precision="bf16")
     full = trained(folder, "multi_head")
     assert dtypes == {torch.float32}

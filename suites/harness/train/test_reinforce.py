@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.train import run, trainer
-from harness.train.objective import objective_of
+from harness.train import run
+from harness.train.objective import Objective, objective_of
 from harness.train.recipe import Recipe
 from harness.train.reinforce import (
     StagedTrainer,
@@ -79,7 +79,7 @@ def train(
 ) -> tuple[dict[str, Any], nn.Module]:
     """A run on the tiny task, and the trained model."""
     kept: list[nn.Module] = []
-    real = run.build
+    real = Objective.build
 
     def keeping(*arguments: Any) -> nn.Module:
         kept.append(real(*arguments))
@@ -87,7 +87,7 @@ def train(
 
     with patch.context() as inner:
         inner.setattr(run.tasks, "task", lambda _: TINY)
-        inner.setattr(run, "build", keeping)
+        inner.setattr(Objective, "build", keeping)
         name, _, chosen = model.partition("[")
         options = dict([chosen.rstrip("]").split("=")]) if chosen else {}
         settings = replace(RECIPE, **recipe).as_dict()
@@ -136,8 +136,8 @@ def _accuracy(module: Any, how: str) -> float:
     assert fusion is not None
     assert fusion.decisions is None
     assert fusion.selection == how
-    found = trainer.evaluate(TINY, module, load(None, "", 0, 0).test, torch.device("cpu"))
-    return found["accuracy"]
+    split, device = load(None, "", 0, 0).test, torch.device("cpu")
+    return objective_of(TINY.kind).evaluate(TINY, module, split, device)["accuracy"]
 
 
 def test_the_base_stage_is_the_run_of_the_model_without_a_policy(
@@ -161,8 +161,8 @@ def test_the_policy_goes_on_from_the_best_base_model(monkeypatch: pytest.MonkeyP
     def looking(self: Any, epoch: int) -> Any:
         value = [row["dev"]["accuracy"] for row in self.epochs]
         with self.policy.tested("all"):
-            now = trainer.evaluate(self.task, self.module, self.data.dev, self.device)["accuracy"]
-        seen.append((now, max(value)))
+            now = self._objective.evaluate(self.task, self.module, self.data.dev, self.device)
+        seen.append((now["accuracy"], max(value)))
         return real(self, epoch)
 
     monkeypatch.setattr(StagedTrainer, "_policy_alone", looking)

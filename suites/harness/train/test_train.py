@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from harness.registry import Registry
-from harness.train import run, trainer
+from harness.train import trainer
 from harness.train.batches import gather, in_order, lengths, order, padded
 from harness.train.encoder import STREAMS, stream
-from harness.train.objective import objective_of
+from harness.train.objective import Objective, objective_of
 from harness.train.run import count_parameters, train_run
 from harness.train.task import Data, Split, load, task
 from reference_impls.mechanism import Size
@@ -62,7 +62,7 @@ def test_the_test_set_is_looked_at_once_without_dropout_at_the_best_dev_epoch(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes: list[tuple[bool, int]] = []  # of each forward pass: in training, sentences
-    real_build = run.build
+    real_build = Objective.build
 
     def noting(*arguments: Any) -> Any:
         module = real_build(*arguments)
@@ -71,7 +71,7 @@ def test_the_test_set_is_looked_at_once_without_dropout_at_the_best_dev_epoch(
         )
         return module
 
-    monkeypatch.setattr(run, "build", noting)
+    monkeypatch.setattr(Objective, "build", noting)
     record = train(folder, epochs=4, patience=4)
     epoch = [(True, 60)] * (STEPS - 1) + [(True, 36), (False, 24)]
     assert [sorted(modes[i : i + 5]) for i in range(0, 20, 5)] == [sorted(epoch)] * 4
@@ -193,7 +193,7 @@ def test_padding_stays_zero_and_words_are_fine_tuned(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: dict[str, torch.Tensor] = {}
-    real_build = run.build
+    real_build = Objective.build
 
     def noting(*arguments: Any) -> Any:
         module = real_build(*arguments)
@@ -201,7 +201,7 @@ def test_padding_stays_zero_and_words_are_fine_tuned(
         kept["before"], kept["after"] = words.weight.detach().clone(), words.weight
         return module
 
-    monkeypatch.setattr(run, "build", noting)
+    monkeypatch.setattr(Objective, "build", noting)
     train(folder, epochs=2)
     assert (kept["after"][0] == 0).all()
     moved = (kept["after"] != kept["before"]).any(1)
