@@ -85,8 +85,11 @@ class Embedding(nn.Module):
         super().__init__()
         self.words = nn.Embedding.from_pretrained(table, freeze=False, padding_idx=0)
 
-    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Word ids [B, N], 0 at padding -> tokens [B, N, D] and mask [B, N]."""
+    def forward(self, ids: Tensor, spelling: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Word ids [B, N], 0 at padding -> tokens [B, N, D] and mask [B, N].
+
+        ``spelling`` is what words are made of, where that is known: nothing that is read here.
+        """
         return self.words(ids), ids != 0
 
 

@@ -180,6 +180,9 @@ class Mechanism:
         Name -> options that differ from `options`; the verifier goes through all of them.
     output : {"tokens", "sentence"}
         ``[B, N, d_out]`` or ``[B, d_out]``.
+    tokens : mapping
+        Of one that gives sentences: options that differ from `options` where its tokens are asked
+        for, as its ``states`` [B, N, d_model] are for tagging. Empty: it has none to give.
     takes_heads : bool
         Whether ``heads`` is passed.
     even_heads : bool
@@ -236,6 +239,7 @@ class Mechanism:
     options: Mapping[str, Any] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     output: Literal["tokens", "sentence"] = "tokens"
+    tokens: Mapping[str, Any] = field(default_factory=dict)
     takes_heads: bool = False
     even_heads: bool = False
     keeps_width: bool = False

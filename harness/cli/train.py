@@ -197,5 +197,7 @@ def _show(out: Any, record: dict[str, Any], task: Any, choose: str) -> None:
         f"{record['parameters']:,} parameters ({record['parameters_with_words']:,} with word "
         f"vectors), {record['seconds']:.1f} s, peak memory {memory}",
     )
+    if record.get("padding"):
+        say(out, f"{record['padding']:.1%} of the positions in training batches are padding")
     if record.get("coverage"):
         say(out, coverage([record]))

@@ -77,15 +77,17 @@ def meaning(model: Model, registry: Registry) -> str:
     """A model by what it is, however it was typed: keys of runs are made of it.
 
     Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. What
-    the recipe may set (`SET_BY_RECIPES`) is never so anyway.
+    the recipe may set (`SET_BY_RECIPES`), or a task that asks for tokens, is never so anyway.
     """
     usual = _usual(model, registry)
+    # What is so of a sentence is not so of its tokens: which of them a task asks for is not told.
+    set_elsewhere = {*SET_BY_RECIPES, *registry.find(model.name)[0].tokens}
     told = []
     for name, text in sorted(model.options):
         value = literal(text)
         if name in usual:
             value = _plain(value)
-            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
+            if name not in set_elsewhere and _same(value, _plain(usual[name])):
                 continue
         told.append(f"{name}={value!r}")
     return model.name + (f"[{','.join(told)}]" if told else "")
@@ -136,6 +138,19 @@ def _of_pairs(task: Task, _vectors: str | None) -> bool:
     return task.kind == "classification" and task.pairs
 
 
+def _of_tagging(task: Task, _vectors: str | None) -> bool:
+    return task.kind == "tagging"
+
+
+def _of_spelled(task: Task, _vectors: str | None) -> bool:
+    """Whether words have characters: those of a corpus do."""
+    return task.kind == "tagging" and bool(task.files)
+
+
+def _has_hidden(task: Task, _vectors: str | None) -> bool:
+    return task.kind != "tagging"
+
+
 def _of_random_words(task: Task, vectors: str | None) -> bool:
     """Whether words start without vectors; a table decides how wide they are."""
     from harness.train.data.vectors import NO_VECTORS
@@ -148,6 +163,9 @@ OF_TASKS: Mapping[str, tuple[str, Callable[[Task, str | None], bool]]] = Mapping
         "degree_loss": ("relatedness", _of_relatedness),
         "activation": ("classification of pairs", _of_pairs),
         "highway": ("classification of pairs", _of_pairs),
+        "hidden": ("sentences and pairs", _has_hidden),
+        "characters": ("tagging of words", _of_spelled),
+        "crf": ("tagging", _of_tagging),
         "word_width": ("words without vectors (--vectors none)", _of_random_words),
     }
 )

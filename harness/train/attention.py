@@ -43,9 +43,11 @@ def scores(
     # One sentence at a time: nothing is padded, and nothing of one can reach another.
     for number, words in enumerate(tokens):
         found[f"tokens/{number}"] = np.array(words)
-        ids = padded([data.encode(sentences[number])]).to(device)
+        given = [data.encode(sentences[number])]
+        if data.spell is not None:
+            given.append(data.spell(words))
         with torch.inference_mode():
-            x, mask = embedding(ids)
+            x, mask = embedding(*(padded([one]).to(device) for one in given))
             x = encoder.entered(x)
             parts: dict[str, Any] = dict(_looked_at(encoder.fusion, x, mask))  # [H, B, N, ...]
             fused = encoder.fusion(x, mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,10 +43,28 @@ def order(sizes: np.ndarray, batch: int, generator: np.random.Generator) -> list
     return [out[i] for i in generator.permutation(len(out))]
 
 
-def padded(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Word ids [B, N] with 0 behind the shorter sequences; N is at least 1."""
+def padding(sizes: np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Share of the positions of some batches that hold no token.
+
+    Parameters
+    ----------
+    sizes : ndarray of int, shape [S]
+        Of all examples.
+    batches : sequence of ndarray
+        Of their indices, from `order`.
+    """
+    places = sum(len(index) * int(sizes[index].max()) for index in batches)
+    return 1 - sum(int(sizes[index].sum()) for index in batches) / places
+
+
+def padded(sequences: Sequence[Any]) -> torch.Tensor:
+    """Numbers [B, N], or [B, N, C] of arrays [n, C], with 0 behind the shorter sequences.
+
+    N is at least 1.
+    """
     longest = max(1, max(len(s) for s in sequences))
-    ids = np.zeros((len(sequences), longest), dtype=np.int64)
+    more = getattr(sequences[0], "shape", (0,))[1:]
+    ids = np.zeros((len(sequences), longest, *more), dtype=np.int64)
     for row, sequence in zip(ids, sequences, strict=True):
         row[: len(sequence)] = sequence
     return torch.from_numpy(ids)

@@ -10,10 +10,12 @@ from torch import nn
 
 from harness.build import make
 from harness.case import literal
+from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.recipe import Recipe
 from harness.train.task import Data
 from reference_impls.encoders import Dense, Encoder
+from reference_impls.tagging import TokenEncoder
 
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""
@@ -33,14 +35,33 @@ def encoder(
     recipe: Recipe,
     registry: Registry,
     seed: int,
+    pooled: bool = True,
 ) -> tuple[Encoder, int]:
     """Context fusion and pooling of a model, with seeded weights, and the features out of it.
 
     A mechanism that keeps its width has that of the tokens if it gives a sentence. If it gives
     tokens, a dense layer without bias brings these to the recipe's width before it.
+
+    Parameters
+    ----------
+    pooled : bool
+        Whether a sentence is wanted; else a `TokenEncoder`, of a mechanism that gives sentences
+        with its own options for that.
+
+    Raises
+    ------
+    UsageError
+        If tokens are wanted of a mechanism that has none to give.
     """
     mechanism, implementation = registry.find(model)
     chosen = {**mechanism.options, **implementation.options}
+    if not pooled and mechanism.output == "sentence":
+        if not mechanism.tokens:
+            raise UsageError(
+                f"{mechanism.name} makes a sentence vector and has no tokens to tag; give a model "
+                "that has, e.g. multi_scale_transformer or bi_lstm"
+            )
+        chosen |= mechanism.tokens
     if recipe.attention_dropout and "attention_dropout" in mechanism.options:
         chosen["attention_dropout"] = recipe.attention_dropout
     chosen |= {name: literal(text) for name, text in options.items()}
@@ -61,6 +82,8 @@ def encoder(
     if d_in != data.width:
         torch.manual_seed(stream(seed, "entry"))
         entry = Dense(data.width, d_in, bias=False)
+    if not pooled:
+        return TokenEncoder(fusion, recipe.dropout, entry), getattr(fusion, "d_model", width)
     pooling = None
     if tokens:
         pooler, direct = registry.find(POOLING)

@@ -84,11 +84,11 @@ class Objective(ABC):
         """Of each example, [B]; their mean is trained on."""
 
     @abstractmethod
-    def predict(self, output: Tensor) -> Any:
-        """What a module's output says of each example."""
+    def predict(self, output: Any) -> Any:
+        """What `outputs` say of each example."""
 
     @abstractmethod
-    def kept(self, split: Split, output: Tensor, said: Any) -> Mapping[str, np.ndarray]:
+    def kept(self, split: Split, output: Any, said: Any) -> Mapping[str, np.ndarray]:
         """Those arrays of `Predictions` that depend on the kind.
 
         Parameters
@@ -100,7 +100,7 @@ class Objective(ABC):
         """
 
     @torch.inference_mode()
-    def outputs(self, module: nn.Module, split: Split, device: torch.device) -> Tensor:
+    def outputs(self, module: nn.Module, split: Split, device: torch.device) -> Any:
         """Of the module for all examples, in their order, [S, outputs], on the CPU."""
         module.eval()
         found: list[Tensor] = []
@@ -124,7 +124,7 @@ class Objective(ABC):
         """The task's metrics of a module on a split."""
         return self.judged(task, self.predict(self.outputs(module, split, device)), split)
 
-    def predictions(self, output: Tensor, said: Any, data: Data) -> Predictions:
+    def predictions(self, output: Any, said: Any, data: Data) -> Predictions:
         """What is kept of the predictions for the test split."""
         split, nothing = data.test, np.empty(0, np.uint8)
         items = np.arange(len(split)) if data.test_items is None else data.test_items

@@ -55,6 +55,11 @@ class Recipe:
         2015), or half the squared error of the expected degree, as the ReSAN program has it.
     activation, highway
         Of the head for classes of pairs: its activation, and whether it has a highway layer.
+    characters : int
+        Of tagging: filters over the characters of a word, whose largest values stand beside its
+        vector; 0 for none.
+    crf : bool
+        Of tagging: whether the tags of a sentence are chosen together, by a linear chain.
     precision : {"f32", "bf16"}
         bf16: products under autocast; weights, optimiser, loss and metrics stay in float32.
     compile : bool
@@ -97,6 +102,8 @@ class Recipe:
     policy_weight_decay: float = 1e-4
     policy_penalty: float = 0.006
     policy_share: str = "text"
+    characters: int = 0
+    crf: bool = False
 
     def __post_init__(self) -> None:
         for expected, allowed, names in _ALLOWED:
@@ -126,7 +133,8 @@ _ALLOWED: Sequence[tuple[str, Callable[[Any], bool], str]] = (
     (
         "at least 0",
         lambda value: value >= 0,
-        "weight_decay policy_weight_decay policy_penalty clip tuning_trials policy_steps",
+        "weight_decay policy_weight_decay policy_penalty clip tuning_trials policy_steps "
+        "characters",
     ),
     ("0 or more, and less than 1", lambda value: 0 <= value < 1, "dropout attention_dropout"),
     ("a positive number", lambda value: value > 0, "rate policy_rate"),
@@ -201,6 +209,8 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 
 HOW_FOUND = ("tuning_trials",)
 """What says how a recipe was found, not what it is."""
+ADDED = MappingProxyType({"characters": 0, "crf": False})
+"""Fields that records of before lack: what each is where a run has nothing of it."""
 CEILINGS = ("epochs", "policy_epochs")
 """What a run that patience ended did not come to."""
 
@@ -211,7 +221,11 @@ def identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     Keys of runs, questions of designs and kinds of durations are made of it: a recipe that has been
     tuned further since, and stayed, gives the same run.
     """
-    return {name: value for name, value in recipe.items() if name not in HOW_FOUND}
+    return {
+        name: value
+        for name, value in recipe.items()
+        if name not in HOW_FOUND and not (name in ADDED and value == ADDED[name])
+    }
 
 
 def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
@@ -222,8 +236,8 @@ def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:
     usual = common.as_dict()
     return [
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in identity(recipe).items()
-        if usual.get(name) != value
+        for name, value in recipe.items()
+        if name not in HOW_FOUND and usual.get(name) != value
     ]
 
 

@@ -52,7 +52,8 @@ def train_run(
     dict
         ``epochs`` (number, mean loss, dev metrics, seconds; test metrics too where the recipe
         chooses by them), ``chosen_epoch``, ``test``, ``seconds``, ``peak_bytes``, ``parameters``
-        and ``parameters_with_words``, ``examples`` by split, ``coverage``, ``predictions`` (see
+        and ``parameters_with_words``, ``examples`` by split, ``padding`` (share of the positions of
+        training batches that hold no token), ``coverage``, ``predictions`` (see
         `harness.records.predictions`); ``resumed``, how often
         it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
     """
@@ -64,6 +65,7 @@ def train_run(
         "parameters": few,
         "parameters_with_words": all_of_them,
         "examples": {name: len(getattr(data, name)) for name in ("train", "dev", "test")},
+        "padding": trainer.padding(),
         "coverage": None if data.coverage is None else asdict(data.coverage),
         "load_seconds": time.perf_counter() - began,
     }

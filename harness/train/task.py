@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LAST_STAGE = "both"
 """Of a run with a policy: in its epochs base model and policy are trained together."""
 
-Kind = Literal["classification", "relatedness", "regression"]
+Kind = Literal["classification", "relatedness", "regression", "tagging"]
 
 HIGHER_IS_BETTER = MappingProxyType(
     {
@@ -57,7 +57,7 @@ class Task:
         As in ``--task``.
     summary, source : str
         One line each.
-    kind : {"classification", "relatedness", "regression"}
+    kind : {"classification", "relatedness", "regression", "tagging"}
         Which model and loss.
     pairs : bool
         Whether an example is two sentences.
@@ -189,13 +189,17 @@ class Data:
     width : int
         Features of a token.
     outputs : int
-        Classes, degrees or target features.
+        Classes, degrees, target features or tags.
     embedding : ndarray or None
         Initial word vectors [V, width], row 0 padding, row 1 unknown; None for vector inputs.
     coverage : Coverage or None
         Of the word vectors over the corpus.
     encode, tokenise : callable or None
         A text to word ids and to tokens, as the corpus was treated; None for vector inputs.
+    spell : callable or None
+        Tokens to the numbers of their characters [n, C], where the model is given these too.
+    characters : int
+        How many such numbers there are, that of padding (0) among them; 0 without.
     test_items : ndarray of int, shape [S], or None
         Places of the test examples in the table they come from; None for drawn data.
     seen : ndarray of bool, shape [S], or None
@@ -211,6 +215,8 @@ class Data:
     coverage: Coverage | None = None
     encode: Any = None
     tokenise: Any = None
+    spell: Any = None
+    characters: int = 0
     test_items: np.ndarray | None = None
     seen: np.ndarray | None = None
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.train.batches import gather, lengths, order
+from harness.train.batches import gather, lengths, order, padding
 from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.encoder import stream
 from harness.train.objective import objective_of
@@ -249,8 +249,16 @@ class Trainer:
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
         """One pass over the training examples; the mean loss."""
+        return {"loss": self._batches(self._order(epoch), epoch)}
+
+    def _order(self, epoch: int) -> list[np.ndarray]:
+        """The batches of an epoch."""
         generator = np.random.default_rng([self.seed, 1, epoch])
-        return {"loss": self._batches(order(self._sizes, self.recipe.batch, generator), epoch)}
+        return order(self._sizes, self.recipe.batch, generator)
+
+    def padding(self) -> float:
+        """Share of the positions of the first epoch's batches that hold no token."""
+        return padding(self._sizes, self._order(1))
 
     def _batches(self, batches: Sequence[np.ndarray], epoch: int) -> float:
         """One step for each of these batches that is not done; the mean loss of all of them."""

@@ -9,6 +9,7 @@ from reference_impls.mechanism import Implementation, Mechanism, Size
 from reference_impls.msmsa import tiles as cuts
 from reference_impls.msmsa.scales import CANDIDATES, Scale, parse_all, scales_of_layers
 from reference_impls.msmsa.tiles import Group, pieces, plan
+from reference_impls.multi_scale_transformer.presets import PRESETS
 
 _PLAIN = "reference_impls.multi_scale_transformer.modules:PlainMultiScaleTransformer"
 LAYERS, ALPHA = 2, 0.5
@@ -117,6 +118,7 @@ MECHANISMS = (
             "wide_epsilon": {"ln_epsilon": 0.1},
         },
         output="sentence",
+        tokens={k: v for k, v in PRESETS["ptb_pos"].options.items() if "head" not in k},
         takes_heads=True,
         presets="reference_impls.multi_scale_transformer.presets:written_out",
         # No score_weights: scores of 100 in two layers on end multiply rounding errors beyond any

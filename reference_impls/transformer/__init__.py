@@ -68,6 +68,8 @@ MECHANISMS = (
             "wide_epsilon": {"ln_epsilon": 0.1},
         },
         output="sentence",
+        # As many layers as its peer has for tagging; with "sum" d_model is the width asked for.
+        tokens={"layers": 3, "readout": "sum"},
         takes_heads=True,
         presets="reference_impls.multi_scale_transformer.presets:written_out",
         # No score_weights: scores of 100 in two layers on end multiply rounding errors beyond any

@@ -159,12 +159,12 @@ def _write_plain(path: Path, texts: list[str]) -> None:
 
 
 def write_more_corpora(folder: Path, *, supplied: bool = False) -> Path:
-    """Write ``cr``, ``mpqa``, ``subj``, ``mr``, ``sst5`` and ``snli`` below a folder.
+    """Write ``cr``, ``mpqa``, ``subj``, ``mr``, ``sst5``, ``snli``, ``ud_ewt`` and ``wnut17``.
 
     Of the corpora without a split 60 examples each, as many of either class as may be; of SST-5
     60 / 20 / 30 sentences, and phrases of the training ones with the escapes of its tree bank; of
     SNLI dev and test, 30 pairs each, and the training file, which the user makes, if it is
-    `supplied`: the pairs of dev.
+    `supplied`: the pairs of dev. The tagged ones have 60 / 20 / 30 questions.
     """
     shuffled = random.Random(0)
     questions = [row for part in _questions(shuffled) for row in part]
@@ -193,7 +193,41 @@ def write_more_corpora(folder: Path, *, supplied: bool = False) -> Path:
     for name, part in splits.items():
         columns = ("label", "sentence1", "sentence2")
         write_table(folder / "snli" / f"{name}.tsv.gz", columns, part)
+    texts = [row[2].split() for row in questions[:110]]
+    for name, some in (("train", texts[:60]), ("dev", texts[60:80]), ("test", texts[80:])):
+        tagged = [[" ".join(t), " ".join(_parts(t)), " ".join(_entities(t))] for t in some]
+        columns = ("tokens", "upos", "tags")
+        for corpus in ("ud_ewt", "wnut17"):
+            write_table(folder / corpus / f"{name}.tsv.gz", columns, tagged)
     return folder
+
+
+PARTS = {
+    **dict.fromkeys(["?", ".", ","], "PUNCT"),
+    **dict.fromkeys(["is", "does", "was", "are"], "AUX"),
+    **dict.fromkeys(["the", "a", "an"], "DET"),
+    **dict.fromkeys(["of", "in", "from", "for", "to", "by"], "ADP"),
+}
+
+
+def _parts(words: Sequence[str]) -> list[str]:
+    """Parts of speech by a list and by capitals; the first word asks."""
+    rest = [PARTS.get(w, "PROPN" if w[0].isupper() else "NOUN") for w in words[1:]]
+    return ["PRON", *rest]
+
+
+def _entities(words: Sequence[str]) -> list[str]:
+    """Places: every capital but the first word's, and ``the`` before one."""
+    capitals = [False, *(w[0].isupper() for w in words[1:])]
+    behind = [*capitals[1:], False]
+    inside = [
+        now or (word == "the" and on) for word, now, on in zip(words, capitals, behind, strict=True)
+    ]
+    before = [False, *inside[:-1]]
+    return [
+        "O" if not now else "I-location" if was else "B-location"
+        for now, was in zip(inside, before, strict=True)
+    ]
 
 
 def made_up_corpus(
