@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -455,7 +456,11 @@ def test_data_check_says_what_is_wrong(
     wrong = here("data", "check", "--data", str(folder), "--json", "c.json", cwd=tmp_path)
     assert wrong.returncode == 1
     assert re.search(r"wrong +trec/train.tsv: .*SHA-256 of its content is", wrong.stdout)
-    assert re.search(r"missing +wnut17/dev.tsv", wrong.stdout)
+    lacking = tmp_path / "lacking"
+    (lacking / "trec").mkdir(parents=True)
+    shutil.copy(folder / "trec" / "train.tsv.gz", lacking / "trec")
+    one = here("data", "check", "trec", "--data", str(lacking), cwd=tmp_path)
+    assert re.search(r"missing +trec/test.tsv", one.stdout)
     found = {f["name"]: f["status"] for f in json.loads((tmp_path / "c.json").read_text())}
     assert found["snli/train.tsv"] == "yours"
     assert here("data", "check", "cr", "--data", ".", cwd=tmp_path).returncode == 1
