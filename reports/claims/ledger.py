@@ -15,7 +15,15 @@ from reports.claims import arithmetic, costs, models, retests
 from reports.claims.device import DeviceFrames
 from reports.claims.printed import Asked, Tables, load_all, published
 from reports.claims.record import SORTS, Claim, Sort, load_claims
-from reports.claims.verdict import RATIOS, Answer, Evidence, Region, Verdict, region
+from reports.claims.verdict import (
+    NOT_MEASURED,
+    RATIOS,
+    Answer,
+    Evidence,
+    Region,
+    Verdict,
+    region,
+)
 from reports.core.source import SHOWN, Source, find
 
 AUDITS: Mapping[str, Callable[[Asked], Evidence]] = {
@@ -253,13 +261,24 @@ def score(verdicts: Sequence[Verdict], device: str = "") -> LedgerScore:
 
 
 def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[str]:
-    """The score in words, of every device; it is named where there are several."""
+    """The score in words, of every device; it is named where there are several.
+
+    A device that has measured nothing of a sort is silent where another one has.
+    """
     if len(titles) < 2:
         return score(verdicts, next(iter(titles), "")).lines
+    scores = {title: score(verdicts, key) for key, title in titles.items()}
+    measured = {
+        sort
+        for one in scores.values()
+        for sort, counts in one.counts.items()
+        if not counts.keys() <= {NOT_MEASURED}
+    }
     by_line: dict[str, list[str]] = {}
-    for key, title in titles.items():
-        for line in score(verdicts, key).lines:
-            by_line.setdefault(line, []).append(title)
+    for title, one in scores.items():
+        for (sort, counts), line in zip(one.counts.items(), one.lines, strict=True):
+            if sort not in measured or not counts.keys() <= {NOT_MEASURED}:
+                by_line.setdefault(line, []).append(title)
     # What needs no records is alike on all of them, and said once.
     return [
         line if len(some) == len(titles) else f"{', '.join(some)}: {line}"

@@ -74,12 +74,17 @@ class DeviceRecords:
 
     @property
     def title(self) -> str:
-        """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``."""
+        """``AMD EPYC (cpu), torch 2.13.0+cpu, 2 CPU threads``, and variables that were set."""
         f = self.fingerprint
-        return (
-            f"{f.get('model')} ({f.get('device')}), torch {f.get('torch')}, "
-            f"{f.get('threads')} CPU threads{f' [{self.key[:6]}]' if self.has_twin else ''}"
+        variables = f.get("variables")
+        known = variables if isinstance(variables, Mapping) else {}
+        of_it = (
+            f"{f.get('model')} ({f.get('device')})",
+            f"torch {f.get('torch')}",
+            f"{f.get('threads')} CPU threads",
+            *(f"{name}={value}" for name, value in sorted(known.items())),
         )
+        return ", ".join(of_it) + (f" [{self.key[:6]}]" if self.has_twin else "")
 
     @property
     def slug(self) -> str:

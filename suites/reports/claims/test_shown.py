@@ -127,6 +127,22 @@ def test_an_exact_claim_that_fails_is_exit_code_1_and_each_device_has_a_score(
     assert sum(line.startswith("audit: ") for line in out.splitlines()) == 1  # needs no records
 
 
+def test_a_device_that_measured_nothing_of_a_sort_is_silent_where_another_one_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "journal", "Fast", some())
+    write(tmp_path / "journal", "Slow", timed({OURS: 1.0, BASE: 1.0}))
+    _, out, told_json = told(tmp_path, capsys)
+    scored = {line.split()[0] for line in out.splitlines() if ": exact: " in line}
+    costs = {line.split()[0] for line in out.splitlines() if ": cost: " in line}
+    assert scored == {"Fast"}
+    assert costs == {"Fast", "Slow"}
+    assert sorted(s["exact"]["not measured yet"] for s in told_json["score"].values()) == [
+        EXACT - 2,
+        EXACT,
+    ]
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Path]:
     place = tmp_path_factory.mktemp("page")

@@ -106,6 +106,18 @@ def test_devices_that_differ_in_a_driver_have_names_of_their_own(tmp_path: Path)
     assert all("Twin" in title and title.endswith("]") for title in titles)
 
 
+def test_variables_of_the_environment_tell_two_devices_apart(tmp_path: Path) -> None:
+    for value in ("", "OMP_NUM_THREADS=1"):
+        variables = dict([value.split("=")]) if value else {}
+        given = {**fingerprint("Twin"), "variables": variables}
+        writer = journal.Writer(tmp_path, {"fingerprint": given})
+        writer.append({**next(iter(frontier())), "key": value or "none"})
+        writer.close()
+    titles = sorted(d.title for d in find(str(tmp_path)).devices)
+    assert titles[1] == f"{titles[0]}, OMP_NUM_THREADS=1"
+    assert not any(title.endswith("]") for title in titles)
+
+
 def test_relatedness_stands_beside_what_resan_prints() -> None:
     one = printed_accuracy("sick_relatedness", "pearson", "disa")
     assert one is not None
