@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
-from harness.experiments.replicates import is_ok
-from harness.records.predictions import CERTAIN, Predictions, PredictionsLost
+from harness.records.predictions import CERTAIN
 from harness.registry import resolve
 from harness.train.data.directory import VARIABLE, read_table
 from harness.train.data.texts import Texts
@@ -24,6 +23,8 @@ from reports.core.axes import End, bare, label_ends, panel, titled
 from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
+from reports.pages.comparison import tags
+from reports.pages.comparison.arms import Arm, arms_of
 
 BINS = 10
 """Of confidence, equally wide."""
@@ -41,46 +42,6 @@ HOW_CALIBRATED = (
 )
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One model on one task.
-
-    Attributes
-    ----------
-    model : str
-    said : mapping
-        Predictions by seed and fold.
-    """
-
-    model: str
-    said: Mapping[tuple[int, int | None], Predictions]
-
-    def pooled(self, name: str) -> np.ndarray:
-        """An array of the predictions of all runs, one behind the other."""
-        return np.concatenate([getattr(one, name) for one in self.said.values()])
-
-
-def arms_of(
-    comparisons: Sequence[Comparison], device: DeviceRecords
-) -> tuple[list[Arm], list[str]]:
-    """Every model whose predictions are kept, the baseline last; and what is lost, by name."""
-    sides = [(c.first, c.sides[0]) for c in comparisons]
-    found, lost = [], []
-    for model, some in [*sides, (comparisons[0].second, comparisons[0].sides[1])]:
-        said: dict[tuple[int, int | None], Predictions] = {}
-        for run in filter(is_ok, some):
-            try:
-                one = device.said(run)
-            except PredictionsLost as error:
-                lost.append(str(error))
-                continue
-            if one is not None and one.said.size:
-                said[run["seed"], run.get("fold")] = one
-        if said:
-            found.append(Arm(model, said))
-    return found, lost
-
-
 def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRecords) -> Shown:
     """All of it, of one task."""
     arms, lost = arms_of(some, device)
@@ -88,6 +49,8 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
     parts += [_unseen(place, f"{name}unseen", some)] if any(map(_is_told, some)) else []
     if not arms:
         return together(*parts, remark(NOTHING))
+    if tags.are_tagged(arms):
+        return together(*parts, tags.show(place, some, name, arms))
     corpus = _corpus(some[0].task)
     if all(arm.pooled("confidence").size for arm in arms):
         classes = _classes(arms, corpus)

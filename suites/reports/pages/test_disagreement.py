@@ -16,9 +16,9 @@ from harness.train.data.directory import VARIABLE
 from reports.core.figure_data import data_of
 from reports.core.page import Output
 from reports.core.source import DeviceRecords
+from reports.pages.comparison.arms import Arm
 from reports.pages.comparison.disagreement import (
     NOTHING,
-    Arm,
     calibration,
     calibration_curves,
     cases,
