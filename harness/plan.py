@@ -130,13 +130,14 @@ def _chosen_groups(
         return list(profile.groups)
     groups: list[Mapping[str, Any]] = []
     for group in profile.groups:
-        kept = [f"{profile.baseline}@{profile.reference['heads']}"]
+        alone = group.get("alone", False)
+        kept = [] if alone else [f"{profile.baseline}@{profile.reference['heads']}"]
         for name, heads in chosen:
             listed = [n for n in group["implementations"] if split_name(_split(n)[0])[0] == name]
-            if heads:
-                kept.append(f"{name}@{heads}")
+            if alone or not heads:
+                kept += listed or [name] * (not alone)
             else:
-                kept += listed or [name]
+                kept.append(f"{name}@{heads}")
         groups.append({**group, "implementations": list(dict.fromkeys(kept))})
     return groups
 

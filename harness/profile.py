@@ -35,7 +35,8 @@ class Profile:
     limit_seconds : float
         A case that takes longer in one block is a ``timeout``.
     groups : tuple of mapping
-        Products of implementations, problems and settings.
+        Products of implementations, problems and settings. One that says ``alone`` has nothing but
+        its own implementations: what else is asked for, and the baseline, keep their own widths.
     """
 
     name: str

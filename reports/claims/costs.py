@@ -39,16 +39,19 @@ def _name(case: pd.DataFrame) -> str:
 def _pairs(claim: Claim, device: DeviceFrames) -> Iterator[tuple[str, str]]:
     """All pairs of cases that the claim's names stand for, the preferred ones first."""
     p = claim.parameters
-    firsts, seconds = (device.cases(p[side], _where(p)) for side in ("first", "second"))
+    own = {"d_out": p["second_width"]} if "second_width" in p else {}
+    firsts = device.cases(p["first"], _where(p))
+    seconds = device.cases(p["second"], {**_where(p), **own})
     for one, other in itertools.product(firsts, seconds):
         mine, theirs = (str(device.by_case[case]["name"].iloc[0]) for case in (one, other))
         if one != other and same_form(mine, theirs, p["first"]):
             yield one, other
 
 
-def _bench(names: Sequence[str], batch: int, lengths: Sequence[int]) -> str:
+def _bench(names: Sequence[str], batch: int, lengths: Sequence[int], profile: str = "") -> str:
     only = " ".join(f"--only {shlex.quote(name)}" for name in names)
-    return f"attnbench bench {only} --batch {batch} --lengths {','.join(map(str, lengths))}"
+    chosen = f"--profile {profile} " if profile else ""
+    return f"attnbench bench {chosen}{only} --batch {batch} --lengths {','.join(map(str, lengths))}"
 
 
 def _ratio(
@@ -83,14 +86,16 @@ def _ratio(
     p = claim.parameters
     names = [alternatives(p[side])[0] for side in ("first", "second")]
     what = f"no {names[0]} beside {names[1]} at batch {p['batch']}, N = {p['length']}"
-    return not_measured(what, _bench(names, p["batch"], [p["length"]]))
+    profile = "paper" if "second_width" in p else ""  # which has both widths in one session
+    return not_measured(what, _bench(names, p["batch"], [p["length"]], profile))
 
 
 def time_ratio(claim: Claim, device: DeviceFrames) -> Evidence:
     """Time of the first over that of the second, formed inside blocks.
 
     Parameters: ``first``, ``second`` (names, the preferred first), ``batch``, ``length``,
-    ``width_in``, ``phase``, ``dtype``.
+    ``width_in``, ``phase``, ``dtype``; ``second_width``: of the second's output, where it is
+    another one.
     """
     return _ratio(claim, device, ("time", "anchor"), _times)
 

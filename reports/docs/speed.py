@@ -114,16 +114,17 @@ def ratio_tables(published: Path = PUBLISHED) -> list[tuple[str, str]]:
 
 
 def timed(source: Source) -> list[Found]:
-    """What every device that has timings says of the profile's size; first the one with most.
+    """What every device that has timings says of the profile's size; first who says most of it.
 
-    That one is what the pictures and the README's table are of.
+    That one is what the README's table is of. Of equals the one with most timings comes first.
     """
 
     def timings(device: DeviceRecords) -> int:
         return sum(record["kind"] == "time" for record in device.records)
 
     devices = sorted(filter(timings, source.devices), key=timings, reverse=True)
-    return [found_at(device, {}) for device in devices]
+    found = [found_at(device, {}) for device in devices]
+    return sorted(found, key=lambda one: len(one.answers), reverse=True)
 
 
 def answers_table(found: Found) -> str:
@@ -190,18 +191,23 @@ def frontier_table(device: DeviceRecords) -> str:
     return markdown(["", "pass", "memory", "longest sequence"], rows, range(4)) if rows else ""
 
 
-def figures(found: Found) -> dict[str, tuple[Figure, str]]:
-    """Costs at one size, and over length: figure and what it says, by name."""
-    device, base, made = found.device, found.measured.baseline, {}
-    if found.answers:
+def figures(timed: Sequence[Found]) -> dict[str, tuple[Figure, str]]:
+    """Costs at one size, and over length: figure and what it says, by name.
+
+    Each of the first device that has what it shows.
+    """
+    made = {}
+    if found := next((one for one in timed if one.answers), None):
+        base, footer = found.measured.baseline, found.device.footer("time", "memory")
         made["glance"] = (
-            footed(glance(found.answers, base, found.where), device.footer("time", "memory")),
+            footed(glance(found.answers, base, found.where), footer),
             f"Time and peak memory of every mechanism over those of {base}, {found.where}",
         )
-    sweeps = found.measured.sweeps
-    if sweeps and sweeps[0].lines("training"):
+    swept = (one for one in timed if (s := one.measured.sweeps) and s[0].lines("training"))
+    if found := next(swept, None):
+        device, base = found.device, found.measured.baseline
         where = f"{device.fingerprint.get('model')} ({device.kind})"
-        figure = curve("ratio", sweeps[0], "training", base, where)
+        figure = curve("ratio", found.measured.sweeps[0], "training", base, where)
         made["length"] = (
             footed(figure, device.footer("time")),
             f"Time of a training step over that of {base}, against length",

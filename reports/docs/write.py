@@ -141,8 +141,7 @@ def write(root: Path, source: Source | None = None, check: bool = False) -> list
     source = find("") if source is None else source
     timed = speed.timed(source)
     figures = training.figures(source)
-    if timed:
-        figures |= speed.figures(timed[0])
+    figures |= speed.figures(timed)
     values = values_of(source, timed)
     captions = {name: caption for name, (_, caption) in figures.items()}
     values |= {"figures": dict.fromkeys(("glance", "length", "accuracy", "printed"), "") | captions}

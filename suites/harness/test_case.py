@@ -131,6 +131,20 @@ def test_selection_narrows_and_keeps_the_baseline() -> None:
     }
 
 
+def test_a_group_alone_has_nothing_but_its_own_implementations() -> None:
+    names = ("mtsa.fused@2", "hrchy_cnn_released.conv")
+    plan = make_plan("paper", "cpu", Registry(), Selection(only=names, lengths=(64,)))
+    widths = {(c.name, c.problem.d_out) for c in plan.cases}
+    assert widths == {
+        ("multi_head.sdpa", 600),
+        ("mtsa.fused", 600),
+        ("hrchy_cnn_released.conv", 600),
+        ("hrchy_cnn_released.conv", 300),
+    }
+    other = make_plan("paper", "cpu", Registry(), Selection(only=names[:1], lengths=(64,)))
+    assert {c.problem.d_out for c in other.cases} == {600}
+
+
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

@@ -61,6 +61,20 @@ def test_a_time_ratio_is_judged_by_its_factor(ratio: float, answer: str) -> None
     assert "7 blocks" in v.reason
 
 
+def test_the_second_may_have_a_width_of_its_own() -> None:
+    """It is the case of that width, whichever else was measured in the same blocks."""
+    narrow = case(OTHER, 64, heads=0).replace("x600", "")
+    seconds = {case(BASE, 64): 1.0, case(OURS, 64): 1.0, case(OTHER, 64, heads=0): 2.0, narrow: 0.5}
+    asked = {**TIME, "first": OURS, "second": OTHER}
+    wide = judged("time_ratio", timed(seconds), {"at_least": 1}, **asked)
+    own = judged("time_ratio", timed(seconds), {"at_least": 1}, **asked, second_width=300)
+    assert wide.value == pytest.approx(0.5, rel=0.01)
+    assert own.value == pytest.approx(2.0, rel=0.01)
+    none = judged("time_ratio", times(1.0), {"at_least": 1}, **asked, second_width=300)
+    assert none.verdict == "not testable here"
+    assert "attnbench bench --profile paper --only" in none.reason
+
+
 def test_nothing_smaller_than_the_noise_floor_is_claimed() -> None:
     # The control strays by 20 % although the two cases themselves repeat exactly.
     records = times(1.1, noise=0.0)
