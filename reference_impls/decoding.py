@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from reference_impls.translation import END, PADDING, Translator
+from reference_impls.tokens import END, PADDING
+from reference_impls.translation import Translator
 
 
 @torch.inference_mode()

@@ -78,10 +78,11 @@ def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:
     recipe, count = run.get("recipe") or {}, (run.get("examples") or {}).get("train")
     if not count or not recipe.get("batch"):
         return None
-    each = math.ceil(count / recipe["batch"])
-    alone = sum(epoch.get("stage") == POLICY_STAGE for epoch in run["epochs"])
-    whole, policy = len(run["epochs"]) - alone, alone * recipe.get("policy_steps", 0)
-    return whole * each + policy, whole * count + policy * recipe["batch"]
+    each = math.ceil(count / recipe["batch"])  # older records have no steps
+    of_data = [e for e in run["epochs"] if e.get("stage") != POLICY_STAGE]
+    policy = (len(run["epochs"]) - len(of_data)) * recipe.get("policy_steps", 0)
+    steps = sum(int(e.get("steps", each)) for e in of_data)
+    return steps + policy, len(of_data) * count + policy * recipe["batch"]
 
 
 def at_ceiling(run: Mapping[str, Any]) -> bool:

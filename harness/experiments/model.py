@@ -15,8 +15,9 @@ from harness.registry import Registry, resolve
 from harness.train.recipe import Recipe, changed, changes, parse_settings
 from harness.train.task import Task
 
-SET_BY_RECIPES = ("attention_dropout", "heads")
-"""Options whose place a recipe's setting takes where a model's name has none."""
+SET_BY_RECIPES = ("attention_dropout", "heads", "positions")
+"""Options whose place another setting takes where a model's name has none: a recipe's, or that of
+the translation model, which has positions of its own."""
 _TYPED = (bool, int, float, str, type(None))
 """What a value of an option can be, but for lists."""
 _MODEL = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<options>[^\]]*)\])?")
@@ -151,10 +152,16 @@ def _has_hidden(task: Task, _vectors: str | None) -> bool:
     return task.kind != "tagging"
 
 
+def _of_translation(task: Task, _vectors: str | None) -> bool:
+    return task.kind == "translation"
+
+
 def _of_random_words(task: Task, vectors: str | None) -> bool:
     """Whether words start without vectors; a table decides how wide they are."""
     from harness.train.data.vectors import NO_VECTORS
 
+    if task.kind == "translation":
+        return False
     return bool(task.vectors) and (vectors or task.vectors) == NO_VECTORS
 
 
@@ -166,6 +173,8 @@ OF_TASKS: Mapping[str, tuple[str, Callable[[Task, str | None], bool]]] = Mapping
         "hidden": ("sentences and pairs", _has_hidden),
         "characters": ("tagging of words", _of_spelled),
         "crf": ("tagging", _of_tagging),
+        "layers": ("translation", _of_translation),
+        "smoothing": ("translation", _of_translation),
         "word_width": ("words without vectors (--vectors none)", _of_random_words),
     }
 )

@@ -306,7 +306,7 @@ SHARE = Unit(100.0, 2, " %", " points")
 _PLAIN = Unit(1.0, 4)
 _UNITS = {
     **dict.fromkeys(("accuracy", "tag_accuracy", "tag_accuracy_unseen", "span_f1"), SHARE),
-    **dict.fromkeys(("bleu", "chrf"), Unit(1.0, 2)),
+    **dict.fromkeys(("bleu", "chrf", "bleu_2017"), Unit(1.0, 2)),
 }
 
 

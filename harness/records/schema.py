@@ -128,8 +128,9 @@ _METRICS = Mapped(Number(), empty=False)
 _SELECTED = Fields({"heads": Number(), "dependents": Number()})
 _EPOCH = Fields(
     {"epoch": int, "seconds": Number(0)},
-    {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str},
-)
+    {"loss": (int, float), "dev": Mapped((int, float)), "test": Mapped((int, float)), "stage": str,
+     "steps": Number(0), "judging": Number(0)},
+)  # fmt: skip
 _PLAN = Fields(
     {**dict.fromkeys(("file", "sha256", "committed", "question", "family", "stopping"), str),
      "hours": Number(0, above=True), "void": Listed(str)}
@@ -172,7 +173,7 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
         "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
         "coverage": _COVERAGE, "predictions": Fields({"file": str, "sha256": str}),
-        "plan": str,
+        "plan": str, "decoding": Mapped((int, float)), "signatures": Mapped(str),
     },
     "verdict": {"design": str, "designs": Listed(str)},
 }  # fmt: skip

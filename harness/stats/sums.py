@@ -60,7 +60,7 @@ def bleu(sums: np.ndarray) -> np.ndarray:
 
 
 def chrf(sums: np.ndarray) -> np.ndarray:
-    """Corpus chrF from 0 to 100: the mean over orders of F with beta 2.
+    """Corpus chrF from 0 to 100: F with beta 2 of mean precision and mean recall over orders.
 
     Parameters
     ----------
@@ -70,11 +70,13 @@ def chrf(sums: np.ndarray) -> np.ndarray:
     import numpy as np
 
     said, reference, both = np.moveaxis(sums.reshape(*sums.shape[:-1], CHARACTERS, 3), -1, 0)
-    precision, recall = (both / np.maximum(total, 1e-300) for total in (said, reference))
-    weighed = BETA**2 * precision + recall
-    f = (1 + BETA**2) * precision * recall / np.maximum(weighed, 1e-300)
     counted = (said > 0) & (reference > 0)
-    return np.asarray(100 * (f * counted).sum(-1) / np.maximum(counted.sum(-1), 1))
+    precision, recall = (
+        (both / np.maximum(total, 1e-300) * counted).sum(-1) / np.maximum(counted.sum(-1), 1)
+        for total in (said, reference)
+    )
+    weighed = np.maximum(BETA**2 * precision + recall, 1e-300)
+    return np.asarray(100 * (1 + BETA**2) * precision * recall / weighed)
 
 
 @dataclass(frozen=True)

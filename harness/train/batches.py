@@ -1,4 +1,4 @@
-"""Order of the examples: random, with examples of like length in one batch."""
+"""Order of the examples: random, with examples of like length in one batch; their padding."""
 
 from __future__ import annotations
 
@@ -15,12 +15,25 @@ POOL_BATCHES = 40
 
 
 def lengths(split: Split) -> np.ndarray:
-    """Longest input of each example, [S]."""
+    """Length of each input of each example, [inputs, S]."""
     per_input = [
         np.full(len(split), x.shape[1]) if isinstance(x, np.ndarray) else [len(t) for t in x]
         for x in split.inputs
     ]
-    return np.max(np.stack([np.asarray(v) for v in per_input]), axis=0)
+    return np.stack([np.asarray(v) for v in per_input])
+
+
+def padding(sizes: np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Share of the places in batches that hold no token.
+
+    Parameters
+    ----------
+    sizes : ndarray of int, shape [inputs, S]
+    batches : sequence of ndarray
+        Indices of examples.
+    """
+    places = sum(len(index) * int(sizes[:, index].max(1).sum()) for index in batches)
+    return 1 - sum(int(sizes[:, index].sum()) for index in batches) / max(places, 1)
 
 
 def order(sizes: np.ndarray, batch: int, generator: np.random.Generator) -> list[np.ndarray]:
@@ -28,33 +41,51 @@ def order(sizes: np.ndarray, batch: int, generator: np.random.Generator) -> list
 
     Parameters
     ----------
-    sizes : ndarray of int, shape [S]
+    sizes : ndarray of int, shape [inputs, S]
+        Examples whose longest input is alike stand together.
     batch : int
         Examples per batch; the last one of a pool may have fewer.
     generator : numpy Generator
         Decides the order; equal generators give equal orders, whatever the model.
     """
-    shuffled = generator.permutation(len(sizes))
+    longest = sizes.max(0)
+    shuffled = generator.permutation(len(longest))
     out = []
     for start in range(0, len(shuffled), POOL_BATCHES * batch):
         pool = shuffled[start : start + POOL_BATCHES * batch]
-        pool = pool[np.argsort(sizes[pool], kind="stable")]
+        pool = pool[np.argsort(longest[pool], kind="stable")]
         out += [pool[i : i + batch] for i in range(0, len(pool), batch)]
     return [out[i] for i in generator.permutation(len(out))]
 
 
-def padding(sizes: np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    """Share of the positions of some batches that hold no token.
+def order_by_tokens(
+    sizes: np.ndarray, tokens: int, generator: np.random.Generator
+) -> list[np.ndarray]:
+    """Indices of the examples of each batch, so many tokens in each, for one epoch.
+
+    All examples are sorted by the lengths of their inputs, the last input first, so that neither
+    side is padded much; which of alike examples share a batch, and the order of batches, is drawn.
 
     Parameters
     ----------
-    sizes : ndarray of int, shape [S]
-        Of all examples.
-    batches : sequence of ndarray
-        Of their indices, from `order`.
+    sizes : ndarray of int, shape [inputs, S]
+    tokens : int
+        Most places of all inputs in a batch, padding counted; an example that is longer than that
+        has a batch of its own.
+    generator : numpy Generator
+        As of `order`.
     """
-    places = sum(len(index) * int(sizes[index].max()) for index in batches)
-    return 1 - sum(int(sizes[index].sum()) for index in batches) / places
+    shuffled = generator.permutation(sizes.shape[1])
+    by_length = shuffled[np.lexsort(sizes[:, shuffled])]
+    out, first, most = [], 0, np.zeros(len(sizes), int)
+    for place, example in enumerate(by_length):
+        longer = np.maximum(most, sizes[:, example])
+        if place > first and (place + 1 - first) * longer.sum() > tokens:
+            out.append(by_length[first:place])
+            first, longer = place, sizes[:, example]
+        most = longer
+    out.append(by_length[first:])
+    return [out[i] for i in generator.permutation(len(out))]
 
 
 def padded(sequences: Sequence[Any]) -> torch.Tensor:
@@ -83,6 +114,6 @@ def gather(
 
 def in_order(split: Split, batch: int) -> Iterator[np.ndarray]:
     """All examples once, short ones first, for evaluation."""
-    by_length = np.argsort(lengths(split), kind="stable")
+    by_length = np.argsort(lengths(split).max(0), kind="stable")
     for start in range(0, len(by_length), batch):
         yield by_length[start : start + batch]

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.isolate import processes
 from reference_impls.mechanism import Unsupported
 
-VERSION = 2
+VERSION = 3
 """Of what a state holds; a file of another version is refused."""
 
 

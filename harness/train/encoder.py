@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +25,42 @@ STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions", "e
 """Parts of a run that draw random numbers by torch; each has a stream of its own."""
 
 
-def stream(seed: int, part: str) -> int:
+def stream(seed: int, part: str, *more: int) -> int:
     """A seed for one part of one run: no two parts, and no two seeds, share their numbers."""
-    return int(np.random.SeedSequence([seed, STREAMS.index(part)]).generate_state(1, np.uint64)[0])
+    found = np.random.SeedSequence([seed, STREAMS.index(part), *more])
+    return int(found.generate_state(1, np.uint64)[0])
+
+
+def context_fusion(
+    model: str,
+    options: Mapping[str, str],
+    widths: tuple[int, int],
+    recipe: Recipe,
+    registry: Registry,
+    seed: int,
+    beneath: Mapping[str, Any] = MappingProxyType({}),
+) -> nn.Module:
+    """A mechanism's module as a recipe has it.
+
+    Parameters
+    ----------
+    options : mapping
+        For the mechanism's factory, as texts: they win.
+    widths : pair of int
+        d_in and d_out.
+    seed : int
+        Of its weights.
+    beneath : mapping
+        Options that the model sets, of mechanisms that have them.
+    """
+    mechanism, implementation = registry.find(model)
+    chosen = {**mechanism.options, **implementation.options}
+    set_by_others = dict(beneath)
+    if recipe.attention_dropout:
+        set_by_others["attention_dropout"] = recipe.attention_dropout
+    chosen |= {name: v for name, v in set_by_others.items() if name in mechanism.options}
+    chosen |= {name: literal(text) for name, text in options.items()}
+    return make(mechanism, implementation.factory, *widths, recipe.heads, chosen, seed)
 
 
 def encoder(
@@ -53,31 +88,22 @@ def encoder(
     UsageError
         If tokens are wanted of a mechanism that has none to give.
     """
-    mechanism, implementation = registry.find(model)
-    chosen = {**mechanism.options, **implementation.options}
+    mechanism, _ = registry.find(model)
+    beneath: Mapping[str, Any] = {}
     if not pooled and mechanism.output == "sentence":
         if not mechanism.tokens:
             raise UsageError(
                 f"{mechanism.name} makes a sentence vector and has no tokens to tag; give a model "
                 "that has, e.g. multi_scale_transformer or bi_lstm"
             )
-        chosen |= mechanism.tokens
-    if recipe.attention_dropout and "attention_dropout" in mechanism.options:
-        chosen["attention_dropout"] = recipe.attention_dropout
-    chosen |= {name: literal(text) for name, text in options.items()}
+        beneath = mechanism.tokens
     tokens = mechanism.output == "tokens"
     d_in, width = data.width, recipe.width
     if mechanism.keeps_width:
         d_in = width = width if tokens else d_in
-    fusion = make(
-        mechanism,
-        implementation.factory,
-        d_in,
-        width,
-        recipe.heads,
-        chosen,
-        stream(seed, "fusion"),
-    )
+    fusion_seed = stream(seed, "fusion")
+    widths = (d_in, width)
+    fusion = context_fusion(model, options, widths, recipe, registry, fusion_seed, beneath)
     entry = None
     if d_in != data.width:
         torch.manual_seed(stream(seed, "entry"))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from harness.records.predictions import Predictions
 from harness.registry import Registry
-from harness.train.batches import gather, in_order
+from harness.train.batches import gather, in_order, order
 from harness.train.encoder import encoder, stream
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
@@ -62,7 +62,6 @@ class Objective(ABC):
         sizes = {"width": width, "hidden": recipe.hidden, "dropout": recipe.dropout}
         return self.head(task, encode, data, recipe, sizes)
 
-    @abstractmethod
     def head(
         self,
         task: Task,
@@ -73,11 +72,26 @@ class Objective(ABC):
     ) -> nn.Module:
         """The model around an encoder, its weights drawn from torch's current stream.
 
+        Not of a kind whose `build` makes a model of another form.
+
         Parameters
         ----------
         sizes : mapping
             ``width`` out of the encoder, ``hidden`` and ``dropout`` of the head.
         """
+        raise NotImplementedError
+
+    def batches(
+        self, sizes: np.ndarray, recipe: Recipe, generator: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Indices of the training examples of each batch of an epoch.
+
+        Parameters
+        ----------
+        sizes : ndarray of int, shape [inputs, S]
+            Lengths, from `harness.train.batches.lengths`.
+        """
+        return order(sizes, recipe.batch, generator)
 
     @abstractmethod
     def losses(self, recipe: Recipe, output: Tensor, targets: Tensor) -> Tensor:
@@ -123,6 +137,18 @@ class Objective(ABC):
     ) -> dict[str, float]:
         """The task's metrics of a module on a split."""
         return self.judged(task, self.predict(self.outputs(module, split, device)), split)
+
+    def told(self, said: Any, seconds: float) -> dict[str, Any]:
+        """What a run's record says of its test beside metrics and predictions.
+
+        Parameters
+        ----------
+        said
+            From `predict`.
+        seconds : float
+            That `outputs` took.
+        """
+        return {}
 
     def predictions(self, output: Any, said: Any, data: Data) -> Predictions:
         """What is kept of the predictions for the test split."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,15 +25,15 @@ class Recipe:
     heads : int
         Passed to mechanisms that have heads.
     hidden : int
-        Features of the head's first layer.
+        Features of the head's first layer; of translation those inside feed-forward blocks.
     dropout : float
-        On token features, sentence features and the hidden layer.
-    rate, weight_decay : float
-        Of the optimiser.
+        On token features, sentence features and the hidden layer; on what a Transformer adds.
+    rate, weight_decay, beta2 : float
+        Of the optimiser; the last one of Adam and AdamW.
     clip : float
         Largest norm of the gradient; 0 for no limit.
     batch : int
-        Examples per step.
+        Examples per step; of translation tokens, both sides with their padding.
     epochs, patience : int
         At most so many epochs; it ends when the chosen metric has not improved for `patience` of
         them.
@@ -65,15 +65,20 @@ class Recipe:
     compile : bool
         Whether the training step's forward pass is compiled, for lengths of any size.
     policy_steps, policy_epochs : int
-        Only for a mechanism with a policy, which is trained when the base model's `epochs` are
-        over: steps of the policy alone (released: 5,000 on SNLI, 500 on SICK), then at most so
-        many epochs of both, again with `patience`.
+        Only for a mechanism with a policy, when the base model's `epochs` are over: steps of the
+        policy alone (released: 5,000 on SNLI, 500 on SICK), then epochs of both, with `patience`.
     policy_rate, policy_weight_decay : float
         Of the policy's own Adam; the decay is an L2 penalty.
     policy_penalty : float
         Of the selected share in the reward (released: .02 on SNLI, .006 on SICK).
     policy_share : {"text", "released"}
         That share: mean of heads' and dependents', or their product.
+    layers, smoothing : int, float
+        Of translation: layers on either side; share of the target that all tokens have alike.
+    warmup : int
+        Steps in which the rate grows, to fall with their root from then on; 0: it is constant.
+    averaged : int
+        After an epoch the mean of the weights of so many last ones counts.
     """
 
     width: int
@@ -104,6 +109,11 @@ class Recipe:
     policy_share: str = "text"
     characters: int = 0
     crf: bool = False
+    layers: int = 1
+    smoothing: float = 0.0
+    warmup: int = 0
+    averaged: int = 1
+    beta2: float = 0.999
 
     def __post_init__(self) -> None:
         for expected, allowed, names in _ALLOWED:
@@ -124,19 +134,20 @@ def _one_of(name: str, *texts: str) -> tuple[str, Callable[[Any], bool], str]:
     return " or ".join(texts), lambda value: value in texts, name
 
 
+_SHARES = "dropout attention_dropout smoothing beta2"
 _ALLOWED: Sequence[tuple[str, Callable[[Any], bool], str]] = (
     (
         "at least 1",
         lambda value: value >= 1,
-        "width heads hidden batch epochs patience word_width policy_epochs",
+        "width heads hidden batch epochs patience word_width policy_epochs layers averaged",
     ),
     (
         "at least 0",
         lambda value: value >= 0,
-        "weight_decay policy_weight_decay policy_penalty clip tuning_trials policy_steps "
+        "weight_decay policy_weight_decay policy_penalty clip tuning_trials policy_steps warmup "
         "characters",
     ),
-    ("0 or more, and less than 1", lambda value: 0 <= value < 1, "dropout attention_dropout"),
+    ("0 or more, and less than 1", lambda value: 0 <= value < 1, _SHARES),
     ("a positive number", lambda value: value > 0, "rate policy_rate"),
     _one_of("choose", "dev", "best-on-test"),
     _one_of("policy_share", "text", "released"),
@@ -209,23 +220,21 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 
 HOW_FOUND = ("tuning_trials",)
 """What says how a recipe was found, not what it is."""
-ADDED = MappingProxyType({"characters": 0, "crf": False})
-"""Fields that records of before lack: what each is where a run has nothing of it."""
 CEILINGS = ("epochs", "policy_epochs")
 """What a run that patience ended did not come to."""
+_LATER = ("characters", "crf", "layers", "smoothing", "warmup", "averaged", "beta2")
+ADDED = MappingProxyType({f.name: f.default for f in fields(Recipe) if f.name in _LATER})
+"""Fields that older recipes have not, with what those did."""
 
 
 def identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What a run does by a recipe, as it stands in a record, however the recipe was found.
 
     Keys of runs, questions of designs and kinds of durations are made of it: a recipe that has been
-    tuned further since, and stayed, gives the same run.
+    tuned further since, and stayed, gives the same run. What was added counts if it is set.
     """
-    return {
-        name: value
-        for name, value in recipe.items()
-        if name not in HOW_FOUND and not (name in ADDED and value == ADDED[name])
-    }
+    same = {name for name, value in ADDED.items() if recipe.get(name) == value}
+    return {k: value for k, value in recipe.items() if k not in HOW_FOUND and k not in same}
 
 
 def changes(recipe: Mapping[str, Any], common: Recipe) -> list[str]:

@@ -30,7 +30,6 @@ import torch
 from torch import Tensor, nn
 
 from harness.errors import UsageError
-from harness.train.batches import order
 from harness.train.encoder import stream
 from harness.train.recipe import Recipe
 from harness.train.trainer import Named, Trainer
@@ -188,12 +187,18 @@ class StagedTrainer(Trainer):
     Raises
     ------
     UsageError
-        If the recipe asks for a compiled model: what is selected decides how it goes on.
+        If the recipe asks for a compiled model: what is selected decides how it goes on; or for a
+        mean of epochs' weights: its stages have one best epoch each.
     """
 
     def __post_init__(self) -> None:
         if self.recipe.compile:
             raise UsageError("compile=True: a model with a policy can't be compiled; leave it out")
+        if self.recipe.averaged > 1:
+            raise UsageError(
+                f"averaged={self.recipe.averaged}: a model with a policy is trained in stages; "
+                "leave it out"
+            )
         fusion = fusion_with_policy(self.module)
         self.policy = PolicyTraining(fusion, self.recipe, self.seed, self.device)
         super().__post_init__()
@@ -261,7 +266,7 @@ class StagedTrainer(Trainer):
             if len(batches) >= self.recipe.policy_steps:
                 break
             generator = np.random.default_rng([self.seed, 2, number])
-            batches += order(self._sizes, self.recipe.batch, generator)
+            batches += self._objective.batches(self._sizes, self.recipe, generator)
         return self._told({"loss": self._batches(batches[: self.recipe.policy_steps], epoch)})
 
     def _told(self, row: dict[str, Any]) -> dict[str, Any]:

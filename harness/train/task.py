@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LAST_STAGE = "both"
 """Of a run with a policy: in its epochs base model and policy are trained together."""
 
-Kind = Literal["classification", "relatedness", "regression", "tagging"]
+Kind = Literal["classification", "relatedness", "regression", "tagging", "translation"]
 
 HIGHER_IS_BETTER = MappingProxyType(
     {
@@ -40,6 +40,7 @@ HIGHER_IS_BETTER = MappingProxyType(
         "span_f1": True,
         "bleu": True,
         "chrf": True,
+        "bleu_2017": True,
         "mse": False,
         "relative_mse": False,
     }
@@ -57,7 +58,7 @@ class Task:
         As in ``--task``.
     summary, source : str
         One line each.
-    kind : {"classification", "relatedness", "regression", "tagging"}
+    kind : {"classification", "relatedness", "regression", "tagging", "translation"}
         Which model and loss.
     pairs : bool
         Whether an example is two sentences.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.train.batches import gather, lengths, order, padding
+from harness.train.batches import gather, lengths, padding
 from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.encoder import stream
 from harness.train.objective import objective_of
@@ -46,18 +46,36 @@ def make_optimiser(parameters: Named, recipe: Recipe) -> torch.optim.Optimizer:
     """
     named = list(parameters)
     # Fused: one pass over the weights, where the plain loop is a third of a small model's step.
+    betas = (0.9, recipe.beta2)
     if recipe.optimiser == "adamw":
-        return torch.optim.AdamW(
-            [p for _, p in named], lr=recipe.rate, weight_decay=recipe.weight_decay, fused=True
-        )
+        every, decay = [p for _, p in named], recipe.weight_decay
+        return torch.optim.AdamW(every, recipe.rate, betas, weight_decay=decay, fused=True)
     groups = [
         {"params": [p for n, p in named if is_bias(n) == bias], "weight_decay": decay}
         for bias, decay in ((False, recipe.weight_decay), (True, 0.0))
     ]
     groups = [group for group in groups if group["params"]]
     if recipe.optimiser == "adam":
-        return torch.optim.Adam(groups, lr=recipe.rate, fused=True)
+        return torch.optim.Adam(groups, recipe.rate, betas, fused=True)
     return torch.optim.Adadelta(groups, lr=recipe.rate, **TENSORFLOW_ADADELTA)
+
+
+def warmth(step: int, warmup: int) -> float:
+    """Share of the recipe's rate in a step, counted from 1 (Vaswani et al., eq. 3).
+
+    It grows evenly to 1 in `warmup` steps, then falls with the inverse root of the step.
+    """
+    return min(step / warmup, math.sqrt(warmup / step))
+
+
+def mean_state(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Mean of some states of one model; of what is no floating number, the last one's."""
+    return {
+        name: torch.stack([state[name] for state in states]).mean(0)
+        if newest.is_floating_point()
+        else newest
+        for name, newest in states[-1].items()
+    }
 
 
 class Diverged(Exception):
@@ -145,6 +163,8 @@ class Trainer:
         self._optimiser = make_optimiser(self._trained(), self.recipe)
         self._sizes = lengths(self.data.train)
         self._first = 1  # epoch of the stage
+        self._steps = 0  # of the optimiser
+        self._recent: list[dict[str, Tensor]] = []  # weights of the last epochs, if averaged
         self._place: Place | None = None
         self._forward: Callable[..., Tensor] = self.module
         if self.recipe.compile:
@@ -177,13 +197,15 @@ class Trainer:
         return {**found, "resumed": self.resumed} if self.resumed else found
 
     def test(self) -> dict[str, Any]:
-        """``test`` metrics, and ``predictions`` of the examples."""
+        """``test`` metrics, ``predictions`` of the examples, and what the kind tells."""
         objective, split = self._objective, self.data.test
+        began = time.perf_counter()
         output = objective.outputs(self.module, split, self.device)
+        seconds = time.perf_counter() - began
         said = objective.predict(output)
         found = finite(objective.judged(self.task, said, split), "test metrics")
         kept = objective.predictions(output, said, self.data)
-        return {"test": found, "predictions": kept.text()}
+        return {"test": found, "predictions": kept.text(), **objective.told(said, seconds)}
 
     def state(self) -> dict[str, Any]:
         """Everything on which the rest of the run depends, after a step."""
@@ -196,6 +218,8 @@ class Trainer:
             "epochs": self.epochs,
             "best": [self.best_epoch, self.best_value, self.best_state],
             "first": self._first,
+            "steps": self._steps,
+            "recent": self._recent,
             "place": [place.steps, place.examples, place.total, place.seconds()],
             "spent": self.spent.read(),
             "resumed": self.resumed,
@@ -210,7 +234,7 @@ class Trainer:
         self._optimiser.load_state_dict(state["optimiser"])
         self.epochs = list(state["epochs"])
         self.best_epoch, self.best_value, self.best_state = state["best"]
-        self._first = state["first"]
+        self._first, self._steps, self._recent = state["first"], state["steps"], state["recent"]
         steps, examples, total, seconds = state["place"]
         self._place = Place(steps, examples, total.to(self.device), seconds, time.perf_counter())
         self.spent.go_on(state["spent"])
@@ -239,22 +263,38 @@ class Trainer:
         if self._place is None:
             nothing = torch.zeros((), dtype=torch.float64, device=self.device)
             self._place = Place(0, 0, nothing, 0.0, time.perf_counter())
-        row = {"epoch": epoch, **trained(epoch), "dev": self._evaluate("dev", epoch)}
-        if self.recipe.choose == "best-on-test":
-            row["test"] = self._evaluate("test", epoch)
-        row["seconds"] = self._place.seconds()
-        self._place = None
-        self.epochs.append(row)
-        self._keep_if_best(row)
+        row = {"epoch": epoch, **trained(epoch)}
+        with self._averaged():
+            began = time.perf_counter()
+            row["dev"] = self._evaluate("dev", epoch)
+            if self.recipe.choose == "best-on-test":
+                row["test"] = self._evaluate("test", epoch)
+            row |= {"judging": time.perf_counter() - began, "seconds": self._place.seconds()}
+            self._place = None
+            self.epochs.append(row)
+            self._keep_if_best(row)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Meanwhile the module has the mean of its weights after the last epochs."""
+        if self.recipe.averaged == 1:
+            yield
+            return
+        own = deepcopy(self.module.state_dict())
+        self._recent = [*self._recent, own][-self.recipe.averaged :]
+        self.module.load_state_dict(mean_state(self._recent))
+        yield
+        self.module.load_state_dict(own)
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
-        """One pass over the training examples; the mean loss."""
-        return {"loss": self._batches(self._order(epoch), epoch)}
+        """One pass over the training examples: the mean loss, and how many steps it was."""
+        batches = self._order(epoch)
+        return {"loss": self._batches(batches, epoch), "steps": len(batches)}
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         """The batches of an epoch."""
         generator = np.random.default_rng([self.seed, 1, epoch])
-        return order(self._sizes, self.recipe.batch, generator)
+        return self._objective.batches(self._sizes, self.recipe, generator)
 
     def padding(self) -> float:
         """Share of the positions of the first epoch's batches that hold no token."""
@@ -295,6 +335,10 @@ class Trainer:
         value.backward()
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.module.parameters(), self.recipe.clip)
+        self._steps += 1
+        if self.recipe.warmup:
+            for group in self._optimiser.param_groups:
+                group["lr"] = self.recipe.rate * warmth(self._steps, self.recipe.warmup)
         self._optimiser.step()
 
     def _evaluate(self, split: str, epoch: int) -> dict[str, float]:

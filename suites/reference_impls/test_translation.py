@@ -18,7 +18,8 @@ from torch import Tensor
 from harness.build import make
 from harness.registry import Registry
 from reference_impls.decoding import beam_search, greedy
-from reference_impls.translation import END, PADDING, Translator
+from reference_impls.tokens import END, PADDING
+from reference_impls.translation import Translator
 
 Array = np.ndarray
 ARMS = ("multi_head", "mtsa_nmt", "bi_gru", "none")

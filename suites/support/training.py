@@ -61,8 +61,19 @@ trained = cache(train)
 
 def numbers(record: dict[str, Any]) -> dict[str, Any]:
     """Everything of a record but times, memory, and how often it went on."""
-    spent = ("seconds", "load_seconds", "peak_bytes", "memory_method", "resumed", "epochs")
-    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in record["epochs"]]
+    spent = (
+        "seconds",
+        "load_seconds",
+        "peak_bytes",
+        "memory_method",
+        "resumed",
+        "decoding",
+        "epochs",
+    )
+    rows = [
+        {k: v for k, v in row.items() if k not in ("seconds", "judging")}
+        for row in record["epochs"]
+    ]
     return {"epochs": rows, **{k: v for k, v in record.items() if k not in spent}}
 
 

@@ -258,14 +258,14 @@ def test_the_real_corpora_are_whole(
     assert (len(data.test), sum(map(len, data.test.targets))) == (sentences, words)
     assert sum(int(one.sum()) for one in data.test.also["unseen"]) == unseen
     assert int(data.seen.sum()) == repeated, "105 of UD, were capitals no difference"
-    sizes = np.array([len(tags) for tags in data.train.targets])
+    sizes = np.array([[len(tags) for tags in data.train.targets]])
     batches = order(sizes, task(name).recipe.batch, np.random.default_rng([0, 1, 1]))
     assert padding(sizes, batches) < 0.1
 
 
 def test_padding_is_counted_as_it_is_made(folder: Path) -> None:
     data = loaded("ud_ewt", folder)
-    sizes = np.array([len(tags) for tags in data.train.targets])
+    sizes = np.array([[len(tags) for tags in data.train.targets]])
     batches = order(sizes, 8, np.random.default_rng(0))
     made = [gather(data.train, index, torch.device("cpu")) for index in batches]
     places = sum(targets.numel() for _, targets in made)

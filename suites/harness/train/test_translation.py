@@ -1,0 +1,369 @@
+"""Translation: its data, its loss, its batches, its metrics, and what a run keeps."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from harness.errors import UsageError
+from harness.experiments.costs import steps_of
+from harness.records.predictions import keep, read
+from harness.registry import Registry
+from harness.stats.sums import SUMMED
+from harness.train.batches import lengths, order_by_tokens, padding
+from harness.train.data.subwords import Subwords
+from harness.train.kinds.translation import counts, texts
+from harness.train.objective import objective_of
+from harness.train.recipe import identity
+from harness.train.run import train_run
+from harness.train.task import Data, load, task
+from harness.train.trainer import mean_state, warmth
+from suites.harness.train.test_checkpoint import interrupted
+from suites.support.made_up_data import write_table
+from suites.support.real_data import REAL, real
+from suites.support.training import numbers, small, train
+
+COLUMNS = ("en_tok", "de_tok")
+WORDS = {"a": "ein", "man": "mann", "dog": "hund", "sees": "sieht", "the": "der", "red": "rote"}
+MADE_UP = "rewriting[words=5,length=6,train=60,test=12]"
+
+
+def sentence(drawn: random.Random) -> tuple[str, str]:
+    words = drawn.choices(list(WORDS), k=drawn.randint(4, 8))
+    return " ".join(words), " ".join(WORDS[word] for word in words)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Multi30k's four tables, made up; not to be changed."""
+    folder, drawn = tmp_path_factory.mktemp("parallel"), random.Random(0)
+    for name, count in zip(task("multi30k").files, (80, 10, 12, 8), strict=True):
+        write_table(folder / f"{name}.gz", COLUMNS, [sentence(drawn) for _ in range(count)])
+    return folder
+
+
+def loaded(folder: Path, name: str = "multi30k[subwords=40]", vectors: str = "none") -> Data:
+    return load(task(name), task(name).recipe, str(folder), vectors, seed=0)
+
+
+# Data.
+
+
+def test_sentences_become_pieces_and_come_back(corpus: Path) -> None:
+    data = loaded(corpus)
+    split = data.test
+    source, previous = split.inputs
+    assert all(tokens[-1] == 1 and 0 not in tokens for tokens in source)
+    assert previous == [[0, *tokens[:-1]] for tokens in split.targets]
+    assert texts(split.targets, split) == list(split.also["references"])
+    assert (
+        data.outputs
+        == 40
+        > max(token for side in (source, split.targets) for s in side for token in s)
+    )
+
+
+def test_pieces_are_learned_from_train_alone(corpus: Path, tmp_path: Path) -> None:
+    for name in task("multi30k").files:
+        target = tmp_path / f"{name}.gz"
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes((corpus / f"{name}.gz").read_bytes())
+    name = task("multi30k").files[2]
+    write_table(tmp_path / f"{name}.gz", COLUMNS, [("a zebra", "ein zebra")] * 12)
+    first, other = loaded(corpus), loaded(tmp_path)
+    assert first.train.inputs == other.train.inputs
+    assert 2 in other.test.inputs[0][0], "a letter that train does not have"
+
+
+def test_more_pieces_are_longer_ones() -> None:
+    said = ["der mann sieht den hund"] * 3
+    few, many = (Subwords.learn(said, size).encode(said[:1])[0] for size in (22, 60))
+    assert len(many) == 6 < len(few)
+    with pytest.raises(UsageError, match=r"subwords=5; expected at least \d+"):
+        Subwords.learn(said, 5)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (None, "has no row; expected sentences and their translations"),
+        (("a man", ""), "train.tsv.gz:3: de_tok is empty; expected a sentence: leave the line out"),
+        (("a man",), "train.tsv.gz:3: 1 fields where the first line names 2"),
+    ],
+)
+def test_a_bad_table_is_told_in_one_line(
+    corpus: Path, tmp_path: Path, row: tuple[str, ...] | None, says: str
+) -> None:
+    name = task("multi30k").files[0]
+    rows = [] if row is None else [("a dog", "ein hund"), row]
+    write_table(tmp_path / f"{name}.gz", COLUMNS, rows)
+    with pytest.raises(UsageError, match=re.escape(says)) as found:
+        loaded(tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_wrong_columns_bytes_and_vectors_are_told(corpus: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"{task('multi30k').files[0]}.gz"
+    write_table(path, ("en_tok", "de"), [("a", "b")])
+    with pytest.raises(UsageError, match=r"train\.tsv\.gz:1: no column 'de_tok'"):
+        loaded(tmp_path)
+    path.with_suffix("").write_bytes(b"en_tok\tde_tok\na dog\tm\xe4nner\n")
+    path.unlink()
+    with pytest.raises(UsageError, match=r"train\.tsv:2: not UTF-8 .byte 0xe4"):
+        loaded(tmp_path)
+    with pytest.raises(UsageError, match=r"--vectors x: .* leave it out"):
+        loaded(corpus, vectors="x")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"), [("copy", "abcde"), ("reverse", "edcba"), ("swap", "badce")]
+)
+def test_rules_rewrite(rule: str, words: str) -> None:
+    data = loaded(
+        Path(),
+        f"rewriting[rule={rule},length=5,train=200]"
+        if rule != "reverse"
+        else "rewriting[length=5,train=200]",
+        "",
+    )
+    by_length = [
+        (s[:-1], t[:-1]) for s, t in zip(data.train.inputs[0], data.train.targets, strict=True)
+    ]
+    source, target = next(both for both in by_length if len(both[0]) == 5)
+    assert target == [source["abcde".index(letter)] for letter in words]
+
+
+def test_an_unknown_rule_is_told() -> None:
+    with pytest.raises(UsageError, match="rule=turn; expected copy, reverse, swap"):
+        loaded(Path(), "rewriting[rule=turn]", "")
+
+
+# Batches.
+
+
+def test_batches_by_tokens_hold_every_example_once_and_no_more_tokens() -> None:
+    sizes = np.random.default_rng(0).integers(4, 40, (2, 3000))
+    sizes[1] = np.clip(sizes[0] + np.random.default_rng(1).integers(-3, 4, 3000), 1, None)
+    sizes[:, 7] = 300
+    found = order_by_tokens(sizes, 500, np.random.default_rng(1))
+    assert sorted(np.concatenate(found)) == list(range(3000))
+    places = [len(b) * sizes[:, b].max(1).sum() for b in found]
+    assert max(p for p, b in zip(places, found, strict=True) if 7 not in b) <= 500
+    assert [len(b) for b in found if 7 in b] == [1]
+    real_ones = sum(sizes[:, b].sum() for b in found)
+    assert 0.1 > padding(sizes, found) == pytest.approx(1 - real_ones / sum(places))
+    other = order_by_tokens(sizes, 500, np.random.default_rng(2))
+    assert {frozenset(b) for b in found} != {frozenset(b) for b in other}
+
+
+# Loss, schedule, mean of weights.
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_the_loss_is_the_smoothed_cross_entropy_of_a_token(smoothing: float) -> None:
+    logits = np.random.default_rng(0).normal(size=(2, 3, 5))
+    targets = np.array([[3, 2, 1], [4, 1, 0]])
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    each = [
+        -(1 - smoothing) * log_p[i, t, targets[i, t]] - smoothing * log_p[i, t].mean()
+        for i in range(2)
+        for t in range(3)
+        if targets[i, t]
+    ]
+    recipe = replace(task("rewriting").recipe, smoothing=smoothing)
+    found = objective_of("translation").losses(
+        recipe, torch.from_numpy(logits), torch.from_numpy(targets)
+    )
+    assert found.shape == (2,)
+    assert float(found.mean()) == pytest.approx(np.mean(each))
+
+
+def test_the_rate_grows_and_falls() -> None:
+    # Vaswani et al., eq. 3, with its highest value as the unit.
+    found = [warmth(step, 4) for step in (1, 2, 4, 16, 64)]
+    assert found == [0.25, 0.5, 1.0, 0.5, 0.25]
+
+
+def test_the_rate_of_a_step_is_that_of_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    real_step = torch.optim.Adam.step
+
+    def noting(self: Any, *arguments: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return real_step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", noting)
+    record = train(Path(), "none", MADE_UP, epochs=2, batch=200, warmup=3)
+    steps = [row["steps"] for row in record["epochs"]]
+    assert rates == pytest.approx([5e-3 * warmth(i, 3) for i in range(1, 1 + sum(steps))])
+    assert steps_of({**record, "recipe": {"batch": 200}}) == (sum(steps), 120)
+
+
+def test_weights_of_the_last_epochs_are_averaged() -> None:
+    def weights(averaged: int, epochs: int) -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = {}
+        kind = objective_of("translation")
+        with pytest.MonkeyPatch.context() as patch:
+            real_outputs = type(kind).outputs
+
+            def noting(self: Any, module: Any, *arguments: Any) -> Any:
+                found.update({n: p.clone() for n, p in module.state_dict().items()})
+                return real_outputs(self, module, *arguments)
+
+            patch.setattr(type(kind), "outputs", noting)
+            # The last epoch is the one that counts: every dev metric is better than the one before.
+            better = iter(range(100))
+            patch.setattr(type(kind), "evaluate", lambda *_: {"bleu": float(next(better))})
+            train(Path(), "none", MADE_UP, epochs=epochs, averaged=averaged)
+        return found
+
+    alone = [weights(1, epochs) for epochs in (2, 3)]
+    mean = weights(2, 3)
+    for name, value in mean.items():
+        expected = (alone[0][name] + alone[1][name]) / 2
+        torch.testing.assert_close(value, expected)
+        assert name.startswith("encoder.0.fusion") or not torch.equal(value, alone[1][name])
+
+
+def test_what_is_no_number_is_not_averaged() -> None:
+    states = [{"w": torch.tensor([v]), "n": torch.tensor(int(v))} for v in (1.0, 2.0)]
+    assert mean_state(states) == {"w": torch.tensor([1.5]), "n": torch.tensor(2)}
+
+
+def test_a_field_that_older_recipes_lack_changes_no_key_until_it_is_set() -> None:
+    recipe = task("trec").recipe.as_dict()
+    old = {
+        k: v
+        for k, v in recipe.items()
+        if k not in ("layers", "smoothing", "warmup", "averaged", "beta2")
+    }
+    assert identity(recipe) == identity(old)
+    assert identity({**recipe, "warmup": 10}) == {**identity(old), "warmup": 10}
+
+
+# Metrics.
+
+SAID = (
+    "ein mann sieht einen weißen hund .",
+    "",
+    "hund hund hund hund hund",
+    "zwei frauen , die im park laufen",
+    "a b",
+    "ein mann sieht",
+)
+TRUE = (
+    "ein mann sieht einen roten hund .",
+    "ein hund",
+    "der hund sieht den hund hund",
+    "zwei frauen laufen im park , die frauen",
+    "der hund läuft",
+    "ab",
+)
+
+
+def test_sums_of_counts_give_sacrebleus_scores() -> None:
+    found = np.array([counts(*both) for both in zip(SAID, TRUE, strict=True)])
+    for order in (list(range(6)), [0, 3], [2, 2, 0, 5], [1, 4]):
+        said, true = [SAID[i] for i in order], [TRUE[i] for i in order]
+        expected = {
+            "bleu": BLEU(tokenize="none", smooth_method="none").corpus_score(said, [true]).score,
+            "chrf": CHRF().corpus_score(said, [true]).score,
+        }
+        for name, value in expected.items():
+            assert SUMMED[name].value(found[order]) == pytest.approx(value, abs=1e-9), name
+    assert expected["bleu"] == 0, "no four words in a row"
+    assert SUMMED["bleu"].value(found) > 10
+
+
+# Runs.
+
+
+def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
+    corpus: Path, tmp_path: Path
+) -> None:
+    name = "multi30k[subwords=60]"
+    how = {"width": 24, "hidden": 24, "averaged": 2, "epochs": 16, "batch": 100, "warmup": 20}
+    recipe = small(name, layers=1, patience=16, rate=1e-2, dropout=0.0, **how)
+    call = {"task": name, "recipe": recipe.as_dict(), "seed": 0, "directory": str(corpus)}
+    record = train_run(model="mtsa_nmt", vectors="none", **call)
+    found = read(
+        [tmp_path], {"key": "k", "predictions": keep(tmp_path, "k", record["predictions"])}
+    )
+    assert found is not None
+    said = [bytes(one).decode() for one in found.sequences("said")]
+    references = [list(loaded(corpus, name).test.also["references"])]
+    score = BLEU(tokenize="none", smooth_method="none").corpus_score(said, references).score
+    assert record["test"]["bleu"] == pytest.approx(score)
+    assert SUMMED["bleu"].value(found.counts) == pytest.approx(score)
+    assert SUMMED["chrf"].value(found.counts) == pytest.approx(record["test"]["chrf"])
+    assert score > 1, "it learned nothing, which shows nothing"
+    assert set(record["test"]) == {"bleu", "chrf", "bleu_2017"}
+    assert set(record["epochs"][0]["dev"]) == {"bleu", "chrf"}
+    assert record["decoding"]["sentences"] == 20
+    assert record["decoding"]["beams"] == 4
+    assert "tok:none" in record["signatures"]["bleu"]
+    assert 0 < record["padding"] < 0.5
+    assert numbers(train_run(model="mtsa_nmt", vectors="none", **call)) == numbers(record)
+
+
+@pytest.mark.parametrize("places", [(3,), (2, 5)])
+def test_a_run_that_died_gives_the_numbers_of_one_that_did_not(
+    tmp_path: Path, places: tuple[int, ...]
+) -> None:
+    """In the middle of an epoch, with a schedule, a mean of weights and dropout."""
+    how: dict[str, Any] = {"model": "mtsa_nmt", "name": MADE_UP, "batch": 200}
+    how |= {"epochs": 3, "averaged": 2, "warmup": 4, "dropout": 0.2}
+    whole = train(Path(), **how)
+    again, _ = interrupted(Path(), tmp_path / "run.pt", places, **how)
+    assert numbers(again) == numbers(whole)
+
+
+def test_a_mechanism_without_tokens_or_with_a_policy_is_told() -> None:
+    for model, says in (("source2token", "makes one vector"), ("resa", "has a policy")):
+        with pytest.raises(
+            UsageError, match=f"{model} {says}.*needs a mechanism that gives tokens"
+        ):
+            train(Path(), model, MADE_UP)
+
+
+def test_only_the_self_attention_of_the_encoder_differs() -> None:
+    kind, record = objective_of("translation"), task(MADE_UP)
+    data = loaded(Path(), MADE_UP, "")
+    models = [
+        kind.build(record, model, {}, data, small(MADE_UP, layers=2), Registry(), seed=3)
+        for model in ("mtsa_nmt", "multi_head")
+    ]
+    first, second = (dict(model.named_parameters()) for model in models)
+    alike = {name for name in second if "fusion" not in name}
+    assert alike == {name for name in first if "fusion" not in name}
+    assert all(torch.equal(first[name], second[name]) for name in alike)
+    weights = [second[f"encoder.{i}.fusion.q_w"] for i in (0, 1)]
+    assert not torch.equal(*weights), "every layer is drawn by itself"
+    x, mask = torch.zeros(1, 4, 12), torch.ones(1, 4, dtype=torch.bool)
+    assert not models[1].encoder[0].fusion(x, mask).any(), "positions were added once more"
+
+
+@real("multi30k/train.tsv.gz")
+def test_multi30k_is_read_whole_and_hardly_padded() -> None:
+    data = loaded(REAL, "multi30k")
+    sizes = [len(s) for s in (data.train, data.dev, data.test, data.test.also["further"])]
+    assert sizes == [29_000, 1014, 1000, 1000]
+    assert data.seen is not None
+    assert int(data.seen.sum()) == SEEN
+    found = lengths(data.train)
+    generator = np.random.default_rng(0)
+    assert padding(found, order_by_tokens(found, task("multi30k").recipe.batch, generator)) < 0.1
+    assert texts(data.test.targets, data.test)[:50] == list(data.test.also["references"])[:50]
+    assert data.outputs == 4000
+
+
+SEEN = 0
+"""Test sentences whose English stands in train."""
