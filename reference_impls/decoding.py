@@ -56,8 +56,10 @@ def beam_search(
 ) -> list[list[int]]:
     """The ended sentence with the highest log-probability / `length_penalty` that is found.
 
-    Of every sentence the `beams` likeliest prefixes of each length are kept; that a kept prefix
-    ends is always tried. It stops when no prefix can become better than what has ended.
+    Of every sentence the `beams` likeliest prefixes of each length are kept. Of the twice as many
+    likeliest ways in which they go on, those that end are tried (tensor2tensor's; were every end
+    tried, short sentences would win), and at the limit all end. It stops when no prefix can become
+    better than what has ended.
 
     Parameters
     ----------
@@ -84,14 +86,21 @@ def beam_search(
         logits = model.step(prefixes[:, :, -1], kept)  # [b, K, V]
         logits[..., PADDING] = -torch.inf
         total = scores[..., None].to(logits.dtype) + logits.log_softmax(-1)
-        ended, which = (total[..., END] / length_penalty(length + 1, alpha)).max(1)  # [b]
+        last = limits[rows].eq(length).nonzero()[:, 0]
+        ends = total[last, :, END]
+        total[last] = -torch.inf
+        total[last, :, END] = ends
+        scores, place = total.flatten(1).topk(2 * beams)  # [b, 2 K]
+        parent, token = place // total.shape[-1], place % total.shape[-1]
+        ended = scores.masked_fill(token != END, -torch.inf)
+        ended, which = (ended / length_penalty(length + 1, alpha)).max(1)  # [b]
         better = ended > best
         best = torch.where(better, ended, best)
         for i in better.nonzero()[:, 0].tolist():
-            said[int(rows[i])] = prefixes[i, which[i], 1:].tolist()
-        total[..., END] = -torch.inf
-        scores, place = total.flatten(1).topk(beams)  # [b, K]
-        parent, token = place // total.shape[-1], place % total.shape[-1]
+            said[int(rows[i])] = prefixes[i, parent[i, which[i]], 1:].tolist()
+        # No prefix ends twice, so K of these go on.
+        scores, chosen = scores.masked_fill(token == END, -torch.inf).topk(beams)  # [b, K]
+        parent, token = parent.gather(1, chosen), token.gather(1, chosen)
         # A prefix only loses, and the longest sentence is divided by most.
         possible = scores[:, 0] / length_penalty(limits[rows] + 1, alpha)
         going = ((possible > best) & (length < limits[rows])).nonzero()[:, 0]

@@ -264,7 +264,7 @@ class Translator(nn.Module):
         """
         states, real = self.encode(source)
         h = self.dropout(self.positions.added_to(self.embedded(previous)))
-        for layer in self.decoder:
+        for layer in self._layers():
             h = layer(h, layer.cross.keys_values(states), real)
         return self._logits(h)
 
@@ -272,16 +272,19 @@ class Translator(nn.Module):
         """Read the source [B, N], before the first of at most so many tokens."""
         states, real = self.encode(source)
         places = self.positions.added_to(states.new_zeros(1, most, self.width))[0]
-        known = [layer.cross.keys_values(states) for layer in self.decoder]
+        known = [layer.cross.keys_values(states) for layer in self._layers()]
         return Decoding(real, known, [None] * len(self.decoder), places)
 
     def step(self, tokens: Tensor, kept: Decoding) -> Tensor:
         """Logits of what follows the newest tokens [B, K] of K prefixes: [B, K, vocabulary]."""
         h = self.dropout(self.embedded(tokens) + kept.places[kept.length])
-        for i, layer in enumerate(self.decoder):
+        for i, layer in enumerate(self._layers()):
             h, kept.past[i] = layer.step(h, kept.past[i], kept.source[i], kept.real)
         kept.length += 1
         return self._logits(h)
+
+    def _layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def _logits(self, h: Tensor) -> Tensor:
         return linear(self.decoder_norm(h), self.words.weight)

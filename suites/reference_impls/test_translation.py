@@ -99,7 +99,8 @@ def oracle(model: Translator, source: list[int], previous: list[int]) -> Array:
 
     def dot_product(x: Array, others: list[Array], name: str) -> Array:
         parts = [np.split(weights[f"{name}.{p}_w"], HEADS, axis=1) for p in "qkv"]
-        return attend(x, others, *map(np.array, parts), weights[f"{name}.o_w"])
+        q, k, v = map(np.array, parts)
+        return attend(x, others, q, k, v, weights[f"{name}.o_w"])
 
     def fused(x: Array, others: list[Array], name: str) -> Array:
         return attend(x, others, *(weights[f"{name}.{p}_w"] for p in "qkvo"))
@@ -199,13 +200,15 @@ def sentences(vocabulary: int, most: int) -> Iterator[tuple[int, ...]]:
 SOURCE = torch.tensor([[3, 4, 2, END], [2, 3, END, PADDING], [4, END, PADDING, PADDING]])
 LIMITS = torch.tensor([4, 2, 3])
 SEEDS = (4, 6, 14)
+WIDE = 2 * 3**4
+"""Twice as many are all ways in which 81 prefixes go on: three words and an end."""
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_wide_beam_finds_the_best_of_all_sentences(alpha: float, seed: int) -> None:
     model = sharp(seed=seed)
-    found = beam_search(model, SOURCE, LIMITS, beams=3**4, alpha=alpha)
+    found = beam_search(model, SOURCE, LIMITS, beams=WIDE, alpha=alpha)
     for said, source, limit in zip(found, SOURCE, LIMITS.tolist(), strict=True):
         best = max(
             sentences(5, limit),
@@ -218,7 +221,7 @@ def test_the_searches_differ_where_they_should() -> None:
     """Otherwise the others show nothing."""
     ways = [
         [beam_search(sharp(seed=seed), SOURCE, LIMITS, beams, alpha) for seed in SEEDS]
-        for beams, alpha in ((1, 0.6), (81, 0.6), (81, 0.0), (81, 2.0))
+        for beams, alpha in ((1, 0.6), (WIDE, 0.6), (WIDE, 0.0), (WIDE, 2.0))
     ]
     assert all(one != other for one, other in itertools.combinations(ways, 2))
     assert {len(said) for way in ways for found in way for said in found} == {0, 1, 2, 3, 4}
@@ -227,14 +230,19 @@ def test_the_searches_differ_where_they_should() -> None:
 def narrow(model: Translator, source: Tensor, limit: int, beams: int, alpha: float) -> list[int]:
     """The definition of a beam search, prefix by prefix."""
     prefixes: list[tuple[int, ...]] = [()]
-    best, answer = -math.inf, ()
+    best = -math.inf
+    answer: tuple[int, ...] = ()
     for length in range(limit + 1):
-        for one in prefixes:
-            score = scored(model, source, one) / ((5 + length + 1) / 6) ** alpha
-            if score > best:
+        ways = [(scored(model, source, one), one, True) for one in prefixes]
+        if length < limit:
+            longer = [(*one, word) for one in prefixes for word in range(END + 1, 5)]
+            ways += [(begun(model, source, one), one, False) for one in longer]
+        ways = sorted(ways, key=lambda way: -way[0])[: 2 * beams]
+        for log_p, one, ends in ways:
+            score = log_p / ((5 + length + 1) / 6) ** alpha
+            if ends and score > best:
                 best, answer = score, one
-        longer = [(*one, word) for one in prefixes for word in range(END + 1, 5)]
-        prefixes = sorted(longer, key=lambda one: -begun(model, source, one))[:beams]
+        prefixes = [one for _, one, ends in ways if not ends][:beams]
     return list(answer)
 
 

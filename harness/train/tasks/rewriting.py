@@ -71,8 +71,8 @@ def load(
         sizes = generator.integers(SHORTEST, length + 1, count)
         source = [generator.integers(FIRST, FIRST + words, size).tolist() for size in sizes]
         target = [RULES[rule](sentence) for sentence in source]
-        ended = [[[*sentence, END] for sentence in side] for side in (source, target)]
-        return pairs(*ended, [write(sentence) for sentence in target], write)
+        said, wanted = ([[*sentence, END] for sentence in side] for side in (source, target))
+        return pairs(said, wanted, [write(sentence) for sentence in target], write)
 
     return Data(
         train=drawn(train), dev=drawn(test), test=drawn(test), width=0, outputs=FIRST + words

@@ -23,7 +23,7 @@ from reports.core.axes import End, bare, label_ends, panel, titled
 from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
-from reports.pages.comparison import tags
+from reports.pages.comparison import tags, translations
 from reports.pages.comparison.arms import Arm, arms_of
 
 BINS = 10
@@ -51,6 +51,8 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
         return together(*parts, remark(NOTHING))
     if tags.are_tagged(arms):
         return together(*parts, tags.show(place, some, name, arms))
+    if translations.are_translated(arms):
+        return together(*parts, translations.show(place, some, name, arms))
     corpus = _corpus(some[0].task)
     if all(arm.pooled("confidence").size for arm in arms):
         classes = _classes(arms, corpus)

@@ -26,6 +26,7 @@ from harness.train.recipe import identity
 from harness.train.run import train_run
 from harness.train.task import Data, load, task
 from harness.train.trainer import mean_state, warmth
+from reference_impls.translation import EncoderLayer
 from suites.harness.train.test_checkpoint import interrupted
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
@@ -292,7 +293,12 @@ def test_a_run_keeps_what_it_said_and_both_test_sets_are_judged(
     name = "multi30k[subwords=60]"
     how = {"width": 24, "hidden": 24, "averaged": 2, "epochs": 16, "batch": 100, "warmup": 20}
     recipe = small(name, layers=1, patience=16, rate=1e-2, dropout=0.0, **how)
-    call = {"task": name, "recipe": recipe.as_dict(), "seed": 0, "directory": str(corpus)}
+    call: dict[str, Any] = {
+        "task": name,
+        "recipe": recipe.as_dict(),
+        "seed": 0,
+        "directory": str(corpus),
+    }
     record = train_run(model="mtsa_nmt", vectors="none", **call)
     found = read(
         [tmp_path], {"key": "k", "predictions": keep(tmp_path, "k", record["predictions"])}
@@ -347,8 +353,9 @@ def test_only_the_self_attention_of_the_encoder_differs() -> None:
     assert all(torch.equal(first[name], second[name]) for name in alike)
     weights = [second[f"encoder.{i}.fusion.q_w"] for i in (0, 1)]
     assert not torch.equal(*weights), "every layer is drawn by itself"
+    first_layer = next(part for part in models[1].modules() if isinstance(part, EncoderLayer))
     x, mask = torch.zeros(1, 4, 12), torch.ones(1, 4, dtype=torch.bool)
-    assert not models[1].encoder[0].fusion(x, mask).any(), "positions were added once more"
+    assert not first_layer.fusion(x, mask).any(), "positions were added once more"
 
 
 @real("multi30k/train.tsv.gz")

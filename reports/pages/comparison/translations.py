@@ -1,0 +1,195 @@
+"""What models wrote: parts of their BLEU, what the swap costs, and translations side by side."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.errors import UsageError
+from harness.experiments.conclusion import Comparison
+from harness.experiments.replicates import is_ok
+from harness.registry import resolve
+from harness.stats import SUMMED
+from harness.stats.sums import ORDERS
+from harness.train.data.directory import VARIABLE
+from harness.train.data.parallel import Parallel
+from harness.train.task import task
+from reports.core.page import Output, Shown, remark, says, together
+from reports.pages.comparison.arms import Arm
+
+MOST = 10
+"""Sentences shown of a comparison; of one of several fewer."""
+COLUMNS = SUMMED["chrf"].last
+
+
+def are_translated(arms: Sequence[Arm]) -> bool:
+    """Whether all wrote texts, whose counts are kept."""
+    return all(
+        one.lengths.size
+        and not one.truth.size
+        and one.said.dtype.kind == "u"
+        and one.counts.ndim == 2
+        and one.counts.shape[1] >= COLUMNS
+        for arm in arms
+        for one in arm.said.values()
+    )
+
+
+def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Arm]) -> Shown:
+    """All of it, of one task."""
+    parts = [_scores(place, f"{name}scores", some, arms)]
+    for number, c in enumerate(some):
+        both = [next((arm for arm in arms if arm.model == m), None) for m in (c.first, c.second)]
+        if both[0] is not None and both[1] is not None:
+            label = f"{name}translations{number if len(some) > 1 else ''}"
+            most = MOST if len(some) == 1 else MOST // 2
+            parts.append(_sentences(place, label, both[0], both[1], c.task, most))
+    return together(*parts)
+
+
+def _runs(some: Sequence[Comparison], model: str) -> list[Mapping[str, Any]]:
+    """Finished runs of a model."""
+    sides = [(c.first, c.sides[0]) for c in some] + [(some[0].second, some[0].sides[1])]
+    return next(([run for run in side if is_ok(run)] for m, side in sides if m == model), [])
+
+
+def speeds(runs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Seconds of an epoch's training, dev's translation left out; sentences translated a second.
+
+    Medians over runs; nan where the records don't tell.
+    """
+    training = [
+        e["seconds"] - e["judging"]
+        for run in runs
+        for e in run["epochs"]
+        if "seconds" in e and "judging" in e
+    ]
+    told = [run.get("decoding") or {} for run in runs]
+    decoding = [
+        one["sentences"] / one["seconds"]
+        for one in told
+        if one.get("seconds", 0) > 0 and "sentences" in one
+    ]
+    first, second = (statistics.median(v) if v else math.nan for v in (training, decoding))
+    return first, second
+
+
+def _scores(place: Output, name: str, some: Sequence[Comparison], arms: Sequence[Arm]) -> Shown:
+    """Precisions and lengths of all runs together, and what training and translating take."""
+    rows, numbers = [], []
+    for arm in arms:
+        said, true, *grams = np.sum(
+            [one.counts[:, : 2 + 2 * ORDERS].sum(0) for one in arm.said.values()], axis=0
+        ).tolist()
+        shares = [a / max(b, 1) for a, b in zip(grams[:ORDERS], grams[ORDERS:], strict=True)]
+        epoch, rate = speeds(_runs(some, arm.model))
+        ratio = said / max(true, 1)
+        cells = [f"{100 * share:.1f}" for share in shares]
+        times = [f"{v:.1f}" if v == v else "unknown" for v in (epoch, rate)]
+        rows.append([arm.model, *cells, f"{ratio:.3f}", *times])
+        known = {f"precision_{n}": share for n, share in enumerate(shares, start=1)}
+        costs = {"training_seconds_an_epoch": epoch, "sentences_a_second": rate}
+        numbers.append({"model": arm.model, **known, "length_ratio": ratio, **costs})
+    orders = [f"{n} words in a row (%)" for n in range(1, ORDERS + 1)]
+    columns = ["model", *orders, "length", "training, s an epoch", "sentences a second"]
+    what = (
+        "What of each model's words, and of two, three and four in a row, the references have; its "
+        "length over theirs; the whole model's training, and beam search over the test sets."
+    )
+    return together(remark(what), place.table(name, pd.DataFrame(numbers), columns, rows))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One test sentence as both models translate it.
+
+    Attributes
+    ----------
+    item : int
+        Its place in the corpus' table.
+    ahead : float
+        Mean over seeds of its chrF by the first model less that by the second.
+    first, second : str
+        What was written by the pair of runs that are furthest apart in that direction.
+    """
+
+    item: int
+    ahead: float
+    first: str
+    second: str
+
+
+def apart(first: Arm, second: Arm) -> list[Version]:
+    """Sentences that both models were given, those first on which they are furthest apart."""
+    chrf, found = SUMMED["chrf"], dict[int, list[tuple[float, str, str]]]()
+    for key in sorted(first.said.keys() & second.said.keys(), key=str):
+        sides = []
+        for one in (first.said[key], second.said[key]):
+            scores = chrf.of(one.counts[:, chrf.first : chrf.last].astype(float))
+            wrote = [bytes(text).decode(errors="replace") for text in one.sequences("said")]
+            items = one.items.tolist()
+            sides.append(dict(zip(items, zip(scores.tolist(), wrote, strict=True), strict=True)))
+        for item in sides[0].keys() & sides[1].keys():
+            (a, mine), (b, other) = sides[0][item], sides[1][item]
+            found.setdefault(item, []).append((a - b, mine, other))
+    out = []
+    for item, each in found.items():
+        ahead = statistics.fmean(difference for difference, _, _ in each)
+        _, mine, other = max(each, key=lambda one: one[0] * (1 if ahead >= 0 else -1))
+        out.append(Version(item, ahead, mine, other))
+    return sorted(out, key=lambda one: (-abs(one.ahead), one.item))
+
+
+def _sentences(place: Output, name: str, first: Arm, second: Arm, of: str, most: int) -> Shown:
+    """Translations side by side where two models are furthest apart."""
+    everything = apart(first, second)
+    chosen = [one for one in everything[:most] if one.first != one.second]
+    if not chosen:
+        return remark(f"{first.model} and {second.model} wrote the same of every test sentence.")
+    texts, why = _texts(of, chosen)
+    rows, numbers = [], []
+    for one in chosen:
+        source, reference = texts.get(one.item, ("", ""))
+        cells = [f"row {one.item + 1}", source, reference, one.first, one.second]
+        rows.append([*cells, f"{one.ahead:+.1f}"])
+        numbers.append(dict(zip(_KNOWN, (*cells, one.ahead), strict=True)))
+    columns = ["place", "source", "reference", first.model, second.model, "chrF, apart"]
+    differ = sum(one.first != one.second for one in everything)
+    heads = [
+        f"Where {first.model} and {second.model} are furthest apart by chrF, in the mean over "
+        f"seeds; {differ:,} of {len(everything):,} test sentences are translated differently."
+    ]
+    shown = place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1, 2, 3, 4))
+    return together(says([*heads, *([why] if why else [])]), shown)
+
+
+_KNOWN = ("place", "source", "reference", "first", "second", "chrf_apart")
+
+
+def _texts(of: str, chosen: Sequence[Version]) -> tuple[dict[int, tuple[str, str]], str]:
+    """Sources and references by place; or none, and why."""
+    try:
+        load = resolve(task(of).load)
+    except UsageError:
+        load = None
+    folder = os.environ.get(VARIABLE, "")
+    if not isinstance(load, Parallel):
+        return {}, "This version does not know the corpus, so sources are not shown."
+    if not folder:
+        return {}, f"Set {VARIABLE} to the data directory to see sources and references."
+    path = Path(folder) / f"{load.files[2]}.gz"
+    try:
+        sources, references = load.read(path)
+    except UsageError as error:
+        return {}, f"Sources and references can't be shown: {error}."
+    if any(not 0 <= one.item < len(sources) for one in chosen):
+        return {}, f"Sources can't be shown: {path} is not the table that was tested on."
+    return {one.item: (sources[one.item], references[one.item]) for one in chosen}, ""

@@ -1,0 +1,119 @@
+"""The page's part of translation: parts of BLEU, costs, translations side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.experiments.conclusion import Comparison
+from harness.records.predictions import Predictions
+from harness.train.data.directory import VARIABLE
+from harness.train.kinds.translation import counts
+from harness.train.task import task
+from reports.core.page import Output
+from reports.core.source import DeviceRecords
+from reports.pages.comparison.arms import Arm
+from reports.pages.comparison.disagreement import show
+from reports.pages.comparison.translations import apart, are_translated, speeds
+from suites.support.comparisons import A, B, design, judged, run
+from suites.support.made_up_data import write_table
+
+TRUE = ("ein mann sieht einen hund", "zwei frauen laufen im park", "ein rotes haus")
+GOOD = ("ein mann sieht einen hund", "zwei frauen laufen durch den park", "ein haus")
+POOR = ("ein hund", "zwei frauen laufen durch den park", "ein rotes haus mit tür")
+SOURCES = ("a man sees a dog", "two women run in the park", "a red house")
+
+
+def said(texts: tuple[str, ...]) -> Predictions:
+    nothing, encoded = np.empty(0, np.uint8), [text.encode() for text in texts]
+    return Predictions(
+        items=np.arange(3, dtype=np.int32),
+        seen=np.zeros(3, bool),
+        truth=nothing,
+        said=np.frombuffer(b"".join(encoded), np.uint8),
+        confidence=nothing,
+        errors=nothing,
+        lengths=np.array([len(text) for text in encoded], np.uint32),
+        counts=np.array([counts(*both) for both in zip(texts, TRUE, strict=True)], np.int32),
+    )
+
+
+def arm(*some: Predictions, model: str = A) -> Arm:
+    return Arm(model, {(seed, None): one for seed, one in enumerate(some)})
+
+
+class Told(DeviceRecords):
+    """A device whose runs wrote something: the first model the better translations."""
+
+    def said(self, found: Mapping[str, Any]) -> Predictions | None:
+        return said(GOOD if found["model"] == A else POOR)
+
+
+@pytest.fixture
+def compared() -> Comparison:
+    more: dict[str, Any] = {"metric": "bleu", "metrics": ["bleu"]}
+    runs = [
+        run(m, seed, 0.8, "multi30k", data="d", test={"bleu": 30.0 + 2 * (m == A) + seed})
+        for m in (A, B)
+        for seed in range(5)
+    ]
+    return judged(design(task="multi30k", **more), runs)
+
+
+def test_sentences_are_ranked_by_how_far_apart_they_are() -> None:
+    found = apart(arm(said(GOOD), said(POOR), said(GOOD)), arm(*[said(POOR)] * 3, model=B))
+    assert [one.item for one in found] == [0, 2, 1]
+    assert found[0].ahead > 30
+    assert found[1].ahead < 0
+    assert (found[0].first, found[0].second) == (GOOD[0], POOR[0])
+    assert (found[1].first, found[1].second) == (GOOD[2], POOR[2]), "of the runs that differ"
+    assert (found[2].ahead, found[2].first) == (0, found[2].second)
+
+
+def test_what_is_no_translation_is_not_taken_for_one() -> None:
+    one = said(GOOD)
+    assert are_translated([arm(one)])
+    nothing = np.empty(0, np.uint8)
+    for other in (
+        replace(one, truth=one.said),
+        replace(one, counts=one.counts[:, :7]),
+        replace(one, counts=nothing),
+        replace(one, lengths=nothing.astype(np.uint32)),
+        replace(one, said=one.said.astype(np.float16)),
+    ):
+        assert not are_translated([arm(one), arm(other)])
+
+
+def test_speeds_are_medians_and_unknown_where_none_is_told() -> None:
+    epochs = [{"epoch": i, "seconds": 10.0 + i, "judging": 2.0} for i in (1, 2, 3)]
+    fast = {"epochs": epochs, "decoding": {"sentences": 200, "seconds": 4.0}}
+    assert speeds([fast]) == (10.0, 50.0)
+    old = speeds([{"epochs": [{"epoch": 1, "seconds": 3.0}]}, {"epochs": [], "decoding": {}}])
+    assert all(np.isnan(old))
+
+
+def test_the_page_shows_translations_with_their_sources(
+    compared: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Told("k", {"device": "cpu"}, (), ())
+    output = Output(tmp_path / "out", "page")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    page = show(output, [compared], "", device).plain
+    assert f"Set {VARIABLE} to the data directory to see sources and references." in page
+    assert "2 of 3 test sentences are translated differently" in page
+    assert GOOD[0] in page
+    assert POOR[2] in page
+    rows = list(zip(SOURCES, TRUE, strict=True))
+    path = tmp_path / f"{task('multi30k').files[2]}.gz"
+    write_table(path, ("en_tok", "de_tok"), rows)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    page = show(output, [compared], "", device).plain
+    assert SOURCES[0] in page
+    assert TRUE[2] in page
+    write_table(path, ("en_tok", "de_tok"), rows[:1])
+    assert "is not the table that was tested on" in show(output, [compared], "", device).plain
