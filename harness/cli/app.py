@@ -26,6 +26,7 @@ app = typer.Typer(
     "[bold]attnbench plan[/] says how many seeds that takes; "
     "[bold]attnbench report[/] draws what was recorded; "
     "[bold]attnbench claims[/] gives the verdict on every published claim; "
+    "[bold]attnbench doctor[/] says whether this machine can measure; "
     "[bold]attnbench list[/] shows what there is, [bold]attnbench explain[/] what it computes.",
     no_args_is_help=True,
     add_completion=False,
@@ -74,6 +75,7 @@ COMMANDS: dict[str, tuple[type, str]] = {
     "sweep": (train.SweepOptions, "sweep:run_sweep"),
     "report": (measure.ReportOptions, "report:run_report"),
     "claims": (measure.ClaimsOptions, "claims:run_claims"),
+    "doctor": (measure.DoctorOptions, "doctor:run_doctor"),
     "data list": (measure.DataListOptions, "data:run_list"),
     "data check": (measure.DataCheckOptions, "data:run_check"),
 }

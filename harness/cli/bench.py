@@ -14,8 +14,11 @@ from typing import Any
 from rich.console import Console
 
 from harness.cli.display import ratio_table
+from harness.cli.doctor import tell_unready
 from harness.cli.output import console, duration, say, tell_skipped
 from harness.cli.verify import verified
+from harness.doctor.checks import judge
+from harness.doctor.facts import gather
 from harness.errors import UsageError
 from harness.json_file import write_json
 from harness.measure.ceilings import impossible
@@ -237,6 +240,7 @@ def run_bench(options: BenchOptions) -> int:
     say(out, _plan_line(session))
     if options.dry_run:
         return _dry_run(session, out, options.json_file)
+    tell_unready(judge(gather(options.device, options.journal, quick=True)), out)
     planned = time.monotonic() - begun
     with at_work(session.folder, "bench", alone=True):
         return _bench(session, options, out, planned)

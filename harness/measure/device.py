@@ -70,8 +70,8 @@ def cpu_clock_mhz() -> list[float] | None:
 
 
 def gpu_state() -> dict[str, Any] | None:
-    """Clocks (MHz), temperature (degrees C), power (W) and throttle reasons of the GPU that CUDA
-    sees first; None without one, or without NVML.
+    """Clocks (MHz), temperature (degrees C), power (W), throttle reasons, use (per cent) and number
+    of processes of the GPU that CUDA sees first; None without one, or without NVML.
     """
     import pynvml
 
@@ -84,6 +84,9 @@ def gpu_state() -> dict[str, Any] | None:
             "celsius": lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
             "watts": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
             "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+            "most_sm_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "busy_percent": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "processes": lambda: len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
         }
         state: dict[str, Any] = {}
         for name, reading in readings.items():
@@ -139,13 +142,26 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _refuse_unseen(version: str, built: str | None) -> None:
+    """Measuring the CPU of a GPU box without a word would answer another question."""
+    if gpu.all_hidden():
+        return
+    found = gpu.driver()
+    if found.gpus:
+        raise UsageError(
+            f"{found.gpus[0]} is here (driver {found.version}), but torch {version} (built "
+            f"{built or 'without CUDA'}) does not see it; attnbench doctor says what to do, "
+            "--device cpu measures the CPU"
+        )
+
+
 def fingerprint(device: str) -> dict[str, Any]:
     """What must be equal for two measurements to be of one kind. Runs in a child (imports torch).
 
     Parameters
     ----------
     device : {"cpu", "cuda", "auto"}
-        ``auto`` is a GPU if there is one.
+        ``auto`` is a GPU if there is one; not the CPU where there is one that torch does not see.
 
     Returns
     -------
@@ -157,7 +173,8 @@ def fingerprint(device: str) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If CUDA is asked for and not there.
+        If CUDA is asked for and not there; or for ``auto``, where a GPU is there, not hidden by
+        CUDA_VISIBLE_DEVICES, and torch does not see it.
     """
     import torch
 
@@ -166,6 +183,8 @@ def fingerprint(device: str) -> dict[str, Any]:
     available = torch.cuda.is_available()
     if device == "auto":
         device = "cuda" if available else "cpu"
+        if not available:
+            _refuse_unseen(torch.__version__, torch.version.cuda)
     if device == "cuda" and not available:
         built = torch.version.cuda or "without CUDA"
         raise UsageError(

@@ -3,11 +3,75 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+KERNEL = Path("/proc/driver/nvidia")
+"""What the driver's kernel module tells, with or without its library."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver on this machine.
+
+    Attributes
+    ----------
+    version : str
+        Empty without a driver.
+    cuda : tuple of int
+        The newest CUDA that it can do, (12, 8); empty if it does not tell.
+    gpus : tuple of str
+        Names of all that it knows, whether CUDA may see them or not.
+    """
+
+    version: str = ""
+    cuda: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+
+def driver() -> Driver:
+    """The driver: what NVML says; what its kernel module says where NVML can't be begun."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return _of_kernel()
+    try:
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion()
+        each = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return Driver(
+            str(pynvml.nvmlSystemGetDriverVersion()),
+            (cuda // 1000, cuda % 1000 // 10),
+            tuple(str(pynvml.nvmlDeviceGetName(one)) for one in each),
+        )
+    except pynvml.NVMLError:
+        return _of_kernel()
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _of_kernel() -> Driver:
+    try:
+        text = (KERNEL / "version").read_text()
+        files = sorted((KERNEL / "gpus").glob("*/information"))
+        models = [re.search(r"^Model:\s*(.+)$", one.read_text(), re.MULTILINE) for one in files]
+    except OSError:
+        return Driver()
+    version = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+    names = tuple(m[1].strip() if m else "a GPU" for m in models)
+    return Driver(version[0] if version else "unknown", (), names)
+
+
+def all_hidden() -> bool:
+    """Whether CUDA_VISIBLE_DEVICES hides every GPU."""
+    given = os.environ.get(VISIBLE)
+    return given is not None and chosen(given) is None
 
 
 def chosen(visible: str | None, position: int = 0) -> int | str | None:

@@ -188,6 +188,17 @@ class DataOptions(JsonOutput):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DoctorOptions(Where, JsonOutput):
+    """Can this machine measure? Driver, compilers, a checked launch, folders, room, quiet.
+
+    Every line says what to do where something is missing. Exit code 1: what was asked for can't be
+    measured here.
+    """
+
+    data: str | None = option("Corpora (default: $ATTNBENCH_DATA).", r.PLACE, "--data", shown="DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataListOptions(DataOptions):
     """List corpora: what they are, their tasks, sizes, licences, sources, and files."""
 

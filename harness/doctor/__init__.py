@@ -1,0 +1,1 @@
+"""Whether this machine can measure: what is there, what is missing, what to do about it."""

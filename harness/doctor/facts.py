@@ -1,0 +1,297 @@
+"""What is there: gathered once, judged by `harness.doctor.checks`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.isolate import Limits, Outcome, run
+from harness.measure import device as devices
+from harness.measure import gpu
+from harness.registry import Registry
+from harness.train.data.corpora import corpora, findings
+from harness.train.data.directory import VARIABLE, data_directory
+from harness.verify.run import jobs, verify
+
+SECONDS = 300.0
+"""Within which a child must have answered; the first import and compilation take long."""
+LAUNCHED = {"cpu": "mtsa.fused", "cuda": "mtsa.fused_triton"}
+"""What is verified as a checked launch."""
+STAT = Path("/proc/stat")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Something that was done to see whether it works.
+
+    Attributes
+    ----------
+    seconds : float
+    error : str
+        Empty where it worked.
+    """
+
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of one machine.
+
+    Attributes
+    ----------
+    device : {"cpu", "cuda", "auto"}
+        What was asked for.
+    python : str
+    headers : bool
+        Whether Python.h is there, which Triton compiles with.
+    torch : mapping
+        See `harness.doctor.child.seen`.
+    driver : str
+        Version of NVIDIA's driver; empty without one.
+    driver_cuda : tuple of int
+        The newest CUDA that it can do, (12, 8); empty if unknown.
+    gpus : tuple of str
+        Names of what the driver knows.
+    hidden : bool
+        Whether CUDA_VISIBLE_DEVICES hides all of them.
+    state : mapping
+        Of the first one: clocks, throttle reasons, other processes; see `gpu_state`.
+    c, cxx : str
+        Compilers that are called, with their versions; empty where there is none.
+    triton, ptxas : str
+    data : str
+        The data directory; empty where none is named.
+    data_error : str
+    files : mapping
+        Files of corpora by status.
+    journal : str
+    journal_error : str
+        Why nothing can be written there.
+    memory, disk : int or None
+        Bytes that are free: of memory, and where results go.
+    busy : float or None
+        Share of all cores that others used, or the hypervisor kept, in the last second.
+    compiled, launched : Tried or None
+        None where it was not tried.
+    """
+
+    device: str
+    python: str
+    headers: bool
+    torch: Mapping[str, Any]
+    driver: str = ""
+    driver_cuda: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    hidden: bool = False
+    state: Mapping[str, Any] = field(default_factory=dict)
+    c: str = ""
+    cxx: str = ""
+    triton: str = ""
+    ptxas: str = ""
+    data: str = ""
+    data_error: str = ""
+    files: Mapping[str, int] = field(default_factory=dict)
+    journal: str = ""
+    journal_error: str = ""
+    memory: int | None = None
+    disk: int | None = None
+    busy: float | None = None
+    compiled: Tried | None = None
+    launched: Tried | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU is what would be measured, or should be."""
+        return self.device == "cuda" or (
+            self.device == "auto" and not self.hidden and bool(self.gpus or self.torch["gpus"])
+        )
+
+
+def _version_of(*command: str, line: int = 0) -> str:
+    """A line of what a compiler says of itself, behind its path; empty if it does not run."""
+    path = shutil.which(command[0])
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [path, *command[1:], "--version"], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = done.stdout.strip().splitlines()
+    return f"{path} ({lines[line]})" if done.returncode == 0 and len(lines) > abs(line) else ""
+
+
+def c_compiler() -> str:
+    """The one that Triton takes: $CC, gcc or clang."""
+    named = os.environ.get("CC")
+    candidates = (named.split(),) if named else (["gcc"], ["clang"])
+    return next(filter(None, (_version_of(*words) for words in candidates if words)), "")
+
+
+def cxx_compiler() -> str:
+    """The one that torch takes: $CXX or c++."""
+    return _version_of(*(os.environ.get("CXX") or "c++").split())
+
+
+def _ptxas() -> str:
+    """``ptxas 12.9``, the assembler that Triton calls; empty without Triton or without one."""
+    found = importlib.util.find_spec("triton")
+    if found is None or found.origin is None:
+        return ""
+    bundled = Path(found.origin).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    told = _version_of(os.environ.get("TRITON_PTXAS_PATH") or str(bundled), line=-2)
+    release = re.search(r"release ([\d.]+)", told)
+    return f"ptxas {release[1]}" if release else ""
+
+
+def _writable(folder: Path) -> str:
+    """Why no file can be made in a folder, or where it would be made; empty if one can."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=place):
+            return ""
+    except OSError as error:
+        return f"{place}: {error.strerror}"
+
+
+def _ticks() -> tuple[float, float, float]:
+    """Seconds since the start, over all cores: used or kept by anything, idle; and by us."""
+    numbers = [int(n) for n in STAT.read_text().splitlines()[0].split()[1:9]]
+    per_second = os.sysconf("SC_CLK_TCK")
+    idle = numbers[3] + numbers[4]
+    own = sum(os.times()[:4])
+    return (sum(numbers) - idle) / per_second, idle / per_second, own
+
+
+def busy_share(seconds: float = 1.0) -> float | None:
+    """Share of all cores that others used, or the hypervisor kept; None where nothing tells."""
+    try:
+        used, idle, own = _ticks()
+        time.sleep(seconds)
+        later = _ticks()
+    except (OSError, ValueError, IndexError):
+        return None
+    others = max(0.0, later[0] - used - (later[2] - own))
+    total = others + later[1] - idle
+    return others / total if total > 0 else None
+
+
+def _tried(outcome: Outcome, seconds: float) -> Tried:
+    return Tried(seconds, "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}")
+
+
+def _compiled(device: str) -> Tried:
+    began = time.monotonic()
+    outcome = run("harness.doctor.child:compiled", {"device": device}, Limits(seconds=SECONDS))
+    return _tried(outcome, time.monotonic() - began)
+
+
+def _launched(device: str) -> Tried:
+    """Verify one implementation whose kernel is compiled here, values and gradients."""
+    began, registry = time.monotonic(), Registry()
+    try:
+        print_ = devices.device_fingerprint(device)
+    except UsageError as error:
+        return Tried(time.monotonic() - began, str(error))
+    todo = jobs([(LAUNCHED[device], "f32", ())], registry, print_)
+    (row,) = verify(todo, registry, print_, lambda _: None)
+    wrong = "" if row["verdict"] == "ok" else f"{row['name']} {row['verdict']}: {row['detail']}"
+    return Tried(time.monotonic() - began, wrong)
+
+
+def _corpora(given: str | None) -> dict[str, Any]:
+    named = given or os.environ.get(VARIABLE, "")
+    if not named:
+        return {}
+    try:
+        folder = data_directory(given)
+    except UsageError as error:
+        return {"data": named, "data_error": str(error)}
+    states = Counter(
+        one.status for corpus in corpora().values() for one in findings(folder, corpus)
+    )
+    return {"data": str(folder), "files": dict(states)}
+
+
+def gather(device: str, journal: Path, data: str | None = None, *, quick: bool = False) -> Facts:
+    """Look at this machine.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda", "auto"}
+    journal : Path
+        Where results go.
+    data : str, optional
+        The data directory; without it the environment variable counts.
+    quick : bool
+        Without what takes seconds: corpora, quiet, a compilation, a launch.
+
+    Raises
+    ------
+    UsageError
+        If torch can't even be asked.
+    """
+    outcome = run("harness.doctor.child:seen", {}, Limits(seconds=SECONDS))
+    if outcome.status != "ok":
+        raise UsageError(f"torch can't be asked what it sees: {outcome.status}: {outcome.detail}")
+    told = gpu.driver()
+    more: dict[str, Any] = {}
+    with contextlib.suppress(OSError):
+        more["disk"] = shutil.disk_usage(_nearest(journal)).free
+    facts = Facts(
+        device=device,
+        python=platform.python_version(),
+        headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
+        torch=outcome.value,
+        driver=told.version,
+        driver_cuda=told.cuda,
+        gpus=told.gpus,
+        hidden=gpu.all_hidden(),
+        state=devices.gpu_state() or {},
+        c=c_compiler(),
+        cxx=cxx_compiler(),
+        triton=_installed("triton"),
+        ptxas=_ptxas(),
+        journal=str(journal),
+        journal_error=_writable(journal),
+        memory=devices.available_memory(),
+        **more,
+    )
+    if quick:
+        return facts
+    which = "cuda" if facts.on_gpu and facts.torch["gpus"] else "cpu"
+    busy = busy_share()  # before anything of ours runs
+    found = replace(facts, busy=busy, compiled=_compiled(which), launched=_launched(which))
+    return replace(found, **_corpora(data))
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the first above it that is there."""
+    return next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

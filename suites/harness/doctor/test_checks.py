@@ -1,0 +1,183 @@
+"""The doctor: every fault is told with what to do; a machine without faults is ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.doctor.checks import Finding, judge
+from harness.doctor.facts import Facts, Tried
+
+H100: dict[str, Any] = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "capability": [9, 0],
+    "bytes": 80 * 2**30,
+    "free_bytes": 79 * 2**30,
+    "shared_bytes": 227 * 1024,
+}
+TORCH: dict[str, Any] = {
+    "torch": "2.13.0+cu128",
+    "built": "12.8",
+    "archs": ["sm_80", "sm_90", "compute_90"],
+    "error": "",
+    "gpus": [H100],
+}
+CPU_TORCH: dict[str, Any] = {
+    "torch": "2.13.0+cpu",
+    "built": None,
+    "archs": [],
+    "error": "",
+    "gpus": [],
+}
+STATE = {
+    "sm_mhz": 1980,
+    "most_sm_mhz": 1980,
+    "celsius": 40,
+    "throttle_reasons": 1,  # idle
+    "busy_percent": 0,
+    "processes": 0,
+}
+BOX = Facts(
+    device="auto",
+    python="3.11.7",
+    headers=True,
+    torch=TORCH,
+    driver="570.86",
+    driver_cuda=(12, 8),
+    gpus=(H100["name"],),
+    state=STATE,
+    c="/usr/bin/gcc (gcc 12.2.0)",
+    cxx="/usr/bin/c++ (c++ 12.2.0)",
+    triton="3.9.0",
+    ptxas="ptxas 12.9",
+    data="/data",
+    files={"right": 29, "missing": 1},
+    journal="results",
+    memory=100 * 2**30,
+    disk=100 * 2**30,
+    busy=0.01,
+    compiled=Tried(9.0),
+    launched=Tried(9.0),
+)
+"""A GPU box without faults."""
+LAPTOP = replace(
+    BOX, torch=CPU_TORCH, driver="", driver_cuda=(), gpus=(), state={}, triton="", ptxas=""
+)
+UNSEEN = {**TORCH, "gpus": [], "error": "CUDA driver version is insufficient"}
+
+
+def faults(facts: Facts) -> dict[str, Finding]:
+    return {f.what: f for f in judge(facts) if f.state != "ok"}
+
+
+@pytest.mark.parametrize("facts", [BOX, LAPTOP], ids=["GPU box", "laptop"])
+def test_a_machine_without_faults_is_ready(facts: Facts) -> None:
+    assert faults(facts) == {}
+    assert all(not f.advice for f in judge(facts))
+    assert all(f.found for f in judge(facts))
+
+
+def test_a_laptop_is_not_asked_for_what_only_a_gpu_needs() -> None:
+    bare = replace(LAPTOP, headers=False, c="")
+    assert faults(bare) == {}
+    assert not {f.what for f in judge(bare)} & {"C compiler", "Triton", "clocks", "GPU"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "state", "advice"),
+    [
+        ({"driver_cuda": (11, 4)}, "driver", "bad", "torch is built for CUDA 12.8: update the dri"),
+        ({"torch": CPU_TORCH}, "torch", "bad", "a build of torch for CUDA .* up to 12.8"),
+        ({"torch": UNSEEN}, "GPU", "bad", "--device cpu"),
+        ({"torch": {**TORCH, "archs": ["sm_80"]}}, "GPU", "bad", "torch has code for sm_80"),
+        ({"c": ""}, "C compiler", "bad", "install gcc or set CC: Triton compiles with it"),
+        ({"headers": False}, "Python headers", "bad", "python3-dev"),
+        ({"triton": ""}, "Triton", "bad", "pip install triton"),
+        ({"ptxas": ""}, "Triton", "bad", "TRITON_PTXAS_PATH"),
+        ({"cxx": ""}, "C++ compiler", "note", r"install g\+\+ or set CXX"),
+        ({"compiled": Tried(1.0, "crash: no gcc")}, "one compilation", "bad", "mend the compiler"),
+        ({"launched": Tried(1.0, "x wrong: y")}, "one checked launch", "bad", "attnbench verify"),
+        ({"data_error": "no folder"}, "data folder", "bad", ""),
+        ({"files": {"wrong": 2}}, "data folder", "bad", "attnbench data check"),
+        ({"journal_error": "/r: Permission denied"}, "results", "bad", "--journal"),
+        ({"memory": 2**30}, "memory", "bad", "free some"),
+        ({"disk": 2**20}, "disk", "bad", "free some"),
+        ({"busy": 0.5}, "quiet", "note", "stop other work"),
+        ({"state": {**STATE, "busy_percent": 80}}, "quiet GPU", "note", "CUDA_VISIBLE_DEVICES"),
+        ({"state": {**STATE, "processes": 2}}, "quiet GPU", "note", "stop other work on it"),
+        ({"state": {**STATE, "throttle_reasons": 0x24}}, "clocks", "note", "wait until it is cool"),
+    ],
+)
+def test_each_fault_of_a_gpu_box_is_told_with_what_to_do(
+    changes: Mapping[str, Any], what: str, state: str, advice: str
+) -> None:
+    found = faults(replace(BOX, **changes))
+    assert found[what].state == state
+    assert found[what].advice or what == "data folder"
+    assert re.search(advice, found[what].advice)
+    torch_blind = changes.get("torch") in (CPU_TORCH, UNSEEN)  # then the GPU is unseen too
+    assert set(found) == {what, *(["GPU"] if torch_blind else [])}
+
+
+def test_why_torch_does_not_see_a_gpu_is_quoted() -> None:
+    (gpu,) = [f for f in judge(replace(BOX, torch=UNSEEN)) if f.what == "GPU"]
+    assert H100["name"] in gpu.found
+    assert "CUDA driver version is insufficient" in gpu.found
+
+
+def test_both_reasons_of_lower_clocks_are_named() -> None:
+    found = faults(replace(BOX, state={**STATE, "throttle_reasons": 0x24}))
+    assert "power cap, thermal slowdown" in found["clocks"].found
+
+
+@pytest.mark.parametrize(
+    ("archs", "right"),
+    [
+        (["sm_80", "sm_90"], True),
+        (["sm_90a"], True),
+        (["sm_86", "sm_100"], False),
+        (["sm_80", "compute_80"], True),
+        (["compute_100"], False),
+    ],
+)
+def test_code_for_an_older_card_of_the_same_generation_or_compiled_later_will_do(
+    archs: list[str], right: bool
+) -> None:
+    assert ("GPU" not in faults(replace(BOX, torch={**TORCH, "archs": archs}))) == right
+
+
+def test_a_gpu_that_is_hidden_on_purpose_is_no_fault_of_a_cpu_run() -> None:
+    hidden = replace(BOX, hidden=True, torch={**TORCH, "gpus": []}, state={})
+    assert faults(hidden)["GPU"].state == "note"
+    assert "unset CUDA_VISIBLE_DEVICES" in faults(hidden)["GPU"].advice
+    assert faults(replace(hidden, device="cuda"))["GPU"].state == "bad"
+
+
+def test_who_asks_for_the_cpu_is_ready_beside_a_gpu_that_does_not_work() -> None:
+    old = replace(BOX, device="cpu", torch=UNSEEN, driver_cuda=(11, 4), c="", triton="")
+    assert {f.state for f in faults(old).values()} == {"note"}
+
+
+def test_who_asks_for_a_gpu_is_told_that_there_is_none() -> None:
+    found = faults(replace(LAPTOP, device="cuda"))
+    assert found["driver"].state == "bad"
+    empty = faults(replace(BOX, device="cuda", gpus=(), torch={**TORCH, "gpus": []}, state={}))
+    assert empty["GPU"].found == "a driver, and no GPU"
+
+
+def test_without_a_compiler_a_laptop_still_measures() -> None:
+    found = faults(replace(LAPTOP, cxx="", compiled=Tried(1.0, "crash: no c++")))
+    assert {what: f.state for what, f in found.items()} == {
+        "C++ compiler": "note",
+        "one compilation": "note",
+    }
+
+
+def test_what_was_not_looked_at_is_not_told_of() -> None:
+    quick = replace(BOX, busy=None, compiled=None, launched=None, data="", files={})
+    told = {f.what for f in judge(quick)}
+    assert not told & {"one compilation", "one checked launch", "quiet", "data folder"}
