@@ -116,7 +116,8 @@ def _gpu(facts: Facts) -> Iterator[Finding]:
         major, minor = one["capability"]
         found = (
             f"{one['name']}, sm_{major}{minor}, {one['free_bytes'] / 2**30:.1f} of "
-            f"{one['bytes'] / 2**30:.1f} GiB free, {one['shared_bytes'] // 1024} KiB shared memory"
+            f"{one['bytes'] / 2**30:.1f} GiB free, {one['shared_bytes'] // 1024} KiB of shared "
+            "memory a multiprocessor"
         )
         if _has_code(facts, major, minor):
             yield Finding("GPU", "ok", found)

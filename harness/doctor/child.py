@@ -21,7 +21,8 @@ def seen() -> dict[str, Any]:
     dict
         ``torch`` and ``built`` (the CUDA it is built for, or None), ``archs`` that it has code for,
         ``error`` (why CUDA can't be begun; empty where it can, or was not built), and ``gpus``:
-        ``name``, ``capability``, ``bytes``, ``free_bytes`` and ``shared_bytes`` of each.
+        ``name``, ``capability``, ``bytes``, ``free_bytes`` and ``shared_bytes`` (of one
+        multiprocessor) of each.
     """
     found: dict[str, Any] = {
         "torch": torch.__version__,
@@ -44,7 +45,7 @@ def seen() -> dict[str, Any]:
                 "capability": [told.major, told.minor],
                 "bytes": told.total_memory,
                 "free_bytes": torch.cuda.mem_get_info(number)[0],
-                "shared_bytes": told.shared_memory_per_block_optin,
+                "shared_bytes": told.shared_memory_per_multiprocessor,
             }
         )
     return {**found, "archs": torch.cuda.get_arch_list()}
