@@ -140,13 +140,15 @@ def _failed_readings(session: Session, rows: Sequence[Row]) -> list[str]:
     But not of a case that has no time either: its own line says why.
     """
     failed = {row.case for row in rows if row.status != "ok"}
-    return [
+    lines = (
         f"no {r['kind']} of {r['case']}: {r['status']}: {r.get('detail', '')}"
         for r in session.records()
         if r["kind"] in ("margin", "memory", "peaks")
-        and r["status"] not in ("ok", "wrong", "unsupported")
+        and r["status"] not in ("ok", "wrong")
+        and (r["kind"] == "memory" or r["status"] != "unsupported")
         and r["case"] not in failed
-    ]
+    )
+    return list(dict.fromkeys(lines))  # once for all blocks
 
 
 def _unchecked(session: Session) -> list[str]:

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.build import apply_settings, case_inputs, case_module, compiled
@@ -231,6 +232,9 @@ def dispatched(call: Callable[[], object]) -> list[str]:
 
 
 class _Counter(TorchDispatchMode):
+    supports_higher_order_operators = True
+    """They come to this mode, which would run them uncompiled, with all scores held, otherwise."""
+
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
@@ -238,6 +242,8 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
     ) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            raise NotImplementedError(f"{func.name()} is compiled inside: it can't be counted")
         name = func.name().partition("::")[2]
         if not (func.is_view or name.startswith(_NO_WORK)):
             self.count += 1
@@ -249,7 +255,14 @@ def count_launches(call: Callable[[], object]) -> int:
 
     An operation may launch several kernels (a recurrent layer does), so this is the least number
     of launches. Compiled code and replayed graphs can't be counted.
+
+    Raises
+    ------
+    NotImplementedError
+        Where an operator is compiled inside, before it has done anything.
     """
-    with _Counter() as counter:
+    # An attempt to compile under a mode marks the code as one that never is: later calls would run
+    # uncompiled, or fail.
+    with torch.compiler.set_stance("force_eager"), _Counter() as counter:
         call()
     return counter.count

@@ -12,10 +12,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.cli import bench
 from harness.measure import blocks, session
 from harness.measure.session import Session
 from harness.records import journal
@@ -48,6 +50,26 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     done = here("bench", *SMALL, "--blocks", "2", "--json", "out.json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout
+
+
+def test_every_reading_of_memory_that_could_not_be_taken_is_told_once_and_why() -> None:
+    def record(kind: str, case: str, status: str) -> dict[str, str]:
+        return {"kind": kind, "case": case, "status": status, "detail": f"why {case}"}
+
+    some = [
+        *[record("memory", "flex", "unsupported") for _ in range(3)],
+        record("memory", "large", "oom"),
+        record("memory", "fine", "ok"),
+        record("memory", "slow", "timeout"),  # has no time either: its own line says why
+        record("margin", "flex", "unsupported"),
+    ]
+    rows = [SimpleNamespace(case=c, status="ok") for c in ("flex", "large", "fine")]
+    rows.append(SimpleNamespace(case="slow", status="timeout"))
+    told = bench._failed_readings(SimpleNamespace(records=lambda: some), rows)  # type: ignore[arg-type]
+    assert told == [
+        "no memory of flex: unsupported: why flex",
+        "no memory of large: oom: why large",
+    ]
 
 
 def test_a_bench_says_what_a_user_needs(measured: tuple[Path, str]) -> None:

@@ -165,6 +165,19 @@ def test_peak_memory_is_what_was_held_at_once(interpreter: Interpreter, mib: int
     assert outcome.value["both"] == pytest.approx(2 * mib * MIB, rel=0.08, abs=MIB)
 
 
+def test_memory_is_read_where_launches_cant_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = "multi_head.matmul-B2-N8-D8-H2-f32-training-cpu+1-thread"
+
+    def uncountable(call: Any) -> int:
+        raise NotImplementedError("flex_attention is compiled inside\nand more")
+
+    monkeypatch.setattr(memory, "count_launches", uncountable)
+    row = memory.memory_case(case)
+    assert row["uncounted"] == "flex_attention is compiled inside"
+    assert "launches" not in row
+    assert row["peak_bytes"] > 0
+
+
 def beside(case: str, mib: int) -> dict:
     """A reading in a process that holds a tensor of so many MiB, and has freed another. A task."""
     held = torch.ones(mib * MIB // 4)
