@@ -44,6 +44,7 @@ from harness.options.train import CompareOptions
 from harness.records import journal, predictions
 from harness.records.sharing import at_work
 from harness.registry import Registry
+from harness.train.task import gathered
 
 COLOURS = {"better": "green", "worse": "red", "practically equal": "blue"}
 
@@ -103,25 +104,29 @@ def _announcement(
     f = around.fingerprint
     count = len(family.designs)
     several = f"{count} comparisons: " if count > 1 else ""
-    of_tasks = [[d for d in family.designs if d.task.name == task] for task in family.tasks]
+    of_tasks = [
+        _of_task(name, [d for d in family.designs if name in (d.task.name, d.task.family)])
+        for name in gathered(family.tasks)
+    ]
     have = f", {runs - missing} of them already there" if missing < runs else ""
     return (
         f"{f['model']} ({f['device']}), torch {f['torch']}: {several}{', '.join(family.models)} "
-        f"against {family.baseline} on {'; '.join(map(_of_task, of_tasks))}; {runs} runs{have}, "
+        f"against {family.baseline} on {'; '.join(of_tasks)}; {runs} runs{have}, "
         f"{workers} at a time; journal {folder}"
     )
 
 
-def _of_task(designs: Sequence[Design]) -> str:
+def _of_task(name: str, designs: Sequence[Design]) -> str:
     """``trec (six types of questions), 5 paired seeds, margin 1.00 points, width 300``."""
-    first = designs[0]
+    first, count = designs[0], len({d.task.name for d in designs})
     task, seeds, margin = first.task, len(first.record["seeds"]), first.record["margin"]
     over = counted(units_of(seeds, task.folds), task.folds or seeds, seeds)
     if not first.record["paired"]:
         over = counted_each(seeds, seeds)
     apart = "" if margin is None else f", margin {unit_of(task.metric).size(margin)}"
     widths = dict.fromkeys(str(recipe.width) for d in designs for recipe in d.recipes)
-    return f"{task.name} ({task.summary}), {over}{apart}, width {' and '.join(widths)}"
+    what = task.summary if count == 1 else f"{count} tasks, each {task.summary.partition('; ')[0]}"
+    return f"{name} ({what}), {over}{apart}, width {' and '.join(widths)}"
 
 
 def as_json(conclusion: Conclusion) -> dict[str, Any]:

@@ -59,7 +59,12 @@ def run_list(options: ListOptions) -> int:
     for task in tasks().values():
         notes = [f"needs data: {', '.join(task.files)}"] if task.files else []
         notes += [f"{task.folds} folds"] if task.folds else []
-        notes += [f"options: {', '.join(task.free)}"] if task.free else []
+        notes += [f"{len(task.choices[task.each])} tasks, one {task.each} each"] * bool(task.each)
+        free = [
+            f"{name} ({', '.join(task.choices[name])})" if name in task.choices else name
+            for name in task.free
+        ]
+        notes += [f"options: {', '.join(free)}"] if free else []
         notes += [f"recipes: {', '.join(task.recipes)}"] if task.recipes else []
         said = f" ({'; '.join(notes)})" if notes else ""
         out.print(f"  {task.name}: {task.summary}{said}", highlight=False, markup=False)

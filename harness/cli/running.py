@@ -22,6 +22,7 @@ from harness.experiments.queue import CHECKPOINTS, RunSession, SessionProgress
 from harness.experiments.surroundings import tell_unlike
 from harness.measure.device import environment
 from harness.records import journal
+from harness.train.task import family_of
 from harness.train.task import task as find_task
 from harness.verify.run import fitting
 
@@ -42,7 +43,8 @@ def verified_or_refused(
         If one of them is not.
     """
     runs = list(runs)
-    for name, directory in dict.fromkeys((r.task, r.arguments["directory"]) for r in runs):
+    read = {(family_of(r.task) or r.task, r.arguments["directory"]): r.task for r in runs}
+    for (_, directory), name in read.items():
         if directory is not None:
             tell_unlike(find_task(name), Path(directory))
     asked = dict.fromkeys((r.model.name, r.model.options, r.recipe.heads) for r in runs)

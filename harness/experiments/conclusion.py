@@ -44,6 +44,7 @@ from harness.experiments.warnings import (
     warnings_of,
 )
 from harness.stats import Chances, MeanDifference, Ties, chances, too_few
+from harness.train.task import gathered
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Conclusion:
             return self.comparisons[0].title
         count = len(self.models)
         models = self.models[0] if count == 1 else f"{count} models"
-        return f"{models} against {self.baseline} on {', '.join(self.tasks)}"
+        return f"{models} against {self.baseline} on {', '.join(gathered(self.tasks))}"
 
     def of_task(self, task: str) -> list[Comparison]:
         """The comparisons of a task."""

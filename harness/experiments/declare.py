@@ -21,7 +21,7 @@ from harness.options.readers import Amount
 from harness.options.train import CompareOptions
 from harness.records import journal, schema
 from harness.registry import Registry
-from harness.train.task import Task
+from harness.train.task import Task, tasks_named
 from harness.train.task import task as find_task
 
 BASELINE = "multi_head"
@@ -31,14 +31,14 @@ SEEDS, FOLD_SEEDS = 5, 1
 
 
 def read_tasks(names: Sequence[str]) -> list[Task]:
-    """The tasks.
+    """The tasks; of a name that stands for several, all of them.
 
     Raises
     ------
     UsageError
         If one is unknown, or there twice.
     """
-    tasks = [find_task(name) for name in names]
+    tasks = [task for name in names for task in tasks_named(name)]
     known = [task.name for task in tasks]
     if len(set(known)) < len(known):
         raise UsageError(f"--task: given {', '.join(known)}; expected each once")

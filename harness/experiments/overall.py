@@ -20,6 +20,7 @@ from harness.stats import (
 )
 from harness.stats import accuracy_verdict as judge
 from harness.stats.overall import DRAWS, LEAST_MODELS, LEAST_TASKS
+from harness.train.task import gathered
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def overall(found: Sequence[Measured]) -> Overall | None:
             tied = ties({m: [fmean(shared[t].values[m]) for t in ranked] for m in everyone})
         warnings = _fewer(shared)
     if unlike:
-        names = ", ".join(f"{model} on {task}" for model, task in unlike)
+        on = {model: gathered([t for m, t in unlike if m == model]) for model, _ in unlike}
+        names = ", ".join(f"{model} on {task}" for model, some in on.items() for task in some)
         ranks = "" if len(models) + 1 < LEAST_MODELS else "; such tasks have no part in the ranks"
         warnings.append(f"not counted over tasks, as the training was not alike: {names}{ranks}")
     left_out = tuple(t for t in named if t not in tasks)

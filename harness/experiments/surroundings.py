@@ -65,9 +65,10 @@ def tell_unlike(task: Task, folder: Path) -> None:
 
     A line each on standard error, before anything is trained.
     """
+    name = task.family or task.name
     for one in unlike(folder, task.files):
         print(
-            f"attnbench: {task.name}: {one.name} in {folder} is not the file of attnbench data "
+            f"attnbench: {name}: {one.name} in {folder} is not the file of attnbench data "
             "list, so what others measured on that may not be compared with this; attnbench data "
             "check says more",
             file=sys.stderr,

@@ -36,8 +36,7 @@ from harness.options.train import SweepOptions
 from harness.records import schema
 from harness.registry import Registry
 from harness.train.recipe import changes
-from harness.train.task import Task
-from harness.train.task import task as find_task
+from harness.train.task import Task, tasks_named
 
 SEEDS = (0, 1, 2, 3, 4)
 """Where none are given and the corpus prescribes a split; the folds are run with seed 0."""
@@ -179,9 +178,8 @@ def make_sweep(
         For an unknown model or task, a recipe that can't be, repeated or no seeds, or ``folds``
         where no task has any.
     """
-    tasks = {name: find_task(name) for part in parts for name in part.tasks}
     folded = [name for part in parts if part.folds for name in part.tasks]
-    if folded and not any(tasks[name].folds for name in folded):
+    if folded and not any(task.folds for name in folded for task in tasks_named(name)):
         raise UsageError(
             f"folds: none of {', '.join(folded)} is a task with folds; leave it out, and give seeds"
         )
@@ -195,7 +193,7 @@ def make_sweep(
 def _entries(
     part: Part, registry: Registry, around: Callable[[Task, str | None], Surroundings]
 ) -> list[Entry]:
-    tasks = [find_task(name) for name in part.tasks]
+    tasks = [task for name in part.tasks for task in tasks_named(name)]
     models = [parse_model(name, registry) for name in part.models]
     _check(part, [str(model) for model in models])
     check_read(part.recipe, models, tasks, registry, part.vectors)
@@ -340,7 +338,8 @@ def sweep_of(options: SweepOptions) -> tuple[Sweep, Surroundings]:
     if options.data is not None and not any(entry.task.files for entry in sweep.entries):
         raise UsageError(f"--data: {', '.join(sweep.tasks)} draw their own data; leave it out")
     for part in parts:
-        if part.vectors is not None and not any(find_task(name).files for name in part.tasks):
+        read = [task.files for name in part.tasks for task in tasks_named(name)]
+        if part.vectors is not None and not any(read):
             raise UsageError(
                 f"--vectors: {', '.join(part.tasks)} draw their own data; leave it out"
             )

@@ -10,6 +10,7 @@ from harness.experiments.costs import hours_of
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import Unit, counted, counted_each, unit_of
 from harness.stats import PRIOR, Friedman, MeanDifference, Ties, too_few
+from harness.train.task import gathered
 
 OVER_TASKS = (
     "model",
@@ -353,7 +354,7 @@ def tied_on(conclusion: Conclusion, task: str) -> list[str]:
 def counted_tasks(overall: Overall) -> str:
     """The tasks that count, and those that don't."""
     left_out = f"; left out: {', '.join(overall.left_out)}" if overall.left_out else ""
-    return f"{', '.join(overall.tasks)}{left_out}"
+    return f"{', '.join(gathered(overall.tasks))}{left_out}"
 
 
 def overall_rows(baseline: str, overall: Overall) -> list[list[str]]:

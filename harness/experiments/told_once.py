@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 
+from harness.train.task import gathered
+
 
 def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
     """Warnings of all comparisons: once for a task where all of its comparisons have them.
@@ -28,7 +30,7 @@ def told_once(judged: Sequence[tuple[str, str, Sequence[str]]]) -> list[str]:
             out.append(warning)
             continue
         if whole:
-            out.append(f"{', '.join(whole)}: {warning}")
+            out.append(f"{', '.join(gathered(whole))}: {warning}")
         head, _, body = warning.partition(": ")
         for task, some in of_task.items():
             if task not in whole:

@@ -14,6 +14,7 @@ from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired,
 from harness.stats import ratio_text
 from harness.train.data.corpora import is_known
 from harness.train.recipe import HOW_FOUND
+from harness.train.task import family_of
 
 UNEQUAL = 1.01
 """Parameter counts further apart than this are unequal."""
@@ -154,8 +155,9 @@ def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
     told = {str(run.get("data") or "") for pair in pairs for run in pair if run is not None}
     if all(is_known(design["task"], data) is not False for data in told):
         return []
+    name = family_of(design["task"]) or design["task"]
     return [
-        f"this is not the {design['task']} of attnbench data list (attnbench data check names the "
+        f"this is not the {name} of attnbench data list (attnbench data check names the "
         "file): what others measured on that may not be compared with it"
     ]
 

@@ -169,7 +169,7 @@ OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
         "vectors": str, "data": str, "detail": str, "workers": int, "resumed": int,
         "recipe": Mapped(_SCALAR), "test": _METRICS, "test_sampled": _METRICS,
         "selected": _SELECTED, "selected_sampled": _SELECTED, "seconds": Number(0),
-        "task_seconds": Number(0),
+        "task_seconds": Number(0), "test_seconds": Number(0), "test_tokens": Number(0),
         "epochs": Listed(_EPOCH), "chosen_epoch": int, "parameters": Number(0),
         "parameters_with_words": Number(0), "peak_bytes": Number(), "memory_method": str,
         "coverage": _COVERAGE, "predictions": Fields({"file": str, "sha256": str}),

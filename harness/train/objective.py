@@ -21,7 +21,8 @@ from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
 from reference_impls.encoders import Embedding, Encoder
 
-EVALUATION_BATCH = 256
+EVALUATION_BATCH = 128
+"""Examples at a time; as many as where the Multi-Scale Transformer's paper times a test batch."""
 Metric = Callable[[Any, Split], float]
 """Of what was predicted for a split."""
 

@@ -13,6 +13,7 @@ import torch
 from harness.build import set_tf32
 from harness.registry import Registry
 from harness.train import task as tasks
+from harness.train.batches import lengths
 from harness.train.checkpoint import Checkpoint, Spent
 from harness.train.encoder import parameters
 from harness.train.objective import objective_of
@@ -54,8 +55,10 @@ def train_run(
         chooses by them), ``chosen_epoch``, ``test``, ``seconds``, ``peak_bytes``, ``parameters``
         and ``parameters_with_words``, ``examples`` by split, ``padding`` (share of the positions of
         training batches that hold no token), ``coverage``, ``predictions`` (see
-        `harness.records.predictions`); ``resumed``, how often
-        it went on from a checkpoint, if it did; with ``diverged``: why, and without a test metric.
+        `harness.records.predictions`), ``test_seconds`` (a pass over the test split in batches of
+        `harness.train.objective.EVALUATION_BATCH`) and ``test_tokens`` (of a test example, on
+        average); ``resumed``, how often it went on from a checkpoint, if it did; with ``diverged``:
+        why, and without a test metric.
     """
     began = time.perf_counter()
     trainer = make_trainer(**run)
@@ -66,6 +69,7 @@ def train_run(
         "parameters_with_words": all_of_them,
         "examples": {name: len(getattr(data, name)) for name in ("train", "dev", "test")},
         "padding": trainer.padding(),
+        "test_tokens": float(lengths(data.test).mean()),
         "coverage": None if data.coverage is None else asdict(data.coverage),
         "load_seconds": time.perf_counter() - began,
     }

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -78,6 +78,13 @@ class Task:
         For `load`.
     free : tuple of str
         Options that a user may change: ``mirrored_summation[k=10]``.
+    choices : mapping
+        All that one of these may be, where that is a list.
+    each : str
+        The one of these with choices that has to be given; without it the name stands for all of
+        them, a task each: ``mtl16[domain=books]``, and with all of its domains ``mtl16``.
+    family : str
+        Of such a task the name that stands for all of them; empty otherwise.
     files : tuple of str
         Tables it reads below the data directory, without their endings; empty for made-up data.
     supplied : mapping
@@ -105,6 +112,9 @@ class Task:
     recipes: Mapping[str, NamedRecipe] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     free: tuple[str, ...] = ()
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    each: str = ""
+    family: str = ""
     files: tuple[str, ...] = ()
     supplied: Mapping[str, str] = field(default_factory=dict)
     vectors: str = ""
@@ -124,25 +134,30 @@ class Task:
         Raises
         ------
         UsageError
-            For an option that is not free, or a text that is not of its type.
+            For an option that is not free, or a text that is not of its type or choices.
         """
-        for name in texts:
+        for name, text in texts.items():
             if name not in self.free:
                 raise UsageError(
                     f"task {self.name} has no option {name!r}; it has "
                     f"{', '.join(self.free) or 'none'}"
                 )
+            if text not in self.choices.get(name, (text,)):
+                expected = ", ".join(self.choices[name])
+                raise UsageError(f"{self.name}: given {name}={text}; expected one of {expected}")
         given = {name: typed(name, text, self.options[name]) for name, text in texts.items()}
         other = {name: value for name, value in given.items() if value != self.options[name]}
         if not other:
             return self
         # In the order of the record, so that one task has one name.
-        said = ",".join(f"{name}={other[name]}" for name in self.options if name in other)
+        said = [f"{name}={other[name]}" for name in self.options if name in other]
+        shared = [text for text in said if text.partition("=")[0] != self.each]
         return replace(
             self,
-            name=f"{self.name}[{said}]",
-            summary=f"{self.summary}; here {said}",
+            name=_bracketed(self.name, said),
+            summary=f"{self.summary}; here {','.join(said)}",
             options={**self.options, **other},
+            family=_bracketed(self.name, shared) if self.each in other else "",
         )
 
     @property
@@ -154,6 +169,10 @@ class Task:
     def higher_is_better(self) -> bool:
         """Direction of the primary metric."""
         return HIGHER_IS_BETTER[self.metric]
+
+
+def _bracketed(name: str, options: Sequence[str]) -> str:
+    return f"{name}[{','.join(options)}]" if options else name
 
 
 @dataclass(frozen=True)
@@ -280,8 +299,8 @@ def by_common_recipe(run: Mapping[str, Any]) -> bool:
     return known is not None and trained_by(run, known.recipe)
 
 
-def task(text: str) -> Task:
-    """Return the task of that name, ``mirrored_summation``, or ``mirrored_summation[k=10]``.
+def tasks_named(text: str) -> tuple[Task, ...]:
+    """The tasks of a name: ``mirrored_summation[k=10]``, or ``mtl16``, which stands for sixteen.
 
     Raises
     ------
@@ -294,10 +313,46 @@ def task(text: str) -> Task:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise UsageError(f"unknown task {name!r}; {hint}there are {', '.join(known)}")
-    if match is None:
-        return known[name]
-    given = match["options"].split(",") if match["options"] else []
-    return known[name].with_options(dict(parse_options(given)))
+    texts = match["options"].split(",") if match and match["options"] else []
+    given, one = dict(parse_options(texts)), known[name]
+    if not one.each or one.each in given:
+        return (one.with_options(given),)
+    return tuple(one.with_options({**given, one.each: value}) for value in one.choices[one.each])
+
+
+def task(text: str) -> Task:
+    """The one task of a name.
+
+    Raises
+    ------
+    UsageError
+        As `tasks_named`, and where the name stands for several.
+    """
+    one, *others = tasks_named(text)
+    if others:
+        raise UsageError(f"{text} is {len(others) + 1} tasks; expected one, e.g. {one.name}")
+    return one
+
+
+def gathered(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of tasks in short: where all of a family are among them, the family's instead.
+
+    Tasks that this version does not know keep their names.
+    """
+    found = []
+    for name in names:
+        family = family_of(name)
+        whole = family and {one.name for one in tasks_named(family)} <= set(names)
+        found.append(family if whole else name)
+    return tuple(dict.fromkeys(found))
+
+
+def family_of(name: str) -> str:
+    """`Task.family` of a task, by its name; empty for one that this version does not know."""
+    try:
+        return task(name).family
+    except UsageError:
+        return ""
 
 
 def load(

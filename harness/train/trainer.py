@@ -197,7 +197,7 @@ class Trainer:
         return {**found, "resumed": self.resumed} if self.resumed else found
 
     def test(self) -> dict[str, Any]:
-        """``test`` metrics, ``predictions`` of the examples, and what the kind tells."""
+        """``test`` metrics, ``predictions``, ``test_seconds``, and what the kind tells."""
         objective, split = self._objective, self.data.test
         began = time.perf_counter()
         output = objective.outputs(self.module, split, self.device)
@@ -205,7 +205,8 @@ class Trainer:
         said = objective.predict(output)
         found = finite(objective.judged(self.task, said, split), "test metrics")
         kept = objective.predictions(output, said, self.data)
-        return {"test": found, "predictions": kept.text(), **objective.told(said, seconds)}
+        told = {"test_seconds": seconds, **objective.told(said, seconds)}
+        return {"test": found, "predictions": kept.text(), **told}
 
     def state(self) -> dict[str, Any]:
         """Everything on which the rest of the run depends, after a step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.train.data.corpora import CorpusFile, HubSource, KnownCorpus, corpora
+from harness.train.tasks.mtl16 import DOMAINS
 
 QUESTIONS = {
     "ABBR": (
@@ -64,6 +66,8 @@ ACTIONS = (
     "bmxing",
     "jumping into the water",
 )
+WORDS = {"0": ("dreadful", "broken", "dull"), "1": ("lovely", "sturdy", "great")}
+"""Of the classes of reviews."""
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -228,6 +232,34 @@ def _entities(words: Sequence[str]) -> list[str]:
         "O" if not now else "I-location" if was else "B-location"
         for now, was in zip(inside, before, strict=True)
     ]
+
+
+def write_reviews(folder: Path) -> Path:
+    """Write ``mtl16`` below a folder: 206 training and 8 test reviews of each of the 16 domains.
+
+    A word says which class. Of a domain's test reviews the first stands in its own train, the
+    second in that of another domain, and the third is one of its train as far as 256 tokens go.
+    """
+    drawn = random.Random(0)
+    train: list[list[str]] = []
+    test: list[list[str]] = []
+    for number, domain in enumerate(DOMAINS):
+        names = [f"{domain} item {i}" for i in range(1, 215)]
+        rows = [
+            [domain, label, f"{name} is {drawn.choice(WORDS[label])} , they say"]
+            for name, label in zip(names, itertools.cycle("01"))
+        ]
+        long = " ".join(["a", "very", "long", "story"] * 64)
+        rows[5][2] = f"{long} that ended well"
+        mine, tested = rows[:206], rows[206:]
+        tested[0][1:] = mine[7][1:]
+        tested[1][1:] = train[10][1:] if number else mine[8][1:]
+        tested[2][1:] = [mine[5][1], f"{long} that ended otherwise"]
+        train += mine
+        test += tested
+    for name, part in (("train", train), ("test", test)):
+        write_table(folder / "mtl16" / f"{name}.tsv.gz", ("domain", "label", "text"), part)
+    return folder
 
 
 def made_up_corpus(

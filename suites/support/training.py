@@ -64,6 +64,7 @@ def numbers(record: dict[str, Any]) -> dict[str, Any]:
     spent = (
         "seconds",
         "load_seconds",
+        "test_seconds",
         "peak_bytes",
         "memory_method",
         "resumed",

@@ -89,8 +89,16 @@ class Splits:
     seen: NDArray[np.bool_]
 
 
-def in_splits(tables: Sequence[Examples], folds: int, fold: int | None, seed: int) -> Splits:
-    """Three tables as they are; of two the first in train and dev; one in folds."""
+def in_splits(
+    tables: Sequence[Examples], folds: int, fold: int | None, seed: int, last: int = 0
+) -> Splits:
+    """Three tables as they are; of two the first in train and dev; one in folds.
+
+    Parameters
+    ----------
+    last : int
+        Of two tables, how many examples at the end of the first are dev; 0: a tenth, drawn.
+    """
     first, *others = tables
     if not others:
         assert fold is not None
@@ -102,6 +110,8 @@ def in_splits(tables: Sequence[Examples], folds: int, fold: int | None, seed: in
         train, dev = first, others[0]
         if len(tables) == 2:
             kept, held = held_out(len(first.targets), seed)
+            if last:
+                kept, held = np.split(np.arange(len(first.targets)), [-last])
             train, dev = first.take(kept), first.take(held)
     trained = set(train.texts()) | (set(dev.texts()) if len(tables) < 3 else set())
     seen = np.array([text in trained for text in test.texts()], dtype=bool)

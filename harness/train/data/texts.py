@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.train.data.directory import existing, read_table
 from harness.train.task import Data
+
+if TYPE_CHECKING:
+    from harness.train.data.examples import Examples, Splits
 
 _PIECES = re.compile(
     r"""\w+(?:-\w+)*?(?=n't\b)     # what "n't" is attached to: do|n't, ca|n't
@@ -37,6 +41,10 @@ def tokens_raw(text: str) -> list[str]:
     return _PIECES.findall(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
 
 
+Rows = list[tuple[int, dict[str, str]]]
+"""Of a table, with the numbers of their lines."""
+
+
 @dataclass(frozen=True)
 class Texts:
     """A corpus of labelled texts as a task reads it; called, it loads what a `Task` needs.
@@ -58,6 +66,13 @@ class Texts:
         Cuts at white space where none is given: the texts are tokenised already.
     folds : int
         Of a single file.
+    last : int
+        Of train and test, how many rows at the end of train are dev instead of a tenth.
+    part : str
+        Column that says to which part of the corpus a row belongs; the task's option of that name
+        chooses the part that is read. Empty where all of it is.
+    parts : tuple of str
+        What stands in that column.
     """
 
     files: tuple[str, ...]
@@ -67,6 +82,9 @@ class Texts:
     degrees: int = 0
     tokenise: Callable[[str], list[str]] = str.split
     folds: int = 0
+    last: int = 0
+    part: str = ""
+    parts: tuple[str, ...] = ()
 
     def __call__(
         self,
@@ -75,40 +93,95 @@ class Texts:
         word_width: int,
         seed: int,
         fold: int | None = None,
+        longest: int | None = None,
+        **chosen: str,
     ) -> Data:
-        """The data of one seed, or of one seed and fold; see `harness.train.task.load`."""
-        import numpy as np
+        """The data of one seed, or of one seed and fold; see `harness.train.task.load`.
 
-        from harness.train.data.examples import Examples, assemble, in_splits
-
-        assert directory is not None
-        kind = np.float32 if self.degrees else np.int64
-        read = [self.read(directory / f"{name}.gz") for name in self.files]
-        tables = [Examples(sides, np.array(targets).astype(kind)) for sides, targets in read]
-        parts = in_splits(tables, self.folds, fold, seed)
-        outputs = len(self.classes) or self.degrees
-        return assemble(parts, outputs, self.tokenise, vectors, directory, seed, word_width)
-
-    def read(self, path: Path) -> tuple[list[list[list[str]]], list[float]]:
-        """Tokens of the sentences of each column, and targets, of one table.
+        Parameters
+        ----------
+        longest : int, optional
+            Tokens of a text, the first ones; the others are left out.
+        chosen
+            The part, by the name of its column.
 
         Raises
         ------
         UsageError
-            With the line of a target that is none.
+            With the line of what is none of the classes, degrees or parts; for texts of no token;
+            or if a table can't be read, or has no row for train.
         """
-        path = existing(path)
-        rows = read_table(path, (self.target, *self.columns))
+        from harness.train.data.examples import assemble, in_splits
+
+        assert directory is not None
+        if longest is not None and longest < 1:
+            raise UsageError(f"longest={longest}; expected at least 1")
+
+        def cut(text: str) -> list[str]:
+            return self.tokenise(text)[:longest]
+
+        tables, mine, examples = [], [], []
+        for name in self.files:
+            path = existing(directory / f"{name}.gz")
+            tables.append(self._rows(path))
+            mine.append([one for one in tables[-1] if chosen.items() <= one[1].items()])
+            examples.append(self._examples(path, mine[-1], cut))
+        if len(mine[0]) <= self.last > 0:
+            raise UsageError(
+                f"{self.files[0]}: {len(mine[0])} rows of {' '.join(chosen.values())}; the last "
+                f"{self.last} are dev, and train needs more"
+            )
+        splits = in_splits(examples, self.folds, fold, seed, self.last)
+        if self.part:
+            splits = self._as_of_the_whole(splits, tables[0], mine[-1])
+        outputs = len(self.classes) or self.degrees
+        return assemble(splits, outputs, cut, vectors, directory, seed, word_width)
+
+    def _rows(self, path: Path) -> Rows:
+        """Of one table; their parts are known."""
+        needed = (*filter(None, [self.part]), self.target, *self.columns)
+        rows = list(enumerate(read_table(path, needed), start=2))
+        for number, row in rows if self.part else ():
+            if row[self.part] not in self.parts:
+                raise self._mistaken(path, number, self.part, row, self.parts)
+        return rows
+
+    def _examples(self, path: Path, rows: Rows, cut: Callable[[str], list[str]]) -> Examples:
+        """Tokens of the sentences of each column, and targets."""
+        import numpy as np
+
+        from harness.train.data.examples import Examples
+
         targets = []
-        for number, row in enumerate(rows, start=2):
+        for number, row in rows:
             target = self._number(row[self.target])
             if target is None:
-                expected = ", ".join(self.classes) or f"a number from 1 to {self.degrees}"
-                raise UsageError(
-                    f"{path}:{number}: {self.target} {row[self.target]!r}; expected {expected}"
-                )
+                expected = self.classes or (f"a number from 1 to {self.degrees}",)
+                raise self._mistaken(path, number, self.target, row, expected)
             targets.append(target)
-        return [[self.tokenise(row[column]) for row in rows] for column in self.columns], targets
+        sides = [[cut(row[column]) for _, row in rows] for column in self.columns]
+        kind = np.float32 if self.degrees else np.int64
+        return Examples(sides, np.array(targets).astype(kind))
+
+    def _as_of_the_whole(self, splits: Splits, train: Rows, test: Rows) -> Splits:
+        """Places in the whole test table; seen is what stands in any part of the training table.
+
+        Before anything is cut off.
+        """
+        import numpy as np
+
+        def texts(row: Mapping[str, str]) -> tuple[str, ...]:
+            return tuple(row[column] for column in self.columns)
+
+        standing = {texts(row) for _, row in train}
+        seen = np.array([texts(row) in standing for _, row in test], dtype=bool)
+        return replace(splits, items=np.array([n - 2 for n, _ in test], np.intp), seen=seen)
+
+    def _mistaken(
+        self, path: Path, number: int, column: str, row: Mapping[str, str], expected: Sequence[str]
+    ) -> UsageError:
+        said = f"{path}:{number}: {column} {row[column]!r}; expected {', '.join(expected)}"
+        return UsageError(said)
 
     def _number(self, text: str) -> float | None:
         """Place of a class, or a degree; None for what is neither."""

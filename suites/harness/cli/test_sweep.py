@@ -25,7 +25,7 @@ from harness.experiments.sweep import Part, Sweep, make_sweep, read_file
 from harness.options.train import CompareOptions, SweepOptions
 from harness.registry import Registry
 from harness.train.encoder import encoder
-from harness.train.task import Task, task
+from harness.train.task import Task, task, tasks_named
 from suites.support.command_line import ROOT
 from suites.support.made_up_records import RESULT
 
@@ -37,7 +37,8 @@ A, B = "mtsa.fused", "multi_head.sdpa"
 def folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task of three folds beside the real ones."""
     found = replace(task("trec"), name="folded", folds=3)
-    monkeypatch.setattr(sweeps, "find_task", lambda name: found if name == "folded" else task(name))
+    known = {"folded": (found,)}
+    monkeypatch.setattr(sweeps, "tasks_named", lambda name: known.get(name) or tasks_named(name))
 
 
 def declared(*parts: Part) -> Sweep:

@@ -414,6 +414,6 @@ def test_a_ceiling_below_which_patience_ended_a_run_is_no_other_training(
 
 @pytest.mark.parametrize("name", tasks())
 def test_patience_ends_the_runs_of_a_common_recipe(name: str) -> None:
-    recipe = task(name).recipe
+    recipe = tasks()[name].recipe
     assert recipe.epochs >= 10 * recipe.patience
     assert recipe.policy_epochs >= 10 * recipe.patience
