@@ -156,6 +156,8 @@ def print_conclusion(out: Console, conclusion: Conclusion) -> None:
     if conclusion.overall is not None:
         out.print()
         _print_overall(out, conclusion.baseline, conclusion.overall)
+        for said in tables.overall_without(conclusion):
+            say(out, said)
     out.print()
     for line in (*tables.asked(conclusion), *tables.reading(conclusion)):
         say(out, line)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.experiments.costs import TrainingCost, costs_of, coverage
 from harness.experiments.estimate import Sought, sought, together_sought
-from harness.experiments.examples import ByExamples, Said, by_examples
+from harness.experiments.examples import ByExamples, Said, by_examples, kept_of, without_seen
 from harness.experiments.first_line import EXPLORATORY, by_test, first_line
 from harness.experiments.overall import Overall, overall, tied_on
 from harness.experiments.preregistration import (
@@ -187,6 +187,8 @@ class Conclusion:
         By task the models that can't be told apart; none of a task with fewer than three models.
     overall : Overall or None
         Over tasks; None for one task, or as long as only one has pairs of every model.
+    overall_unseen : Overall or None
+        The same without the test examples that stand in the training set; None without any.
     warnings : tuple of str
     """
 
@@ -198,6 +200,7 @@ class Conclusion:
     comparisons: tuple[Comparison, ...]
     ties: Mapping[str, Ties]
     overall: Overall | None
+    overall_unseen: Overall | None
     warnings: tuple[str, ...]
 
     @property
@@ -301,7 +304,8 @@ def conclude(
     order = order or Order(records)
     found = [measured(design, records) for design in designs([record])]
     rules = ruled(found)
-    shown = by_examples(found, rules, said) if said is not None else [None] * len(found)
+    kept = [None if said is None else kept_of(m, said) for m in found]
+    shown = by_examples(found, rules, kept)
     judged = tuple(
         _judged(m, len(found), rule, examples, records, order)
         for m, rule, examples in zip(found, rules, shown, strict=True)
@@ -310,6 +314,7 @@ def conclude(
     for m in found:
         of_task.setdefault(m.design["task"], []).append(m)
     over = overall(found)
+    seen = any(k is not None and k.seen for k in kept)
     return Conclusion(
         key=record["key"],
         record=record,
@@ -319,6 +324,7 @@ def conclude(
         comparisons=judged,
         ties={task: tied for task, some in of_task.items() if (tied := tied_on(some))},
         overall=over,
+        overall_unseen=overall(without_seen(found, kept)) if seen else None,
         warnings=(
             *told_once([(c.first, c.task, c.warnings) for c in judged]),
             *(over.warnings if over is not None else ()),

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.experiments.design import Run
 from harness.records import schema
-from harness.train.recipe import identity
+from harness.train.recipe import EVALUATION_BATCH, identity
 from harness.train.task import LAST_STAGE
 
 POLICY_STAGE = "policy"
@@ -67,6 +67,14 @@ def epoch_seconds(run: Mapping[str, Any]) -> float:
     if any("stage" in e for e in epochs):
         epochs = [e for e in epochs if e.get("stage") == LAST_STAGE]
     return float(statistics.median(e["seconds"] for e in epochs)) if epochs else math.nan
+
+
+def batch_seconds(run: Mapping[str, Any]) -> float:
+    """Seconds of `EVALUATION_BATCH` test examples; nan where the record does not tell."""
+    seconds, examples = run.get("test_seconds"), (run.get("examples") or {}).get("test")
+    if not seconds or type(examples) is not int or examples < 1:
+        return math.nan
+    return float(EVALUATION_BATCH * seconds / examples)
 
 
 def steps_of(run: Mapping[str, Any]) -> tuple[int, int] | None:

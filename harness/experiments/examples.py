@@ -216,8 +216,13 @@ def _crossed(metric: str, pairs: Sequence[Both]) -> Crossed | None:
     return crossed(np.array(apart)) if len(apart[0]) > 1 else None
 
 
+def without_seen(found: Sequence[Measured], kept: Sequence[KeptPairs | None]) -> list[Measured]:
+    """Comparisons by the test examples that were not trained on; what can't be told stays."""
+    return [k.unseen or m if k else m for m, k in zip(found, kept, strict=True)]
+
+
 def by_examples(
-    found: Sequence[Measured], rules: Sequence[Ruled], said: Said
+    found: Sequence[Measured], rules: Sequence[Ruled], kept: Sequence[KeptPairs | None]
 ) -> list[ByExamples | None]:
     """What kept predictions say of comparisons that are judged together; None where nothing.
 
@@ -228,9 +233,10 @@ def by_examples(
     ----------
     rules : sequence of Ruled
         The verdicts by all test examples.
+    kept : sequence of KeptPairs or None
+        Of each comparison, from `kept_of`.
     """
-    kept = [kept_of(m, said) for m in found]
-    again = ruled([k.unseen or m if k else m for m, k in zip(found, kept, strict=True)])
+    again = ruled(without_seen(found, kept))
     return [
         None if k is None else _told(k, m, unit_of(m.design["metric"]), rule.verdict, other.verdict)
         for m, k, rule, other in zip(found, kept, rules, again, strict=True)

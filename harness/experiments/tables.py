@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import hours_of
+from harness.experiments.examples import STANDING
 from harness.experiments.overall import Overall, OverallRow
 from harness.experiments.replicates import Unit, counted, counted_each, unit_of
 from harness.stats import PRIOR, Friedman, MeanDifference, Ties, too_few
@@ -373,6 +374,26 @@ def _overall_cells(row: OverallRow, rank: str) -> list[str]:
     adjusted = "" if row.verdict == "descriptive only" else f"{row.adjusted_p:.2g}"
     wins = f"{row.tasks.wins} / {row.tasks.losses}"
     return [row.model, rank, wins, *shown, adjusted, row.verdict]
+
+
+def overall_without(conclusion: Conclusion) -> list[str]:
+    """The tests over tasks without test examples that were trained on, a sentence a model."""
+    over, other = conclusion.overall, conclusion.overall_unseen
+    if over is None or other is None:
+        return []
+    verdicts, said = {row.model: row.verdict for row in over.rows}, []
+    for row in other.rows:
+        d, unit, tested = row.tasks.difference, unit_of(row.metric), ""
+        if d is not None:
+            size = f"{unit.difference(d.difference)}{unit.of_differences}"
+            tested = f"mean difference {size} {unit.bounds(d)}, p = {d.p:.2g}, "
+        same = "unchanged" if row.verdict == verdicts.get(row.model) else "changed"
+        said.append(
+            f"{row.model} without {STANDING}: {tested}{row.tasks.wins} better / {row.tasks.losses} "
+            f"worse (sign test p = {row.tasks.sign_p:.2g}), p Holm {row.adjusted_p:.2g}: verdict "
+            f"{same} ({row.verdict})"
+        )
+    return said
 
 
 def exact_tests(overall: Overall) -> list[str]:

@@ -17,12 +17,10 @@ from harness.records.predictions import Predictions
 from harness.registry import Registry
 from harness.train.batches import gather, in_order, order
 from harness.train.encoder import encoder, stream
-from harness.train.recipe import Recipe
+from harness.train.recipe import EVALUATION_BATCH, Recipe
 from harness.train.task import Data, Split, Task
 from reference_impls.encoders import Embedding, Encoder
 
-EVALUATION_BATCH = 128
-"""Examples at a time; as many as where the Multi-Scale Transformer's paper times a test batch."""
 Metric = Callable[[Any, Split], float]
 """Of what was predicted for a split."""
 

@@ -14,6 +14,10 @@ LARGEST = 2**63
 """No integer of torch reaches it; an infinite number is none that trains."""
 
 
+EVALUATION_BATCH = 128
+"""Examples at a time; as many as where the Multi-Scale Transformer's paper times a test batch."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything about a training run but model, task and seed.

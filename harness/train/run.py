@@ -56,7 +56,7 @@ def train_run(
         and ``parameters_with_words``, ``examples`` by split, ``padding`` (share of the positions of
         training batches that hold no token), ``coverage``, ``predictions`` (see
         `harness.records.predictions`), ``test_seconds`` (a pass over the test split in batches of
-        `harness.train.objective.EVALUATION_BATCH`) and ``test_tokens`` (of a test example, on
+        `harness.train.recipe.EVALUATION_BATCH`) and ``test_tokens`` (of a test example, on
         average); ``resumed``, how often it went on from a checkpoint, if it did; with ``diverged``:
         why, and without a test metric.
     """

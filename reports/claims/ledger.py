@@ -55,6 +55,7 @@ QUERIES: Mapping[str, Callable[[Claim, DeviceFrames], Evidence]] = {
         costs.memory_ratio,
         costs.slope,
         models.accuracy_difference,
+        models.difference_over_tasks,
         models.epoch_ratio,
         models.selected_shares,
         models.content_over_stop_words,

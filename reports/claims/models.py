@@ -11,10 +11,12 @@ from typing import Any
 
 from harness.experiments.conclusion import Comparison, Conclusion
 from harness.experiments.costs import epoch_seconds
+from harness.experiments.overall import OverallRow
 from harness.experiments.replicates import unit_of
+from harness.experiments.tables import overall_without
 from harness.experiments.warnings import DECIDED, selecting_everything, training_flaws
 from harness.stats import compare_means, ratio_interval, t_interval
-from harness.train.task import by_common_recipe
+from harness.train.task import by_common_recipe, gathered
 from reports.claims.device import (
     DeviceFrames,
     Record,
@@ -197,6 +199,51 @@ def accuracy_difference(claim: Claim, device: DeviceFrames) -> Evidence:
     p_value = d.p if answer is None and "positive" in claim.tolerance else math.nan
     said = f"{said}; p = {d.p:.2g}; declared in no family."
     return Evidence(scale * d.difference, low, high, said, _keys(pairs), answer=answer, p=p_value)
+
+
+def difference_over_tasks(claim: Claim, device: DeviceFrames) -> Evidence:
+    """Test metric of the first minus the second, of their means over all tasks of a family.
+
+    The interval is over the tasks, and so is the verdict: that of the declared family, by Holm over
+    its models. Of several families one declared before its runs rather than exploratory, by a
+    design file rather than by a command, of the preferred names, the newest.
+
+    Parameters: ``first``, ``second`` (names, the preferred first), ``task`` (the family's name).
+    """
+    p = claim.parameters
+    found: list[tuple[tuple[bool, bool, int, str], tuple[Conclusion, OverallRow, int]]] = []
+    for family in device.conclusions:
+        early = not any(c.exploratory for c in family.comparisons)
+        planned, at = family.record.get("plan") is not None, str(family.record.get("at"))
+        for row in () if family.overall is None else family.overall.rows:
+            if gathered(row.shared) != (p["task"],) or row.tasks.difference is None:
+                continue
+            names = (row.model, family.baseline)
+            for (first, second), sign in ((names, 1), (names[::-1], -1)):
+                far = (_place(p["first"], first), _place(p["second"], second))
+                if None not in far and same_form(first, second, p["first"]):
+                    rank = (early, planned, -sum(one or 0 for one in far), at)
+                    found.append((rank, (family, row, sign)))
+    if not found:
+        return _none_paired(claim, p.get("recipe", ()))
+    family, row, sign = max(found, key=lambda one: one[0])[1]
+    d, unit = row.tasks.difference, unit_of(row.metric)
+    assert d is not None
+    scale = sign * unit.scale
+    low, high = sorted((scale * d.low, scale * d.high))
+    plan = family.record.get("plan")
+    said = [
+        f"{row.model} against {family.baseline}, means over the {len(row.shared)} tasks of "
+        f"{p['task']}: {unit.difference(d.difference)}{unit.of_differences} {unit.bounds(d)}, "
+        f"p Holm {row.adjusted_p:.2g}, {row.verdict}; {row.tasks.wins} better, {row.tasks.losses} "
+        f"worse (sign test p = {row.tasks.sign_p:.2g})",
+        *(text for text in overall_without(family) if text.startswith(f"{row.model} ")),
+        f"judged in {plan['file'] if plan else family.title}",
+    ]
+    runs = [r for c in family.comparisons if c.first == row.model for r in c.runs]
+    answer: Answer | None = None if row.verdict in DECIDED else "undecided"
+    keys = tuple(dict.fromkeys(str(r["key"]) for r in runs))
+    return Evidence(scale * d.difference, low, high, f"{'; '.join(said)}.", keys, answer=answer)
 
 
 def epoch_ratio(claim: Claim, device: DeviceFrames) -> Evidence:

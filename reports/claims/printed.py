@@ -178,7 +178,8 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
 
     ``{ value = 6.5 }`` (with ``text``), ``{ ratio = [table, column, first row, second row] }``,
     ``{ difference = [...] }`` alike, ``{ columns = [table, row, first column, second column] }``
-    for a ratio of two columns, ``{ speed_up = [table, column, row] }`` for 1 over a speed-up.
+    for a ratio of two columns, ``{ less = [...] }`` for their difference, ``{ speed_up = [table,
+    column, row] }`` for 1 over a speed-up.
 
     Raises
     ------
@@ -195,16 +196,17 @@ def published(claim: Claim, tables: Tables) -> PrintedNumber:
     if kind == "value":
         value = float(where)
         return PrintedNumber(value, value, value, text or size_text(value))
-    if kind not in ("ratio", "difference", "columns", "speed_up"):
+    if kind not in ("ratio", "difference", "columns", "less", "speed_up"):
         raise ValueError(f"{claim.id}: unknown kind of published number {kind!r}")
     table, shared, *others = where
-    places = [(shared, other) if kind == "columns" else (other, shared) for other in others]
+    of_row = kind in ("columns", "less")
+    places = [(shared, other) if of_row else (other, shared) for other in others]
     first, *rest = (number(at(tables[claim.paper][table], *place)) for place in places)
     if kind == "speed_up":
         slower = size_text(1 / first.value)
         said = f"{first.text}x as fast: 1 / {first.text} = {slower} of the time"
         return PrintedNumber(1 / first.value, 1 / first.high, 1 / first.low, said)
-    return first.minus(*rest) if kind == "difference" else first.over(*rest)
+    return first.minus(*rest) if kind in ("difference", "less") else first.over(*rest)
 
 
 def size_text(value: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from harness.records.ratios import Row
 from harness.stats import Summary, ratio_text
+from harness.train.task import tasks
 from reports.claims.printed import at, cell, load, number
 from reports.core.sizes import padded
 from reports.core.sweeps import label_of
@@ -81,6 +82,8 @@ class Accuracies(NamedTuple):
         By mechanism.
     digits : int
         As many as it prints.
+    turned : bool
+        Whether tasks are the table's rows, and models its columns.
     """
 
     paper: str
@@ -89,9 +92,22 @@ class Accuracies(NamedTuple):
     columns: Mapping[tuple[str, str], str]
     rows: Mapping[str, str]
     digits: int
+    turned: bool = False
+
+    def printed(self, row: str, column: str) -> str:
+        """A cell as it is printed, of a model's and a task's name in the table."""
+        place = (column, row) if self.turned else (row, column)
+        return at(_table(self.paper, self.table), *place)
 
 
 SST = {(task, "accuracy"): "test" for task, column in TABLE5_TASKS.items() if column == "SST-5"}
+MTL16 = {
+    (f"mtl16[domain={domain}]", "accuracy"): {"imdb": "IMDB", "dvd": "DVD"}.get(
+        domain, domain.partition("_")[0].capitalize() if domain != "MR" else domain
+    )
+    for domain in tasks()["mtl16"].choices["domain"]
+}
+"""Row of Table 3 by domain."""
 ACCURACIES = (
     Accuracies(
         "mtsa",
@@ -121,6 +137,19 @@ ACCURACIES = (
         1,
     ),
     Accuracies(
+        "multi_scale",
+        "table3",
+        "Multi-Scale, Table 3",
+        {("mtl16", "accuracy"): "Average", **MTL16},
+        {
+            "transformer": "Transformer",
+            "multi_scale_transformer": "MS-Trans",
+            "bi_lstm": "BiLSTM",
+        },
+        2,
+        turned=True,
+    ),
+    Accuracies(
         "disan",
         "sst",
         "DiSAN, slides",
@@ -139,7 +168,7 @@ def printed_accuracy(task: str, metric: str, mechanism: str) -> PrintedAccuracy 
         if column is None or row is None:
             continue
         table = _table(one.paper, one.table)
-        known = cell(at(table, row, column))
+        known = cell(one.printed(row, column))
         if known is not None:
             count = table.get("replicates", {}).get(column, 1)
             setup = {

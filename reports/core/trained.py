@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,13 @@ from harness.stats import (
 )
 from harness.stats.overall import LEAST_MODELS, LEAST_TASKS
 from harness.train.recipe import CEILINGS, changes, identity
-from harness.train.task import HIGHER_IS_BETTER, by_common_recipe, task
+from harness.train.task import (
+    HIGHER_IS_BETTER,
+    by_common_recipe,
+    family_of,
+    task,
+    tasks_named,
+)
 from reports.core.style import mechanism_of
 
 
@@ -40,12 +47,14 @@ from reports.core.style import mechanism_of
 class ModelRuns:
     """All finished runs of one model on one task by one recipe, on one device.
 
+    Of a family of tasks all runs on all of them: a value is then their mean.
+
     Attributes
     ----------
     model, task, metric : str
         ``mtsa.algorithm1[source2token=false]``; the task's primary metric.
     runs : tuple of mapping
-        The newest of each seed and fold.
+        The newest of each seed and fold (and task of a family).
     failed : tuple of mapping
         Of replicates that were never finished.
     """
@@ -79,7 +88,10 @@ class ModelRuns:
     @property
     def replicates(self) -> dict[Replicate, float]:
         """Test metric by seed and fold."""
-        return {replicate_of(r): float(r["test"][self.metric]) for r in self.runs}
+        found: dict[Replicate, list[float]] = {}
+        for r in self.runs:
+            found.setdefault(replicate_of(r), []).append(float(r["test"][self.metric]))
+        return {replicate: statistics.fmean(values) for replicate, values in found.items()}
 
     @cached_property
     def values(self) -> list[float]:
@@ -117,7 +129,7 @@ class ModelRuns:
         if run is None:
             return "common"
         try:
-            known = task(self.task)
+            known = tasks_named(self.task)[0]
         except UsageError:
             return "unknown"
         named = {name: one.recipe_for(self.mechanism) for name, one in known.recipes.items()}
@@ -152,7 +164,10 @@ class ModelRuns:
 
 
 def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
-    """A number per seed, or per fold its mean over seeds; runs without the number are left out."""
+    """A number per seed (of a family its mean over tasks), or per fold its mean over seeds.
+
+    Runs without the number are left out.
+    """
     found: dict[Any, list[float]] = {}
     for r in runs:
         number = value(r)
@@ -211,12 +226,14 @@ def tasks_by_recipe(records: Iterable[Mapping[str, Any]]) -> list[list[TaskRuns]
     """The same by every recipe: for each task, the one that most mechanisms have first.
 
     One with a single model comes after all others; of equals the task's common recipe is first,
-    then the one that most models, with variants, have.
+    then the one that most models, with variants, have. Tasks of a family count as one, of the seeds
+    with which a model was trained on all of them.
     """
     by_task: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for r in records:
         if r["kind"] == "run" and isinstance(r.get("task"), str):
-            by_task.setdefault(r["task"], {}).setdefault(recipe_of(r), []).append(r)
+            name = family_of(r["task"]) or r["task"]
+            by_task.setdefault(name, {}).setdefault(recipe_of(r), []).append(r)
     found = []
     for name, recipes in sorted(by_task.items()):
         runs = sum(len(some) for some in recipes.values())
@@ -238,18 +255,29 @@ def _rank(one: TaskRuns) -> tuple[bool, int, bool, int]:
 
 
 def _models(task: str, runs: Sequence[Mapping[str, Any]]) -> list[ModelRuns]:
-    newest: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
-    failed: dict[str, dict[Replicate, Mapping[str, Any]]] = {}
+    newest: dict[str, dict[tuple[Replicate, str], Mapping[str, Any]]] = {}
+    failed: dict[str, dict[tuple[Replicate, str], Mapping[str, Any]]] = {}
     for r in sorted(runs, key=lambda r: str(r.get("at"))):
         good = r["status"] == "ok" and isinstance(r.get("test"), dict) and r["test"]
-        (newest if good else failed).setdefault(r["model"], {})[replicate_of(r)] = r
+        (newest if good else failed).setdefault(r["model"], {})[replicate_of(r), r["task"]] = r
     found = []
+    whole = _tasks_of(task)
     for model, good_runs in newest.items():
-        first = next(iter(good_runs.values()))
-        metric = next(iter(first["test"]))
+        done = Counter(replicate for replicate, _ in good_runs)
+        kept = tuple(r for (one, _), r in good_runs.items() if done[one] == whole)
         lost = [r for key, r in failed.get(model, {}).items() if key not in good_runs]
-        found.append(ModelRuns(model, task, metric, tuple(good_runs.values()), tuple(lost)))
+        if kept:
+            metric = next(iter(kept[0]["test"]))
+            found.append(ModelRuns(model, task, metric, kept, tuple(lost)))
     return sorted(found, key=lambda t: t.model)
+
+
+def _tasks_of(name: str) -> int:
+    """How many tasks a name stands for; 1 for one that this attnbench does not know."""
+    try:
+        return len(tasks_named(name))
+    except UsageError:
+        return 1
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from harness.experiments.tables import (
     headed,
     of_examples,
     overall_rows,
+    overall_without,
     reading,
     statistics_rows,
     task_rows,
@@ -28,6 +29,7 @@ from harness.experiments.tables import (
     value_columns,
     value_rows,
 )
+from harness.train.task import gathered
 from reports.core.page import (
     DevicePage,
     Output,
@@ -41,7 +43,7 @@ from reports.core.page import (
 )
 from reports.core.ranks import ties_shown
 from reports.core.source import DeviceRecords, Source
-from reports.pages.comparison import disagreement, figures, learning
+from reports.pages.comparison import disagreement, families, figures, learning
 from reports.pages.comparison.tables import cost_numbers, numbers, run_cells, run_numbers
 from reports.pages.corpora import edges
 
@@ -87,7 +89,7 @@ class Compared(DevicePage):
         c = self.conclusion
         if c is None or self.device is None:
             return together(says([self.source.says]), says([NONE]))
-        what = f"{', '.join(c.models)} against {c.baseline}, on {', '.join(c.tasks)}."
+        what = f"{', '.join(c.models)} against {c.baseline}, on {', '.join(gathered(c.tasks))}."
         if len(c.comparisons) > 1:
             what += (
                 f" {len(c.comparisons)} comparisons, declared and judged together; what had been "
@@ -198,12 +200,12 @@ class Compared(DevicePage):
         pieces = [
             remark(counted_tasks(c.overall)),
             self.place.table("tasks", frame, OVER_TASKS, rows, (0, len(OVER_TASKS) - 1)),
-            says(map(_ended, exact_tests(c.overall))),
+            says(map(_ended, [*exact_tests(c.overall), *overall_without(c)])),
         ]
         if (ties := c.overall.ties) is not None:
             said = tied(ties, "tasks")
             pieces.append(ties_shown(self.place, "ties", ties, "over tasks", "tasks", said))
-        return together(*pieces)
+        return together(*pieces, families.shown(self.place, c))
 
     def ties(self) -> Shown:
         """Of more than two models those that can't be told apart on a task."""

@@ -13,6 +13,7 @@ from harness.records import journal
 from reports.claims import ledger, load_claims
 from suites.support.command_line import ROOT
 from suites.support.comparisons import B, design, family, runs
+from suites.support.domains import SEEDS, TASKS, reviewed, value
 from suites.support.made_up_records import claim
 
 ASKED: dict[str, Any] = {"first": ["mtsa_released", "mtsa"], "second": "multi_head", "task": "trec"}
@@ -86,6 +87,41 @@ def test_without_a_declaration_the_ledger_says_so() -> None:
     found = verdict(trained("mtsa.fused"))
     assert found.verdict == "reproduced"
     assert "declared in no family" in found.reason
+
+
+def test_an_average_over_domains_is_judged_over_domains() -> None:
+    """The interval is that of sixteen differences, and the verdict that of the declared family."""
+    ms, records = "multi_scale_transformer.windowed", reviewed()
+    asked = {"first": "multi_scale_transformer", "second": "multi_head", "task": "mtl16"}
+    one = claim("difference_over_tasks", "measured", parameters=asked, tolerance={"positive": True})
+    (found,) = ledger({"d": records}, claims=[one])
+    differences = [
+        100 * np.mean([value(ms, i, s) - value(B, i, s) for s in range(SEEDS)]) for i in range(16)
+    ]
+    low, high = stats.t.interval(0.95, 15, np.mean(differences), stats.sem(differences))
+    assert (found.value, found.low, found.high) == pytest.approx((np.mean(differences), low, high))
+    assert found.verdict == "reproduced"
+    assert "16 better, 0 worse (sign test p = 3.1e-05)" in found.reason
+    assert len(found.keys) == 16 * SEEDS * 2
+    other = claim(
+        "difference_over_tasks",
+        "measured",
+        parameters={**asked, "first": "bi_lstm"},
+        tolerance={"positive": True},
+    )
+    (level,) = ledger({"d": records}, claims=[other])
+    assert level.verdict == "undecided"
+    assert level.low < 0 < level.high
+    turned = {**asked, "first": "multi_head", "second": "multi_scale_transformer"}
+    third = claim(
+        "difference_over_tasks", "measured", parameters=turned, tolerance={"positive": True}
+    )
+    (back,) = ledger({"d": records}, claims=[third])
+    assert (back.verdict, back.value) == ("not reproduced", pytest.approx(-np.mean(differences)))
+    few = [r for r in records if r.get("task") != TASKS[0]]
+    (lost,) = ledger({"d": few}, claims=[one])
+    assert lost.wants_records
+    assert "attnbench compare multi_scale_transformer multi_head --task mtl16" in lost.reason
 
 
 def test_published_claims_and_comparisons_say_the_same() -> None:

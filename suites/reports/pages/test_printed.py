@@ -13,7 +13,7 @@ from scipy import stats
 from harness.stats import fold_interval
 from harness.train.recipe import Recipe
 from harness.train.task import task
-from reports.claims.printed import at, load
+from reports.claims.printed import load
 from reports.core.figure_data import data_of
 from reports.core.printed_values import ACCURACIES, printed_accuracy
 from reports.core.trained import tasks_by_recipe
@@ -127,7 +127,7 @@ def test_every_row_and_column_that_is_declared_is_printed() -> None:
     for table in ACCURACIES:
         content = load(table.paper)[table.table]
         for row in table.rows.values():
-            assert any(at(content, row, column) for column in table.columns.values())
+            assert any(table.printed(row, column) for column in table.columns.values())
         for (name, _), column in table.columns.items():
             steps = content.get("setup", {}).get("steps")
             told = steps.get(column) if isinstance(steps, dict) else steps
