@@ -12,7 +12,7 @@ from harness.experiments.costs import at_ceiling, hours_of, steps_of, still_gain
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
 from harness.stats import ratio_text
-from harness.train.data.corpora import is_known
+from harness.train.data.corpora import is_known, made_examples
 from harness.train.recipe import HOW_FOUND
 from harness.train.task import family_of
 
@@ -152,10 +152,18 @@ def _folds(design: Mapping[str, Any], values: Values) -> list[str]:
 
 
 def _corpus(design: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:
-    told = {str(run.get("data") or "") for pair in pairs for run in pair if run is not None}
+    runs = [run for pair in pairs for run in pair if run is not None]
+    told = {str(run.get("data") or "") for run in runs}
+    wanted, name = made_examples(design["task"]), family_of(design["task"]) or design["task"]
+    counts = {str((run.get("examples") or {}).get("train")) for run in runs}
+    counts -= {"None", str(wanted)}
+    if wanted and counts:
+        return [
+            f"not {name}: trained on {', '.join(sorted(counts))} examples, {name} has "
+            f"{wanted:,}; what stands here is of other data, and may not be called so"
+        ]
     if all(is_known(design["task"], data) is not False for data in told):
         return []
-    name = family_of(design["task"]) or design["task"]
     return [
         f"this is not the {name} of attnbench data list (attnbench data check names the "
         "file): what others measured on that may not be compared with it"

@@ -21,6 +21,9 @@ from reference_impls.tagging import TokenEncoder
 
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""
+OPEN = "relu"
+"""Activation of mechanisms that have the papers' f, which depends on the data: relu, but elu on
+SNLI (MTSA, appendix B); one with another activation always has that."""
 STREAMS = ("fusion", "pooling", "head", "dropout", "actions", "test actions", "entry")
 """Parts of a run that draw random numbers by torch; each has a stream of its own."""
 
@@ -58,6 +61,8 @@ def context_fusion(
     set_by_others = dict(beneath)
     if recipe.attention_dropout:
         set_by_others["attention_dropout"] = recipe.attention_dropout
+    if mechanism.options.get("activation") == OPEN:
+        set_by_others["activation"] = recipe.activation
     chosen |= {name: v for name, v in set_by_others.items() if name in mechanism.options}
     chosen |= {name: literal(text) for name, text in options.items()}
     return make(mechanism, implementation.factory, *widths, recipe.heads, chosen, seed)
@@ -112,15 +117,13 @@ def encoder(
         return TokenEncoder(fusion, recipe.dropout, entry), getattr(fusion, "d_model", width)
     pooling = None
     if tokens:
-        pooler, direct = registry.find(POOLING)
-        pooling = make(
-            pooler, direct.factory, width, width, 0, pooler.options, stream(seed, "pooling")
-        )
+        sizes, pooling_seed = (width, width), stream(seed, "pooling")
+        pooling = context_fusion(POOLING, {}, sizes, recipe, registry, pooling_seed)
     return Encoder(fusion, pooling, recipe.dropout, entry), width
 
 
 def parameters(module: nn.Module) -> tuple[int, int]:
     """Number of trained weights without and with word vectors; the papers count without."""
-    everything = sum(p.numel() for p in module.parameters())
+    everything = sum(p.numel() for p in module.parameters() if p.requires_grad)
     words: Sequence[nn.Module] = [m for m in module.modules() if isinstance(m, nn.Embedding)]
     return everything - sum(p.numel() for m in words for p in m.parameters()), everything

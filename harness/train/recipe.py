@@ -58,7 +58,8 @@ class Recipe:
         Of relatedness: cross entropy with the distribution whose mean is the degree (Tai et al.
         2015), or half the squared error of the expected degree, as the ReSAN program has it.
     activation, highway
-        Of the head for classes of pairs: its activation, and whether it has a highway layer.
+        Of models for classes of pairs: their activation (in the head, the pooling, and mechanisms
+        that have none of their own), and whether the head has a highway layer.
     characters : int
         Of tagging: filters over the characters of a word, whose largest values stand beside its
         vector; 0 for none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from harness.train.data.directory import (
     content_digest,
     corpus_files,
     digest_of,
+    lines_of,
     there,
 )
 from harness.train.task import Task, tasks
@@ -73,6 +74,8 @@ class KnownCorpus:
     files : tuple of CorpusFile
     hub : HubSource or None
         From which the same rows can be made.
+    yours : mapping
+        Examples of the files that the user makes, by name; of these nothing else can be checked.
     """
 
     name: str
@@ -83,6 +86,7 @@ class KnownCorpus:
     note: str
     files: tuple[CorpusFile, ...]
     hub: HubSource | None = None
+    yours: Mapping[str, int] = field(default_factory=dict)
 
 
 @cache
@@ -173,6 +177,8 @@ def found_in(folder: Path, file: CorpusFile) -> FileState:
 def unlike(folder: Path, names: Iterable[str]) -> list[FileState]:
     """Those of some files whose contents are not the listed ones; files that no list knows pass.
 
+    Of those that the user makes the number of examples counts.
+
     Parameters
     ----------
     folder : Path
@@ -181,8 +187,28 @@ def unlike(folder: Path, names: Iterable[str]) -> list[FileState]:
         As ``trec/train.tsv``.
     """
     listed = listed_files()
-    found = [found_in(folder, listed[name]) for name in names if name in listed]
+    found = [
+        found_in(folder, listed[name]) if name in listed else _made(folder, name) for name in names
+    ]
     return [one for one in found if one.status == "wrong"]
+
+
+def made_rows() -> Mapping[str, int]:
+    """Examples of the files that users make, by name."""
+    return {name: rows for one in corpora().values() for name, rows in one.yours.items()}
+
+
+def _made(folder: Path, name: str) -> FileState:
+    """Of a file that the user makes whether it has as many examples as it should."""
+    path, wanted = there(folder, name), made_rows().get(name)
+    if path is None or wanted is None:
+        return FileState(name, "yours" if path else "missing")
+    rows = sum(1 for _ in lines_of(path)) - 1
+    if rows == wanted:
+        return FileState(name, "yours")
+    of = name.partition("/")[0].upper()
+    detail = f"{path}: {rows:,} examples, expected {wanted:,}; what is trained on it is not {of}"
+    return FileState(name, "wrong", detail)
 
 
 def findings(folder: Path, corpus: KnownCorpus) -> list[FileState]:
@@ -190,8 +216,8 @@ def findings(folder: Path, corpus: KnownCorpus) -> list[FileState]:
     found = [found_in(folder, file) for file in corpus.files]
     for name, how in supplied().items():
         if name.partition("/")[0] == corpus.name:
-            yours = there(folder, name) is not None
-            found.append(FileState(name, "yours") if yours else FileState(name, "missing", how))
+            made = _made(folder, name)
+            found.append(replace(made, detail=how) if made.status == "missing" else made)
     return found
 
 
@@ -214,6 +240,12 @@ def data_digest(task: Task, directory: Path, vectors: str) -> str:
 
     data = digest_of(corpus_files(directory, task.files, task.supplied))
     return data if vectors == NO_VECTORS else data + vectors_digest(vectors, directory)
+
+
+def made_examples(task: str) -> int | None:
+    """How many a task's training table has that the user makes; None where it is none of these."""
+    of = tasks().get(task.partition("[")[0])
+    return made_rows().get(of.files[0]) if of is not None and of.files else None
 
 
 def is_known(task: str, data: str) -> bool | None:
