@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.cli.output import bare_table, console, say
-from harness.doctor.checks import Finding, judge
+from harness.doctor.checks import Diagnosis, judge
 from harness.doctor.facts import gather
 from harness.json_file import plain, write_json
 from harness.options.measure import DoctorOptions
@@ -37,7 +37,7 @@ def run_doctor(options: DoctorOptions) -> int:
     return int(bool(bad))
 
 
-def tell_unready(findings: Sequence[Finding], out: Console) -> None:
+def tell_unready(findings: Sequence[Diagnosis], out: Console) -> None:
     """A line for what is not as it should be, before something is measured."""
     for one in findings:
         if one.state != "ok":

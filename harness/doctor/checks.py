@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.doctor.facts import Facts, Tried
+from harness.doctor.facts import Attempt, Facts
 
 State = Literal["ok", "note", "bad"]
 LEAST_FREE = 2 * 2**30
@@ -26,7 +26,7 @@ THROTTLES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at.
 
     Attributes
@@ -45,20 +45,20 @@ class Finding:
     advice: str = ""
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: Facts) -> list[Diagnosis]:
     """Everything that was looked at, in the order in which it is needed."""
     return [found for check in CHECKS for found in check(facts)]
 
 
-def _torch(facts: Facts) -> Iterator[Finding]:
+def _torch(facts: Facts) -> Iterator[Diagnosis]:
     built = facts.torch["built"]
     found = f"torch {facts.torch['torch']}, {f'for CUDA {built}' if built else 'without CUDA'}"
     found += f", Python {facts.python}"
     if facts.on_gpu and not built:
         advice = f"install a build of torch for CUDA ({_newest(facts)}), or use --device cpu"
-        yield Finding("torch", "bad", found, advice)
+        yield Diagnosis("torch", "bad", found, advice)
     else:
-        yield Finding("torch", "ok", found)
+        yield Diagnosis("torch", "ok", found)
 
 
 def _newest(facts: Facts) -> str:
@@ -70,13 +70,13 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _driver(facts: Facts) -> Iterator[Finding]:
+def _driver(facts: Facts) -> Iterator[Diagnosis]:
     if not facts.driver:
         if facts.device == "cuda":
             advice = "install NVIDIA's driver, or use --device cpu"
-            yield Finding("driver", "bad", "no NVIDIA driver", advice)
+            yield Diagnosis("driver", "bad", "no NVIDIA driver", advice)
         else:
-            yield Finding("driver", "ok", "no NVIDIA driver: the CPU is measured")
+            yield Diagnosis("driver", "ok", "no NVIDIA driver: the CPU is measured")
         return
     cuda = f", CUDA up to {_dotted(facts.driver_cuda)}" if facts.driver_cuda else ""
     found = f"NVIDIA driver {facts.driver}{cuda}"
@@ -87,30 +87,30 @@ def _driver(facts: Facts) -> Iterator[Finding]:
             f"torch is built for CUDA {built}: update the driver, or install a build of torch for "
             f"CUDA {_dotted(facts.driver_cuda)} or older"
         )
-        yield Finding("driver", "bad" if facts.on_gpu else "note", found, advice)
+        yield Diagnosis("driver", "bad" if facts.on_gpu else "note", found, advice)
     else:
-        yield Finding("driver", "ok", found)
+        yield Diagnosis("driver", "ok", found)
 
 
-def _gpu(facts: Facts) -> Iterator[Finding]:
+def _gpu(facts: Facts) -> Iterator[Diagnosis]:
     seen = facts.torch["gpus"]
     if not facts.gpus and not seen:
         if facts.driver:
             advice = "give the container or the machine a GPU, or use --device cpu"
             state: State = "bad" if facts.device == "cuda" else "note"
-            yield Finding("GPU", state, "a driver, and no GPU", advice)
+            yield Diagnosis("GPU", state, "a driver, and no GPU", advice)
         return
     names = ", ".join(facts.gpus or [one["name"] for one in seen])
     if facts.hidden:
         state = "bad" if facts.device == "cuda" else "note"
         advice = "unset CUDA_VISIBLE_DEVICES to measure it"
-        yield Finding("GPU", state, f"{names}, hidden by CUDA_VISIBLE_DEVICES", advice)
+        yield Diagnosis("GPU", state, f"{names}, hidden by CUDA_VISIBLE_DEVICES", advice)
         return
     if not seen:
         why = f": {facts.torch['error']}" if facts.torch["error"] else ""
         advice = "mend driver or torch as said above, or use --device cpu"
         state = "bad" if facts.on_gpu else "note"
-        yield Finding("GPU", state, f"{names}, which torch does not see{why}", advice)
+        yield Diagnosis("GPU", state, f"{names}, which torch does not see{why}", advice)
         return
     for one in seen:
         major, minor = one["capability"]
@@ -120,11 +120,11 @@ def _gpu(facts: Facts) -> Iterator[Finding]:
             "memory a multiprocessor"
         )
         if _has_code(facts, major, minor):
-            yield Finding("GPU", "ok", found)
+            yield Diagnosis("GPU", "ok", found)
         else:
             archs = ", ".join(facts.torch["archs"])
             advice = f"torch has code for {archs}: install another build of torch"
-            yield Finding("GPU", "bad" if facts.on_gpu else "note", found, advice)
+            yield Diagnosis("GPU", "bad" if facts.on_gpu else "note", found, advice)
 
 
 def _has_code(facts: Facts, major: int, minor: int) -> bool:
@@ -142,7 +142,7 @@ def _has_code(facts: Facts, major: int, minor: int) -> bool:
     return False
 
 
-def _clocks(facts: Facts) -> Iterator[Finding]:
+def _clocks(facts: Facts) -> Iterator[Diagnosis]:
     if not facts.state or not facts.torch["gpus"]:
         return
     state = facts.state
@@ -152,50 +152,50 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
         named = [name for bit, name in THROTTLES.items() if reasons & bit]
         if named:
             advice = "wait until it is cool, or lower the power limit for all measurements alike"
-            yield Finding("clocks", "note", f"{found}: {', '.join(named)}", advice)
+            yield Diagnosis("clocks", "note", f"{found}: {', '.join(named)}", advice)
             return
-    yield Finding("clocks", "ok", found)
+    yield Diagnosis("clocks", "ok", found)
 
 
-def _compilers(facts: Facts) -> Iterator[Finding]:
+def _compilers(facts: Facts) -> Iterator[Diagnosis]:
     cuda = facts.on_gpu
     if cuda:
         if not facts.c:
             advice = "install gcc or set CC: Triton compiles with it, and every kernel would crash"
-            yield Finding("C compiler", "bad", "none", advice)
+            yield Diagnosis("C compiler", "bad", "none", advice)
         else:
-            yield Finding("C compiler", "ok", facts.c)
+            yield Diagnosis("C compiler", "ok", facts.c)
         if not facts.headers:
             advice = "install python3-dev: Triton compiles with Python.h"
-            yield Finding("Python headers", "bad", "no Python.h", advice)
+            yield Diagnosis("Python headers", "bad", "no Python.h", advice)
         else:
-            yield Finding("Python headers", "ok", "Python.h")
+            yield Diagnosis("Python headers", "ok", "Python.h")
         if not facts.triton:
             advice = "pip install triton (it comes with torch for CUDA)"
-            yield Finding("Triton", "bad", "not installed", advice)
+            yield Diagnosis("Triton", "bad", "not installed", advice)
         elif not facts.ptxas:
             advice = "install triton again, or set TRITON_PTXAS_PATH"
-            yield Finding("Triton", "bad", f"Triton {facts.triton}, without ptxas", advice)
+            yield Diagnosis("Triton", "bad", f"Triton {facts.triton}, without ptxas", advice)
         else:
-            yield Finding("Triton", "ok", f"Triton {facts.triton}, {facts.ptxas}")
+            yield Diagnosis("Triton", "ok", f"Triton {facts.triton}, {facts.ptxas}")
     if not facts.cxx:
         lost = "the native kernels and compiled code on the CPU"
         advice = f"install g++ or set CXX: without it {lost} are left out"
-        yield Finding("C++ compiler", "note", "none", advice)
+        yield Diagnosis("C++ compiler", "note", "none", advice)
     else:
-        yield Finding("C++ compiler", "ok", facts.cxx)
+        yield Diagnosis("C++ compiler", "ok", facts.cxx)
 
 
-def _done(what: str, tried: Tried | None, advice: str, state: State) -> Iterator[Finding]:
+def _done(what: str, tried: Attempt | None, advice: str, state: State) -> Iterator[Diagnosis]:
     if tried is None:
         return
     if tried.error:
-        yield Finding(what, state, tried.error, advice)
+        yield Diagnosis(what, state, tried.error, advice)
     else:
-        yield Finding(what, "ok", f"right, {tried.seconds:.1f} s")
+        yield Diagnosis(what, "ok", f"right, {tried.seconds:.1f} s")
 
 
-def _work(facts: Facts) -> Iterator[Finding]:
+def _work(facts: Facts) -> Iterator[Diagnosis]:
     # Compiled settings are left out where nothing compiles; wrong kernels must not be measured.
     state: State = "note" if not facts.cxx and not facts.on_gpu else "bad"
     yield from _done("one compilation", facts.compiled, "mend the compiler said above", state)
@@ -203,52 +203,52 @@ def _work(facts: Facts) -> Iterator[Finding]:
     yield from _done("one checked launch", facts.launched, advice, "bad")
 
 
-def _folders(facts: Facts) -> Iterator[Finding]:
+def _folders(facts: Facts) -> Iterator[Diagnosis]:
     if facts.data_error:
-        yield Finding("data folder", "bad", facts.data_error)
+        yield Diagnosis("data folder", "bad", facts.data_error)
     elif not facts.data:
         if facts.compiled is not None:
             found = "none named: training on real corpora needs one"
-            yield Finding("data folder", "ok", f"{found} (docs/data.md)")
+            yield Diagnosis("data folder", "ok", f"{found} (docs/data.md)")
     else:
         counts = ", ".join(f"{n} {status}" for status, n in sorted(facts.files.items()))
         state: State = "bad" if facts.files.get("wrong") else "ok"
         advice = "attnbench data check names them" if state == "bad" else ""
-        yield Finding("data folder", state, f"{facts.data}: files {counts}", advice)
+        yield Diagnosis("data folder", state, f"{facts.data}: files {counts}", advice)
     if facts.journal_error:
         advice = "choose a folder of yours with --journal"
-        yield Finding("results", "bad", f"can't write {facts.journal_error}", advice)
+        yield Diagnosis("results", "bad", f"can't write {facts.journal_error}", advice)
     else:
-        yield Finding("results", "ok", f"{facts.journal} can be written")
+        yield Diagnosis("results", "ok", f"{facts.journal} can be written")
 
 
-def _room(facts: Facts) -> Iterator[Finding]:
+def _room(facts: Facts) -> Iterator[Diagnosis]:
     for what, free in (("memory", facts.memory), ("disk", facts.disk)):
         if free is None:
             continue
         found = f"{free / 2**30:.1f} GiB free"
         if free < LEAST_FREE:
             advice = f"free some: runs need {LEAST_FREE // 2**30} GiB or more"
-            yield Finding(what, "bad", found, advice)
+            yield Diagnosis(what, "bad", found, advice)
         else:
-            yield Finding(what, "ok", found)
+            yield Diagnosis(what, "ok", found)
 
 
-def _quiet(facts: Facts) -> Iterator[Finding]:
+def _quiet(facts: Facts) -> Iterator[Diagnosis]:
     if facts.busy is not None:
         found = f"others use {100 * facts.busy:.0f} % of the cores"
         advice = "stop other work: ratios stay right, their intervals become wide"
         loud = facts.busy > BUSY
-        yield Finding("quiet", "note" if loud else "ok", found, advice if loud else "")
+        yield Diagnosis("quiet", "note" if loud else "ok", found, advice if loud else "")
     used, others = facts.state.get("busy_percent"), facts.state.get("processes")
     if facts.on_gpu and isinstance(used, int):
         loud = used > GPU_BUSY or bool(others)
         found = f"GPU {used} % busy, {others} other processes on it"
         advice = "stop other work on it, or choose another by CUDA_VISIBLE_DEVICES"
-        yield Finding("quiet GPU", "note" if loud else "ok", found, advice if loud else "")
+        yield Diagnosis("quiet GPU", "note" if loud else "ok", found, advice if loud else "")
 
 
-CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Facts], Iterator[Diagnosis]], ...] = (
     _torch,
     _driver,
     _gpu,

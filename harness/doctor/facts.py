@@ -36,7 +36,7 @@ STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempt:
     """Something that was done to see whether it works.
 
     Attributes
@@ -88,7 +88,7 @@ class Facts:
         Bytes that are free: of memory, and where results go.
     busy : float or None
         Share of all cores that others used, or the hypervisor kept, in the last second.
-    compiled, launched : Tried or None
+    compiled, launched : Attempt or None
         None where it was not tried.
     """
 
@@ -113,8 +113,8 @@ class Facts:
     memory: int | None = None
     disk: int | None = None
     busy: float | None = None
-    compiled: Tried | None = None
-    launched: Tried | None = None
+    compiled: Attempt | None = None
+    launched: Attempt | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -196,27 +196,27 @@ def busy_share(seconds: float = 1.0) -> float | None:
     return others / total if total > 0 else None
 
 
-def _tried(outcome: Outcome, seconds: float) -> Tried:
-    return Tried(seconds, "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}")
+def _tried(outcome: Outcome, seconds: float) -> Attempt:
+    return Attempt(seconds, "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}")
 
 
-def _compiled(device: str) -> Tried:
+def _compiled(device: str) -> Attempt:
     began = time.monotonic()
     outcome = run("harness.doctor.child:compiled", {"device": device}, Limits(seconds=SECONDS))
     return _tried(outcome, time.monotonic() - began)
 
 
-def _launched(device: str) -> Tried:
+def _launched(device: str) -> Attempt:
     """Verify one implementation whose kernel is compiled here, values and gradients."""
     began, registry = time.monotonic(), Registry()
     try:
         print_ = devices.device_fingerprint(device)
     except UsageError as error:
-        return Tried(time.monotonic() - began, str(error))
+        return Attempt(time.monotonic() - began, str(error))
     todo = jobs([(LAUNCHED[device], "f32", ())], registry, print_)
     (row,) = verify(todo, registry, print_, lambda _: None)
     wrong = "" if row["verdict"] == "ok" else f"{row['name']} {row['verdict']}: {row['detail']}"
-    return Tried(time.monotonic() - began, wrong)
+    return Attempt(time.monotonic() - began, wrong)
 
 
 def _corpora(given: str | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.doctor.checks import Finding, judge
-from harness.doctor.facts import Facts, Tried
+from harness.doctor.checks import Diagnosis, judge
+from harness.doctor.facts import Attempt, Facts
 
 H100: dict[str, Any] = {
     "name": "NVIDIA H100 80GB HBM3",
@@ -60,8 +60,8 @@ BOX = Facts(
     memory=100 * 2**30,
     disk=100 * 2**30,
     busy=0.01,
-    compiled=Tried(9.0),
-    launched=Tried(9.0),
+    compiled=Attempt(9.0),
+    launched=Attempt(9.0),
 )
 """A GPU box without faults."""
 LAPTOP = replace(
@@ -70,7 +70,7 @@ LAPTOP = replace(
 UNSEEN = {**TORCH, "gpus": [], "error": "CUDA driver version is insufficient"}
 
 
-def faults(facts: Facts) -> dict[str, Finding]:
+def faults(facts: Facts) -> dict[str, Diagnosis]:
     return {f.what: f for f in judge(facts) if f.state != "ok"}
 
 
@@ -99,8 +99,13 @@ def test_a_laptop_is_not_asked_for_what_only_a_gpu_needs() -> None:
         ({"triton": ""}, "Triton", "bad", "pip install triton"),
         ({"ptxas": ""}, "Triton", "bad", "TRITON_PTXAS_PATH"),
         ({"cxx": ""}, "C++ compiler", "note", r"install g\+\+ or set CXX"),
-        ({"compiled": Tried(1.0, "crash: no gcc")}, "one compilation", "bad", "mend the compiler"),
-        ({"launched": Tried(1.0, "x wrong: y")}, "one checked launch", "bad", "attnbench verify"),
+        (
+            {"compiled": Attempt(1.0, "crash: no gcc")},
+            "one compilation",
+            "bad",
+            "mend the compiler",
+        ),
+        ({"launched": Attempt(1.0, "x wrong: y")}, "one checked launch", "bad", "attnbench verify"),
         ({"data_error": "no folder"}, "data folder", "bad", ""),
         ({"files": {"wrong": 2}}, "data folder", "bad", "attnbench data check"),
         ({"journal_error": "/r: Permission denied"}, "results", "bad", "--journal"),
@@ -170,7 +175,7 @@ def test_who_asks_for_a_gpu_is_told_that_there_is_none() -> None:
 
 
 def test_without_a_compiler_a_laptop_still_measures() -> None:
-    found = faults(replace(LAPTOP, cxx="", compiled=Tried(1.0, "crash: no c++")))
+    found = faults(replace(LAPTOP, cxx="", compiled=Attempt(1.0, "crash: no c++")))
     assert {what: f.state for what, f in found.items()} == {
         "C++ compiler": "note",
         "one compilation": "note",

@@ -15,7 +15,7 @@ from harness.cli import bench, run
 from harness.cli import doctor as command
 from harness.doctor import facts
 from harness.doctor.child import compiled, seen
-from harness.doctor.facts import Tried, busy_share, c_compiler, cxx_compiler, gather
+from harness.doctor.facts import Attempt, busy_share, c_compiler, cxx_compiler, gather
 from harness.errors import UsageError
 from harness.measure import device, gpu
 from suites.harness.doctor.test_checks import BOX, LAPTOP
@@ -162,7 +162,7 @@ def test_a_wrong_compilation_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (BOX, 0, "Ready to measure the GPU."),
         (LAPTOP, 0, "Ready to measure the CPU."),
-        (replace(BOX, c="", compiled=Tried(1, "crash: x")), 1, "C compiler, one compilation."),
+        (replace(BOX, c="", compiled=Attempt(1, "crash: x")), 1, "C compiler, one compilation."),
     ],
     ids=["GPU box", "laptop", "no compiler"],
 )
