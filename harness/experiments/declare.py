@@ -56,11 +56,12 @@ def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
         If there are more than two and no baseline is named, or one is unknown.
     """
     names, own = options.names, registry.given_names
+    tokens = any(find_task(name).asks_tokens for name in options.tasks)
     if options.all is not None:
         baseline = parse_model(options.all, registry)
         others = [parse_model(name, registry) for name in registry.mechanisms]
-        same = meaning(baseline, registry)
-        return [*(m for m in others if meaning(m, registry) != same), baseline]
+        same = meaning(baseline, registry, tokens)
+        return [*(m for m in others if meaning(m, registry, tokens) != same), baseline]
     if options.baseline is not None:
         names = (*(names or own or [SUBJECT]), options.baseline)
     elif not names:
@@ -73,7 +74,7 @@ def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
             f"against one: --baseline {names[-1]}"
         )
     models = [parse_model(name, registry) for name in names]
-    meant = [meaning(model, registry) for model in models[:-1]]
+    meant = [meaning(model, registry, tokens) for model in models[:-1]]
     if len(set(meant)) < len(meant):
         raise UsageError(f"given {', '.join(map(str, models[:-1]))}; expected each model once")
     return models

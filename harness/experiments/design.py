@@ -130,7 +130,7 @@ def make_run(
     code = run_code(model.mechanism, task.load, around.registry)
     made_of = [
         "run",
-        meaning(model, around.registry),
+        meaning(model, around.registry, task.asks_tokens),
         task.name,
         dict(task.options),
         identity(recipe.as_dict()),
@@ -223,7 +223,7 @@ def make_design(
         are not to be paired.
     """
     first, second = models
-    meanings = [meaning(model, around.registry) for model in models]
+    meanings = [meaning(model, around.registry, task.asks_tokens) for model in models]
     if meanings[0] == meanings[1] and recipes[0] == recipes[1]:
         also = "" if first == second else f", as which {second} is the same"
         raise UsageError(f"{first} is compared with itself{also}; give two different models")

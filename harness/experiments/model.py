@@ -74,21 +74,26 @@ def parse_model(text: str, registry: Registry) -> Model:
     return Model(f"{mechanism.name}.{implementation.name}", options)
 
 
-def meaning(model: Model, registry: Registry) -> str:
+def meaning(model: Model, registry: Registry, tokens: bool = False) -> str:
     """A model by what it is, however it was typed: keys of runs are made of it.
 
     Options have no order, those that say what is so anyway say nothing, and ``1`` is ``1.0``. What
-    the recipe may set (`SET_BY_RECIPES`), or a task that asks for tokens, is never so anyway.
+    the recipe may set (`SET_BY_RECIPES`) is never so anyway.
+
+    Parameters
+    ----------
+    tokens : bool
+        Whether tokens are asked for (tagging), for which a sentence model has other options.
     """
     usual = _usual(model, registry)
-    # What is so of a sentence is not so of its tokens: which of them a task asks for is not told.
-    set_elsewhere = {*SET_BY_RECIPES, *registry.find(model.name)[0].tokens}
+    if tokens:
+        usual |= registry.find(model.name)[0].tokens
     told = []
     for name, text in sorted(model.options):
         value = literal(text)
         if name in usual:
             value = _plain(value)
-            if name not in set_elsewhere and _same(value, _plain(usual[name])):
+            if name not in SET_BY_RECIPES and _same(value, _plain(usual[name])):
                 continue
         told.append(f"{name}={value!r}")
     return model.name + (f"[{','.join(told)}]" if told else "")

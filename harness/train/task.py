@@ -161,6 +161,11 @@ class Task:
         )
 
     @property
+    def asks_tokens(self) -> bool:
+        """Whether a model has to give tokens, not a sentence vector."""
+        return self.kind == "tagging"
+
+    @property
     def metric(self) -> str:
         """The primary metric."""
         return self.metrics[0]

@@ -13,6 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from harness.errors import UsageError
+from harness.experiments.design import Surroundings, make_run
 from harness.experiments.model import meaning, parse_model
 from harness.records.predictions import keep, read
 from harness.registry import Registry
@@ -31,8 +32,10 @@ from suites.support.real_data import REAL, real
 from suites.support.training import numbers, small, train, trained
 
 ARMS = ("multi_scale_transformer", "transformer", "bi_lstm", "mtsa", "multi_head")
-TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20}
+TAGGED: dict[str, Any] = {"width": 20, "heads": 10, "characters": 6, "batch": 20, "warmup": 0}
 """Beside `SMALL`: what the arms can be built with."""
+
+AROUND = Surroundings(Registry(), {"device": "cpu"}, "d", "none", "made up")
 
 
 def loaded(name: str, folder: Path) -> Data:
@@ -191,11 +194,18 @@ def test_a_task_of_tokens_sets_options_of_sentence_models(folder: Path) -> None:
 
     assert (built().depth, built().cls, built(layers="2").depth) == (3, None, 2)
     assert {scale.number for scale in built().scales[-1]} == {1, 3, 5, 7, 9}
-    plain, two = (
-        meaning(parse_model(f"multi_scale_transformer{options}", registry), registry)
-        for options in ("", "[layers=2]")
-    )
-    assert plain != two
+
+    def means(options: str, tokens: bool) -> str:
+        model = parse_model(f"multi_scale_transformer{options}", registry)
+        return meaning(model, registry, tokens)
+
+    assert means("[layers=2]", False) == means("", False) != means("[layers=3]", False)
+    assert means("[layers=3]", True) == means("", True) != means("[layers=2]", True)
+    keys = {
+        make_run(parse_model(text, registry), task("ud_ewt"), recipe, 0, AROUND).key
+        for text in ("multi_scale_transformer", "multi_scale_transformer[layers=2]")
+    }
+    assert len(keys) == 2
 
 
 def test_recipes_of_before_are_the_same_runs() -> None:
