@@ -28,6 +28,10 @@ train mtsa --task trec --recipe highway=true
     highway is read for classification of pairs alone, and of trec none is
 compare mtsa multi_head --task TASK --recipe policy_steps=3
     only a mechanism with a policy reads policy_steps, and of mtsa.fused, multi_head.sdpa
+compare mtsa none --task trec --recipe layers=2
+    layers is read for translation alone, and of trec none is
+compare mtsa none --task multi30k --recipe word_width=7
+    word_width is read for words without vectors (--vectors none) alone, and of multi30k none
 compare mtsa none --task trec --recipe word_width=7
     word_width is read for words without vectors (--vectors none) alone, and of trec none
 sweep --models mtsa,resa --tasks TASK --recipe mtsa:policy_steps=3

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +33,7 @@ from harness.train.task import Data, load, task
 from harness.train.trainer import mean_state, warmth
 from reference_impls.translation import EncoderLayer
 from suites.harness.train.test_checkpoint import interrupted
+from suites.support.command_line import environment
 from suites.support.made_up_data import write_table
 from suites.support.real_data import REAL, real
 from suites.support.training import numbers, small, train
@@ -374,3 +380,38 @@ def test_multi30k_is_read_whole_and_hardly_padded() -> None:
 
 SEEN = 0
 """Test sentences whose English stands in train."""
+
+
+def long_run(checkpoint: str) -> dict[str, Any]:
+    """A run of seconds that is kept at every step."""
+    return train(
+        Path(),
+        "multi_head",
+        "rewriting[words=5,length=6,train=400,test=12]",
+        checkpoint=Path(checkpoint),
+        epochs=6,
+        patience=6,
+        averaged=2,
+        warmup=30,
+        dropout=0.1,
+        batch=100,
+    )
+
+
+def test_a_process_that_is_killed_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
+    place = tmp_path / "run.pt"
+    code = f"from {__name__} import long_run; long_run({str(place)!r})"
+    first = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment(), start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and first.poll() is None:
+        if place.exists() and len(torch.load(place, weights_only=True)["state"]["epochs"]) >= 3:
+            break
+        time.sleep(0.01)
+    assert first.poll() is None, "it ended before it could be killed"
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    again = long_run(str(place))
+    assert again["resumed"] == 1
+    assert numbers(again) == numbers(long_run(str(tmp_path / "whole.pt")))
