@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from harness.stats import MeanInterval
 from reports.core.page import Output
-from reports.core.source import DeviceRecords, Source
+from reports.core.source import DeviceRecords, Source, find
+from reports.core.words import file_name
 from reports.pages.tradeoff.page import Tradeoff
 from reports.pages.tradeoff.tables import standings
-from suites.support.report_records import BASE, LSTM, MINE, VARIANT
+from suites.support.domains import SEEDS, reviewed, value
+from suites.support.report_records import (
+    BASE,
+    LSTM,
+    MINE,
+    PEAKS,
+    SECONDS,
+    VARIANT,
+    run,
+    write,
+)
 
 
 def test_the_front_is_of_all_three_and_a_variant_hides_nothing(
@@ -55,3 +70,72 @@ def test_beaten_is_only_said_where_no_interval_meets() -> None:
     assert standings({"good": one(1, 9, 0.1), "u": unknown})["u"] == "on the front"
     same = standings({"a": one(1, 9, 0.1), "b": one(1, 9, 0.1)})
     assert set(same.values()) == {"on the front"}
+
+
+METRICS = {
+    "ud_ewt": ("tag_accuracy", 0.93, "93.00", " %"),
+    "wnut17": ("span_f1", 0.31, "31.00", " %"),
+    "multi30k": ("bleu", 38.5, "38.50", ""),
+    "mirrored_summation": ("mse", 0.25, "0.2500", ""),
+}
+"""By task: its metric, what multi-head has of it, and how that and its unit are written."""
+
+
+def rows(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the page's table saves, by task and model."""
+    found = pd.read_csv(folder / "tables" / "p-costs.csv")
+    return {(r["task"], r["model"]): dict(r) for _, r in found.iterrows()}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tradeoff, Path, str]:
+    """The page of five tasks whose metrics differ: sixteen domains among them."""
+    records = [r for r in reviewed() if r["kind"] == "run"]
+    for name, (metric, level, _, _) in METRICS.items():
+        for model, gain in ((BASE, 0.0), (MINE, 0.1)):
+            for seed in range(5):
+                # As the records of a task: the primary metric first.
+                test = {metric: level * (1 + gain + 0.001 * (seed - 2)), "mse": 1.0}
+                records.append(run(model, name, seed, test, None, SECONDS[model], PEAKS[model]))
+    folder = write(tmp_path_factory.mktemp("others") / "journal", "Made up", records)
+    source = find(str(folder))
+    page = Tradeoff(source, source.devices[0], Output.of(folder.parent, "p"))
+    return page, folder.parent, f"{page.fronts().html} {page.table().html}"
+
+
+def test_tasks_of_any_metric_are_weighed(others: tuple[Tradeoff, Path, str]) -> None:
+    page, folder, html = others
+    assert {task.name for task in page.tasks} == {*METRICS, "mtl16"}
+    costs = rows(folder)
+    text = " ".join(re.sub("<[^>]*>", " ", html).split())
+    for name, (metric, level, written, unit) in METRICS.items():
+        scale, row = 100 if unit else 1, costs[name, BASE]
+        assert row["metric"] == metric
+        wanted = scale * level
+        assert row["mean"] == pytest.approx(wanted)
+        half = stats.t.ppf(0.975, 4) * wanted * 0.001 * math.sqrt(2.5) / math.sqrt(5)
+        assert (row["low"], row["high"]) == pytest.approx((wanted - half, wanted + half))
+        assert f"{name}: {BASE} {written} (" in text
+        drawn = pd.read_csv(folder / "figures" / f"p-front-{file_name(name)}.csv")
+        assert set(drawn["series"]) == {BASE, MINE}
+        assert set(drawn["y_axis"].dropna()) == {
+            f"test {metric}{f' ({unit.strip()})' if unit else ''}, "
+            f"{'lower' if metric == 'mse' else 'higher'} is better"
+        }
+        # Ours has a tenth more, is slower and larger: of an error that is worse in all three.
+        stand = page.standings(name)
+        assert stand[BASE] == "on the front"
+        assert stand[MINE] == ("open" if metric == "mse" else "on the front")
+
+
+def test_sixteen_domains_are_one_point_a_model(others: tuple[Tradeoff, Path, str]) -> None:
+    page, folder, _ = others
+    costs = rows(folder)
+    ms = "multi_scale_transformer.windowed"
+    averages = [100 * np.mean([value(ms, i, s) for i in range(16)]) for s in range(SEEDS)]
+    row = costs["mtl16", ms]
+    low, high = stats.t.interval(0.95, SEEDS - 1, np.mean(averages), stats.sem(averages))
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((np.mean(averages), low, high))
+    assert row["epoch_seconds"] == pytest.approx(3.0)
+    assert (folder / "figures" / "p-front-mtl16.csv").is_file()
+    assert len(page.costs["mtl16"]) == 3
