@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,8 @@ BINS = 10
 """Of confidence, equally wide."""
 FEW = 20
 """Test examples in a bin, over all runs, below which it is no point of the curve."""
+SHOWN = 600
+"""Letters of a text, at most: a review may have thousands."""
 MOST = 10
 """Examples shown of a comparison; of one of several fewer."""
 NOTHING = (
@@ -356,5 +359,6 @@ def _texts(corpus: Texts | None, chosen: Sequence[Disputed]) -> tuple[dict[int, 
         names = corpus.classes
         if not row or (names and (int(one.truth) >= len(names) or target != names[int(one.truth)])):
             return {}, other
-        found[one.item] = " | ".join(row[column] for column in corpus.columns)
+        sides = (shorten(row[column], SHOWN, placeholder=" ...") for column in corpus.columns)
+        found[one.item] = " | ".join(sides)
     return found, ""
