@@ -56,7 +56,7 @@ def read_models(options: CompareOptions, registry: Registry) -> list[Model]:
         If there are more than two and no baseline is named, or one is unknown.
     """
     names, own = options.names, registry.given_names
-    tokens = any(find_task(name).asks_tokens for name in options.tasks)
+    tokens = any(task.asks_tokens for task in read_tasks(options.tasks))
     if options.all is not None:
         baseline = parse_model(options.all, registry)
         others = [parse_model(name, registry) for name in registry.mechanisms]
