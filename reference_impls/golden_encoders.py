@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from reference_impls.encoders import Embedding, Encoder, PairClassifier
+from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
 from reference_impls.source2token.modules import DirectSource2Token
 
 HEAD = {

@@ -18,7 +18,7 @@ from harness.train.data.directory import existing, read_table
 from harness.train.reinforce import StagedTrainer
 from harness.train.run import make_trainer
 from harness.train.trainer import Trainer
-from reference_impls.encoders import Encoder
+from reference_impls.models.encoders import Encoder
 
 TAGGED = "ud_ewt/test.tsv"
 """Sentences with universal part-of-speech tags, made by hand."""

@@ -36,7 +36,7 @@ from harness.experiments.design import Design, Family, Surroundings, check_pairi
 from harness.experiments.design_file import planned
 from harness.experiments.executors.local import workers_for
 from harness.experiments.model import check_read
-from harness.experiments.overall import Overall
+from harness.experiments.overall import Overall, exact_tests
 from harness.experiments.queue import finished
 from harness.experiments.replicates import counted, counted_each, unit_of, units_of
 from harness.json_file import write_json
@@ -192,7 +192,7 @@ def _print_overall(out: Console, baseline: str, overall: Overall) -> None:
     out.print(_verdicts(tables.OVER_TASKS, tables.overall_rows(baseline, overall)))
     for said in [] if overall.ties is None else tables.tied(overall.ties, "tasks"):
         say(out, said)
-    for said in tables.exact_tests(overall):
+    for said in exact_tests(overall):
         say(out, said)
 
 

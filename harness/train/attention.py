@@ -13,7 +13,7 @@ from torch import nn
 from harness.errors import UsageError
 from harness.train.batches import padded
 from harness.train.task import Data
-from reference_impls.encoders import Embedding, Encoder
+from reference_impls.models.encoders import Embedding, Encoder
 
 
 def scores(

@@ -16,8 +16,8 @@ from harness.errors import UsageError
 from harness.registry import Registry
 from harness.train.recipe import Recipe
 from harness.train.task import Data
-from reference_impls.encoders import Dense, Encoder
-from reference_impls.tagging import TokenEncoder
+from reference_impls.models.encoders import Dense, Encoder
+from reference_impls.models.tagging import TokenEncoder
 
 POOLING = "source2token.direct"
 """Pools tokens in every model (MTSA, section 4)."""

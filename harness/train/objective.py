@@ -19,7 +19,7 @@ from harness.train.batches import gather, in_order, order
 from harness.train.encoder import encoder, stream
 from harness.train.recipe import EVALUATION_BATCH, Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.encoders import Embedding, Encoder
+from reference_impls.models.encoders import Embedding, Encoder
 
 Metric = Callable[[Any, Split], float]
 """Of what was predicted for a split."""

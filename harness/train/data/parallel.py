@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.train.data.directory import existing, read_table
 from harness.train.task import Data, Split
-from reference_impls.tokens import PADDING
+from reference_impls.models.tokens import PADDING
 
 Tokens = Sequence[Sequence[int]]
 Write = Callable[[Sequence[int]], str]

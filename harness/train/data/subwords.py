@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from reference_impls.tokens import END
+from reference_impls.models.tokens import END
 
 UNKNOWN = 2
 """Token of a character that no training text has."""
 SPECIAL = ("<padding>", "<end>", "<unknown>")
-"""Tokens `PADDING`, `END` (of `reference_impls.tokens`) and `UNKNOWN`."""
+"""Tokens `PADDING`, `END` (of `reference_impls.models.tokens`) and `UNKNOWN`."""
 
 
 @dataclass(frozen=True, eq=False)

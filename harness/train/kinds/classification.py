@@ -14,7 +14,7 @@ from harness.records.predictions import CERTAIN
 from harness.train.objective import Objective, embedding
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.encoders import Encoder, PairClassifier, SentenceClassifier
+from reference_impls.models.encoders import Encoder, PairClassifier, SentenceClassifier
 
 
 def accuracy(predicted: np.ndarray, split: Split) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from harness.train.objective import Objective
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.encoders import Encoder, SequenceRegressor
+from reference_impls.models.encoders import Encoder, SequenceRegressor
 
 
 def mse(predicted: np.ndarray, split: Split) -> float:

@@ -14,7 +14,7 @@ from harness.train.kinds.regression import mse
 from harness.train.objective import Objective, embedding
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.encoders import (
+from reference_impls.models.encoders import (
     Encoder,
     PairRelatedness,
     degree_distribution,

@@ -21,8 +21,8 @@ from harness.train.encoder import encoder, stream
 from harness.train.objective import EVALUATION_BATCH, Objective, embedding
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.encoders import Encoder
-from reference_impls.tagging import (
+from reference_impls.models.encoders import Encoder
+from reference_impls.models.tagging import (
     SpelledEmbedding,
     Tagger,
     TokenEncoder,

@@ -21,9 +21,9 @@ from harness.train.encoder import context_fusion, stream
 from harness.train.objective import Objective
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.decoding import beam_search, greedy
-from reference_impls.tokens import PADDING
-from reference_impls.translation import Translator
+from reference_impls.models.decoding import beam_search, greedy
+from reference_impls.models.tokens import PADDING
+from reference_impls.models.translation import Translator
 
 BEAMS, ALPHA = 4, 0.6
 """Of the test's beam search and its length penalty (Vaswani et al. 2017, section 6.1)."""

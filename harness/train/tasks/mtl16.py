@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.train.data.texts import Texts
-from harness.train.recipe import SENTENCES, TUNED
+from harness.train.recipes import SENTENCES, TUNED
 from harness.train.task import Task
 
 DOMAINS = (

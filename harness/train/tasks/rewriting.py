@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.train.data.parallel import pairs
 from harness.train.recipe import Recipe
 from harness.train.task import Data, Split, Task
-from reference_impls.tokens import END
+from reference_impls.models.tokens import END
 
 FIRST = 2
 """Token of the first word."""

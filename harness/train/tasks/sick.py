@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.train.data.texts import Texts, tokens_raw
-from harness.train.recipe import PAPER, RESAN, ROWS, SENTENCES, NamedRecipe, lasting, tried
+from harness.train.recipe import NamedRecipe
+from harness.train.recipes import PAPER, RESAN, ROWS, SENTENCES, lasting, tried
 from harness.train.task import Task
 
 relatedness = Texts(

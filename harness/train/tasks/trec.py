@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.train.data.texts import Texts
-from harness.train.recipe import PAPER, ROWS, SENTENCES, TUNED, NamedRecipe, lasting
+from harness.train.recipe import NamedRecipe
+from harness.train.recipes import PAPER, ROWS, SENTENCES, TUNED, lasting
 from harness.train.task import Task
 
 TRAINED_ON = 4907

@@ -10,7 +10,7 @@ from torch import nn
 
 from harness.build import make
 from harness.registry import builtins
-from reference_impls.encoders import Embedding, Encoder, PairClassifier
+from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
 from reference_impls.msmsa.scales import heads_per_scale
 
 EMBEDDING, HIDDEN, CLASSES = 300, 300, 3

@@ -30,7 +30,7 @@ COSTS = ("model", AVERAGE, "a batch", "over the baseline's", "shortest", "longes
 
 
 @dataclass(frozen=True)
-class Arm:
+class FamilyArm:
     """One model on all tasks of a family.
 
     Attributes
@@ -50,7 +50,7 @@ class Arm:
             self.whole, task=name, runs=tuple(r for r in self.whole.runs if r["task"] == name)
         )
 
-    def ratio(self, other: Arm, name: str) -> Interval | None:
+    def ratio(self, other: FamilyArm, name: str) -> Interval | None:
         """Times of a test batch over another's, paired by seed; None where they are not told."""
         mine, theirs = (
             {replicate_of(r): batch_seconds(r) for r in arm.on(name).runs} for arm in (self, other)
@@ -60,7 +60,7 @@ class Arm:
         return ratio_interval(known) if known else None
 
 
-def arms_of(found: Conclusion, family: str) -> list[Arm]:
+def arms_of(found: Conclusion, family: str) -> list[FamilyArm]:
     """The models of a conclusion, the baseline last, that finished a seed on every task."""
     runs: dict[str, dict[str, Record]] = {name: {} for name in (*found.models, found.baseline)}
     unseen: dict[str, dict[int, dict[str, float]]] = {name: {} for name in runs}
@@ -80,7 +80,7 @@ def arms_of(found: Conclusion, family: str) -> list[Arm]:
         without = tuple(statistics.fmean(values.values()) for values in each)
         if kept:
             whole = ModelRuns(model, family, comparisons[0].metric, kept)
-            arms.append(Arm(whole, tuple(filter(math.isfinite, without))))
+            arms.append(FamilyArm(whole, tuple(filter(math.isfinite, without))))
     return arms
 
 
@@ -101,7 +101,7 @@ def _family(place: Output, found: Conclusion, family: str) -> Shown:
     return together(*pieces)
 
 
-def _tokens(arm: Arm, name: str) -> float:
+def _tokens(arm: FamilyArm, name: str) -> float:
     """Mean tokens of a task's test examples, as they were read; nan where no run tells."""
     known = [r["test_tokens"] for r in arm.on(name).runs if r.get("test_tokens") is not None]
     return statistics.fmean(known) if known else math.nan
@@ -114,7 +114,7 @@ def _interval(unit: Unit, values: Sequence[float]) -> str:
     return f"{unit.number(e.mean)}{ends}"
 
 
-def _values(place: Output, arms: Sequence[Arm], family: str) -> Shown:
+def _values(place: Output, arms: Sequence[FamilyArm], family: str) -> Shown:
     """A row for each task, then the average over them."""
     first, rows, flat = arms[0].whole, [], []
     every = {one.name: str(one.options[one.each]) for one in tasks_named(family)}
@@ -155,7 +155,7 @@ def _values(place: Output, arms: Sequence[Arm], family: str) -> Shown:
     )
 
 
-def _costs(place: Output, arms: Sequence[Arm], base: Arm, family: str) -> Shown:
+def _costs(place: Output, arms: Sequence[FamilyArm], base: FamilyArm, family: str) -> Shown:
     """Time of a test batch and accuracy of the same runs; and how the ratio goes with length."""
     tokens = {one.name: _tokens(base, one.name) for one in tasks_named(family)}
     by_length = sorted(tokens, key=lambda name: tokens[name])

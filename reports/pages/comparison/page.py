@@ -9,6 +9,7 @@ import pandas as pd
 
 from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison, Conclusion
+from harness.experiments.overall import exact_tests
 from harness.experiments.tables import (
     COSTS,
     OVER_TASKS,
@@ -16,7 +17,6 @@ from harness.experiments.tables import (
     columns,
     cost_rows,
     counted_tasks,
-    exact_tests,
     headed,
     of_examples,
     overall_rows,

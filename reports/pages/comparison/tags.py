@@ -102,7 +102,7 @@ def _counts(arm: Arm) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Found:
+class SpanCounts:
     """How often something was found, over all runs of a model.
 
     Attributes
@@ -120,7 +120,7 @@ class Found:
         return 2 * self.right / max(1, self.said + self.true)
 
 
-def by_type(arm: Arm, names: Sequence[str]) -> dict[str, Found]:
+def by_type(arm: Arm, names: Sequence[str]) -> dict[str, SpanCounts]:
     """Spans of each type, where tags are BIO; else words of each tag."""
     counts = {what: Counter[str]() for what in ("right", "said", "true")}
     for true, said in _both(arm):
@@ -134,7 +134,7 @@ def by_type(arm: Arm, names: Sequence[str]) -> dict[str, Found]:
             counts["said"].update(names[tag] for tag in said)
             counts["true"].update(names[tag] for tag in true)
     kinds = sorted({kind for some in counts.values() for kind in some})
-    return {kind: Found(*(counts[what][kind] for what in counts)) for kind in kinds}
+    return {kind: SpanCounts(*(counts[what][kind] for what in counts)) for kind in kinds}
 
 
 def _both(arm: Arm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -145,7 +145,7 @@ def _both(arm: Arm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _types(place: Output, name: str, arms: Sequence[Arm], names: Sequence[str]) -> Shown:
     found = {arm.model: by_type(arm, names) for arm in arms}
-    nothing = Found(0, 0, 0)
+    nothing = SpanCounts(0, 0, 0)
     numbers = [
         {
             "model": m,

@@ -19,7 +19,7 @@ from harness.train.objective import objective_of
 from harness.train.recipe import Recipe, changed, identity, parse_settings
 from harness.train.task import Data, Task, by_common_recipe, load, task, tasks, trained_by
 from harness.train.trainer import is_bias, make_optimiser
-from reference_impls.encoders import PairClassifier
+from reference_impls.models.encoders import PairClassifier
 from suites.support.training import losses, small, train, trained
 
 MODELS = (("mtsa", "mtsa.algorithm1"), ("multi_head", "multi_head.sdpa"))

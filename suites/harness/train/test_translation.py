@@ -31,7 +31,7 @@ from harness.train.recipe import identity
 from harness.train.run import train_run
 from harness.train.task import Data, load, task
 from harness.train.trainer import mean_state, warmth
-from reference_impls.translation import EncoderLayer
+from reference_impls.models.translation import EncoderLayer
 from suites.harness.train.test_checkpoint import interrupted
 from suites.support.command_line import environment
 from suites.support.made_up_data import write_table

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from reference_impls.encoders import Dense
+from reference_impls.models.encoders import Dense
 from reference_impls.resa import naive
 from reference_impls.resa.modules import GatheredResa, MaskedResa, PlainResa
 from reference_impls.resa.selecting import POLICIES, Selection, given

@@ -12,7 +12,8 @@ from scipy.stats import ttest_rel
 from harness.experiments.sweep import Part, read_file
 from harness.records import journal
 from harness.records.schema import digest
-from harness.train.recipe import ALIKE, CEILINGS, EARLIER, LATER, changed, identity, parse_settings
+from harness.train.recipe import CEILINGS, changed, identity, parse_settings
+from harness.train.recipes import ALIKE, EARLIER, LATER
 from harness.train.task import task
 from reports.core.page import Output
 from reports.core.source import find

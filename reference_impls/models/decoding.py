@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from reference_impls.tokens import END, PADDING
-from reference_impls.translation import Translator
+from reference_impls.models.tokens import END, PADDING
+from reference_impls.models.translation import Translator
 
 
 @torch.inference_mode()

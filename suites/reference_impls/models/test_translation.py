@@ -17,9 +17,9 @@ from torch import Tensor
 
 from harness.build import make
 from harness.registry import Registry
-from reference_impls.decoding import beam_search, greedy
-from reference_impls.tokens import END, PADDING
-from reference_impls.translation import Translator
+from reference_impls.models.decoding import beam_search, greedy
+from reference_impls.models.tokens import END, PADDING
+from reference_impls.models.translation import Translator
 
 Array = np.ndarray
 ARMS = ("multi_head", "mtsa_nmt", "bi_gru", "none")

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from reference_impls.encoders import Dense, Embedding, Encoder
+from reference_impls.models.encoders import Dense, Embedding, Encoder
 
 CHARACTER_WIDTH = 30
 """Features of a character (Ma and Hovy, table 1)."""

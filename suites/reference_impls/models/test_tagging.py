@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from harness.build import make
 from harness.registry import Registry
-from reference_impls.encoders import Embedding
-from reference_impls.tagging import (
+from reference_impls.models.encoders import Embedding
+from reference_impls.models.tagging import (
     Chain,
     SpelledEmbedding,
     Tagger,

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from reference_impls.checks import glorot, width_per_part, zero_bias
-from reference_impls.encoders import Dense
+from reference_impls.models.encoders import Dense
+from reference_impls.models.tokens import PADDING
 from reference_impls.multi_head.modules import Positions
-from reference_impls.tokens import PADDING
 
 EPSILON = 1e-6
 """Of the norms (tensor2tensor)."""
@@ -202,7 +202,7 @@ class Translator(nn.Module):
     width, heads, hidden : int
         D, H of the decoder, and the features inside feed-forward blocks.
     vocabulary : int
-        Tokens of both languages together, those of `reference_impls.tokens` among them.
+        Tokens of both languages together, those of `reference_impls.models.tokens` among them.
     dropout : float
         Of embedded tokens and of what each block adds.
     spaces : int

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from harness.registry import builtins
 from harness.verify.batches import Batch
 from harness.verify.check import check_batch
-from reference_impls.encoders import (
+from reference_impls.mechanism import BadOption
+from reference_impls.models.encoders import (
     Dense,
     Embedding,
     Encoder,
@@ -26,7 +27,6 @@ from reference_impls.encoders import (
     degree_distribution,
     expected_degree,
 )
-from reference_impls.mechanism import BadOption
 
 IDS = torch.tensor([[3, 1, 2, 0], [2, 0, 0, 0], [1, 1, 3, 2]])
 OTHER = torch.tensor([[2, 2, 0, 0], [1, 3, 1, 2], [3, 0, 0, 0]])
