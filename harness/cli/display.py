@@ -18,6 +18,7 @@ from harness.measure.ceilings import COUNTED, MOST, NOT_COUNTED
 from harness.measure.session import Session
 from harness.records.ratios import NO_ORACLE, NOT_VERIFIED, WITHHELD, Row
 from harness.stats import ratio_text
+from reports.core.sweeps import to_width
 from reports.core.words import bytes_text, known, margin_text, memory_text, time_text
 
 NEAR_FLOOR = "*"
@@ -78,7 +79,7 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
         "margin",
     ):
         table.add_column(column, justify="right", no_wrap=True)
-    last = None
+    last, width_of = None, to_width(rows)
     for row in rows:
         c = row.columns
         problem = (
@@ -91,7 +92,7 @@ def ratio_table(rows: Sequence[Row], title: str, width: int = WIDE) -> Table:
             table.add_row(f"[bold]{problem}[/]")
             last = problem
         heads = f" H{c['heads']}" if c["heads"] else ""
-        name = f" {c['name']}{heads}"
+        name = f" {c['name']}{heads}{width_of(row)}"
         if row.status != "ok":
             table.add_row(escape(name), "", "", f"[red]{row.status}[/]")
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,24 @@ def label_of(row: Row) -> str:
     """``mtsa.algorithm1 8h``: name and number of heads, where it has any."""
     heads = f" {row.columns['heads']}h" if row.columns["heads"] else ""
     return f"{row.columns['name']}{heads}"
+
+
+def to_width(rows: Sequence[Row]) -> Callable[[Row], str]:
+    """What tells rows of one implementation apart that give other widths: `` to 300``, or nothing.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        All that stand in one table or figure.
+    """
+    widths: dict[str, set[Any]] = {}
+    for row in rows:
+        widths.setdefault(label_of(row), set()).add(row.columns["d_out"])
+
+    def said(row: Row) -> str:
+        return f" to {row.columns['d_out']}" if len(widths[label_of(row)]) > 1 else ""
+
+    return said
 
 
 @dataclass(frozen=True)
@@ -62,9 +80,10 @@ class LengthSweep:
     def lines(self, phase: str) -> dict[str, list[Row]]:
         """Rows of a pass by label, sorted by length."""
         lines: dict[str, list[Row]] = {}
+        width = to_width(self.rows)
         for r in sorted(self.rows, key=length_of):
             if r.columns["phase"] == phase:
-                lines.setdefault(label_of(r), []).append(r)
+                lines.setdefault(label_of(r) + width(r), []).append(r)
         return lines
 
 

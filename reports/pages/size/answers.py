@@ -18,7 +18,7 @@ from reports.core.frontiers import Reach, reaches
 from reports.core.sizes import Problem, Size, padded
 from reports.core.source import DeviceRecords
 from reports.core.style import mechanism_of
-from reports.core.sweeps import label_of
+from reports.core.sweeps import label_of, to_width
 from reports.core.tables import Cell
 from reports.core.words import memory_text
 
@@ -159,10 +159,11 @@ def answers(
     unless one is asked about.
     """
     by: dict[str, dict[str, Row]] = {}
+    width = to_width(here)
     for row in here:
         name = str(row.columns["name"])
         if row.verdict != "baseline" and ("[" not in name or name == size.mechanism):
-            by.setdefault(label_of(row), {})[str(row.columns["phase"])] = row
+            by.setdefault(label_of(row) + width(row), {})[str(row.columns["phase"])] = row
     reach = {r.label: r.span for r in longest(measured.device.records, size)}
     found = []
     for label, rows in by.items():
