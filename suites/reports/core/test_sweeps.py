@@ -28,7 +28,7 @@ def table(some: list[Row]) -> str:
 
 
 def test_two_widths_are_two_lines() -> None:
-    (sweep,) = sweeps(rows(CNN, NARROW))
+    (sweep,) = sweeps(rows(CNN, NARROW), least=1)
     lines = sweep.lines("training")
     assert {label: [r.case for r in some] for label, some in lines.items()} == {
         "multi_head.sdpa 8h": [BASE],
@@ -41,6 +41,6 @@ def test_two_widths_are_two_lines() -> None:
 
 
 def test_one_width_is_not_told() -> None:
-    (sweep,) = sweeps(rows(CNN))
+    (sweep,) = sweeps(rows(CNN), least=1)
     assert set(sweep.lines("training")) == {"multi_head.sdpa 8h", "multi_cnn.conv"}
     assert " to " not in table(rows(NARROW))
