@@ -59,7 +59,8 @@ def run_list(options: ListOptions) -> int:
     for task in tasks().values():
         notes = [f"needs data: {', '.join(task.files)}"] if task.files else []
         notes += [f"{task.folds} folds"] if task.folds else []
-        notes += [f"{len(task.choices[task.each])} tasks, one {task.each} each"] * bool(task.each)
+        if task.each:
+            notes.append(f"{len(task.choices[task.each])} tasks, one {task.each} each")
         free = [
             f"{name} ({', '.join(task.choices[name])})" if name in task.choices else name
             for name in task.free

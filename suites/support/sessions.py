@@ -80,6 +80,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._answer()  # it has loaded all of it
         return self
 
     def __exit__(
@@ -109,6 +110,7 @@ def main() -> None:
     """Fork a driver per line of stdin."""
     for module, name, value in INSTEAD:
         setattr(module, name, value)
+    print(os.getpid(), flush=True)
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
