@@ -134,10 +134,10 @@ def _chosen_groups(
         kept = [] if alone else [f"{profile.baseline}@{profile.reference['heads']}"]
         for name, heads in chosen:
             listed = [n for n in group["implementations"] if split_name(_split(n)[0])[0] == name]
-            if alone or not heads:
-                kept += listed or [name] * (not alone)
-            else:
-                kept.append(f"{name}@{heads}")
+            if listed and (alone or not heads):
+                kept += listed
+            elif not alone:
+                kept.append(f"{name}@{heads}" if heads else name)
         groups.append({**group, "implementations": list(dict.fromkeys(kept))})
     return groups
 

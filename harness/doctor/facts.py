@@ -15,12 +15,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.isolate import Limits, Outcome, run
+from harness.isolate import Limits, run
 from harness.measure import device as devices
 from harness.measure import gpu
 from harness.registry import Registry
@@ -164,9 +163,7 @@ def _ptxas() -> str:
 
 def _writable(folder: Path) -> str:
     """Why no file can be made in a folder, or where it would be made; empty if one can."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    place = _nearest(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=place):
             return ""
@@ -196,14 +193,11 @@ def busy_share(seconds: float = 1.0) -> float | None:
     return others / total if total > 0 else None
 
 
-def _tried(outcome: Outcome, seconds: float) -> Attempt:
-    return Attempt(seconds, "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}")
-
-
 def _compiled(device: str) -> Attempt:
     began = time.monotonic()
     outcome = run("harness.doctor.child:compiled", {"device": device}, Limits(seconds=SECONDS))
-    return _tried(outcome, time.monotonic() - began)
+    wrong = "" if outcome.status == "ok" else f"{outcome.status}: {outcome.detail}"
+    return Attempt(time.monotonic() - began, wrong)
 
 
 def _launched(device: str) -> Attempt:
@@ -270,7 +264,7 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
         state=devices.gpu_state() or {},
         c=c_compiler(),
         cxx=cxx_compiler(),
-        triton=_installed("triton"),
+        triton=devices.versions().get("triton", ""),
         ptxas=_ptxas(),
         journal=str(journal),
         journal_error=_writable(journal),
@@ -288,10 +282,3 @@ def gather(device: str, journal: Path, data: str | None = None, *, quick: bool =
 def _nearest(folder: Path) -> Path:
     """The folder, or the first above it that is there."""
     return next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

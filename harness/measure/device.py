@@ -114,7 +114,8 @@ def git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of those of `PACKAGES` that are installed."""
     found = {}
     for package in PACKAGES:
         try:
@@ -136,7 +137,7 @@ def environment() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "memory_bytes": machine_memory(),
-        "packages": _versions(),
+        "packages": versions(),
         "argv": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "state": machine_state(),
     }

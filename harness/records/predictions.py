@@ -186,9 +186,10 @@ def _decoded(content: bytes) -> Predictions:
     import numpy as np
 
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        names = [f.name for f in fields(Predictions) if f.name not in _OF_SEQUENCES]
-        names += [name for name in _OF_SEQUENCES if name in arrays]
-        found = Predictions(**{name: arrays[name] for name in names})
+        names = (f.name for f in fields(Predictions))
+        found = Predictions(
+            **{name: arrays[name] for name in names if name in arrays or name not in _OF_SEQUENCES}
+        )
     shape = found.items.shape
     if len(shape) != 1 or not found.items.size:
         raise ValueError(f"items has shape {shape}; expected a number of examples")
