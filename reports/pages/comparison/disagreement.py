@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import shorten
 
 import numpy as np
@@ -13,19 +11,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
 from harness.records.predictions import CERTAIN
-from harness.registry import resolve
-from harness.train.data.directory import VARIABLE, read_table
+from harness.train.data.directory import read_table
 from harness.train.data.texts import Texts
-from harness.train.task import task
 from reports.core.axes import End, bare, label_ends, panel, titled
 from reports.core.page import Output, Shown, remark, says, together, warns
 from reports.core.source import DeviceRecords
 from reports.core.style import colour, mechanism_of, pair, text_colour
 from reports.pages.comparison import tags, translations
 from reports.pages.comparison.arms import Arm, arms_of
+from reports.pages.comparison.corpus import loader_of, table_of
 
 BINS = 10
 """Of confidence, equally wide."""
@@ -56,7 +52,7 @@ def show(place: Output, some: Sequence[Comparison], name: str, device: DeviceRec
         return together(*parts, tags.show(place, some, name, arms))
     if translations.are_translated(arms):
         return together(*parts, translations.show(place, some, name, arms))
-    corpus = _corpus(some[0].task)
+    corpus = loader_of(some[0].task, Texts)
     if all(arm.pooled("confidence").size for arm in arms):
         classes = _classes(arms, corpus)
         parts.append(_confusion(place, f"{name}confusion", arms, classes))
@@ -105,15 +101,6 @@ def _unseen(place: Output, name: str, some: Sequence[Comparison]) -> Shown:
         "set; p: of the pair of runs, on all test examples."
     )
     return together(remark(what), place.table(name, pd.DataFrame(numbers), columns, rows, (0, 1)))
-
-
-def _corpus(name: str) -> Texts | None:
-    """How the corpus of a task is read; None of one that this version does not know."""
-    try:
-        load = resolve(task(name).load)
-    except UsageError:
-        return None
-    return load if isinstance(load, Texts) else None
 
 
 def _classes(arms: Sequence[Arm], corpus: Texts | None) -> list[str]:
@@ -341,16 +328,12 @@ def _said(values: Sequence[float], names: Sequence[str], classes: bool) -> str:
 
 def _texts(corpus: Texts | None, chosen: Sequence[Disputed]) -> tuple[dict[int, str], str]:
     """Their texts by place; or none, and why."""
-    folder = os.environ.get(VARIABLE, "")
     if corpus is None:
         return {}, "This version does not know the task, so no texts are shown."
-    if not folder:
-        return {}, f"Set {VARIABLE} to the data directory to see the texts."
-    path = Path(folder) / f"{corpus.files[-1]}.gz"
-    try:
-        rows = read_table(path, (corpus.target, *corpus.columns))
-    except UsageError as error:
-        return {}, f"The texts can't be shown: {error}."
+    columns = (corpus.target, *corpus.columns)
+    path, rows, why = table_of(corpus.files[-1], lambda at: read_table(at, columns), "the texts")
+    if rows is None:
+        return {}, why
     other = f"The texts can't be shown: {path} is not the table that was tested on."
     found = {}
     for one in chosen:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
-from harness.registry import resolve
 from harness.stats.spans import has_spans, spans_of
-from harness.train.data.directory import VARIABLE
 from harness.train.data.tagged import Tagged
-from harness.train.task import task
 from reports.core.page import Output, Shown, remark, says, together
 from reports.pages.comparison.arms import Arm
+from reports.pages.comparison.corpus import loader_of, table_of
 
 CONFUSED = 15
 """Confusions shown, the most frequent ones."""
@@ -39,7 +34,7 @@ def are_tagged(arms: Sequence[Arm]) -> bool:
 
 def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Arm]) -> Shown:
     """All of it, of one task."""
-    corpus = corpus_of(some[0].task)
+    corpus = loader_of(some[0].task, Tagged)
     names = _names(arms, corpus)
     parts = [
         _words(place, f"{name}words", arms),
@@ -53,15 +48,6 @@ def show(place: Output, some: Sequence[Comparison], name: str, arms: Sequence[Ar
             most = MOST if len(some) == 1 else MOST // 2
             parts.append(_sentences(place, label, (both[0], both[1]), names, corpus, most))
     return together(*parts)
-
-
-def corpus_of(name: str) -> Tagged | None:
-    """How the corpus of a task is read; None of one that is drawn or not known."""
-    try:
-        load = resolve(task(name).load)
-    except UsageError:
-        return None
-    return load if isinstance(load, Tagged) else None
 
 
 def _names(arms: Sequence[Arm], corpus: Tagged | None) -> list[str]:
@@ -295,16 +281,12 @@ def _sentences(
 
 def _texts(corpus: Tagged | None, chosen: Sequence[Apart]) -> tuple[dict[int, list[str]], str]:
     """Their words by place; or none, and why."""
-    folder = os.environ.get(VARIABLE, "")
     if corpus is None:
         return {}, "The sentences were drawn, or are of a task that this version does not know."
-    if not folder:
-        return {}, f"Set {VARIABLE} to the data directory to see the sentences."
-    path = Path(folder) / f"{corpus.files[-1]}.gz"
-    try:
-        sentences, tags = corpus.read(path)
-    except UsageError as error:
-        return {}, f"The sentences can't be shown: {error}."
+    path, table, why = table_of(corpus.files[-1], corpus.read, "the sentences")
+    if table is None:
+        return {}, why
+    sentences, tags = table
     for one in chosen:
         if not 0 <= one.item < len(tags) or tags[one.item] != one.truth.tolist():
             return {}, f"The sentences can't be shown: {path} is not what was tested on."

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from harness.errors import UsageError
 from harness.experiments.conclusion import Comparison
 from harness.experiments.replicates import is_ok
-from harness.registry import resolve
 from harness.stats import SUMMED
 from harness.stats.sums import ORDERS
-from harness.train.data.directory import VARIABLE
 from harness.train.data.parallel import Parallel
-from harness.train.task import task
 from reports.core.page import Output, Shown, remark, says, together
 from reports.pages.comparison.arms import Arm
+from reports.pages.comparison.corpus import loader_of, table_of
 
 MOST = 10
 """Sentences shown of a comparison; of one of several fewer."""
@@ -176,20 +171,13 @@ _KNOWN = ("place", "source", "reference", "first", "second", "chrf_apart")
 
 def _texts(of: str, chosen: Sequence[Version]) -> tuple[dict[int, tuple[str, str]], str]:
     """Sources and references by place; or none, and why."""
-    try:
-        load = resolve(task(of).load)
-    except UsageError:
-        load = None
-    folder = os.environ.get(VARIABLE, "")
-    if not isinstance(load, Parallel):
+    load = loader_of(of, Parallel)
+    if load is None:
         return {}, "This version does not know the corpus, so sources are not shown."
-    if not folder:
-        return {}, f"Set {VARIABLE} to the data directory to see sources and references."
-    path = Path(folder) / f"{load.files[2]}.gz"
-    try:
-        sources, references = load.read(path)
-    except UsageError as error:
-        return {}, f"Sources and references can't be shown: {error}."
+    path, table, why = table_of(load.files[2], load.read, "sources and references")
+    if table is None:
+        return {}, why
+    sources, references = table
     if any(not 0 <= one.item < len(sources) for one in chosen):
         return {}, f"Sources can't be shown: {path} is not the table that was tested on."
     return {one.item: (sources[one.item], references[one.item]) for one in chosen}, ""
