@@ -26,7 +26,7 @@ from reports.core.trained import (
     tied,
 )
 from reports.core.words import file_name
-from reports.pages.corpora import edges, figures, printed, tables, tuning
+from reports.pages.corpora import causes, edges, figures, printed, tables, tuning
 from reports.pages.corpora.scales import (
     ALPHAS,
     USUAL,
@@ -194,6 +194,7 @@ class Corpora(DevicePage):
                 "/ there, by the records and by what the paper or its program says. By the recipes "
                 "paper and released models differ from each other as the papers' do."
             ),
+            causes.section(causes.causes(self.recipes), self.place),
         )
 
     def tried(self) -> Shown:

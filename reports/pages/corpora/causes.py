@@ -1,0 +1,135 @@
+"""What one difference to a paper's setting is worth: runs that differ in it alone, paired."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from harness.train.recipe import CEILINGS, identity
+from reports.core.page import Output, Shown, remark, together
+from reports.core.trained import Against, ModelRuns, TaskRuns, against
+from reports.pages.corpora.printed import COMPONENTS
+from reports.pages.corpora.tables import head
+
+CAUSES = {"vectors": "vectors {}", "width": "width {:,}", "patience": "all steps"}
+"""What a gap to a printed value is known to come from, by what its fuller setting is called.
+
+Of patience the fuller one trains the paper's steps whatever the dev curve does: as many epochs of
+patience as there are epochs.
+"""
+ALL = "all"
+"""In the place of a patience that trains all steps."""
+NONE = (
+    "No model was trained twice with but one of these changed: word vectors, width, all steps or "
+    "patience."
+)
+COLUMNS = ("", "recipe", "with", "in place of", "difference [95 %]", "p", "over")
+
+
+def _setting(model: ModelRuns) -> dict[str, Any]:
+    """Everything that decides a run but model, task, seed and fold."""
+    run = model.runs[0]
+    recipe = identity(run.get("recipe") or {})
+    if recipe.get("patience") == recipe.get("epochs"):
+        recipe["patience"] = ALL
+    kept = {name: value for name, value in recipe.items() if name not in CEILINGS}
+    return {**kept, "vectors": str(run.get("vectors"))}
+
+
+def _called(name: str, setting: Mapping[str, Any]) -> str:
+    value = setting[name]
+    if name == "patience" and value != ALL:
+        return f"patience {value}"
+    return CAUSES[name].format(value)
+
+
+def _of_one_cause(first: ModelRuns, second: ModelRuns) -> str | None:
+    """The name of what the two were trained with unlike, if it is one of the causes and alone."""
+    one, other = _setting(first), _setting(second)
+    unlike = [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
+    texts = {str(r["data"]) for m in (first, second) for r in m.runs if r.get("data")}
+    # The digest of data counts the vectors among them.
+    if len(unlike) != 1 or unlike[0] not in CAUSES or (unlike != ["vectors"] and len(texts) > 1):
+        return None
+    return unlike[0]
+
+
+def _fullness(model: ModelRuns) -> tuple[float, int, int, str]:
+    """It is largest for what comes nearest to a paper's setting."""
+    setting = _setting(model)
+    patience, vectors = setting["patience"], setting["vectors"]
+    components = COMPONENTS.search(vectors)
+    steps = math.inf if patience == ALL else patience
+    return steps, setting["width"], int(components[1]) if components else 0, vectors
+
+
+def causes(tasks: Iterable[Sequence[TaskRuns]]) -> list[tuple[str, TaskRuns, Against]]:
+    """Every two settings of one model that differ in one cause, over the replicates of both.
+
+    Returns
+    -------
+    list of (str, TaskRuns, Against)
+        The cause, and the pair with what was trained by the fuller setting first: all steps, the
+        wider, vectors of more components.
+    """
+    found = []
+    for recipes in tasks:
+        settings = [(of, one) for of in recipes for one in of.models]
+        settings.sort(key=lambda both: _fullness(both[1]), reverse=True)
+        for (of, fuller), (_, other) in combinations(settings, 2):
+            cause = _of_one_cause(fuller, other) if fuller.model == other.model else None
+            if cause is not None and (pair := against(fuller, other)):
+                found.append((cause, of, pair))
+    return found
+
+
+def table(
+    found: Sequence[tuple[str, TaskRuns, Against]],
+) -> tuple[pd.DataFrame, list[str], list[list[str]]]:
+    """Numbers, headings and texts."""
+    rows, flat = [], []
+    for cause, of, pair in found:
+        ends = [_called(cause, _setting(m)) for m in (pair.model, pair.other)]
+        rows.append(
+            [
+                f"{head(of)}: {pair.model.model}",
+                pair.model.recipe,
+                *ends,
+                pair.text,
+                f"{pair.difference.p:.2g}",
+                pair.counted,
+            ]
+        )
+        flat.append(
+            {
+                "task": pair.model.task,
+                "model": pair.model.model,
+                "recipe": pair.model.recipe,
+                "cause": cause,
+                "with": ends[0],
+                "in_place_of": ends[1],
+                "difference": pair.difference.difference,
+                "low": pair.difference.low,
+                "high": pair.difference.high,
+                "p": pair.difference.p,
+                "replicates": len(pair.values.rows),
+            }
+        )
+    return pd.DataFrame(flat), list(COLUMNS), rows
+
+
+def section(found: Sequence[tuple[str, TaskRuns, Against]], place: Output) -> Shown:
+    """The table with what it says."""
+    if not found:
+        return remark(NONE)
+    return together(
+        place.table("causes", *table(found), (0, 2, 3, 4, 6)),
+        remark(
+            "What one of the known differences is worth: the same model, trained with it and "
+            "without, all else alike, paired by seed. Every interval is by itself."
+        ),
+    )

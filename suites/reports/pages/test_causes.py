@@ -1,0 +1,66 @@
+"""What one known difference to a paper's setting is worth, from runs that differ in it alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.train.task import task
+from reports.core.trained import tasks_by_recipe
+from reports.pages.corpora import causes
+from suites.reports.pages.test_printed import trained
+
+PAPER = task("trec").recipes["paper"].recipe_for("mtsa")
+PATIENT = replace(PAPER, patience=20)
+
+
+def found(*runs: list[dict[str, Any]]) -> list[tuple[str, str, str, float]]:
+    rows = causes.causes(tasks_by_recipe([one for some in runs for one in some]))
+    columns, texts = causes.table(rows)[1:]
+    ends = [columns.index(name) for name in ("with", "in place of")]
+    return [
+        (cause, row[ends[0]], row[ends[1]], round(100 * pair.difference.difference, 6))
+        for (cause, _, pair), row in zip(rows, texts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_fuller_setting_is_first_whatever_the_order(turned: bool) -> None:
+    whole = trained("mtsa.fused", PATIENT, mean=0.94)
+    half = trained("mtsa.fused", replace(PATIENT, width=300), mean=0.92)
+    assert found(*([half, whole] if turned else [whole, half])) == [
+        ("width", "width 600", "width 300", 2.0)
+    ]
+    short = trained("mtsa.fused", PATIENT, mean=0.95)
+    every = trained("mtsa.fused", PAPER, mean=0.94)
+    assert found(*([short, every] if turned else [every, short])) == [
+        ("patience", "all steps", "patience 20", -1.0)
+    ]
+    few = trained("mtsa.fused", PATIENT, mean=0.90)
+    many = trained("mtsa.fused", PATIENT, mean=0.93, vectors="glove_300d")
+    assert found(*([few, many] if turned else [many, few])) == [
+        ("vectors", "vectors glove_300d", "vectors top10k_100d_int8", 3.0)
+    ]
+
+
+def test_two_changes_another_change_another_model_and_other_data_are_no_cause() -> None:
+    both = trained("mtsa.fused", replace(PATIENT, width=300), vectors="glove_300d")
+    another = trained("mtsa.fused", replace(PATIENT, dropout=0.4))
+    model = trained("disa.chunked", replace(PATIENT, width=300))
+    assert found(trained("mtsa.fused", PATIENT), both, another, model) == []
+    whole, half = (trained("mtsa.fused", replace(PATIENT, width=w)) for w in (600, 300))
+    assert len(found(whole, half)) == 1
+    for one in half:
+        one["data"] = "another corpus"
+    for one in whole:
+        one["data"] = "the corpus"
+    assert found(whole, half) == []
+
+
+def test_only_the_seeds_of_both_are_compared() -> None:
+    whole = trained("mtsa.fused", PATIENT, mean=0.94)
+    half = trained("mtsa.fused", replace(PATIENT, width=300), mean=0.92)[1:3]
+    ((_, _, pair),) = causes.causes(tasks_by_recipe([*whole, *half]))
+    assert pair.counted == "2 paired seeds"
