@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from harness.options.measure import VerifyOptions
 from harness.records.journal import Writer
 from harness.records.sharing import at_work, in_turn
 from harness.registry import Registry
-from harness.verify.run import beside, jobs, price, same_bits, verify, workers_for
+from harness.verify.run import ANSWERS, beside, jobs, price, same_bits, verify, workers_for
 
 DEFAULT_DTYPES = ("f64", "f32", "bf16")
+LARGE_DTYPES = ("f32", "bf16")
 COLOURS = {"ok": "green", "unsupported": "dim", "skipped": "dim"}
 GOLDEN_CALL = "harness.verify.golden:check_path"
 STRESSED = ("multi_head", "mtsa")
@@ -78,6 +80,8 @@ def run_verify(options: VerifyOptions) -> int:
         return verify_stress(options)
     if options.golden is not None:
         return verify_golden(options.golden, options)
+    if options.large:
+        return verify_large(options)
     return verify_oracles(options)
 
 
@@ -90,6 +94,7 @@ def verified(
     *,
     workers: int = 0,
     again: bool = False,
+    large: bool = False,
     bits: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Verify (name, dtype, options) with a bar and a table; the rows are recorded.
@@ -100,10 +105,12 @@ def verified(
         At a time; 0: one per core.
     again : bool
         Also what the journal knows.
+    large : bool
+        Of large shapes.
     bits : mapping, optional
         What is known of determinism, by name and dtype.
     """
-    todo = jobs(wanted, registry, fingerprint)
+    todo = jobs(wanted, registry, fingerprint, large)
     with in_turn(folder), steps(out, "verifying", len(todo)) as step:
         rows = verify(
             todo,
@@ -145,6 +152,35 @@ def verify_oracles(options: VerifyOptions) -> int:
         raise UsageError("--exact: no paper claims anything exact of these; leave the names out")
     write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows, "exact": records})
     return max(exit_code(rows), exit_code(records))
+
+
+def verify_large(options: VerifyOptions) -> int:
+    """Check what works in tiles at large shapes, where a journal knows it not yet."""
+    registry, folder, out = Registry(options.given), options.journal, console()
+    fingerprint = device_fingerprint(options.device)
+    device = str(fingerprint["device"])
+    pairs = registry.select(options.names or list(registry.mechanisms))
+    tiled = [
+        (m, i)
+        for m, i in pairs
+        if m.takes_heads and m.output == "tokens" and device in i.devices
+        if i.long or i.devices == ("cuda",)
+    ]
+    if not tiled:
+        raise UsageError(
+            f"--large: none of these works in tiles on {device}; expected e.g. mtsa.fused_tiled"
+        )
+    todo = [
+        (f"{m.name}.{i.name}", dtype, options.option)
+        for m, i in tiled
+        for dtype in options.dtypes or LARGE_DTYPES
+    ]
+    with at_work(folder, "verify", alone=False):
+        rows = verified(todo, registry, fingerprint, folder, out, workers=options.jobs, large=True)
+        out.print(_counted(rows, fingerprint))
+        shutil.rmtree(folder / ANSWERS, ignore_errors=True)
+    write_json(options.json_file, {"fingerprint": fingerprint, "rows": rows})
+    return exit_code(rows)
 
 
 def determinism(

@@ -61,6 +61,11 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
         "batch, on two threads, compiled; and what torch's deterministic mode costs.",
         "--determinism",
     )
+    large: bool = switch(
+        "Instead at heads of 64, 75 and 128 and up to 4,097 tokens, all rows and gradients, what "
+        "works in tiles or on a GPU alone (f32, bf16 if --dtypes is not given); minutes each.",
+        "--large",
+    )
     golden: Path | None = option(
         "Check the golden .npz files at or below DIR instead.", r.THERE, "--golden"
     )
@@ -68,7 +73,14 @@ class VerifyOptions(Where, Given, Factory, JsonOutput):
     jobs: int = option("Children at a time (0: one per core).", r.JOBS, "--jobs", default="0")
 
     def __post_init__(self) -> None:
-        """Refuse more than one child at a time where only one is run."""
+        """Refuse what can't be together."""
+        others = [
+            f"--{name}"
+            for name in ("stress", "determinism", "golden", "exact")
+            if getattr(self, name)
+        ]
+        if self.large and others:
+            raise UsageError(f"--large is a run of its own; leave out {' '.join(others)}")
         if self.stress and self.jobs > 1:
             raise UsageError(
                 f"--jobs: given {self.jobs}; --stress runs one child at a time, leave it out"

@@ -11,6 +11,13 @@ from reference_impls.mechanism import Implementation, Mechanism
 LENGTHS = (1, 2, 63, 64, 65, 257)
 """Across the edges of the usual tiles."""
 SHORT = (2, 7, 65)
+LARGE_WIDTHS, LARGE_LENGTHS = (64, 75, 128), (64, 65, 1000, 4097)
+"""Of `large`: setting A's heads between powers of two; a tile, one token more, many, and as many as
+begin a tile of their own at every size of tiles."""
+LARGE_HEADS = 2
+"""One of them looks back and one ahead."""
+RAGGED_UP_TO = 1000
+"""With padding, the four samples of the longest would wait for the oracle for minutes."""
 D_IN, D_OUT, HEADS = 12, 16, 4
 INPUT_SCALES = {"f64": (1e-3, 4.0), "f32": (1e-3, 4.0), "f16": (1e-3,), "bf16": (1e-3,)}
 """Larger inputs in half precision: scores of 50 are rounded by 0.2, for plain as for all."""
@@ -41,6 +48,8 @@ class Batch:
         Whether some query rows stand for all: where the oracle would take seconds for all of them.
     forced : mapping
         Constants meanwhile, see `Implementation.forced`.
+    head_width : int
+        Features of a head; 0 for those of `D_OUT` and `HEADS`.
     """
 
     label: str
@@ -53,6 +62,7 @@ class Batch:
     evaluated: bool = False
     sampled: bool = False
     forced: Mapping[str, Any] = field(default_factory=dict)
+    head_width: int = 0
 
     @property
     def rows(self) -> list[int] | None:
@@ -104,3 +114,16 @@ def batches(mechanism: Mechanism, implementation: Implementation, dtype: str) ->
         for scale in (1.0, *scales[1:]):
             label = f"{name}, scores times {scale:g}, N=65"
             yield Batch(label, steep, ragged(65), score_scale=scale, forced=forced)
+
+
+def large() -> Iterator[Batch]:
+    """Batches with heads as wide, and sequences as long, as kernels are written for.
+
+    All rows and all gradients are compared: for whoever has a GPU, or some minutes for each.
+    """
+    for width in LARGE_WIDTHS:
+        for n in LARGE_LENGTHS:
+            label, options = f"heads of {width}, N={n}", {"heads": LARGE_HEADS}
+            yield Batch(label, options, (n,), masked=False, head_width=width)
+            if n <= RAGGED_UP_TO:
+                yield Batch(f"{label}, padded", options, ragged(n), head_width=width)

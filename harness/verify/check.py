@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,27 @@ import torch
 
 from harness.build import set_tf32
 from harness.case import literal
-from harness.registry import Registry, resolve
+from harness.registry import Registry, code_hash, resolve
+from harness.verify.answers import Answers
 from harness.verify.batches import Batch, batches
+from harness.verify.batches import large as of_large
 from harness.verify.budget import Deviation, summary
-from harness.verify.compare import DRAWS, Question, compare, computed, numpy64, off_kinks
+from harness.verify.compare import (
+    DRAWS,
+    OUTPUT,
+    Computed,
+    Question,
+    compare,
+    computed,
+    numpy64,
+    off_kinks,
+)
 from harness.verify.fixture import WAYS, Fixture, evaluated, forced
 from harness.verify.unaided.judge import check_properties
 from reference_impls.mechanism import Drawn, Implementation, Mechanism, Unsupported
+
+AT_ONCE, PIECE = 1024, 256
+"""Tokens up to which plain is asked of all rows at once; rows that it is asked of beyond that."""
 
 
 def named_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
@@ -34,6 +49,7 @@ def check_batch(
     dtype: str,
     device: str,
     seed: int = 0,
+    kept: Answers | None = None,
 ) -> tuple[list[Deviation], bool]:
     """Compare implementation, plain yardstick and oracle on one batch; whether it is at a kink."""
     if mechanism.oracle is None or mechanism.plain is None:
@@ -58,16 +74,20 @@ def check_batch(
             drawn=drawn.of,
             odds=resolve(mechanism.odds) if batch.drawn else None,
         )
-        expected, unlikely = asked.answer(), asked.unlikely(batch.label)
+        # The answer to what was drawn is nobody else's.
+        expected = asked.answer() if kept is None or batch.drawn else kept.of(asked)
+        unlikely = asked.unlikely(batch.label)
     yardstick = None
     if not batch.drawn:  # else plain would draw otherwise
         plain = fixture.module(mechanism.plain)
         plain.load_state_dict(module.state_dict())
-        if rows is None:
-            yardstick = computed(plain, x, mask, cotangent)
-        else:
+        if rows is not None:
             some = torch.tensor(rows, device=x.device)
             yardstick = computed(plain, x, mask, cotangent[:, rows], rows=some)
+        elif max(batch.lengths) > AT_ONCE:
+            yardstick = _in_pieces(plain, x, mask, cotangent)
+        else:
+            yardstick = computed(plain, x, mask, cotangent)
     if rows is not None:
         got, expected = got.at(rows), expected.at(rows)
     if batch.evaluated:
@@ -81,6 +101,20 @@ def check_batch(
     return found, asked.at_a_kink(found, expected, dtype)
 
 
+def _in_pieces(
+    plain: torch.nn.Module, x: torch.Tensor, mask: torch.Tensor | None, cotangent: torch.Tensor
+) -> Computed:
+    """What plain says of all rows, some at a time: it holds N x N x D of those that it is asked."""
+    parts = []
+    for rows in torch.arange(x.shape[1], device=x.device).split(PIECE):
+        parts.append(computed(plain, x, mask, cotangent[:, rows], rows=rows))
+    output = np.concatenate([part.output for part in parts], axis=1)
+    names = parts[0].gradients
+    return Computed(
+        {OUTPUT: output}, {n: np.add.reduce([p.gradients[n] for p in parts]) for n in names}
+    )
+
+
 def check_drawn(
     mechanism: Mechanism,
     implementation: Implementation,
@@ -88,13 +122,14 @@ def check_drawn(
     dtype: str,
     device: str,
     seed: int = 0,
+    kept: Answers | None = None,
 ) -> list[Deviation]:
     """`check_batch` at the first drawn point that is not at a kink.
 
     If there is none in `DRAWS` points, the batch counts as over budget.
     """
     found, kink, _ = off_kinks(
-        lambda s: check_batch(mechanism, implementation, batch, dtype, device, s), seed
+        lambda s: check_batch(mechanism, implementation, batch, dtype, device, s, kept), seed
     )
     if not kink:
         return found
@@ -131,6 +166,8 @@ def check(
     given: tuple[str, ...] | list[str] = (),
     seed: int = 0,
     options: Mapping[str, str] | None = None,
+    large: bool = False,
+    answers: str = "",
 ) -> dict[str, Any]:
     """Verify ``mechanism.implementation`` in one dtype on one device, on all small shapes.
 
@@ -142,6 +179,10 @@ def check(
     options : mapping of str
         What ``--option`` gave, as texts. The configuration that they make is checked, and not the
         record's variants, which differ from its own configuration and may contradict this one.
+    large : bool
+        On the shapes of `harness.verify.batches.large` instead.
+    answers : str
+        Folder in which those of the oracle are kept for other implementations; empty for none.
 
     Returns
     -------
@@ -155,12 +196,13 @@ def check(
         return {**row, "verdict": "unsupported", "detail": f"does not run on {device}"}
     if mechanism.oracle is None:
         return {**row, **check_properties(mechanism, implementation, dtype, device)}
+    kept = Answers(Path(answers), code_hash(mechanism, "verify")) if answers else None
     found: list[Deviation] = []
     refused: list[str] = []
     done = 0
-    for batch in batches(mechanism, implementation, dtype):
+    for batch in of_large() if large else batches(mechanism, implementation, dtype):
         try:
-            found += check_drawn(mechanism, implementation, batch, dtype, device, seed)
+            found += check_drawn(mechanism, implementation, batch, dtype, device, seed, kept)
         except Unsupported as reason:
             refused.append(f"{batch.label}: {reason}")
             continue

@@ -74,6 +74,9 @@ class Fixture:
         mechanism = self.mechanism
         heads = self.of_oracle["heads"] if mechanism.takes_heads else 0
         d_in, d_out = _widths(mechanism, self.options, heads)
+        if self.batch.head_width:
+            d_out = heads * self.batch.head_width
+            d_in = d_out if mechanism.keeps_width else d_in
         d_out = written_out(mechanism, self.options)[1] or d_out
         return Size(1, 1, d_in, d_out, heads or 1, options=self.batch.options)
 

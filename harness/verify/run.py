@@ -23,6 +23,10 @@ COMPILED_CALL = "harness.verify.determinism:compiled"
 COMPILE_SECONDS = 120.0
 """Then compiling is given up, and told so; unrolled loops take minutes."""
 LIMIT_SECONDS = 300.0
+LARGE, LARGE_SECONDS = ", large shapes", 1800.0
+"""Behind the name of a case, and what it may take: the oracle alone needs minutes."""
+ANSWERS = ".answers"
+"""Folder in a journal where the answers of oracles to large shapes are, until all are given."""
 
 SETTLED = ("ok", "unsupported", "wrong", "void")
 """Verdicts that are not tried again."""
@@ -38,11 +42,12 @@ class Verification:
     key: str
     code: str
     options: tuple[tuple[str, str], ...] = ()
+    large: bool = False
 
     @property
     def case(self) -> str:
         """How a record names it."""
-        return case_name(self.name, self.options, self.dtype, self.device)
+        return case_name(self.name, self.options, self.dtype, self.device) + LARGE * self.large
 
 
 def case_name(name: str, options: tuple[tuple[str, str], ...], dtype: str, device: str) -> str:
@@ -55,6 +60,7 @@ def jobs(
     wanted: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]],
     registry: Registry,
     fingerprint: Mapping[str, Any],
+    large: bool = False,
 ) -> list[Verification]:
     """What is to be verified, with the keys of the records.
 
@@ -62,14 +68,16 @@ def jobs(
     ----------
     wanted : iterable of (name, dtype, options)
         ``mechanism.implementation``, a dtype, and what ``--option`` gave; repeated ones count once.
+    large : bool
+        Whether large shapes are meant, see `harness.verify.batches.large`.
     """
     device = str(fingerprint["device"])
     out = []
     for name, dtype, options in dict.fromkeys(wanted):
         code = code_hash(registry.find(name)[0], "verify")
-        case = case_name(name, options, dtype, device)
+        case = case_name(name, options, dtype, device) + LARGE * large
         key = schema.key("verify", case, 0, code, fingerprint)
-        out.append(Verification(name, dtype, device, key, code, options))
+        out.append(Verification(name, dtype, device, key, code, options, large))
     return out
 
 
@@ -125,7 +133,7 @@ def verify(
             rows[job.key] = {**known[job.key], "reused": True}
             on_row(rows[job.key])
     missing = [job for job in todo if job.key not in rows]
-    calls = [(job, _call(job, registry)) for job in missing]
+    calls = [(job, _call(job, registry, folder)) for job in missing]
     mode: Mode = "persistent" if any(job.device == "cuda" for job in missing) else "fork"
     with ExitStack() as stack:
         writer = None
@@ -146,15 +154,17 @@ def verify(
     return [rows[job.key] for job in todo]
 
 
-def _call(job: Verification, registry: Registry) -> Call:
-    arguments = {
+def _call(job: Verification, registry: Registry, folder: Path | None) -> Call:
+    arguments: dict[str, Any] = {
         "name": job.name,
         "dtype": job.dtype,
         "device": job.device,
         "given": list(registry.extra),
         "options": dict(job.options),
     }
-    return Call(CALL, arguments, Limits(seconds=LIMIT_SECONDS))
+    if job.large:
+        arguments |= {"large": True, "answers": "" if folder is None else str(folder / ANSWERS)}
+    return Call(CALL, arguments, Limits(seconds=LARGE_SECONDS if job.large else LIMIT_SECONDS))
 
 
 def judged(outcome: Outcome) -> dict[str, Any]:
