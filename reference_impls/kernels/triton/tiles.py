@@ -1,8 +1,8 @@
 """Tile sizes of the Triton kernels: a table, not a search at run time, so that timings repeat.
 
 Chosen by arithmetic for an H200 (228 KiB of shared memory and 256 KiB of registers for each
-multiprocessor) and by what the compiler says of registers; `reference_impls.kernels.triton.tune`
-measures others.
+multiprocessor); `reference_impls.kernels.triton.audit` counts what the compiler makes of them,
+`reference_impls.kernels.triton.tune` measures others.
 """
 
 from __future__ import annotations

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import tempfile
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from reference_impls.kernels import triton
-from reference_impls.kernels.triton import device
+from reference_impls.kernels.triton import audit, device
 from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import SHARED_BYTES, TILES, Tile, candidates, choose
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import Problem, masks_of
 from suites.support.parameters import few
 
-TRITON = pytest.importorskip("triton", reason="the CPU build of torch is without triton")
-SPILLED_BYTES = 256
-"""Of a thread, on its stack: what the loop with masks spills, and what is loaded once."""
-POINTERS = {
-    torch.float32: "*fp32",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.int32: "*i32",
-    torch.uint8: "*u8",
-    torch.bool: "*i1",
-}
+pytest.importorskip("triton", reason="the CPU build of torch is without triton")
+pytestmark = pytest.mark.skipif(device.interpreted(), reason="the interpreter compiles nothing")
+
+from reference_impls.kernels.triton.compiled import (  # noqa: E402 (it imports triton)
+    Compiled,
+    Product,
+    compile_launch,
+    steps_of,
+)
 
 
 def test_tiles_fit_and_none_is_longer_than_the_sequence() -> None:
@@ -44,6 +38,182 @@ def test_tiles_fit_and_none_is_longer_than_the_sequence() -> None:
                 assert cramped.rows == max(16, tile.rows // 2)
                 assert cramped.columns == max(16, tile.columns // 2)
                 assert set(candidates(kind, numbers, width))
+
+
+# The audit
+
+
+CELLS = {str(cell): cell for cell in audit.cells()}
+HEADLINE = [
+    f"sm_90 {kind} half {width}"
+    for kind in ("forward", "query_gradient", "key_gradient")
+    for width in (64, 75, 128)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", few(CELLS, HEADLINE))
+def test_a_cell_is_within_its_limits(name: str) -> None:
+    found = audit.audit(CELLS[name])
+    print(audit.HEAD, audit.line(found), sep="\n")
+    assert found.of_true >= 1
+    assert audit.judged([found], audit.exceptions()) == []
+
+
+def test_exceptions_are_of_cells_and_limits_that_there_are() -> None:
+    everything = made(issued=9.0, local=1, narrow=1, by_warp=1, stack=999, shared=2**20)
+    limits = set(everything.beyond())
+    assert len(limits) == 6
+    for cell, limit in audit.exceptions():
+        assert cell in CELLS
+        assert limit in limits
+
+
+def made(name: str = HEADLINE[0], **counts: Any) -> audit.Audit:
+    """An audit without a fault, but for these counts."""
+    own = {key: counts.pop(key) for key in ("stack", "shared") if key in counts}
+    within = Compiled(
+        **({"registers": 128, "stack": 128, "shared": 2**10} | own), warps=8, steps=()
+    )
+    cell = CELLS[name]
+    clean = audit.Audit(cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 1, {"predicted": 1.0})
+    return replace(clean, **counts)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        ("issued", 1.06),
+        ("local", 1),
+        ("narrow", 1),
+        ("by_warp", 1),
+        ("stack", 136),
+        ("shared", 227 * 1024 + 1),
+    ],
+)
+def test_what_is_beyond_a_limit_is_told_unless_it_is_named(limit: str, value: float) -> None:
+    cell, over = HEADLINE[0], made(**dict[str, Any]({limit: value}))
+    assert audit.judged([made()], {}) == []
+    assert audit.judged([over], {(cell, limit): value}) == []
+    (told,) = audit.judged([over], {})
+    assert told.startswith(f"{cell}: {limit} {value:g}, not named; ")
+    (told,) = audit.judged([over], {(cell, limit): value - 0.01})
+    assert "named with" in told
+    (told,) = audit.judged([made()], {(cell, limit): value, ("another", limit): value})
+    assert told == f"{cell}: {limit} is within its limit; take the line out of exceptions.toml"
+
+
+def test_instructions_of_warps_are_right_where_there_are_none_of_groups() -> None:
+    assert made("sm_80 forward half 64", by_warp=8).beyond() == {}
+    assert made("sm_90 forward single 64", by_warp=8).beyond() == {}
+
+
+CODE = """
+.text.kernel:
+        /*0000*/                   HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], RZ, !UPT ;
+.L_x_0:
+        /*0010*/                   LDL R1, [R2] ;
+.L_x_1:
+        /*0020*/              @!P0 HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], R24, gsb0 ;
+        /*0030*/                   HGMMA.64x32x8.F32.TF32 R88, R120, gdesc[UR8].tnspB, R88 ;
+        /*0040*/                   HMMA.1688.F32.TF32 R4, R8, R12, R4 ;
+        /*0050*/                   HMMA.16816.F32.BF16 R4, R8, R12, R4 ;
+        /*0060*/                   HMMA.16816.F32 R4, R8, R12, R4 ;
+        /*0070*/             @!UP1 STL.64 [R1], R2 ;
+        /*0080*/               @P0 BRA `(.L_x_2) ;
+        /*0090*/               @P0 BRA `(.L_x_1) ;
+.L_x_2:
+        /*00a0*/               @P1 BRA `(.L_x_0) ;
+.L_x_3:
+        /*00b0*/                   FADD R1, R2, R3 ;
+        /*00c0*/               @P1 BRA `(.L_x_3) ;
+.L_x_4:
+        /*00d0*/                   BRA `(.L_x_4);
+"""
+
+
+def test_a_step_is_the_innermost_loop_with_products() -> None:
+    (step,) = steps_of(CODE)
+    assert step == {
+        Product(64, 64, 16, False, True, True): 1,
+        Product(64, 32, 8, True, True, False): 1,
+        Product(16, 8, 8, True, False): 1,
+        Product(16, 8, 16, False, False): 2,
+        "STL.64": 1,
+        "BRA": 2,
+    }
+    with pytest.raises(RuntimeError, match=r"nobody counts: QGMMA\.64x64x32"):
+        steps_of(CODE.replace("HMMA.1688.F32.TF32", "QGMMA.64x64x32.F32"))
+
+
+def test_programs_are_as_many_as_registers_shared_memory_and_warps_allow() -> None:
+    hopper = audit.DEVICES[90]
+    assert audit.programs(hopper, Compiled(64, 0, 1024, 4, ())) == 8
+    assert audit.programs(hopper, Compiled(65, 0, 1024, 4, ())) == 7  # 72 are set aside
+    assert audit.programs(hopper, Compiled(32, 0, 1024, 16, ())) == 4
+    assert audit.programs(hopper, Compiled(32, 0, 75 * 1024, 4, ())) == 3
+    assert audit.programs(hopper, Compiled(255, 0, 1024, 16, ())) == 0
+
+
+def test_the_prediction_is_the_longest_part_and_what_is_not_hidden_of_the_others() -> None:
+    cell, tile = CELLS[HEADLINE[0]], Tile(128, 64, 8, 3)
+    step = {
+        Product(64, 64, 16, False, True, True): 4,
+        Product(64, 64, 16, False, True, False): 8,
+        "MUFU.EX2": 32,
+        "MUFU.RCP": 32,
+        "LDGSTS.E.BYPASS.128": 6,
+        "LDS.64": 8,
+        "LDSM.16.M88.4": 2,
+    }
+    found = audit.predicted(cell, tile, Compiled(244, 0, 90112, 8, ()), step)
+    assert found.pop("predicted") == pytest.approx(128 + (sum(found.values()) - 128) / 2)
+    assert found["tensor"] == 3 * 64 * 1024 / 2048  # multiplications of a pair, over the rate
+    assert found["exponentials"] == 2 * 1024 / 16
+    assert found["instructions"] == 92 * 8 / 4 / 8
+    by_groups = 2 * 16 * 2 * (4 * 128 + 8 * 64)
+    assert found["shared"] == (by_groups + 256 * (8 * 8 + 2 * 16)) / 128 / 8
+    assert found["cached"] == pytest.approx(3 * 64 * 64 * 2 / (5120 / 132) / 8)
+
+
+def test_the_command_tells_what_it_can_not_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        audit.main(["--only", "sideways"])
+    assert (
+        "given --only 'sideways'; expected part of one of sm_80 forward" in capsys.readouterr().err
+    )
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert audit.main([]) == 2
+    assert capsys.readouterr().err.startswith("nothing to audit: TRITON_INTERPRET=1 is set")
+    monkeypatch.setattr(audit.importlib.util, "find_spec", lambda _: None)
+    assert audit.main([]) == 2
+    assert capsys.readouterr().err.startswith("nothing to audit: the package triton is missing")
+
+
+def test_the_command_prints_a_row_a_cell_and_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "audit", lambda cell: made(str(cell)))
+    monkeypatch.setattr(audit, "exceptions", lambda: {})
+    assert audit.main(["--only", "forward half 75", "--capability", "90"]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading == audit.HEAD
+    assert [row[:30].strip() for row in rows] == [
+        "sm_90 forward half 75",
+        "sm_90 forward half 75 N64",
+    ]
+    monkeypatch.setattr(audit, "audit", lambda cell: made(str(cell), local=3))
+    assert audit.main(["--only", HEADLINE[0]]) == 1
+    assert f"{HEADLINE[0]}: local 3, not named" in capsys.readouterr().err
+
+
+# What options make of the kernels
+
+
+SPILLED_BYTES = 256
+"""Of a thread, on its stack: with masks, dropout and padding the edges have more to hold."""
 
 
 def _launches(problem: Problem, dtype: torch.dtype) -> dict[str, Any]:
@@ -61,53 +231,6 @@ def _launches(problem: Problem, dtype: torch.dtype) -> dict[str, Any]:
     return {one.kernel.fn.__name__: one for one in launches}
 
 
-def _assembled(launch: Any, capability: int = 90) -> tuple[int, int, int]:
-    """Compile a launch, for Hopper: bytes of shared memory, registers, bytes spilled."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    signature: dict[str, str] = {}
-    attributes = {}
-    for index, name in enumerate(launch.kernel.arg_names):
-        if name in launch.constants:
-            signature[name] = "constexpr"
-            continue
-        value = launch.arguments[name]
-        even = isinstance(value, Tensor) or (isinstance(value, int) and value % 16 == 0)
-        if isinstance(value, Tensor):
-            signature[name] = POINTERS[value.dtype]
-        else:
-            signature[name] = "fp32" if isinstance(value, float) else "i32"
-        if even and name not in ("n", "heads", "batch", "seed", "threshold"):
-            attributes[(index,)] = [["tt.divisibility", 16]]
-    source = ASTSource(launch.kernel, signature, dict(launch.constants), attributes)
-    tile = launch.tile or Tile(0, 0, 4, 2)
-    compiled = TRITON.compile(
-        source,
-        target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps, "num_stages": tile.stages},
-    )
-    registers, spilled = _registers(compiled.asm["cubin"])
-    return compiled.metadata.shared, registers, spilled
-
-
-def _registers(cubin: bytes) -> tuple[int, int]:
-    """Registers of a thread and bytes of its stack, to which it spills."""
-    tools = Path(TRITON.__file__).parent / "backends" / "nvidia" / "bin"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        told = subprocess.run(
-            [tools / "cuobjdump", "-res-usage", file.name],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    used = re.search(r"REG:(\d+) STACK:(\d+)", told)
-    assert used is not None, told
-    return int(used[1]), int(used[2])
-
-
 def sized(d: int, columns: int | None = -1, **options: Any) -> Problem:
     """256 tokens and heads of width d; s has as many columns unless it is said."""
     masks = masks_of("forward", "backward", "none")
@@ -116,12 +239,10 @@ def sized(d: int, columns: int | None = -1, **options: Any) -> Problem:
 
 
 COMPILED = {
-    "half-128": (sized(128), torch.bfloat16),
     "half-64-identity-dropout-padded": (
         sized(64, scale_t="identity", padding="tail", keep=0.9),
         torch.bfloat16,
     ),
-    "single-64": (sized(64), torch.float32),
     "half-75-one-column": (sized(75, 1), torch.bfloat16),
     "f16-32-plain": (sized(32, None, scale_t="identity"), torch.float16),
 }
@@ -133,16 +254,13 @@ def test_hopper_can_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.PACKED_FROM", 0)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
     for kernel, launch in _launches(*COMPILED[name]).items():
-        shared, registers, spilled = _assembled(launch)
-        print(f"{name} {kernel}: {shared} bytes shared, {registers} registers, {spilled} spilled")
-        assert shared <= SHARED_BYTES, kernel
-        assert spilled <= SPILLED_BYTES, kernel
+        found = compile_launch(launch, 90)
+        print(f"{name} {kernel}: {found.shared} shared, {found.registers} registers, {found.stack}")
+        assert found.shared <= SHARED_BYTES, kernel
+        assert found.stack <= SPILLED_BYTES, kernel
 
 
-CRAMPED = {
-    "half-128": COMPILED["half-128"],
-    "single-75": (sized(75), torch.float32),
-}
+CRAMPED = {"half-128": (sized(128), torch.bfloat16), "single-75": (sized(75), torch.float32)}
 """What takes most of the shared memory, and the heads of setting A."""
 
 
@@ -155,9 +273,9 @@ def test_a_card_with_less_shared_memory_can_run_it(
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.PACKED_FROM", 0)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: False)
     for kernel, launch in _launches(*CRAMPED[name]).items():
-        shared, _, spilled = _assembled(launch, 86)
-        assert shared <= 99 * 1024, kernel
-        assert spilled <= SPILLED_BYTES, kernel
+        found = compile_launch(launch, 86)
+        assert found.shared <= 99 * 1024, kernel
+        assert found.stack <= SPILLED_BYTES, kernel
 
 
 def test_a_card_with_less_shared_memory_says_what_it_has_no_room_for(

@@ -1,0 +1,366 @@
+"""Audit the Triton kernels without a GPU: python -m reference_impls.kernels.triton.audit.
+
+Every cell of the table of tiles, and heads of 75 with the long tiles and with those of setting A
+(64 tokens), is compiled for sm_80 and sm_90 and counted: matrix instructions issued over those
+needed, what is spilled, copies of 16 bytes, programs that a multiprocessor holds. What is beyond a
+limit and not named in `exceptions.toml`, or named there without need, is told, and the exit code is
+1. Cycles are a prediction from the counts, to rank tiles by, and no measurement;
+`reference_impls.kernels.triton.tune` is the counterpart on a device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from reference_impls.kernels.call import KernelCall
+from reference_impls.kernels.geometry import of_masks
+from reference_impls.kernels.triton import _gradients, _outputs, device
+from reference_impls.kernels.triton.inputs import PACKED_FROM, Inputs
+from reference_impls.kernels.triton.tiles import TILES, Kind, Numbers, Tile, choose
+from reference_impls.kernels.triton.tune import DTYPES
+from reference_impls.masks import parse_all
+
+if TYPE_CHECKING:
+    from reference_impls.kernels.triton.compiled import Compiled
+    from reference_impls.kernels.triton.launch import Launch
+
+SETTING_A = 75, 64
+"""Width of heads, and tokens, of the paper's Table 1: with 8 heads or with 2 it is one kernel."""
+ISSUED, STACK = 1.05, 128
+"""Most matrix instructions issued over needed, and bytes of stack of a thread."""
+EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor has, and does in a cycle: data sheets, and tuning guides of CUDA.
+
+    Attributes
+    ----------
+    shared : int
+        Bytes that one program may have; all programs together have 1 KiB more, and lose 1 KiB each.
+    by_group, by_warp : int
+        Multiplications of bfloat16 in a cycle, in instructions of warp groups and of warps; TF32
+        has half.
+    cached : float
+        Bytes of the level-two cache in a cycle: 5,120 for all multiprocessors.
+    """
+
+    shared: int
+    by_group: int
+    by_warp: int
+    cached: float
+    registers: int = 65536
+    warps: int = 64
+    exponentials: int = 16
+    instructions: int = 4
+    shared_read: int = 128
+
+
+DEVICES = {
+    80: Multiprocessor(163 * 1024, 1024, 1024, 5120 / 108),
+    90: Multiprocessor(227 * 1024, 2048, 1024, 5120 / 132),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kernel that the table of tiles decides: for a device, numbers, heads and a length."""
+
+    capability: int
+    kind: Kind
+    numbers: Numbers
+    width: int
+    length: int = PACKED_FROM
+
+    def __str__(self) -> str:
+        short = "" if self.length >= PACKED_FROM else f" N{self.length}"
+        return f"sm_{self.capability} {self.kind} {self.numbers} {self.width}{short}"
+
+    @property
+    def tile(self) -> Tile:
+        """From the table, as the kernels take it."""
+        return choose(self.kind, self.numbers, self.width, self.length)
+
+    def launch(self, tile: Tile) -> Launch:
+        """What is compiled: source scores per feature, as a layer lays them out; nothing runs."""
+        from reference_impls.kernels.triton import launch
+
+        dtype, heads = DTYPES[self.numbers], 2
+        laid_out = torch.zeros(4, 1, self.length, heads, self.width, dtype=dtype)
+        q, k, v, s = laid_out.permute(0, 3, 1, 2, 4)
+        geometry = of_masks(parse_all(None, heads), self.length, q.device)
+        call = KernelCall(q, k, v, s, geometry, None, "log_sigmoid")
+        inputs = Inputs(call, precise=self.numbers == "single")
+        found = launch.Outputs(*(*_outputs(inputs, True), inputs.maximum()))
+        if self.kind == "forward":
+            return launch.forward(inputs, found, True, tile)[-1]
+        launches = launch.backward(inputs, found, v, _gradients(inputs), (tile, tile))
+        return launches[-1 if self.kind == "key_gradient" else -2]
+
+    def needed(self, tile: Tile, width: int) -> int:
+        """Multiplications of a step of the tile, for keys and values of a width.
+
+        Forward: scores, numerator, denominator. Of queries: scores, both parts of dP, dq. Of keys:
+        those, and the gradients of numerator and denominator. Each float32 product is three.
+        """
+        products = {"forward": 3, "query_gradient": 4, "key_gradient": 6}[self.kind]
+        return products * tile.rows * tile.columns * width * (3 if self.numbers == "single" else 1)
+
+
+def cells() -> Iterator[Cell]:
+    """All that is audited: the table's, and the headline's width of 75, long and in setting A."""
+    width, length = SETTING_A
+    for capability in DEVICES:
+        for kind, by_numbers in TILES.items():
+            for numbers, by_width in by_numbers.items():
+                for one in sorted({*by_width, width}):
+                    yield Cell(capability, kind, numbers, one)
+                yield Cell(capability, kind, numbers, width, length)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a cell's code does in a step of its main loop, with one tile.
+
+    Attributes
+    ----------
+    issued, of_true : float
+        Matrix instructions issued over those that the padded width needs, and the true one.
+    local : int
+        Loads and stores of a thread's own memory.
+    copies, narrow : int
+        Asynchronous copies of 16 bytes, and other loads from global memory.
+    by_warp : int
+        Matrix instructions of single warps.
+    programs : int
+        That one multiprocessor holds at once.
+    cycles : mapping
+        Of a multiprocessor for 1,024 pairs of query and key, by what takes them; "predicted" is the
+        largest, and of the others the share that nothing else hides.
+    """
+
+    cell: Cell
+    tile: Tile
+    compiled: Compiled
+    issued: float
+    of_true: float
+    local: int
+    copies: int
+    narrow: int
+    by_warp: int
+    programs: int
+    cycles: Mapping[str, float]
+
+    def beyond(self) -> dict[str, float]:
+        """What is over a limit, by the limit's name."""
+        own = DEVICES[self.cell.capability]
+        groups = self.cell.capability >= 90 and self.cell.numbers == "half"
+        found: dict[str, tuple[float, float]] = {
+            "issued": (round(self.issued, 2), ISSUED),
+            "local": (self.local, 0),
+            "stack": (self.compiled.stack, STACK),
+            "shared": (self.compiled.shared, own.shared),
+            "narrow": (self.narrow, 0),
+            "by_warp": (self.by_warp if groups else 0, 0),
+        }
+        return {name: value for name, (value, most) in found.items() if value > most}
+
+
+def unable() -> str:
+    """Why nothing can be compiled here, in one line; empty where it can."""
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is missing; pip install triton"
+    if device.interpreted():
+        return "TRITON_INTERPRET=1 is set; the interpreter compiles nothing, unset it"
+    return ""
+
+
+def audit(cell: Cell, tile: Tile | None = None) -> Audit:
+    """Compile a cell with a tile, by default the table's, and count.
+
+    Short sequences have but tiles at an edge of their ranges: their step is that with masks.
+    """
+    from reference_impls.kernels.triton.compiled import Product, compile_launch
+
+    tile = tile or cell.tile
+    compiled = compile_launch(cell.launch(tile), cell.capability)
+    if len(compiled.steps) != 2:
+        raise RuntimeError(f"{cell}: {len(compiled.steps)} loops with products; expected two")
+    step = compiled.steps[0 if cell.length >= PACKED_FROM else 1]
+    products = {one: often for one, often in step.items() if isinstance(one, Product)}
+    issued = sum(
+        often * one.multiplications * tile.warps / (4 if one.group else 1)
+        for one, often in products.items()
+    )
+
+    others = {name: often for name, often in step.items() if isinstance(name, str)}
+
+    def total(*names: str) -> int:
+        return sum(often for name, often in others.items() if name.startswith(names))
+
+    wide = (often for name, often in others.items() if re.match(r"LDGSTS.*\b128\b", name))
+    copies = sum(wide) + total("UTMALDG")
+    padded = cell.launch(tile).constants["WIDTH_V"]
+    return Audit(
+        cell,
+        tile,
+        compiled,
+        issued / cell.needed(tile, padded),
+        issued / cell.needed(tile, cell.width),
+        total("LDL", "STL"),
+        copies,
+        total("LDG.", "LDGSTS", "UTMALDG") - copies,
+        sum(often for one, often in products.items() if not one.group),
+        programs(DEVICES[cell.capability], compiled),
+        predicted(cell, tile, compiled, step),
+    )
+
+
+def programs(own: Multiprocessor, compiled: Compiled) -> int:
+    """How many programs a multiprocessor holds, by registers, shared memory and warps."""
+    by_warp = -(-compiled.registers // 8) * 8 * 32
+    return min(
+        own.registers // (by_warp * compiled.warps),
+        (own.shared + 1024) // (compiled.shared + 1024),
+        own.warps // compiled.warps,
+    )
+
+
+def predicted(
+    cell: Cell, tile: Tile, compiled: Compiled, step: Mapping[Any, int]
+) -> dict[str, float]:
+    """`Audit.cycles`: what hides the smaller parts are the other warps of the same scheduler."""
+    from reference_impls.kernels.triton.compiled import Product
+
+    own, item = DEVICES[cell.capability], 2 if cell.numbers == "half" else 4
+    tensor = read = cached = special = 0.0
+    for name, often in step.items():
+        if isinstance(name, Product):
+            many = often * compiled.warps / (4 if name.group else 1)
+            rate = (own.by_group if name.group else own.by_warp) / (2 if name.single else 1)
+            tensor += many * name.multiplications / rate
+            if name.group:
+                sides = name.columns + (name.rows if name.from_shared else 0)
+                read += many * name.depth * sides * item
+        else:
+            bytes_ = 32 * compiled.warps * often * _wide(name)
+            special += often if name.startswith("MUFU") else 0
+            if name.startswith(("LDS", "STS", "LDL", "STL")):
+                read += bytes_
+            if name.startswith(("LDG.", "LDGSTS")):
+                cached += bytes_
+    parts = {
+        "tensor": tensor,
+        "exponentials": 32 * compiled.warps * special / own.exponentials,
+        "instructions": compiled.warps * sum(step.values()) / own.instructions,
+        "shared": read / own.shared_read,
+        "cached": cached / own.cached,
+    }
+    together = max(1, programs(own, compiled)) * compiled.warps / 4
+    longest = max(parts.values())
+    parts["predicted"] = longest + (sum(parts.values()) - longest) / together
+    pairs = tile.rows * tile.columns / 1024
+    return {name: cycles / pairs for name, cycles in parts.items()}
+
+
+def _wide(name: str) -> int:
+    """Bytes of a thread that one load or store moves; matrices of 8 x 8 take 4 each."""
+    if "SM." in name:
+        return 4 * int(name[-1])
+    found = re.search(r"\.(?:U|S)?(128|64|16|8)\b", name)
+    return 4 if found is None else int(found[1]) // 8
+
+
+def exceptions(path: Path = EXCEPTIONS) -> dict[tuple[str, str], float]:
+    """What is allowed beyond a limit: the cell's name and the limit's, with how much."""
+    table = tomllib.loads(path.read_text())
+    return {
+        (cell, limit): most
+        for limit, reasons in table.items()
+        for by_cell in reasons.values()
+        for cell, most in by_cell.items()
+    }
+
+
+def judged(audits: Iterable[Audit], allowed: Mapping[tuple[str, str], float]) -> list[str]:
+    """What is wrong, one line each: beyond a limit and not named, or named without need."""
+    wrong = []
+    for one in audits:
+        beyond = one.beyond()
+        for limit, value in beyond.items():
+            most = allowed.get((str(one.cell), limit))
+            if most is None or value > most:
+                named = "not named" if most is None else f"named with {most:g}"
+                wrong.append(
+                    f"{one.cell}: {limit} {value:g}, {named}; another tile, or a line with its "
+                    f"reason in {EXCEPTIONS.name}"
+                )
+        wrong += [
+            f"{cell}: {limit} is within its limit; take the line out of {EXCEPTIONS.name}"
+            for cell, limit in allowed
+            if cell == str(one.cell) and limit not in beyond
+        ]
+    return wrong
+
+
+HEAD = (
+    f"{'cell':34}{'tile':18}{'issued':>7}{'true':>6}{'local':>6}{'stack':>6}{'regs':>5}{'KiB':>5}"
+    f"{'copies':>7}{'narrow':>7}{'by':>6}{'held':>5}{'cycles':>7}  largest"
+)
+
+
+def line(one: Audit) -> str:
+    """A row of the table that is printed."""
+    tile, compiled, cycles = one.tile, one.compiled, dict(one.cycles)
+    predicted = cycles.pop("predicted")
+    largest = sorted(cycles, key=lambda name: -cycles[name])[:2]
+    by = "warp" if one.by_warp else "group"
+    return (
+        f"{one.cell!s:34}{f'{tile.rows}x{tile.columns} {tile.warps}w {tile.stages}s':18}"
+        f"{one.issued:7.2f}{one.of_true:6.2f}{one.local:6d}{compiled.stack:6d}"
+        f"{compiled.registers:5d}{compiled.shared / 1024:5.0f}{one.copies:7d}{one.narrow:7d}"
+        f"{by:>6}{one.programs:5d}{predicted:7.0f}  "
+        + ", ".join(f"{name} {cycles[name]:.0f}" for name in largest)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 where something is wrong, 2 where nothing can be compiled."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--capability", type=int, choices=sorted(DEVICES), help="default: all")
+    parser.add_argument("--only", default="", help='part of a cell\'s name: "forward half 75"')
+    options = parser.parse_args(arguments)
+    if reason := unable():
+        print(f"nothing to audit: {reason}", file=sys.stderr)
+        return 2
+    chosen = [
+        cell
+        for cell in cells()
+        if options.only in str(cell) and options.capability in (None, cell.capability)
+    ]
+    if not chosen:
+        names = ", ".join(str(cell) for cell in cells())
+        parser.error(f"given --only {options.only!r}; expected part of one of {names}")
+    print(HEAD)
+    audits = []
+    for cell in chosen:
+        audits.append(audit(cell))
+        print(line(audits[-1]), flush=True)
+    wrong = judged(audits, exceptions())
+    print(*wrong, sep="\n", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
