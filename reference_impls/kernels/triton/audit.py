@@ -276,8 +276,8 @@ def predicted(
 
 def _wide(name: str) -> int:
     """Bytes of a thread that one load or store moves; matrices of 8 x 8 take 4 each."""
-    if "SM." in name:
-        return 4 * int(name[-1])
+    if matrices := re.match(r"(?:LD|ST)SM\.16\.MT?88(?:\.([24]))?", name):
+        return 4 * int(matrices[1] or 1)
     found = re.search(r"\.(?:U|S)?(128|64|16|8)\b", name)
     return 4 if found is None else int(found[1]) // 8
 

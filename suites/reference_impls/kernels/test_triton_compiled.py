@@ -152,6 +152,7 @@ def test_programs_are_as_many_as_registers_shared_memory_and_warps_allow() -> No
     assert audit.programs(hopper, Compiled(65, 0, 1024, 4, ())) == 7  # 72 are set aside
     assert audit.programs(hopper, Compiled(32, 0, 1024, 16, ())) == 4
     assert audit.programs(hopper, Compiled(32, 0, 75 * 1024, 4, ())) == 3
+    assert audit.programs(hopper, Compiled(32, 0, 75 * 1024 + 512, 4, ())) == 2  # 1 KiB is lost
     assert audit.programs(hopper, Compiled(255, 0, 1024, 16, ())) == 0
 
 
