@@ -1,4 +1,4 @@
-"""What attnbench is used by: nox -s bench | verify | compare | report | tests | lint.
+"""What attnbench is used by: nox -s bench | verify | compare | report | gpu | tests | lint.
 
 And for who changes the checks or the fast paths: `goals`, `calibrate`, `mutants`, and `nightly`,
 which is a smaller form of these three and the tests that are too long for every change.
@@ -151,6 +151,13 @@ def compare(session: nox.Session) -> None:
     """Train two models, paired by seed, and judge them: by default MTSA against multi-head."""
     prepare(session)
     run_in_shared(session, "attnbench", "compare", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def gpu(session: nox.Session) -> None:
+    """Run all that only a GPU can tell, in parts of under ten minutes; it goes on where it was."""
+    prepare(session)
+    run_in_shared(session, "python", "-m", "suites.programs.gpu", *session.posargs)
 
 
 @nox.session(venv_backend="none")

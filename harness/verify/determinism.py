@@ -13,7 +13,7 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 
 from harness.verify.budget import error
 from harness.verify.check import chosen
-from harness.verify.compare import OUTPUT, Computed, computed
+from harness.verify.compare import OUTPUT, Computed, computed, numpy64
 from harness.verify.unaided.subject import PosedBatch, Subject
 from reference_impls.mechanism import Unsupported
 
@@ -21,6 +21,8 @@ REPEATS = 30
 LENGTHS = (96, 96, 64, 33)
 WIDTH = 48
 """Large enough for torch to share work among threads, small enough for 30 passes in a second."""
+WARM_UP = 3
+"""Passes before one is captured."""
 PAIRS = 15
 """Passes with and without the deterministic mode, in turn."""
 
@@ -85,6 +87,53 @@ def compiled(
     names = {"x": "x", **{n: f"_orig_mod.{n}" for n in first.gradients if n != "x"}}
     gradients = {own: got.gradients[wrapped] for own, wrapped in names.items()}
     return {"compiled": _apart(Computed(got.values, gradients), first)}
+
+
+def graphed(
+    name: str,
+    dtype: str,
+    device: str,
+    given: tuple[str, ...] | list[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Compare eager and the replay of a CUDA graph of both passes.
+
+    Returns
+    -------
+    dict
+        ``graphed``: the largest difference, as `determinism` has them; null where it can't be
+        captured, and ``graphed_reason`` says why.
+    """
+    module, point = _subject(name, dtype, device, given, options)
+    first = _asked(module, point)
+    x = point.x.detach().clone().requires_grad_()
+    named = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
+    cotangent = point.cotangent
+
+    def both_passes() -> torch.Tensor:
+        for tensor in named.values():
+            tensor.grad = None
+        output: torch.Tensor = module(x, point.real)
+        output.backward(cotangent.to(output.dtype))
+        return output
+
+    graph, beside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    try:
+        with torch.cuda.stream(beside):  # as capturing asks for: what is chosen once, is
+            for _ in range(WARM_UP):
+                both_passes()
+        torch.cuda.current_stream().wait_stream(beside)
+        with torch.cuda.graph(graph):
+            output = both_passes()
+        graph.replay()
+    except RuntimeError as failure:
+        return _not("graphed", f"failed: {failure}")
+    gradients = {
+        name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in named.items()
+    }
+    arrays = {name: numpy64(gradient) for name, gradient in gradients.items()}
+    return {"graphed": _apart(Computed({OUTPUT: numpy64(output)}, arrays), first)}
 
 
 def _not(what: str, reason: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ BESIDE = {
 }
 """What is told beside a verdict, each a kind of record, and what a child calls for it."""
 COMPILED_CALL = "harness.verify.determinism:compiled"
+GRAPHED_CALL = "harness.verify.determinism:graphed"
 COMPILE_SECONDS = 120.0
 """Then compiling is given up, and told so; unrolled loops take minutes."""
 LIMIT_SECONDS = 300.0
@@ -225,6 +226,10 @@ def beside(
                 own = interpreter.run(COMPILED_CALL, given, Limits(seconds=COMPILE_SECONDS))
                 failed = {"compiled": None, "compiled_reason": f"{own.status}: {own.detail}"}
                 value = {**value, **(own.value if own.status == "ok" else failed)}
+                if device == "cuda":
+                    own = interpreter.run(GRAPHED_CALL, given, Limits(seconds=COMPILE_SECONDS))
+                    failed = {"graphed": None, "graphed_reason": f"{own.status}: {own.detail}"}
+                    value = {**value, **(own.value if own.status == "ok" else failed)}
             if writer is None:
                 head = {**session, "fingerprint": dict(fingerprint)}
                 writer = stack.enter_context(journal.Writer(folder, head))
@@ -245,6 +250,9 @@ def beside(
     return records
 
 
+_WHERE_TRIED = ("threads", "compiled", "graphed")
+
+
 def same_bits(record: Mapping[str, Any]) -> str:
     """A record of determinism in words: ``bitwise``, or what differs by how much.
 
@@ -252,7 +260,7 @@ def same_bits(record: Mapping[str, Any]) -> str:
     """
     if record["status"] != "ok":
         return str(record["status"])
-    kinds = ("again", "batch", "threads", "compiled")
+    kinds = ("again", "batch", *(kind for kind in _WHERE_TRIED if kind in record))
     differing = [f"{kind} {record[kind]:.0e}" for kind in kinds if record[kind]]
     told = [", ".join(differing) or "bitwise"]
     return "; ".join([*told, *(f"{kind} not told" for kind in kinds if record[kind] is None)])

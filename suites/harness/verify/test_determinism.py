@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -113,6 +114,59 @@ def test_a_compiled_module_is_compared_with_itself() -> None:
     assert told(Compiled)["compiled"] > 1e-4
 
 
+class Pretended:
+    """A graph, a stream or a capture of a GPU that isn't here: what is captured runs at once."""
+
+    capturing = False
+
+    def __init__(self, *_: object) -> None: ...
+
+    def wait_stream(self, other: object) -> None: ...
+
+    def replay(self) -> None: ...
+
+    def __enter__(self) -> None:
+        Pretended.capturing = True
+
+    def __exit__(self, *_: object) -> None:
+        Pretended.capturing = False
+
+
+class Captured(Steady):
+    """Of being captured."""
+
+    def more(self, x: Tensor) -> float:
+        return 0.01 * Pretended.capturing
+
+
+class Waiting(Steady):
+    """Asks the device for a number in every pass, which no graph can."""
+
+    def more(self, x: Tensor) -> float:
+        if Pretended.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "differs"), [(Steady, False), (Again, True), (Captured, True), (Waiting, None)]
+)
+def test_a_graph_is_compared_with_eager(
+    kind: type[nn.Module], differs: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUDAGraph", "Stream", "graph", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, Pretended)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    place = f"{HERE}:{kind.__name__}"
+    (name,) = Registry((place,)).given_names
+    found = determinism.graphed(name, "f32", "cpu", (place,))
+    if differs is None:
+        assert found["graphed"] is None
+        assert found["graphed_reason"].startswith("failed: operation not permitted")
+    else:
+        assert (found["graphed"] > 1e-4) == differs
+
+
 def test_bits_in_words() -> None:
     same = dict.fromkeys(("again", "batch", "threads", "compiled"), 0.0)
     record = {"status": "ok", "price": 1.234, "price_low": 1.2, "price_high": 1.3, **same}
@@ -120,4 +174,6 @@ def test_bits_in_words() -> None:
     assert same_bits({**record, "batch": 3e-8, "compiled": 1.2e-7}) == "batch 3e-08, compiled 1e-07"
     assert same_bits({**record, "compiled": None}) == "bitwise; compiled not told"
     assert same_bits({"status": "timeout"}) == "timeout"
+    assert same_bits({**record, "graphed": 1e-3}) == "graphed 1e-03"
+    assert same_bits({**record, "graphed": None}) == "bitwise; graphed not told"
     assert price(record) == "1.23x (1.20 to 1.30)"

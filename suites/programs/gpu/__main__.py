@@ -1,0 +1,261 @@
+"""``python -m suites.programs.gpu``: run the parts that are not done, pack what they recorded."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from harness.cli.output import bare_table, duration, say
+from harness.errors import UsageError
+from harness.json_file import write_json
+from harness.measure.device import device_fingerprint, environment
+from harness.records import journal
+from suites.programs.command import application, console, finish
+from suites.programs.gpu.parts import Part, parts
+
+PART_SECONDS = 570.0
+"""A lent machine runs no command for longer than ten minutes."""
+TRIES = 4
+"""Times that a part which its limit ended goes on in one run."""
+PATIENCE_SECONDS = 20.0
+"""From being asked to stop until it is stopped."""
+MOST_BYTES = 16 * 2**20
+STATE, LOG, PACK = "parts.json", "log.txt", f"gpu{journal.PACKED}"
+DOCTOR = "doctor"
+"""The part without which nothing is begun; if it says no it is asked again the next time."""
+DONE = ("ok", "failed", "left out")
+COLOURS = {"ok": "green", "left out": "dim", "unfinished": "yellow"}
+
+app = application()
+
+
+class Folder:
+    """What is known of the parts; a change of code makes all of them new.
+
+    Parameters
+    ----------
+    place : Path
+    commit : str
+        Of the code, with whether it was changed since.
+    again : collection of str
+        Parts that are run again where they failed.
+
+    Raises
+    ------
+    UsageError
+        If what is known can't be read.
+    """
+
+    def __init__(self, place: Path, commit: str, again: Collection[str] = ()) -> None:
+        self.place, self.commit = place, commit
+        self.parts: dict[str, dict[str, Any]] = {}
+        place.mkdir(parents=True, exist_ok=True)
+        self._file = place / STATE
+        if not self._file.exists():
+            return
+        try:
+            held = json.loads(self._file.read_text())
+            known = held["parts"] if held["commit"] == commit else {}
+            failed = {n for n, found in known.items() if found["status"] == "failed"}
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                f"can't read {self._file} ({type(error).__name__}); remove it to begin anew"
+            ) from error
+        once_more = failed.intersection([*again, DOCTOR])
+        self.parts = {n: found for n, found in known.items() if n not in once_more}
+
+    def done(self, part: Part) -> bool:
+        """Whether it needs no further run."""
+        return self.parts.get(part.name, {}).get("status") in DONE
+
+    def note(self, part: Part, status: str, seconds: float, detail: str) -> None:
+        """Write down how a run of a part ended; its seconds are those of all of its runs."""
+        before = self.parts.get(part.name, {})
+        self.parts[part.name] = {
+            "status": status,
+            "seconds": round(before.get("seconds", 0.0) + seconds, 1),
+            "runs": before.get("runs", 0) + 1,
+            "detail": detail,
+        }
+        temporary = self._file.with_suffix(".new")
+        write_json(str(temporary), {"commit": self.commit, "parts": self.parts})
+        temporary.replace(self._file)
+
+
+def run_part(part: Part, command: Sequence[str], folder: Folder, limit: float) -> str:
+    """Run a part for at most so many seconds, asked to stop before it is stopped; its status."""
+    if reason := part.missing():
+        folder.note(part, "left out", 0.0, reason)
+        return "left out"
+    begun = time.monotonic()
+    with (folder.place / LOG).open("a") as log:
+        print(f"\n$ {' '.join(command)}", file=log, flush=True)
+        child = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            child.wait(limit)
+        except subprocess.TimeoutExpired:
+            _stop(child)
+            status, detail = "unfinished", f"stopped after {limit:.0f} s; it goes on"
+        except BaseException:
+            _stop(child)
+            raise
+        else:
+            status = "ok" if child.returncode == 0 else "failed"
+            detail = "" if child.returncode == 0 else f"exit code {child.returncode}, see {LOG}"
+    folder.note(part, status, time.monotonic() - begun, detail)
+    return status
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """End a child and all that it started."""
+    for sent, patience in ((signal.SIGTERM, PATIENCE_SECONDS), (signal.SIGKILL, None)):
+        try:
+            os.killpg(child.pid, sent)
+            child.wait(patience)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def run_all(
+    todo: Sequence[Part], folder: Folder, device: str, seconds: float | None, out: Console
+) -> None:
+    """Run what is not done, until the time is over; nothing else if the doctor says no."""
+    ends = None if seconds is None else time.monotonic() + seconds
+    for part in todo:
+        for _ in range(TRIES):
+            limit = PART_SECONDS
+            if ends is not None:
+                limit = min(limit, ends - time.monotonic() - PATIENCE_SECONDS)
+            if folder.done(part) or limit <= 0:
+                break
+            say(out, f"{part.name} ...")
+            command = part.command(sys.executable, device, str(folder.place))
+            run_part(part, command, folder, limit)
+        if part.name == DOCTOR and folder.parts.get(part.name, {}).get("status") == "failed":
+            raise UsageError(
+                f"the doctor says that {device} can't be measured here; see {folder.place / LOG}"
+            )
+
+
+def bundle(folder: Path, place: Path) -> list[Path]:
+    """Pack everything that was recorded, and say how the parts ended, in a few small files.
+
+    Raises
+    ------
+    UsageError
+        If they are larger than what can be sent.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    whole = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+    (place / PACK).write_bytes(lzma.compress(whole, preset=9))
+    for name in (STATE, LOG):
+        if place != folder and (folder / name).exists():
+            (place / name).write_bytes((folder / name).read_bytes())
+    files = [place / name for name in (PACK, STATE, LOG) if (place / name).exists()]
+    size = sum(path.stat().st_size for path in files)
+    if size > MOST_BYTES:
+        raise UsageError(f"{place}: {size:,} bytes; expected at most {MOST_BYTES:,}")
+    return files
+
+
+def code(results: Mapping[str, Mapping[str, Any]], todo: Sequence[Part]) -> int:
+    """1 where a part failed, 3 where one is not done, else 0."""
+    statuses = [results.get(part.name, {}).get("status", "not begun") for part in todo]
+    if "failed" in statuses:
+        return 1
+    return 3 if any(status not in DONE for status in statuses) else 0
+
+
+def print_parts(
+    out: Console, results: Mapping[str, Mapping[str, Any]], todo: Sequence[Part]
+) -> None:
+    """How every part ended."""
+    table = bare_table("part", "", "seconds", "runs", "")
+    for part in todo:
+        found = results.get(part.name, {"status": "not begun"})
+        status = found["status"]
+        table.add_row(
+            part.name,
+            f"[{COLOURS.get(status, 'bold red' if status == 'failed' else 'dim')}]{status}[/]",
+            str(found.get("seconds", "")),
+            str(found.get("runs", "")),
+            str(found.get("detail", "")),
+        )
+    out.print(table)
+
+
+@app.command()
+def main(
+    folder: Annotated[str, typer.Option(metavar="DIR", help="records, and how far it is")] = (
+        "results/gpu"
+    ),
+    packed: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="also pack all of it here")
+    ] = "",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PART", help="a part; may be repeated")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to try the parts")] = "cuda",
+    minutes: Annotated[
+        float | None, typer.Option(help="stop before so many are over; it goes on next time")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="the commands; run nothing")] = False,
+) -> None:
+    """Verify, measure and record all that only a GPU can tell, in parts of under ten minutes.
+
+    Killed and started again it goes on where it was; what failed is run again if --only names it.
+    attnbench report --journal OUT/gpu shows what --out OUT packed.
+    Exit code 1: a part failed; 3: not everything is done.
+    """
+
+    def command() -> int:
+        out = console()
+        every = list(parts(device))
+        unknown = set(only or ()) - {part.name for part in every}
+        if unknown:
+            raise UsageError(
+                f"--only: given {', '.join(sorted(unknown))}; expected "
+                f"{', '.join(part.name for part in every)}"
+            )
+        todo = [part for part in every if not only or part.name in only]
+        if dry_run:
+            for part in todo:
+                say(out, " ".join(part.command("python", device, folder)))
+            return 0
+        fingerprint = device_fingerprint(device)
+        place = Folder(Path(folder), _commit(), only or ())
+        say(out, f"{fingerprint['model']} ({device}), torch {fingerprint['torch']}; {folder}")
+        begun = time.monotonic()
+        try:
+            run_all(todo, place, device, None if minutes is None else 60 * minutes, out)
+        finally:
+            print_parts(out, place.parts, todo)
+            if packed:
+                files = bundle(Path(folder), Path(packed))
+                say(out, f"packed: {', '.join(map(str, files))}")
+        say(out, f"{duration(time.monotonic() - begun)}")
+        return code(place.parts, todo)
+
+    finish("gpu", command)
+
+
+def _commit() -> str:
+    found = environment()
+    return f"{found.get('commit')}{'+' * bool(found.get('dirty'))}"
+
+
+if __name__ == "__main__":
+    app()

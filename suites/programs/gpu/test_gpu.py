@@ -1,0 +1,187 @@
+"""The parts of a GPU session: their order, what stops them, what goes on; without a GPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.errors import UsageError
+from harness.records import journal
+from suites.programs.command import console
+from suites.programs.gpu import __main__ as gpu
+from suites.programs.gpu.parts import LARGE, Part, parts
+
+SCRIPT = """
+import pathlib, subprocess, sys, time
+
+what, folder = sys.argv[1], pathlib.Path(sys.argv[sys.argv.index("--journal") + 1])
+runs = folder / f"{what}.runs"
+runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
+(folder / "order").open("a").write(what + " ")
+if what == "fails":
+    sys.exit(1)
+if what == "slow" and runs.read_text() == "x":
+    beats = "import sys, time\\nwhile 1: time.sleep(.05), open(sys.argv[1], 'a').write('.')"
+    subprocess.Popen([sys.executable, "-c", beats, str(folder / "beat")])
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where parts run that a module `pretended` plays."""
+    (tmp_path / "pretended.py").write_text(SCRIPT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "gpu"
+
+
+def pretended(*names: str) -> list[Part]:
+    return [Part(name, "pretended", (name,)) for name in names]
+
+
+def run(
+    todo: Sequence[Part], place: Path, commit: str = "a", seconds: float | None = None,
+    again: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    known = gpu.Folder(place, commit, again)
+    gpu.run_all(todo, known, "cpu", seconds, console())
+    return known.parts
+
+
+def order(place: Path) -> list[str]:
+    return (place / "order").read_text().split()
+
+
+def test_each_runs_once_in_its_order_until_the_code_changes(folder: Path) -> None:
+    todo = pretended("doctor", "one", "two")
+    found = run(todo, folder)
+    assert {n: f["status"] for n, f in found.items()} == dict.fromkeys(
+        ["doctor", "one", "two"], "ok"
+    )
+    run(todo, folder)
+    assert order(folder) == ["doctor", "one", "two"]
+    assert gpu.code(found, todo) == 0
+    run(todo, folder, commit="b")
+    assert order(folder) == ["doctor", "one", "two"] * 2
+
+
+def test_what_takes_too_long_is_stopped_with_all_it_started_and_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "PART_SECONDS", 2.0)
+    found = run(pretended("slow", "two"), folder)
+    assert (found["slow"]["status"], found["slow"]["runs"]) == ("ok", 2)
+    assert found["slow"]["seconds"] >= 2
+    assert order(folder) == ["slow", "slow", "two"]
+    beats = (folder / "beat").stat().st_size
+    time.sleep(0.3)
+    assert (folder / "beat").stat().st_size == beats, "a grandchild went on"
+
+
+def test_a_part_that_never_ends_is_unfinished_and_the_next_time_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "PART_SECONDS", 1.0)
+    monkeypatch.setattr(gpu, "TRIES", 1)
+    todo = pretended("slow")
+    assert gpu.code(run(todo, folder), todo) == 3
+    found = run(todo, folder)
+    assert (found["slow"]["status"], gpu.code(found, todo)) == ("ok", 0)
+
+
+def test_a_failure_stops_nothing_and_is_run_again_if_it_is_named(folder: Path) -> None:
+    todo = pretended("doctor", "fails", "two")
+    found = run(todo, folder)
+    assert (found["fails"]["status"], found["two"]["status"]) == ("failed", "ok")
+    assert found["fails"]["detail"] == "exit code 1, see log.txt"
+    assert gpu.code(found, todo) == 1
+    run(todo, folder)
+    assert order(folder).count("fails") == 1
+    run(todo, folder, again=["fails"])
+    assert order(folder).count("fails") == 2
+
+
+def test_nothing_is_begun_where_the_doctor_says_no_and_it_is_asked_again(folder: Path) -> None:
+    todo = [Part("doctor", "pretended", ("fails",)), *pretended("two")]
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"the doctor says that cpu can't be measured here"):
+            run(todo, folder)
+    assert order(folder) == ["fails", "fails"]
+
+
+def test_no_part_begins_when_the_time_is_over(folder: Path) -> None:
+    todo = pretended("one", "two")
+    found = run(todo, folder, seconds=gpu.PATIENCE_SECONDS)
+    assert (found, gpu.code(found, todo)) == ({}, 3)
+
+
+def test_a_part_whose_program_is_not_installed_is_left_out_by_name(folder: Path) -> None:
+    todo = [Part("sanitizer", "pretended", ("one",), ("no-such-program", "--all"))]
+    found = run(todo, folder)
+    assert found["sanitizer"]["status"] == "left out"
+    assert found["sanitizer"]["detail"] == "no-such-program is not installed"
+    assert gpu.code(found, todo) == 0
+
+
+def test_a_state_that_can_not_be_read_is_told_and_kept(folder: Path) -> None:
+    folder.mkdir()
+    (folder / gpu.STATE).write_text("[1")
+    with pytest.raises(UsageError, match=r"can't read .*parts.json .*remove it to begin anew"):
+        gpu.Folder(folder, "a")
+    assert (folder / gpu.STATE).read_text() == "[1"
+
+
+def test_the_pack_is_a_journal_with_all_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = {"kind": "verify", "key": "1", "case": "a", "verdict": "ok", "block": 0}
+    for number in range(2):
+        with journal.Writer(tmp_path / "gpu", {"fingerprint": {"device": "cuda"}}) as writer:
+            writer.append({**record, "key": str(number)})
+    (tmp_path / "gpu" / gpu.STATE).write_text("{}")
+    files = gpu.bundle(tmp_path / "gpu", tmp_path / "out")
+    assert [path.name for path in files] == ["gpu.jsonl.xz", "parts.json"]
+    found = journal.read(tmp_path / "out" / "gpu")
+    assert found.records == journal.read(tmp_path / "gpu").records
+    assert not found.warnings
+    monkeypatch.setattr(gpu, "MOST_BYTES", 10)
+    with pytest.raises(UsageError, match=r"expected at most 10"):
+        gpu.bundle(tmp_path / "gpu", tmp_path / "out")
+
+
+def test_all_that_runs_on_a_gpu_is_verified_then_measured() -> None:
+    names = [part.name for part in parts("cuda")]
+    assert names[0] == "doctor"
+    assert names[-3:] == ["bench", "goals", "frontier"]
+    assert {f"large {name}" for name in LARGE} <= set(names)
+    verified = {name for name in names if name.startswith("verify ")}
+    assert {"verify mtsa", "verify multi_head", "verify disa", "verify bi_lstm"} <= verified
+    assert len(names) == len(set(names))
+
+
+def test_here_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = CliRunner()
+    few = [
+        Part("doctor", "harness", ("doctor",)),
+        Part("verify none", "harness", ("verify", "none")),
+    ]
+    monkeypatch.setattr(gpu, "parts", lambda _: few)
+    refused = runner.invoke(gpu.app, ["--folder", str(tmp_path / "no")])
+    assert refused.exit_code == 2
+    assert "sees no GPU" in refused.output
+    place, out = tmp_path / "gpu", tmp_path / "out"
+    line = ["--device", "cpu", "--only", "verify none", "--folder", str(place), "--out", str(out)]
+    done = runner.invoke(gpu.app, line)
+    assert done.exit_code == 0, done.output + (place / gpu.LOG).read_text()
+    state = json.loads((out / gpu.STATE).read_text())["parts"]["verify none"]
+    assert (state["status"], state["runs"]) == ("ok", 1)
+    assert "none.fused-f32-cpu" in {r.get("case") for r in journal.read(out / "gpu").records}
+    unknown = runner.invoke(gpu.app, ["--only", "verify nothing"])
+    assert unknown.exit_code == 2
+    assert "--only: given verify nothing; expected doctor, verify" in unknown.output
