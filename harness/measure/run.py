@@ -32,7 +32,14 @@ UNDECIDED = {"aten::scaled_dot_product_attention", "aten::cudnn_is_acceptable"}
 """Operators that only lead to those."""
 _GRADIENT: Callable[[torch.Tensor], torch.Tensor | None] = vars(torch._C.TensorBase)["grad"].__get__
 """Of a tensor as it is, whatever a class of its own makes when it is asked."""
-_NO_WORK = ("empty", "new_empty", "_unsafe_view", "_reshape_alias", "lift_fresh")
+_NO_WORK = (
+    "empty",
+    "new_empty",
+    "_unsafe_view",
+    "_reshape_alias",
+    "lift_fresh",
+    "promote_types",
+)
 """Beginnings of names of operations that compute nothing; views compute nothing either."""
 
 
@@ -231,6 +238,11 @@ def dispatched(call: Callable[[], object]) -> list[str]:
     return sorted(name for name in names if KERNEL.fullmatch(name) and name not in UNDECIDED)
 
 
+def does_work(func: Any) -> bool:
+    """Whether an operator of torch computes anything: it launches a kernel on a GPU."""
+    return not (func.is_view or func.name().partition("::")[2].startswith(_NO_WORK))
+
+
 class _Counter(TorchDispatchMode):
     supports_higher_order_operators = True
     """They come to this mode, which would run them uncompiled, with all scores held, otherwise."""
@@ -244,9 +256,7 @@ class _Counter(TorchDispatchMode):
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
             raise NotImplementedError(f"{func.name()} is compiled inside: it can't be counted")
-        name = func.name().partition("::")[2]
-        if not (func.is_view or name.startswith(_NO_WORK)):
-            self.count += 1
+        self.count += does_work(func)
         return func(*args, **(kwargs or {}))
 
 

@@ -30,6 +30,12 @@ _CUT = {
     "reference_impls.kernels.tiled.cutting:LEAST_QUERIES": 16,
     "reference_impls.kernels.tiled.cutting:SCORE_BYTES": {"cpu": 2**12, "cuda": 2**12},
 }
+_FORCED = {
+    "tiled": {**_REPAIRED, "small pieces": _CUT},
+    "native": _REPAIRED,
+    "triton": {},  # it decides nothing
+    "flex": _REPAIRED,
+}
 
 
 def implementations(
@@ -71,7 +77,7 @@ def implementations(
             devices=devices,
             transient_bytes=held,
             long=LONG,
-            forced={**_REPAIRED, "small pieces": _CUT} if backend == "tiled" else _REPAIRED,
+            forced=_FORCED[backend],
         )
         for backend, how, devices, held in rows
     )

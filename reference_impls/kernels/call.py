@@ -27,7 +27,8 @@ class KernelCall(NamedTuple):
 
     a : Tensor, shape [H, B, N, d_v]
         In the dtype of q, a view of a contiguous [B, N, H, d_v]; 0 for padded queries, those
-        without an open key, and those flagged. Sums are in float32 for half precision.
+        without an open key, and those flagged, unless they were computed again (see
+        `core.REPAIRING`). Sums are in float32 for half precision.
     flagged : Tensor of bool, shape [H, B, N]
         Queries with an open key some of whose denominators fell below `least_denominator`.
 

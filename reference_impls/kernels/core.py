@@ -29,6 +29,8 @@ MODULES: Mapping[str, str] = {
 }
 """Package of each backend, imported when it is first wanted; it has a function `attend`."""
 BACKENDS = ("auto", *MODULES)
+REPAIRING = ("triton",)
+"""Backends that compute flagged queries again themselves."""
 OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""
 
@@ -62,9 +64,9 @@ def attend(
     -------
     Tensor, shape [H, B, N, d_v]
         In the dtype of q, a view of [B, N, H, d_v]; 0 for padded queries and those without an open
-        key. Queries whose denominators underflow are computed again, exactly, which costs a
-        decision of the host: in torch.compile inside an operator of its own, while in CUDA graph
-        capture, where there is none, they are NaN instead.
+        key. Queries whose denominators underflow are computed again, exactly: on CUDA by kernels
+        of their own (where there is no Triton the host decides, and in CUDA graph capture they are
+        NaN), on a CPU by a decision of the host, in torch.compile inside an operator of its own.
 
     Raises
     ------
@@ -73,7 +75,8 @@ def attend(
     """
     dtype, device = q.dtype, q.device.type
     for t in (k, v, s):
-        dtype = dtype if t is None else torch.promote_types(dtype, t.dtype)
+        if t is not None and t.dtype != dtype:
+            dtype = torch.promote_types(dtype, t.dtype)
     q_, k_, v_ = (t if t.dtype == dtype else t.to(dtype) for t in (q, k, v))
     s_ = s if s is None or s.dtype == dtype else s.to(dtype)
     call = KernelCall(q_, k_, v_, s_, geometry, mask, scale_t, dropout)
@@ -95,7 +98,9 @@ def _attend(call: KernelCall, backend: str) -> Tensor:
     global _ran
     a, flagged = _loaded[backend](call)
     _ran = backend
-    if not host_can_decide(a):
+    if backend in REPAIRING:
+        return a
+    if not host_can_decide(a) or underflow.on_device(a):
         return underflow.repaired(a, flagged, *call.flat())
     if not bool(flagged.any()):
         return a

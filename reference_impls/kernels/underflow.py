@@ -1,8 +1,9 @@
 """Single queries with the whole softmax: for those whose denominators underflow in a fast path.
 
-Eagerly `recomputed` does it, whose gradients autograd finds. In a compiled call the host may look
+On a CPU `recomputed` does it, whose gradients autograd finds. In a compiled call the host may look
 at values inside an operator alone, `repaired`, where there is no autograd: the gradients there are
-written by hand, a second derivation of them.
+written by hand, a second derivation of them. On CUDA kernels do it inside that operator, in every
+call, so that the host looks at nothing; only where there is no Triton it waits and does look.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, masked_softmax
 from reference_impls.kernels.call import FLAT, TENSORS, KernelCall, flowing_back, of_flat
+from reference_impls.kernels.triton.device import present
 
 CHUNK_BYTES = 64 * 2**20
 """About how much may be held at once."""
+
+
+def on_device(x: Tensor) -> bool:
+    """Whether kernels of the device compute them again, and the host need not know of any."""
+    return x.is_cuda and present()
 
 
 def recomputed(where: Tensor, call: KernelCall) -> Tensor:
@@ -176,7 +183,9 @@ def replaced(a: Tensor, where: Tensor, values: Tensor) -> Tensor:
     schema=f"(Tensor a, Tensor flagged, {FLAT}) -> Tensor",
 )
 def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
-    """`a` with its flagged queries computed again, exactly; NaN there in CUDA graph capture.
+    """`a` with its flagged queries computed again, exactly.
+
+    Without Triton they are NaN in CUDA graph capture, where the host decides nothing.
 
     Parameters
     ----------
@@ -186,6 +195,11 @@ def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
         A flat `KernelCall`.
     """
     same = a.permute(1, 2, 0, 3).clone(memory_format=torch.contiguous_format).permute(2, 0, 1, 3)
+    if on_device(a):
+        from reference_impls.kernels.triton.repair import repair
+
+        repair(of_flat(*given), same, flagged)
+        return same
     if a.is_cuda and torch.cuda.is_current_stream_capturing():
         return same.masked_fill_(flagged[..., None], math.nan)
     if not bool(flagged.any()):
@@ -211,6 +225,12 @@ def repaired_backward(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, 
     dtype = core_dtype(call.q.dtype)
     to_a = g.contiguous().masked_fill(flagged[..., None], 0)
     wanted = _differentiated(call)
+    if on_device(g):
+        from reference_impls.kernels.triton.repair import add_gradients
+
+        added = [torch.zeros_like(t) for t in wanted]
+        add_gradients(call, g, flagged, added)
+        return (to_a, *added)
     sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in wanted]
     capturing = g.is_cuda and torch.cuda.is_current_stream_capturing()
     if not capturing and bool(flagged.any()):

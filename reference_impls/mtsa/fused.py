@@ -110,9 +110,10 @@ class FusedMTSA(FusedAttention, PaperLayer):
             weight, widths = self.merged.of(side_by_side, self.v_w), []
         *scored, v = parts_of(flat @ weight, self.heads, [*widths, self.v_w.shape[2]])
         v = v.unflatten(1, tokens)  # [H, B, N, d_h]
-        s = absent(v, 1)
         if self.source2token:
             s = self._source_scores(scored[-1]).unflatten(1, tokens)
+        else:
+            s = absent(v, 1)
         if not self.token2token:
             return absent(v, 0), absent(v, 0), v, s
         q, k = (t.unflatten(1, tokens) for t in scored)
@@ -171,9 +172,10 @@ class FusedReleasedMTSA(FusedAttention, ReleasedLayer):
                 weight = self.merged.of(_query_key_score if self.token2token else itself, *read)
                 product = torch.bmm(v.flatten(1, 2), weight)  # [H, B*N, 3*d_h]
                 scored = list(product.split(d_h, dim=-1))
-        s = absent(v, 1)
         if self.source2token:
             s = self._source_scores(scored[-1].unflatten(1, tokens))
+        else:
+            s = absent(v, 1)
         if not self.token2token:
             return absent(v, 0), absent(v, 0), v, s
         q, k = (t.unflatten(1, tokens) for t in scored[:2])

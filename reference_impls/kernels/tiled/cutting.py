@@ -1,15 +1,18 @@
 """How `tiled` cuts its work: heads of one geometry, samples, queries; and the keys a cut can see.
 
-Plain arithmetic on numbers of the geometry that the host has read. Where it may not read them (in
-torch.compile, in CUDA graph capture) nothing is left out: every pair is computed and masked.
+Plain arithmetic on numbers of the geometry that the host has read, once: a geometry serves many
+calls. Where it may not read them (in torch.compile, in CUDA graph capture before any call) nothing
+is left out: every pair is computed and masked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from reference_impls.checks import host_can_decide
 from reference_impls.kernels.geometry import Geometry
@@ -73,11 +76,10 @@ class Group:
 def groups(geometry: Geometry, length: int) -> list[Group]:
     """Neighbouring heads whose geometry is the same in every sample."""
     heads = geometry.lo.shape[0]
-    if not host_can_decide(geometry.lo):
+    numbers = _numbers(geometry)
+    if numbers is None:
         every = slice(0, heads)
         return [Group(every, False, -length, length, length, -length, True, True)]
-    read = (geometry.lo, geometry.hi, geometry.without_self, geometry.slope)
-    numbers = list(zip(*(t.tolist() for t in read), strict=True))
     found: list[Group] = []
     start = 0
     for h in range(1, heads + 1):
@@ -91,6 +93,30 @@ def groups(geometry: Geometry, length: int) -> list[Group]:
         )
         start = h
     return found
+
+
+_read: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""``lo`` of a geometry on a device -> its other tensors, and the numbers of all of them."""
+
+
+def _numbers(geometry: Geometry) -> list[tuple[Any, ...]] | None:
+    """Of each head: lo and hi by sample, without_self, slope; None where nobody may read them.
+
+    A geometry is made once and never written to: on a device it is waited for once.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    lo, *others = geometry
+    if lo in _read:
+        known, numbers = _read[lo]
+        if all(one is other for one, other in zip(known, others, strict=True)):
+            return numbers
+    if not host_can_decide(lo):
+        return None
+    numbers = list(zip(*(t.tolist() for t in geometry), strict=True))
+    if lo.device.type != "cpu":
+        _read[lo] = others, numbers
+    return numbers
 
 
 def steps(

@@ -5,7 +5,9 @@ that its head's range opens; the backward pass computes the weights again. Produ
 float32 for float32 (TF32 only where torch's own products may be, by either of its settings), of
 bfloat16 for bfloat16, and TF32 for float16, which has no room for exponentials; sums are always
 float32.
-Nothing is added atomically: results repeat bit for bit.
+Nothing is added atomically: results repeat bit for bit. Queries whose denominators underflow are
+computed again on the device, by kernels that are always launched: no call waits for it, and a CUDA
+graph holds all of them.
 
 With ``TRITON_INTERPRET=1`` set before triton is imported, the same kernels run on the CPU in
 Triton's interpreter, very slowly: for tests.
@@ -14,7 +16,6 @@ Triton's interpreter, very slowly: for tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
 from reference_impls.kernels.triton.device import (
+    current,
     exact,
     interpreted,
     large_tiles,
@@ -37,7 +39,7 @@ BFLOAT16_INTERPRETED = False
 
 
 def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.KernelCall` says.
+    """As `reference_impls.kernels.call.KernelCall` says; flagged queries are right as well.
 
     Raises
     ------
@@ -112,24 +114,27 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     Returns
     -------
     out : Tensor, shape [B, N, H, d_v]
+        Of flagged queries too.
     residue : Tensor, shape [B, N, H, d_v]
         Without the mean value, see `Inputs.centred`; else, and unless ``save``, empty.
     flagged : Tensor of bool, shape [H, B, N]
     inverse : Tensor of float32, shape [H, B, N, d_v or 1]
-        1 / denominator, 0 where no gradient flows; empty unless ``save``, as ``top``.
+        1 / denominator, 0 where no gradient flows; at flagged queries the logarithm of their own
+        sum, see `repair`. Empty unless ``save``, as ``top``.
     top : Tensor of float32, shape [H, B, N]
         Row maxima of the identity; else empty.
     maximum : Tensor of float32, shape [H, B, 1, d_v or 1]
         Of s over the real keys; empty without s.
     """
-    from reference_impls.kernels.triton import launch
+    from reference_impls.kernels.triton import launch, repair
 
     *flat, precise, save = given
     inputs = Inputs(of_flat(*flat), precise)
     found = launch.Outputs(*(*_outputs(inputs, save), inputs.maximum()))
-    with _on(inputs.q):
+    with current(inputs.q):
         for kernel in launch.forward(inputs, found, save):
             kernel.run()
+        repair.forward(inputs, found.flagged, found.out, found.residue, found.inverse, save).run()
     return found.out, found.residue, found.flagged, found.inverse, found.top, found.maximum
 
 
@@ -150,14 +155,19 @@ def _(*given: Any) -> tuple[Tensor, ...]:
 )
 def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
     """Gradients of q, k, v and s (empty without s) from that of ``out``, [B, N, H, d_v]."""
-    from reference_impls.kernels.triton import launch
+    from reference_impls.kernels.triton import launch, repair
 
     inputs = Inputs(of_flat(*given[:COUNT]), given[COUNT])
     found = launch.Outputs(*given[COUNT + 1 :])
     gradients = _gradients(inputs)
-    with _on(inputs.q):
+    with current(inputs.q):
         seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
         for kernel in launch.backward(inputs, found, seen, gradients):
+            kernel.run()
+        attended = found.residue if inputs.centred else found.out
+        for kernel in repair.backward(
+            inputs, found.flagged, attended, found.inverse, seen, gradients
+        ):
             kernel.run()
     return gradients
 
@@ -191,8 +201,3 @@ def _differentiate(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
 
 
 triton_forward.register_autograd(_differentiate, setup_context=_setup)
-
-
-def _on(values: Tensor) -> Any:
-    """The device of the values made the current one, as Triton launches on that."""
-    return torch.cuda.device(values.device) if values.is_cuda else nullcontext()

@@ -38,6 +38,7 @@ def cotangent_kernel(
     g,
     out,
     inverse,
+    flagged,
     dnum,
     dden,
     g_h,
@@ -65,7 +66,9 @@ def cotangent_kernel(
         share = load_rows(inverse + before * D_V, 0, D_V, n - first, ROWS, WIDTH_V, D_V, True)
     else:
         share = tl.load(inverse + before + row[:, None], mask=inside, other=0.0)
-    # What arrives at a padded or flagged query may be anything.
+    # What arrives at a padded query may be anything; at a flagged one `repair` keeps its own there.
+    lost = tl.load(flagged + before + row, mask=first + row < n, other=0) != 0
+    share = tl.where(lost[:, None], 0.0, share)
     change = tl.where(share > 0, grad.to(tl.float32) * share, 0.0).to(dnum.dtype.element_ty)
     at = before * PITCH + (row[:, None] * PITCH + column[None, :])
     stored = inside & (column < PITCH)[None, :]

@@ -21,6 +21,7 @@ from reference_impls.kernels.triton.launch import Launch
 from reference_impls.kernels.triton.parts import NEVER_SPECIAL
 
 POINTERS = {
+    torch.float64: "*fp64",
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from reference_impls.kernels.caching import constant
 from reference_impls.kernels.triton.tiles import LARGE_SHARED_BYTES, WIDEST, WIDEST_SMALL
@@ -32,6 +34,17 @@ def usable() -> str:
     if capability < OLDEST:
         return f"the device has compute capability {capability}; expected {OLDEST} or later"
     return ""
+
+
+@cache
+def present() -> bool:
+    """Whether kernels can run here, asked once a process."""
+    return not usable()
+
+
+def current(values: Tensor) -> AbstractContextManager[object]:
+    """The device of the values made the current one, as Triton launches on that."""
+    return torch.cuda.device(values.device) if values.is_cuda else nullcontext()
 
 
 def widest(dtype: torch.dtype, device: torch.device | None = None) -> int:

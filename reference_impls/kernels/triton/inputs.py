@@ -89,15 +89,10 @@ class Inputs:
         return self.s is not None and self.dropout is None and not self.precise
 
     @cached_property
-    def single_slope(self) -> Tensor:
-        """Slopes as the kernels read them, float32 [H]."""
-        return self.geometry.slope.float()
-
-    @cached_property
     def centre(self) -> Tensor:
         """Mean value over the real keys, float32 [H, B, D_V], or whatever stands in for it."""
         if not self.centred:
-            return self.single_slope
+            return self.geometry.slope
         if self.mask is None:
             return self.v.mean(2, dtype=torch.float32).contiguous()
         kept = self.v.masked_fill(~self.mask[None, :, :, None], 0)

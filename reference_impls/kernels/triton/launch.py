@@ -123,14 +123,14 @@ def backward(
     q, k = packed(given.q), packed(given.k)
     if given.q.shape[-1]:
         programs, arguments, constants = _common(given, given.q, k, w, e, for_queries)
-        arguments |= own | {"dq": dq} | _steps(dq=dq)
+        arguments |= own | {"dq": dq} | strides(dq=dq)
         constants |= {"PITCH": given.pitch}
         launches.append(Launch(query_gradient_kernel, programs, arguments, constants, for_queries))
     programs, arguments, constants = _common(given, q, given.k, w, e, for_keys)
     s = given.v if given.s is None else given.s
     arguments |= own | {"v": given.v, "s": s, "maximum": found.maximum, "centre": given.centre}
-    arguments |= {"dk": dk, "dv": dv, "ds": ds} | _steps(v=given.v, s=s, dk=dk, dv=dv)
-    arguments |= _steps(ds=ds) if given.source else {"ds_h": 0, "ds_b": 0, "ds_n": 0}
+    arguments |= {"dk": dk, "dv": dv, "ds": ds} | strides(v=given.v, s=s, dk=dk, dv=dv)
+    arguments |= strides(ds=ds) if given.source else {"ds_h": 0, "ds_b": 0, "ds_n": 0}
     constants |= {"CENTRED": given.centred, "D_V": given.v.shape[-1], "PITCH": given.pitch}
     return [*launches, Launch(key_gradient_kernel, programs, arguments, constants, for_keys)]
 
@@ -150,7 +150,7 @@ def _weighed(given: Inputs, maximum: Tensor) -> tuple[Tensor, Tensor, list[Launc
         "real": given.real,
         "w": w,
         "e": e,
-        **_steps(v=given.v, s=given.s),
+        **strides(v=given.v, s=given.s),
         "real_b": n,
         "batch": batch,
         "n": n,
@@ -177,9 +177,10 @@ def _cotangents(given: Inputs, found: Outputs, g: Tensor) -> tuple[Launch, Tenso
         "g": g,
         "out": found.residue if given.centred else found.out,
         "inverse": found.inverse,
+        "flagged": found.flagged.view(torch.uint8),
         "dnum": dnum,
         "dden": dden,
-        **_steps(g=g),
+        **strides(g=g),
         "heads": heads,
         "batch": batch,
         "n": n,
@@ -207,28 +208,7 @@ def _common(
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Programs, arguments and constants that the three large kernels share."""
     heads, batch, n, d_i = given.q.shape
-    lo, hi = given.bounds
-    arguments = {
-        "q": q,
-        "k": k,
-        "w": w,
-        "e": e,
-        "real": given.real,
-        "ends": given.ends,
-        "lo": lo,
-        "hi": hi,
-        "without_self": given.geometry.without_self.view(torch.uint8),
-        "slope": given.single_slope,
-        **_steps(q=q, k=k, w=w),
-        "real_b": n,
-        "range_h": lo.stride(0),
-        "range_b": lo.stride(1) if lo.shape[1] > 1 else 0,
-        "heads": heads,
-        "batch": batch,
-        "n": n,
-        "seed": _signed(0 if given.dropout is None else given.dropout.seed),
-        "threshold": _signed(0 if given.dropout is None else given.dropout.threshold),
-    }
+    arguments = {"q": q, "k": k, "w": w, "e": e, **strides(q=q, k=k, w=w), **positions(given)}
     masked = given.mask is not None
     constants = {
         "IDENTITY": given.identity,
@@ -251,12 +231,34 @@ def _common(
     return heads * batch * triton.cdiv(n, tile.rows), arguments, constants
 
 
+def positions(given: Inputs) -> dict[str, Any]:
+    """What says which keys a query meets: geometry, padding, sizes, dropout."""
+    heads, batch, n, _ = given.q.shape
+    lo, hi = given.bounds
+    return {
+        "real": given.real,
+        "ends": given.ends,
+        "lo": lo,
+        "hi": hi,
+        "without_self": given.geometry.without_self.view(torch.uint8),
+        "slope": given.geometry.slope,
+        "real_b": n,
+        "range_h": lo.stride(0),
+        "range_b": lo.stride(1) if lo.shape[1] > 1 else 0,
+        "heads": heads,
+        "batch": batch,
+        "n": n,
+        "seed": _signed(0 if given.dropout is None else given.dropout.seed),
+        "threshold": _signed(0 if given.dropout is None else given.dropout.threshold),
+    }
+
+
 def _signed(number: int) -> int:
     """32 bits as a signed number: one type of argument, so one kernel for all seeds."""
     return number - 2**32 if number >= 2**31 else number
 
 
-def _steps(**values: Tensor) -> dict[str, int]:
+def strides(**values: Tensor) -> dict[str, int]:
     """Strides of head, sample and token; 0 where there is one alone, so that it is one kernel."""
     return {
         f"{name}_{axis}": step if size > 1 else 0

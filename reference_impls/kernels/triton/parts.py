@@ -89,7 +89,7 @@ def place(
     if MASKED:
         end = tl.load(ends + b)
     no_self = tl.load(without_self + h)
-    bias = tl.load(slope + h)
+    bias = tl.load(slope + h).to(tl.float32)
     h = tl.cast(h, tl.int64)
     b = tl.cast(b, tl.int64)
     return sequence, h, b, tile * ROWS, low, high, no_self, bias, end

@@ -261,6 +261,32 @@ def test_hopper_can_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.stack <= SPILLED_BYTES, kernel
 
 
+REPAIRED = {
+    **COMPILED,
+    "float64": (sized(64), torch.float64),
+    "half-300": (sized(300, padding="tail"), torch.bfloat16),  # by tiled alone
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [pytest.param(80, marks=pytest.mark.nightly), 90])
+@pytest.mark.parametrize("name", few(REPAIRED, ["half-64-identity-dropout-padded"]))
+def test_a_device_can_repair_what_underflows(name: str, capability: int) -> None:
+    """Rare work: it may spill, but must be legal there, whatever the heads and numbers."""
+    from reference_impls.kernels.triton import repair
+
+    problem, dtype = REPAIRED[name]
+    inputs = Inputs(problem.call(dtype), precise=dtype != torch.bfloat16)
+    out, residue, flagged, inverse, _ = triton._outputs(inputs, True)
+    attended = residue if inputs.centred else out
+    launches = [
+        repair.forward(inputs, flagged, out, residue, inverse, True),
+        *repair.backward(inputs, flagged, attended, inverse, inputs.v, triton._gradients(inputs)),
+    ]
+    assert len(launches) == 3
+    assert all(compile_launch(one, capability).shared <= 48 * 1024 for one in launches)
+
+
 CRAMPED = {"half-128": (sized(128), torch.bfloat16), "single-75": (sized(75), torch.float32)}
 """What takes most of the shared memory, and the heads of setting A."""
 
