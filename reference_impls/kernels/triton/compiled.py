@@ -168,6 +168,6 @@ def _named(name: str, operands: str) -> str | Product:
         return Product(rows, columns, depth, found[4] == "TF32", True, left.startswith("gdesc"))
     if found := WARP.match(name):
         return Product(*WARP_SHAPES[found[1]], found[2] == "TF32", False)
-    if "MMA" in name:
+    if "MMA" in name and not name.startswith("HFMA2"):  # a multiply-add of halves
         raise RuntimeError(f"a matrix instruction that nobody counts: {name}; teach compiled.py it")
     return name

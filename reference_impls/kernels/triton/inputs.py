@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.triton.device import large_tiles
@@ -13,6 +14,9 @@ from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
 
 PACKED_FROM = 512
 """From this length on the rows of queries and keys are copied to where wide loads can read them."""
+
+_SINGLE: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Slopes of a geometry -> the same in float32."""
 
 
 def dense(values: Tensor) -> Tensor:
@@ -87,6 +91,17 @@ class Inputs:
         stay with dropout, which does not act on the denominator.
         """
         return self.s is not None and self.dropout is None and not self.precise
+
+    @cached_property
+    def single_slope(self) -> Tensor:
+        """Slopes as the large kernels read them, float32 [H]; made once for a geometry."""
+        slope = self.geometry.slope
+        if slope in _SINGLE:
+            return _SINGLE[slope]
+        single = slope.float()
+        if not (slope.is_cuda and torch.cuda.is_current_stream_capturing()):
+            _SINGLE[slope] = single  # what a capture makes is the graph's
+        return single
 
     @cached_property
     def centre(self) -> Tensor:

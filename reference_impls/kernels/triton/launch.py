@@ -209,6 +209,7 @@ def _common(
     """Programs, arguments and constants that the three large kernels share."""
     heads, batch, n, d_i = given.q.shape
     arguments = {"q": q, "k": k, "w": w, "e": e, **strides(q=q, k=k, w=w), **positions(given)}
+    arguments["slope"] = given.single_slope
     masked = given.mask is not None
     constants = {
         "IDENTITY": given.identity,

@@ -80,9 +80,13 @@ def test_numbers_of_a_geometry_are_read_once(monkeypatch: pytest.MonkeyPatch) ->
     wanted = cutting.groups(call.geometry, 40)
     read: list[Any] = []
     asked = torch.Tensor.tolist
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda t: read.append(t) or asked(t))
-    kept = call.geometry
-    elsewhere = Geometry(*(t.as_subclass(Elsewhere) for t in kept))
+
+    def noted(t: torch.Tensor) -> Any:
+        read.append(t)
+        return asked(t)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", noted)
+    elsewhere = Geometry(*(t.as_subclass(Elsewhere) for t in call.geometry))
     assert cutting.groups(elsewhere, 40) == wanted
     waits = len(read)
     assert waits
@@ -98,7 +102,7 @@ class Elsewhere(torch.Tensor):
     """Says that it is on a device."""
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> torch.device:  # type: ignore[override]
         """That of CUDA."""
         return torch.device("cuda")
 
