@@ -134,7 +134,7 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
     with current(inputs.q):
         for kernel in launch.forward(inputs, found, save):
             kernel.run()
-        repair.forward(inputs, found.flagged, found.out, found.residue, found.inverse, save).run()
+        repair.forward(inputs, found.flagged, found.out, found.inverse, save).run()
     return found.out, found.residue, found.flagged, found.inverse, found.top, found.maximum
 
 
@@ -162,12 +162,10 @@ def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
     gradients = _gradients(inputs)
     with current(inputs.q):
         seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
-        for kernel in launch.backward(inputs, found, seen, gradients):
-            kernel.run()
-        attended = found.residue if inputs.centred else found.out
-        for kernel in repair.backward(
-            inputs, found.flagged, attended, found.inverse, seen, gradients
-        ):
+        launches = launch.backward(inputs, found, seen, gradients)
+        means = launches[-1].arguments["dnum"], launches[-1].arguments["dden"]
+        repairs = repair.backward(inputs, found.flagged, found.inverse, means, seen, gradients)
+        for kernel in (*launches, *repairs):
             kernel.run()
     return gradients
 
