@@ -8,14 +8,26 @@ from dataclasses import replace
 from reference_impls.mechanism import Implementation, Mechanism, Size
 
 _PLAIN = "reference_impls.multi_head.modules:PlainMultiHead"
-_SDPA = "reference_impls.multi_head.modules:SdpaMultiHead"
+_SDPA = "reference_impls.multi_head.fused:SdpaMultiHead"
+_FLASH = "reference_impls.multi_head.fused:FlashMultiHead"
 _FLEX = "reference_impls.multi_head.flex:FlexMultiHead"
 _BOTH, _CUDA = ("cpu", "cuda"), ("cuda",)
-_BACKENDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("math", "math backend", _BOTH),
-    ("flash", "flash backend (no padding mask on CUDA)", _BOTH),
-    ("efficient", "memory-efficient backend", _CUDA),
-    ("cudnn", "cuDNN backend", _CUDA),
+_FORCED: tuple[tuple[str, str, dict[str, object], tuple[str, ...]], ...] = (
+    ("sdpa_padded", "its own choice, heads padded to whole eights", {"padded": True}, _BOTH),
+    ("sdpa_math", "math backend", {"backend": "math"}, _BOTH),
+    ("sdpa_flash", "flash backend (no padding mask on CUDA)", {"backend": "flash"}, _BOTH),
+    (
+        "sdpa_efficient",
+        "memory-efficient backend, heads padded to whole eights",
+        {"backend": "efficient", "padded": True},
+        _CUDA,
+    ),
+    (
+        "sdpa_cudnn",
+        "cuDNN backend, heads padded to whole eights",
+        {"backend": "cudnn", "padded": True},
+        _CUDA,
+    ),
 )
 
 
@@ -37,17 +49,28 @@ def _implementations(matmul_bytes: Callable[[Size], float]) -> tuple[Implementat
     forced = (
         replace(
             sdpa,
-            name=f"sdpa_{backend}",
+            name=name,
             summary=f"torch's fused attention, {what}",
-            options={"backend": backend},
+            options=options,
             devices=devices,
         )
-        for backend, what, devices in _BACKENDS
+        for name, what, options, devices in _FORCED
+    )
+    flash = (
+        replace(
+            sdpa,
+            name=f"flash{release}",
+            factory=_FLASH,
+            summary=f"FlashAttention {release}, of its own package (no padding mask)",
+            options={"release": f"flash{release}"},
+            devices=_CUDA,
+        )
+        for release in (3, 4)
     )
     flex = replace(
         sdpa, name="flex", factory=_FLEX, summary="torch's FlexAttention, compiled", devices=_CUDA
     )
-    return plain, matmul, sdpa, *forced, flex
+    return plain, matmul, sdpa, *forced, *flash, flex
 
 
 def _parameters(s: Size) -> int:

@@ -1,18 +1,18 @@
-"""Multi-head attention: positions, projections, output layer, and its attentions but FlexAttention.
+"""Multi-head attention: positions, projections, output layer, and the attentions that are products.
 
-The yardstick is eq. 4 with the N x N scores of every head and their softmax; the others go by
-matrix products, and by torch's fused attention and its backends.
+The yardstick is eq. 4 with the N x N scores of every head and their softmax; beside it stands one
+by batched products. Fused kernels are in `fused` and `flex`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from reference_impls.checks import (
     check_input,
@@ -29,7 +29,7 @@ from reference_impls.checks import (
     zero_at_padding,
     zero_bias,
 )
-from reference_impls.mechanism import BadOption, Unsupported
+from reference_impls.mechanism import BadOption
 from reference_impls.merged import MergingModule, side_by_side
 
 
@@ -88,6 +88,11 @@ def _in_a_row(*biases: Tensor) -> Tensor:
     return torch.cat([bias.flatten() for bias in biases])
 
 
+def _with_room(make: Callable[..., Tensor], room: int) -> Callable[..., Tensor]:
+    """``make`` of weights with so many columns of zeros in each head."""
+    return lambda *weights: make(*(pad(weight, (0, room)) for weight in weights))
+
+
 class MultiHeadLayer(MergingModule):
     """MTSA eq. 4-5 (Vaswani et al.) or the released baseline; subclasses say how to attend.
 
@@ -107,11 +112,18 @@ class MultiHeadLayer(MergingModule):
     causal : bool
         Whether a token attends to itself and those before it only (Vaswani et al., section 3.2.3).
 
+    Attributes
+    ----------
+    room : int
+        Columns of zeros that every head has beside its own, for kernels that want them.
+
     Raises
     ------
     BadOption
         For a configuration that does not exist.
     """
+
+    room = 0
 
     def __init__(
         self,
@@ -164,13 +176,16 @@ class MultiHeadLayer(MergingModule):
             x = self.positions.added_to(x)
         x = zero_at_padding(x, mask)
         weights = (self.q_w, self.k_w, self.v_w)
+        make, put = side_by_side, _in_a_row
+        if self.room:
+            make, put = _with_room(make, self.room), _with_room(put, self.room)
         if self.q_b is None or self.k_b is None or self.v_b is None:
-            qkv = self.merged.product(x, side_by_side, *weights)  # [B, N, 3 * H * d_h]
+            qkv = self.merged.product(x, make, *weights, key="qkv")  # [B, N, 3 * H * d_h]
         else:
-            weight = self.merged.of(side_by_side, *weights)  # [D, 3 * H * d_h]
-            bias = self.merged.of(_in_a_row, self.q_b, self.k_b, self.v_b)
+            weight = self.merged.of(make, *weights, key="qkv")  # [D, 3 * H * d_h]
+            bias = self.merged.of(put, self.q_b, self.k_b, self.v_b, key="qkv")
             qkv = nn.functional.linear(x, weight.T, bias).relu_()
-        qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim))  # [B, N, 3, H, d_h]
+        qkv = qkv.unflatten(-1, (3, self.heads, self.head_dim + self.room))  # [B, N, 3, H, d_h]
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         return q, k, v
 
@@ -178,10 +193,19 @@ class MultiHeadLayer(MergingModule):
         """The layer at the query positions ``rows`` (None: all): [B, N, D] -> [B, R, d_out]."""
         q, k, v = self._project(x, mask)
         attended = self.attend(q, k, v, mask, rows)
+        if self.o_w is None:
+            attended = attended[..., : self.head_dim]
         out = attended.transpose(1, 2).flatten(2)  # [B, R, H*d_h]
-        if self.o_w is not None:
+        if self.o_w is not None and self.room:
+            out = self.merged.product(out, self._wide_output, self.o_w, key="wide").contiguous()
+        elif self.o_w is not None:
             out = self.dense(out, self.o_w)
         return zero_at_padding(out, mask if mask is None or rows is None else mask[:, rows])
+
+    def _wide_output(self, weight: Tensor) -> Tensor:
+        """W^o with rows of zeros for the columns that heads have beside their own."""
+        heads = weight.unflatten(0, (self.heads, self.head_dim))  # [H, d_h, d_out]
+        return pad(heads, (0, 0, 0, self.room)).flatten(0, 1)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, N, d_in] with mask [B, N] (true for real tokens; None: all) -> [B, N, d_out]."""
@@ -231,14 +255,6 @@ class PlainMultiHead(MultiHeadLayer):
     def forward(self, x: Tensor, mask: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """[B, N, d_in] -> [B, R, d_out] for the query positions ``rows`` [R]; None is all N."""
         return self.fuse(x, mask, rows)
-
-
-BACKENDS = {
-    "math": SDPBackend.MATH,
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-}
 
 
 def visible_keys(mask: Tensor) -> Tensor:
@@ -316,61 +332,3 @@ class MatmulMultiHead(MultiHeadLayer):
         if mask is not None:
             return ~visible(mask, self.causal).expand(-1, self.heads, -1, -1)
         return ~up_to_each(q.shape[2], q.device)[None, None] if self.causal else None
-
-
-class SdpaMultiHead(MultiHeadLayer):
-    """`torch.nn.functional.scaled_dot_product_attention`.
-
-    Parameters
-    ----------
-    backend : {"math", "flash", "efficient", "cudnn"}, optional
-        Forced; None leaves the choice to torch.
-
-    Notes
-    -----
-    `forward` raises `Unsupported` if the forced backend can't take the call.
-    """
-
-    def __init__(
-        self, d_in: int, d_out: int, *, backend: str | None = None, **options: Any
-    ) -> None:
-        super().__init__(d_in, d_out, **options)
-        self.backend = None if backend is None else one_of("backend", backend, BACKENDS)
-
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rows: Tensor | None
-    ) -> Tensor:
-        """Eq. 4, fused."""
-        refuse_rows(rows)
-        keys = None if mask is None else visible(mask, self.causal)  # [B, 1, 1 or N, N]
-        causal = self.causal and keys is None  # torch takes one of both
-        if self.backend is None:
-            return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
-        if reason := _refusal(self.backend, q, keys):
-            raise Unsupported(f"sdpa backend {self.backend} {reason}")
-        if torch.compiler.is_compiling():
-            with sdpa_kernel(BACKENDS[self.backend]):
-                return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
-        try:
-            with sdpa_kernel(BACKENDS[self.backend]):
-                return scaled_dot_product_attention(q, k, v, attn_mask=keys, is_causal=causal)
-        except RuntimeError as error:
-            if "No available kernel" in str(error) or "No viable backend" in str(error):
-                what = (
-                    f"{q.dtype}, head width {q.shape[-1]}, {'a' if mask is not None else 'no'} mask"
-                )
-                raise Unsupported(
-                    f"sdpa backend {self.backend} has no kernel on {q.device.type} for {what}"
-                ) from error
-            raise
-
-
-def _refusal(backend: str, q: Tensor, keys: Tensor | None) -> str:
-    """Why a backend can't take a call, as far as it can be told beforehand; empty if nothing."""
-    if q.device.type != "cuda":
-        return "runs on CUDA only" if backend in ("efficient", "cudnn") else ""
-    if backend == "flash" and keys is not None:
-        return "takes no padding mask on CUDA; use efficient, or leave the backend to torch"
-    if backend in ("flash", "cudnn") and q.dtype not in (torch.float16, torch.bfloat16):
-        return f"takes float16 and bfloat16 on CUDA, not {str(q.dtype).removeprefix('torch.')}"
-    return ""

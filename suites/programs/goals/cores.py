@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
 from reference_impls.checks import (
     check_input,
@@ -27,7 +24,8 @@ from reference_impls.mechanism import BadOption, Unsupported
 from reference_impls.mtsa.layer import SCALES, TensorizedLayer, concatenate
 from reference_impls.mtsa.optimized import Algorithm1Attention
 from reference_impls.mtsa.plain import PlainAttention
-from reference_impls.multi_head.modules import BACKENDS, by_products, up_to_each
+from reference_impls.multi_head.fused import BACKENDS, RELEASES, by_release, by_torch
+from reference_impls.multi_head.modules import by_products, up_to_each
 
 
 def _parts(d_in: int, d_out: int, count: int) -> None:
@@ -188,8 +186,16 @@ class SdpaCore(DotCore):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None) -> Tensor:
         """Fused; all rows."""
-        forced = (
-            contextlib.nullcontext() if not self.backend else sdpa_kernel(BACKENDS[self.backend])
-        )
-        with forced:
-            return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=1.0)
+        return by_torch(self.backend, q, k, v, 1.0, causal=self.causal)
+
+
+class FlashCore(DotCore):
+    """`DotCore` by FlashAttention 3 or 4, as multi-head attention's ``flash3`` and ``flash4``."""
+
+    def __init__(self, d_in: int, d_out: int, *, release: str, **options: Any) -> None:
+        super().__init__(d_in, d_out, **options)
+        self.release = one_of("release", release, RELEASES)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, rows: Tensor | None) -> Tensor:
+        """Fused; all rows."""
+        return by_release(self.release, q, k, v, 1.0, self.causal)

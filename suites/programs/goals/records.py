@@ -44,6 +44,11 @@ def _fused(summary: str, backend: str, *devices: str) -> tuple[str, str, dict[st
     return "cores:FusedCore", summary, {"options": {"backend": backend}, "devices": devices}
 
 
+def _forced(layer: str, summary: str, *devices: str, **options: str) -> tuple[str, str, Any]:
+    """Dot-product attention by one kernel, for `implementations_in`."""
+    return f"cores:{layer}", summary, {"options": options, "devices": devices}
+
+
 MECHANISMS = (
     Mechanism(
         name="core_mtsa",
@@ -78,11 +83,13 @@ MECHANISMS = (
             plain=("cores:PlainDotCore", "the N x N scores, step by step"),
             matmul=("cores:ProductsCore", "matrix products and torch's softmax"),
             sdpa=("cores:SdpaCore", "torch's fused attention"),
-            sdpa_flash=(
-                "cores:SdpaCore",
-                "torch's fused attention, flash backend",
-                {"options": {"backend": "flash"}},
+            sdpa_flash=_forced("SdpaCore", "flash backend", "cpu", "cuda", backend="flash"),
+            sdpa_efficient=_forced(
+                "SdpaCore", "memory-efficient backend", "cuda", backend="efficient"
             ),
+            sdpa_cudnn=_forced("SdpaCore", "cuDNN backend", "cuda", backend="cudnn"),
+            flash3=_forced("FlashCore", "FlashAttention 3", "cuda", release="flash3"),
+            flash4=_forced("FlashCore", "FlashAttention 4", "cuda", release="flash4"),
         ),
         folder=_FOLDER,
         oracle=f"{_FOLDER}.naive:dot",

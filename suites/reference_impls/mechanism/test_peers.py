@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
+import sys
 import time
+import types
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
@@ -22,13 +26,14 @@ from reference_impls.bi_lstm import modules as lstm
 from reference_impls.bi_lstm.modules import PackedBiLstm
 from reference_impls.compiled_flex import BLOCK
 from reference_impls.mechanism import Unsupported
+from reference_impls.multi_head import fused
 from reference_impls.multi_head import modules as multi_head
 from reference_impls.multi_head.flex import FlexMultiHead, flexed, real_keys_only
+from reference_impls.multi_head.fused import FlashMultiHead, SdpaMultiHead
 from reference_impls.multi_head.modules import (
     MatmulMultiHead,
     MultiHeadLayer,
     PlainMultiHead,
-    SdpaMultiHead,
     visible_keys,
 )
 from suites.support.batches import (
@@ -237,7 +242,7 @@ def test_a_backend_is_refused_where_it_is_known_not_to_run(
     backend: str, device: str, dtype: torch.dtype, masked: bool, reason: str
 ) -> None:
     query: Any = Anywhere(device, dtype)
-    said = multi_head._refusal(backend, query, torch.ones(1) if masked else None)
+    said = fused._refusal(backend, query, torch.ones(1) if masked else None)
     assert (reason in said) if reason else not said
 
 
@@ -257,13 +262,109 @@ def test_a_backend_without_a_kernel_is_unsupported(
 
     module = SdpaMultiHead(D_IN, D_OUT, heads=4, backend="math").double()
     x, mask = batch((3, 2))
-    monkeypatch.setattr(multi_head, "scaled_dot_product_attention", fail)
+    monkeypatch.setattr(fused, "scaled_dot_product_attention", fail)
     if raised is None:
         with pytest.raises(RuntimeError, match=message):
             module(x, None)
         return
     with pytest.raises(Unsupported, match=f"sdpa backend math has no kernel on cpu .*{raised}"):
         module(x, mask if masked else None)
+
+
+# Heads with columns of zeros, and FlashAttention of its own package
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("options", [{}, {"output_layer": False}, {"relu_projections": True}])
+def test_padded_heads_change_nothing(options: dict[str, Any], training: bool) -> None:
+    plain, padded = (
+        SdpaMultiHead(D_IN, 15, heads=3, padded=wide, **options).double() for wide in (False, True)
+    )
+    padded.load_state_dict(plain.state_dict())
+    assert padded.room == 3
+    x, mask = batch((7, 4))
+    found = []
+    for module in (plain.train(training), padded.train(training)):
+        given = x.clone().requires_grad_(training)
+        with torch.set_grad_enabled(training):
+            out = [module(given, mask), module(given, mask)]  # the second by what is kept
+        leaves = (given, *module.parameters()) if training else ()
+        found.append([*out, *(torch.autograd.grad(out[1].sin().sum(), leaves) if training else ())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_padded_heads_are_whole_eights_and_weights_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[int, float]] = []
+
+    def noted(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        seen.append((q.shape[-1], options["scale"]))
+        return v
+
+    monkeypatch.setattr(fused, "scaled_dot_product_attention", noted)
+    module = SdpaMultiHead(300, 600, heads=8, padded=True)
+    module(torch.zeros(1, 2, 300))
+    SdpaMultiHead(300, 512, heads=8, padded=True)(torch.zeros(1, 2, 300))
+    assert seen == [(80, 1 / math.sqrt(75)), (64, 0.125)]
+    assert module.q_w.shape == (8, 300, 75)
+
+
+class OnHopper(NamedTuple):
+    """Stands for queries, keys and values [B, H, N, d] there."""
+
+    tensor: Tensor
+    dtype: torch.dtype = torch.bfloat16
+    device: Any = SimpleNamespace(type="cuda")
+
+    def transpose(self, *axes: int) -> Tensor:
+        """As [B, N, H, d]."""
+        return self.tensor.transpose(*axes)
+
+
+@pytest.mark.parametrize("release", fused.RELEASES)
+@pytest.mark.parametrize("beside", [False, True])
+def test_flash_attention_of_its_own_package_is_given_tokens_first(
+    release: str, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flash_attn_func(*given: Tensor, softmax_scale: float, causal: bool) -> Any:
+        q, k, v = (t.transpose(1, 2) for t in given)
+        out = scaled_dot_product_attention(q, k, v, scale=softmax_scale, is_causal=causal)
+        return (out.transpose(1, 2), None) if beside else out.transpose(1, 2)
+
+    monkeypatch.setattr(fused, "release_of", lambda _: flash_attn_func)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    q, k, v = torch.randn(3, 2, 4, 5, 8).unbind(0)
+    hopper: Any = tuple(OnHopper(t) for t in (q, k, v))
+    ask: Callable[..., Tensor] = partial(fused.by_release, release)
+    found = ask(*hopper, scale=0.3, causal=True)
+    wanted = scaled_dot_product_attention(q, k, v, scale=0.3, is_causal=True)
+    torch.testing.assert_close(found, wanted)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    with pytest.raises(Unsupported, match=r"for compute capability 9.x.*, this is 8.0; take sdpa"):
+        ask(*hopper, scale=0.3)
+    single: Any = tuple(OnHopper(t, torch.float32) for t in (q, k, v))
+    with pytest.raises(Unsupported, match="takes float16 and bfloat16, not float32"):
+        ask(*single, scale=0.3)
+
+
+@pytest.mark.parametrize("release", fused.RELEASES)
+def test_flash_attention_that_is_not_there_is_said_in_one_line(
+    release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    title, package, _ = fused.RELEASES[release]
+    with pytest.raises(Unsupported, match=f"{title} runs on CUDA only, x is on cpu"):
+        FlashMultiHead(D_IN, 16, heads=4, release=release)(torch.zeros(1, 2, D_IN))
+    with pytest.raises(Unsupported, match=f"{title} takes no padding mask"):
+        FlashMultiHead(D_IN, 16, heads=4, release=release)(
+            torch.zeros(1, 2, D_IN), torch.ones(1, 2, dtype=torch.bool)
+        )
+    fused.release_of.cache_clear()
+    for there in (None, types.ModuleType(package)):
+        monkeypatch.setitem(sys.modules, package, there)
+        with pytest.raises(Unsupported, match=f"{title}: no flash_attn_func in a package"):
+            fused.release_of(release)
 
 
 # FlexAttention, by its definition: its kernels are for CUDA

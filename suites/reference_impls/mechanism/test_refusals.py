@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness.build import make
 from reference_impls.mechanism import BadOption, Unsupported
-from reference_impls.multi_head.modules import SdpaMultiHead
+from reference_impls.multi_head.fused import SdpaMultiHead
 from suites.support.batches import D_IN, D_OUT, FAST, HEADS, MECHANISMS, PLAIN, batch, module_of
 
 torch.set_num_threads(1)
