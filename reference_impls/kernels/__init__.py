@@ -32,7 +32,7 @@ _CUT = {
 }
 _FORCED = {
     "tiled": {**_REPAIRED, "small pieces": _CUT},
-    "native": _REPAIRED,
+    "native": {"few repaired at a time": _REPAIRED["few repaired at a time"]},
     "triton": {},  # it decides nothing
     "flex": _REPAIRED,
 }

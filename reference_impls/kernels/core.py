@@ -29,7 +29,7 @@ MODULES: Mapping[str, str] = {
 }
 """Package of each backend, imported when it is first wanted; it has a function `attend`."""
 BACKENDS = ("auto", *MODULES)
-REPAIRING = ("triton",)
+REPAIRING = ("native", "triton")
 """Backends that compute flagged queries again themselves."""
 OF_NATIVE = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Dtypes in which the native kernel is the fastest on a CPU, at every length and batch measured."""
@@ -66,7 +66,7 @@ def attend(
         In the dtype of q, a view of [B, N, H, d_v]; 0 for padded queries and those without an open
         key. Queries whose denominators underflow are computed again, exactly: on CUDA by kernels
         of their own (where there is no Triton the host decides, and in CUDA graph capture they are
-        NaN), on a CPU by a decision of the host, in torch.compile inside an operator of its own.
+        NaN), on a CPU by a decision of the host, in torch.compile inside an operator.
 
     Raises
     ------

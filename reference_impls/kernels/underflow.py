@@ -9,6 +9,7 @@ call, so that the host looks at nothing; only where there is no Triton it waits 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -195,17 +196,8 @@ def repaired(a: Tensor, flagged: Tensor, *given: Any) -> Tensor:
         A flat `KernelCall`.
     """
     same = a.permute(1, 2, 0, 3).clone(memory_format=torch.contiguous_format).permute(2, 0, 1, 3)
-    if on_device(a):
-        from reference_impls.kernels.triton.repair import repair
-
-        repair(of_flat(*given), same, flagged)
-        return same
-    if a.is_cuda and torch.cuda.is_current_stream_capturing():
-        return same.masked_fill_(flagged[..., None], math.nan)
-    if not bool(flagged.any()):
-        return same
-    where = flagged.flatten().nonzero().squeeze(1)
-    return replaced(same, where, recomputed(where, of_flat(*given)))
+    repair(of_flat(*given), same, flagged)
+    return same
 
 
 @register_fake("attnbench::repaired")
@@ -222,22 +214,10 @@ def _(a: Tensor, *_: Any) -> Tensor:
 def repaired_backward(g: Tensor, flagged: Tensor, *given: Any) -> tuple[Tensor, ...]:
     """Gradients of a, q, k, v and s (empty without one) for that of the result."""
     call = of_flat(*given)
-    dtype = core_dtype(call.q.dtype)
     to_a = g.contiguous().masked_fill(flagged[..., None], 0)
-    wanted = _differentiated(call)
-    if on_device(g):
-        from reference_impls.kernels.triton.repair import add_gradients
-
-        added = [torch.zeros_like(t) for t in wanted]
-        add_gradients(call, g, flagged, added)
-        return (to_a, *added)
-    sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in wanted]
-    capturing = g.is_cuda and torch.cuda.is_current_stream_capturing()
-    if not capturing and bool(flagged.any()):
-        where = flagged.flatten().nonzero().squeeze(1)
-        for part in where.split(chunk(call, dtype)):
-            _add_gradients(sums, part, g, call)
-    return (to_a, *(total.to(t.dtype) for total, t in zip(sums, wanted, strict=True)))
+    added = [t.new_zeros(t.shape) for t in _differentiated(call)]
+    add_gradients(call, g, flagged, added)
+    return (to_a, *added)
 
 
 @register_fake("attnbench::repaired_backward")
@@ -249,6 +229,50 @@ def _differentiated(call: KernelCall) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What has gradients; an s that is not there is empty."""
     q, k, v, s = call[:4]
     return q, k, v, v.new_empty(0) if s is None else s
+
+
+def repair(call: KernelCall, a: Tensor, flagged: Tensor) -> None:
+    """Compute the flagged queries again, into `a` [H, B, N, d_v]; where no autograd looks.
+
+    In CUDA graph capture without Triton they become NaN.
+    """
+    if on_device(a):
+        from reference_impls.kernels.triton import repair as kernels
+
+        kernels.repair(call, a, flagged)
+    elif a.is_cuda and torch.cuda.is_current_stream_capturing():
+        a.masked_fill_(flagged[..., None], math.nan)
+    elif bool(flagged.any()):
+        where = flagged.flatten().nonzero().squeeze(1)
+        (head, sample), query = places(where, *a.shape[1:3])
+        a[head, sample, query] = recomputed(where, call).to(a.dtype)
+
+
+def add_gradients(
+    call: KernelCall, g: Tensor, flagged: Tensor, gradients: Sequence[Tensor]
+) -> None:
+    """Add what the flagged queries give to the gradients of q, k, v and s (empty without one).
+
+    Parameters
+    ----------
+    g : Tensor, shape [H, B, N, d_v]
+        Of the result; only what stands at flagged queries is read.
+    """
+    if on_device(g):
+        from reference_impls.kernels.triton import repair as kernels
+
+        kernels.add_gradients(call, g, flagged, gradients)
+        return
+    capturing = g.is_cuda and torch.cuda.is_current_stream_capturing()
+    if capturing or not bool(flagged.any()):
+        return
+    dtype = core_dtype(call.q.dtype)
+    sums = [torch.zeros(t.shape, dtype=dtype, device=t.device) for t in gradients]
+    where = flagged.flatten().nonzero().squeeze(1)
+    for part in where.split(chunk(call, dtype)):
+        _add_gradients(sums, part, g, call)
+    for gradient, more in zip(gradients, sums, strict=True):
+        gradient.copy_(gradient.to(dtype).add_(more))
 
 
 def _add_gradients(sums: list[Tensor], where: Tensor, g: Tensor, call: KernelCall) -> None:

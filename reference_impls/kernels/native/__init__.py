@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
 from reference_impls.checks import core_dtype, least_denominator
+from reference_impls.kernels import underflow
 from reference_impls.kernels.call import COUNT, FLAT, TENSORS, KernelCall, flowing_back, of_flat
 from reference_impls.kernels.native import problem
 from reference_impls.mechanism import Unsupported
 
 
 def attend(call: KernelCall) -> tuple[Tensor, Tensor]:
-    """As `reference_impls.kernels.call.KernelCall` says.
+    """As `reference_impls.kernels.call.KernelCall` says; flagged queries are right as well.
 
     Raises
     ------
@@ -75,13 +76,15 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None) -> tuple[Tenso
 def native_forward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`attend`'s results for a flat call; with `save` also what the backward pass needs."""
     *flat, save = given
-    inputs = problem.as_read(of_flat(*flat))
+    call = of_flat(*flat)
+    inputs = problem.as_read(call)
     a, flagged, inverse, highest = _results(inputs.q, inputs.v, inputs.s, save)
     p = problem.of(inputs)
     p.least = least_denominator(core_dtype(inputs.q.dtype), inputs.q.shape[2])
     p.a, p.flagged = problem.rows(a), problem.address(flagged)
     p.inverse, p.highest = problem.rows(inverse), problem.address(highest)
     problem.run("forward", p)
+    underflow.repair(call, a, flagged)
     return a, flagged, inverse, highest
 
 
@@ -94,14 +97,15 @@ def _(q: Tensor, k: Tensor, v: Tensor, s: Tensor | None, *others: Any) -> tuple[
     "attnbench::native_backward",
     mutates_args=(),
     device_types="cpu",
-    schema=f"(Tensor g, Tensor a, Tensor inverse, Tensor highest, {FLAT}) "
+    schema=f"(Tensor g, Tensor a, Tensor flagged, Tensor inverse, Tensor highest, {FLAT}) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
 )
 def native_backward(
-    g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, *given: Any
+    g: Tensor, a: Tensor, flagged: Tensor, inverse: Tensor, highest: Tensor, *given: Any
 ) -> tuple[Tensor, ...]:
-    """Gradients of q, k, v and s for the gradient g of a; nothing flows to flagged queries."""
-    inputs = problem.as_read(of_flat(*given))
+    """Gradients of q, k, v and s for the gradient g of a."""
+    call = of_flat(*given)
+    inputs = problem.as_read(call)
     g, a = problem.unit_stride(g), problem.unit_stride(a)
     inverse, highest = inverse.contiguous(), highest.contiguous()
     gradients = _gradients(*inputs[:4])
@@ -111,17 +115,19 @@ def native_backward(
     p.dq, p.dk, p.dv = (problem.rows(t) for t in gradients[:3])
     p.ds = problem.rows(None if inputs.s is None else gradients[3])
     problem.run("backward", p)
+    underflow.add_gradients(call, g, flagged, gradients)
     return gradients
 
 
 @register_fake("attnbench::native_backward")
-def _(g: Tensor, a: Tensor, inverse: Tensor, highest: Tensor, *given: Any) -> tuple[Tensor, ...]:
+def _(
+    g: Tensor, a: Tensor, flagged: Tensor, inverse: Tensor, highest: Tensor, *given: Any
+) -> tuple[Tensor, ...]:
     return _gradients(*given[:4])
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    a, _, inverse, highest = output
-    ctx.save_for_backward(a, inverse, highest, *inputs[:TENSORS])
+    ctx.save_for_backward(*output, *inputs[:TENSORS])
     ctx.options = inputs[TENSORS:COUNT]
     ctx.saved = inputs[COUNT]
     ctx.set_materialize_grads(False)
@@ -134,8 +140,8 @@ def _backward(ctx: Any, g: Tensor | None, *others: Tensor | None) -> tuple[Any, 
         raise RuntimeError(
             "native_forward was called with save=False; give save=True where gradients are needed"
         )
-    a, inverse, highest, *tensors = ctx.saved_tensors
-    found = native_backward(g, a, inverse, highest, *tensors, *ctx.options)
+    a, flagged, inverse, highest, *tensors = ctx.saved_tensors
+    found = native_backward(g, a, flagged, inverse, highest, *tensors, *ctx.options)
     return flowing_back(found, tensors[3], 1)
 
 

@@ -130,7 +130,10 @@ def test_tiled_sums_in_float32(n: int, dtype: torch.dtype, rounding: float) -> N
 @pytest.mark.parametrize("scale_t", ["log_sigmoid", "identity"])
 @pytest.mark.parametrize("n", [9, 300])
 def test_flagged_queries_and_nothing_else_are_lost(n: int, scale_t: str, backend: str) -> None:
-    """The largest source score is far ahead, where a query that looks back can't see it."""
+    """The largest source score is far ahead, where a query that looks back can't see it.
+
+    They are 0 without a gradient, or computed again by the backend itself.
+    """
     problem = Problem(n=n, masks=masks_of("forward", "none"), padding="tail", scale_t=scale_t)
     call = problem.call()
     assert call.s is not None
@@ -140,16 +143,17 @@ def test_flagged_queries_and_nothing_else_are_lost(n: int, scale_t: str, backend
     wanted = torch.zeros_like(flagged)
     wanted[0, :, 1:6] = True
     assert torch.equal(flagged, wanted)
-    assert not a[flagged].any()
+    lost = flagged & (backend not in core.REPAIRING)
+    assert not a[lost].any()
     right = dense(exact(call))
-    assert error(a[~flagged], right[~flagged]) < 2e-5
-    # No gradient flows to flagged queries, so that of the others must be all there is.
+    assert error(a[~lost], right[~lost]) < 2e-5
+    # No gradient flows to lost queries, so that of the others must be all there is.
     draw = torch.Generator().manual_seed(2)
     cotangent = torch.randn(a.shape, generator=draw, dtype=torch.float64)
     found = with_gradients(a, call, cotangent)
-    others = defined(call, cotangent.masked_fill(flagged[..., None], 0))
+    others = defined(call, cotangent.masked_fill(lost[..., None], 0))
     assert all(t.isfinite().all() for t in found.values())
-    assert not found["dq"][flagged].any()
+    assert not found["dq"][lost].any()
     for name in ("dq", "dk", "dv", "ds"):
         assert error(found[name], others[name]) < 1e-4, name
 
@@ -178,8 +182,9 @@ def test_what_is_not_flagged_is_right_at_any_scale(backend: str, scale: float) -
     call = changed("every-mask", scale=scale).call()
     a, flagged = {**BACKENDS, "flex": by_flex}[backend](call)
     assert 0 < flagged.float().mean() < 0.9
-    assert not a[flagged].any()
-    assert error(a[~flagged], dense(exact(call))[~flagged]) <= 2e-5
+    lost = flagged & (backend not in core.REPAIRING)
+    assert not a[lost].any()
+    assert error(a[~lost], dense(exact(call))[~lost]) <= 2e-5
     assert all(t.isfinite().all() for t in with_gradients(a, call).values())
 
 

@@ -81,9 +81,10 @@ def test_torch_finds_the_operators_in_order(options: dict[str, Any]) -> None:
     given = arguments(**options)
     torch.library.opcheck(native_forward, tuple(given))
     with torch.no_grad():
-        a, _, inverse, highest = native_forward(*given)
+        a, flagged, inverse, highest = native_forward(*given)
         rest = [t.detach() if isinstance(t, Tensor) else t for t in given[:-1]]
-        torch.library.opcheck(native_backward, (torch.ones_like(a), a, inverse, highest, *rest))
+        of_forward = (torch.ones_like(a), a, flagged, inverse, highest)
+        torch.library.opcheck(native_backward, (*of_forward, *rest))
 
 
 def test_gradients_that_were_not_prepared_are_refused() -> None:
