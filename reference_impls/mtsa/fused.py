@@ -8,11 +8,13 @@ and values. The attended values come back as a view of [B, N, H, d]: W^o reads i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import check_input, in_place, one_of, refuse_rows, zero_at_padding
 from reference_impls.kernels import core
@@ -76,6 +78,16 @@ def _nothing_of(bias: Tensor, width: int) -> Tensor:
     return pad(0 * bias, (0, width - bias.shape[1]))[:, None]
 
 
+def _hidden(k: Tensor, s1_w: Tensor, s1_b: Tensor, activation: Callable[..., Tensor]) -> Tensor:
+    """`hidden_layer`, which a compiled call computes again in its backward pass."""
+    if torch.compiler.is_compiling() and torch.is_grad_enabled():
+        found: Tensor = checkpoint(
+            hidden_layer, k, s1_w, s1_b, activation, use_reentrant=False, preserve_rng_state=False
+        )
+        return found
+    return hidden_layer(k, s1_w, s1_b, activation)
+
+
 class FusedMTSA(FusedAttention, PaperLayer):
     """`PaperLayer` on a kernel; memory B * N * d_out."""
 
@@ -128,7 +140,7 @@ class FusedMTSA(FusedAttention, PaperLayer):
         s1_w, s1_b, s2_w = self.merged.of(padded, self.s1_w, self.s1_b, self.s2_w)
         if self.scale_s == "identity" and torch.is_grad_enabled():
             s2_w = s2_w + _nothing_of(self.s2_b, s2_w.shape[2])
-        s = torch.bmm(hidden_layer(k, s1_w, s1_b, self.activation), s2_w)
+        s = torch.bmm(_hidden(k, s1_w, s1_b, self.activation), s2_w)
         s = s[..., : self.s2_b.shape[1]]
         return s if self.scale_s == "identity" else scaled(s + self.s2_b[:, None], self.scale_s)
 

@@ -66,6 +66,32 @@ def test_compiles_into_one_graph_with_its_gradients(name: str) -> None:
         assert error(compiled(x, None), module(x, None)) < 1e-12
 
 
+def kept(call: Any, x: Tensor) -> int:
+    """Bytes that a call keeps for its backward pass, those that it was given not counted."""
+    seen: dict[int, int] = {}
+
+    def pack(t: Tensor) -> Tensor:
+        if not isinstance(t, torch.nn.Parameter):
+            seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        call(x).sum()
+    seen.pop(x.untyped_storage().data_ptr(), None)
+    return sum(seen.values())
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="there is no C++ compiler")
+def test_a_compiled_call_keeps_no_more_than_an_eager_one() -> None:
+    """The partition is inductor's own: it would keep the hidden layer of the scores as well."""
+    torch.manual_seed(0)
+    module = FusedMTSA(24, 40, heads=4)
+    x = torch.randn(16, 64, 24, requires_grad=True)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(module, fullgraph=True, backend="aot_eager_decomp_partition")
+    assert kept(compiled, x) <= 1.05 * kept(module, x)
+
+
 @pytest.mark.parametrize("name", few(["mtsa.fused", "msmsa.windowed"], ["mtsa.fused"]))
 def test_one_graph_serves_all_lengths(name: str) -> None:
     """With dynamic shapes: a length, and a number of sequences, that no earlier call had."""
