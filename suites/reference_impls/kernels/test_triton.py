@@ -12,8 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -57,7 +59,10 @@ runs_kernels = pytest.mark.skipif(
     device.usable() != "", reason="runs in the child of test_in_the_interpreter"
 )
 TRITON = pytest.importorskip("triton", reason="the CPU build of torch is without triton")
-repair = importlib.import_module("reference_impls.kernels.triton.repair")
+repair, launch = (
+    importlib.import_module(f"reference_impls.kernels.triton.{name}")
+    for name in ("repair", "launch")
+)
 VERSION = tuple(int(part) for part in TRITON.__version__.split(".")[:2])
 SMALL = (Tile(16, 16, 4, 1), Tile(32, 16, 4, 2), Tile(16, 32, 4, 1))
 
@@ -437,13 +442,16 @@ def test_the_interpreter_does_not_multiply_bfloat16(monkeypatch: pytest.MonkeyPa
         triton.attend(Problem(n=2).call(torch.bfloat16))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a device is here to tune for")
-def test_tuning_needs_a_device(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert tune.main([]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("nothing to tune: ")
-    assert told.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+@runs_kernels
+def test_a_tile_that_computes_something_else_may_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CHECKED", 19)
+    monkeypatch.setattr(tune, "MASKS", {"directional": ("forward", "backward")})
+    ask: Any = partial(tune.why_not, "key_gradient", "single", 16, SMALL[0], DEVICE.type)
+    assert ask() == ""
+    gradients = launch.backward
+    monkeypatch.setattr(launch, "backward", lambda *given: gradients(*given)[:-1])  # dk: whatever
+    monkeypatch.setattr(tune, "_gradients", lambda given: [t + 1 for t in triton._gradients(given)])
+    assert re.fullmatch(r"wrong: d[kvs] is off by \S+ of its largest \(directional\)", ask())
+    monkeypatch.setattr(launch, "backward", Mock(side_effect=Unsupported("too\nlarge")))
+    monkeypatch.setattr(launch, "forward", lambda *_: [])
+    assert ask() == "does not run: too large"

@@ -1,0 +1,121 @@
+"""Which tile wins, why others may not: told without a device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from reference_impls.kernels.triton import device, tune
+from reference_impls.kernels.triton.tiles import TILES, Tile
+from suites.support.attending import defined
+from suites.support.batches import error
+
+pytest.importorskip("triton", reason="the CPU build of torch is without triton")
+NOW, BEST, SLOW, WRONG = (Tile(rows, 64, 8, 2) for rows in (128, 64, 32, 16))
+
+
+@pytest.fixture
+def four_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cell, of which one tile is wrong."""
+    monkeypatch.setattr(tune, "TILES", {"forward": {"half": {64: NOW}}})
+    monkeypatch.setattr(tune, "candidates", lambda *_: [NOW, BEST, SLOW, WRONG])
+    monkeypatch.setattr(
+        tune, "why_not", lambda *given: "wrong: dk is off by 9.0e-01" if WRONG in given else ""
+    )
+    monkeypatch.setattr(
+        tune, "launches", lambda kind, tiles, call, g: dict.fromkeys(tiles, call.q.shape)
+    )
+
+
+def times(kernels: Mapping[Tile, Any]) -> dict[Tile, Sequence[float]]:
+    """The wrong tile would be the fastest; one is the best on average, and not on all problems."""
+    long = next(iter(kernels.values()))[2] > 16
+    of_each = {NOW: 2.0, BEST: 2.2 if long else 1.0, SLOW: 3.0, WRONG: 0.1}
+    return {tile: [9.0, of_each[tile], of_each[tile] - 1e-3] for tile in kernels}
+
+
+@pytest.mark.usefixtures("four_tiles")
+def test_the_best_is_right_and_fast_on_average_over_the_problems() -> None:
+    found = tune.cell("forward", "half", 64, [16, 32], "cpu", times)
+    assert found["best"] == "64x64 8w 2s"
+    assert found["now"] == "128x64 8w 2s"
+    assert found["dropped"] == {"16x64 8w 2s": "wrong: dk is off by 9.0e-01"}
+    assert found["right"] == 3
+    assert found["repeats"] >= 30
+    assert found["milliseconds"].keys() == {
+        f"{masks} N{length}" for masks in tune.MASKS for length in (16, 32)
+    }
+    assert found["milliseconds"]["all N16"] == {"best": 1.0, "now": 2.0}  # medians
+
+
+@pytest.mark.usefixtures("four_tiles")
+def test_where_none_is_right_there_is_no_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "why_not", lambda *_: "does not run: no room")
+    found = tune.cell("forward", "half", 64, [16], "cpu", times)
+    assert found["best"] is None
+    assert len(found["dropped"]) == 4
+
+
+@pytest.mark.usefixtures("four_tiles")
+def test_what_is_found_is_printed_and_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "usable", lambda: "")
+    monkeypatch.setattr(device, "interpreted", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    on_cpu = partial(tune.cell, on="cpu", timed=times)
+    monkeypatch.setattr(tune, "cell", on_cpu)
+    out = tmp_path / "tiles.json"
+    assert tune.main(["--out", str(out), "--lengths", "16", "32"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "forward half 64: 64x64 8w 2s, now 128x64 8w 2s"
+    assert told[1] == "  16x64 8w 2s wrong: dk is off by 9.0e-01"
+    assert json.loads(out.read_text())["forward half 64"]["best"] == "64x64 8w 2s"
+
+
+@pytest.mark.parametrize("masks", tune.MASKS)
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_reference_is_the_definition(masks: str, padded: bool) -> None:
+    call, g = tune.problem("single", 4, 33, masks, padded, "cpu", "checked")
+    if call.mask is not None:
+        g = g * call.mask[None, :, :, None]
+    own = call._replace(**{name: getattr(call, name).requires_grad_() for name in "qkvs"})
+    found, wanted = tune.reference(call, g), defined(own, g.double())
+    assert all(error(found[name], wanted[name]) < 1e-12 for name in wanted)
+
+
+def test_launches_differ_in_their_tiles_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_impls.kernels.triton.launch import Launch
+
+    ran: list[str] = []
+    monkeypatch.setattr(Launch, "run", lambda one: ran.append(one.kernel.fn.__name__))
+    monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
+    call, g = tune.problem("half", 64, 200, "window", False, "cpu", "timed")
+    heads = call.q.shape[0]
+    assert heads == 8
+    for kind in TILES:
+        found = tune.launches(kind, [NOW, WRONG], call, g)
+        assert [one.kernel.fn.__name__ for one in found.values()] == [f"{kind}_kernel"] * 2
+        assert [one.programs for one in found.values()] == [heads * 2 * 2, heads * 2 * 13]
+        assert [one.constants["ROWS"] for one in found.values()] == [128, 16]
+        assert found[NOW].tile == NOW
+        assert found[NOW].arguments is found[WRONG].arguments
+    assert "cotangent_kernel" in ran
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a device is here to tune for")
+def test_tuning_needs_a_device(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert tune.main([]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("nothing to tune: ")
+    assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
