@@ -275,28 +275,34 @@ def score_lines(verdicts: Sequence[Verdict], titles: Mapping[str, str]) -> list[
         for sort, counts in one.counts.items()
         if not counts.keys() <= {NOT_MEASURED}
     }
-    by_line: dict[str, list[str]] = {}
+    by_line: dict[tuple[Sort, str], list[str]] = {}
+    telling: Counter[Sort] = Counter()
     for title, one in scores.items():
         for (sort, counts), line in zip(one.counts.items(), one.lines, strict=True):
             if sort not in measured or not counts.keys() <= {NOT_MEASURED}:
-                by_line.setdefault(line, []).append(title)
-    # What needs no records is alike on all of them, and said once.
+                by_line.setdefault((sort, line), []).append(title)
+                telling[sort] += 1
+    # What needs no records is alike on all of them, and said once; so is mathematics, by whichever
+    # of them tried it.
     return [
-        line if len(some) == len(titles) else f"{', '.join(some)}: {line}"
-        for line, some in by_line.items()
+        line
+        if len(some) == (telling[sort] if sort == "exact" else len(titles))
+        else f"{', '.join(some)}: {line}"
+        for (sort, line), some in by_line.items()
     ]
 
 
 def shown(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Verdicts worth a line: a device that lacks the records is silent where another has them.
 
-    A claim that no device has measured keeps one line, of the first device.
+    A claim that no device has measured keeps one line, of the first device; so does an exact one
+    of which all say the same.
     """
     settled = {v.id for v in verdicts if not v.wants_records}
     found: dict[tuple[str, str], Verdict] = {}
     for v in verdicts:
         if not v.wants_records:
-            found[v.id, v.device] = v
+            found.setdefault((v.id, v.said if v.claim.sort == "exact" else v.device), v)
         elif v.id not in settled:
             found.setdefault((v.id, ""), v)
     return list(found.values())

@@ -128,24 +128,10 @@ class ModelRuns:
         run = next((r for r in self.runs if not by_common_recipe(r)), None)
         if run is None:
             return "common"
-        try:
-            known = tasks_named(self.task)[0]
-        except UsageError:
+        found = named(run)
+        if found is None:
             return "unknown"
-        named = {name: one.recipe_for(self.mechanism) for name, one in known.recipes.items()}
-        staged = any("stage" in epoch for epoch in run["epochs"])
-        found = {
-            name: [
-                text
-                for text in changes(run.get("recipe") or {}, recipe)
-                # Of a model without a policy its fields say nothing.
-                if (staged or not text.startswith("policy_"))
-                and text.partition("=")[0] not in CEILINGS
-            ]
-            for name, recipe in {"common": known.recipe, **named}.items()
-        }
-        nearest = min(found, key=lambda name: len(found[name]))
-        return ", ".join([nearest, *found[nearest]])
+        return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
 
     @property
     def text(self) -> str:
@@ -211,10 +197,39 @@ class TaskRuns:
         return None
 
 
+def named(run: Mapping[str, Any]) -> list[str] | None:
+    """The nearest named recipe of a run's task, its mechanism's row of it, and what it changes.
+
+    None of a task that this attnbench does not know.
+    """
+    try:
+        known = tasks_named(str(run.get("task")))[0]
+    except UsageError:
+        return None
+    mechanism, staged = mechanism_of(run["model"]), any("stage" in e for e in run["epochs"])
+    recipes = {name: one.recipe_for(mechanism) for name, one in known.recipes.items()}
+    found = {
+        name: [
+            text
+            for text in changes(run.get("recipe") or {}, recipe)
+            # Of a model without a policy its fields say nothing.
+            if staged or not text.startswith("policy_")
+        ]
+        for name, recipe in {"common": known.recipe, **recipes}.items()
+    }
+    nearest = min(found, key=lambda name: len(found[name]))
+    return [nearest, *found[nearest]]
+
+
 def recipe_of(run: Mapping[str, Any]) -> str:
-    """Digest of what a run was trained by and on: recipe, word vectors, data if it is told."""
+    """Digest of what a run was trained by and on: recipe, word vectors, data if it is told.
+
+    Rows of one recipe of a paper are one: it is what the paper compares.
+    """
     recipe = identity(run.get("recipe") or {})
-    return digest([recipe, run.get("vectors"), *filter(None, [run.get("data")])])
+    by = named(run) if run.get("recipe") and run.get("epochs") else None
+    rows = by is not None and by[0] != "common"
+    return digest([by if rows else recipe, run.get("vectors"), *filter(None, [run.get("data")])])
 
 
 def trained_tasks(records: Iterable[Mapping[str, Any]]) -> list[TaskRuns]:

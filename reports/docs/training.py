@@ -25,7 +25,10 @@ def experiments(source: Source) -> str:
 
 
 def sections(source: Source) -> list[tuple[str, str]]:
-    """Title and body of what the page of corpora says, device by device."""
+    """Title and body of what the page of corpora says, device by device.
+
+    A section without a table is left out: it says what would have to be trained.
+    """
     found = []
     for device in source.devices:
         if not device.has("run"):
@@ -33,18 +36,22 @@ def sections(source: Source) -> list[tuple[str, str]]:
         size = sizes.of_profile(load_profile("quick", device.kind))
         columns, rows = accuracy_table(differences(device.conclusions, size), size)
         declared = markdown(["model", *columns], rows, range(len(columns) + 1))
-        page = Corpora(source, device, PlainOutput())
+        page, nothing = Corpora(source, device, PlainOutput()), Shown("", "")
         pieces: tuple[tuple[str, Shown], ...] = (
             ("Every model beside the baseline, judged as declared", Shown("", declared)),
             ("Test metrics of every model", page.table()),
             ("Differences to the baseline, judged together", page.differences_to_baseline()),
             ("What can't be told apart over corpora", page.ties()),
             ("Variants of a mechanism beside its own configuration", page.ablations()),
-            ("Heads of one scale beside heads of several", page.scales()),
+            (
+                "Heads of one scale beside heads of several",
+                page.scales() if page.scaled else nothing,
+            ),
             ("Printed accuracies beside measured ones", page.beside()),
             ("Recipes that were tried for the common one", page.tried()),
         )
-        found += [(f"{title} ({device.title})", text_of(piece)) for title, piece in pieces]
+        bodies = [(title, text_of(piece)) for title, piece in pieces]
+        found += [(f"{title} ({device.title})", body) for title, body in bodies if "|" in body]
     return found
 
 

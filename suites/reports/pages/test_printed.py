@@ -20,6 +20,7 @@ from reports.core.trained import tasks_by_recipe
 from reports.pages.corpora import printed
 from suites.support import comparisons
 
+MTSA = "mtsa.fused"
 STEPS = {"trec": 80_000, "cr": 1000, "sst5": 120_000, "sick_relatedness": 25_000}
 
 
@@ -155,6 +156,24 @@ def test_the_figure_has_what_is_printed_beside_what_was_reached() -> None:
     assert apart == pytest.approx(95.3 - 93.4)
     (none,) = tasks_by_recipe(trained("none.fused", trec.recipe))[0][0].models
     assert math.isnan(printed.difference(none, models["multi_head.sdpa"]))
+
+
+def test_rows_of_a_papers_recipe_are_compared_with_each_other() -> None:
+    paper = task("trec").recipes["paper"]
+    rows = {model: paper.recipe_for(model.partition(".")[0]) for model in (MTSA, "multi_head.sdpa")}
+    assert rows[MTSA].heads != rows["multi_head.sdpa"].heads
+    whole = [one for model, row in rows.items() for one in trained(model, row)]
+    patient = [
+        {**one, "key": f"{one['key']} patient"}
+        for model, row in rows.items()
+        for one in trained(model, replace(row, patience=20))
+    ]
+    common = trained(MTSA, task("trec").recipe)
+    (recipes,) = tasks_by_recipe([*whole, *patient, *common])
+    found = [{(m.model, m.recipe) for m in one.models} for one in recipes]
+    for name in ("paper", "paper, patience=20"):
+        assert {(model, name) for model in rows} in found
+    assert {(MTSA, "common")} in found
 
 
 def test_the_mean_gap_counts_a_model_once_for_each_recipe() -> None:
