@@ -15,6 +15,7 @@ from rich.console import Console
 
 from harness.cli.display import ratio_table
 from harness.cli.doctor import tell_unready
+from harness.cli.gpu_table import tell_gpu
 from harness.cli.output import console, duration, say, tell_skipped
 from harness.cli.verify import verified
 from harness.doctor.checks import judge
@@ -173,6 +174,7 @@ def _conclude(
     """
     rows, profile = session.rows(), session.profile
     out.print(ratio_table(rows, f"ratios to {profile.baseline}", out.width))
+    on_gpu = tell_gpu(session, rows, out)
     tell_skipped(out, journal.read(session.folder).warnings)
     if session.stopped_after is not None:
         out.print(
@@ -219,6 +221,7 @@ def _conclude(
             "cost": cost and cost.as_json(),
             "page": str(page),
             "rows": [asdict(r) for r in rows],
+            "gpu": [asdict(r) for r in on_gpu],
             "verified": list(checked),
         },
     )

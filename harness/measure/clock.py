@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from harness.build import threads_wanted
+from harness.case import parse
 from harness.inputs import OUTPUT
 from harness.isolate import Wrong
 from harness.isolate.processes import elsewhere
+from harness.measure import on_gpu
 from harness.measure.checks import acting, wrong
 from harness.measure.cpu_clock import (
     Sampled,
@@ -23,8 +25,9 @@ from harness.measure.cpu_clock import (
     undisturbed,
     without_collector,
 )
-from harness.measure.cuda_clock import Cuda, Device, event_samples
+from harness.measure.cuda_clock import Cuda, Device, events_in_turn
 from harness.measure.run import Prepared, dispatched, prepare
+from harness.measure.sensor import Sensor, sensor
 from harness.measure.state import (
     clocks,
     refuse_changed,
@@ -59,8 +62,9 @@ def time_case(
     Parameters
     ----------
     beside : str, optional
-        On the CPU: the case of the same problem that it is timed in turn with, so that both meet
-        the same machine. If that one can't be made here, this one is timed alone.
+        The case of the same problem that it is timed in turn with, so that both meet the same
+        machine. If that one can't be made here, or a GPU has no room for both, this one is timed
+        alone.
     beside_first : bool
         Which of the two is made first. What lies where in memory depends on it, and can make a few
         per cent; turned about from block to block it favours neither.
@@ -79,7 +83,34 @@ def time_case(
     Wrong, Unsupported
     """
     begun = raw_clock()
-    on = acting(skip)
+    arguments = (case, given, rounds, seconds, seed, observe, evidence, acting(skip))
+    record = None
+    try:
+        record = _time_case(*arguments, beside, beside_first)
+    except torch.OutOfMemoryError:
+        if beside is None or parse(case).problem.device == "cpu":
+            raise
+    if record is None:  # out here: what was raised held on to the tensors of both
+        record = {**_time_case(*arguments), "beside": beside, "beside_detail": NO_ROOM}
+    return {**record, "clock_seconds": raw_clock() - begun}
+
+
+NO_ROOM = "the GPU has no room for both at once"
+
+
+def _time_case(
+    case: str,
+    given: Sequence[str],
+    rounds: int,
+    seconds: float,
+    seed: int,
+    observe: bool,
+    evidence: bool,
+    on: Collection[str],
+    beside: str | None = None,
+    beside_first: bool = False,
+) -> dict[str, Any]:
+    """`time_case`, in company if there is room."""
     company = None
     if beside is not None and beside_first:
         company = Company.make(beside, given, seed)
@@ -89,10 +120,9 @@ def time_case(
         refuse_changed(prepared.before, state(prepared.on_cpu), "when it was built")
     if beside is not None and not beside_first:
         company = Company.make(beside, given, seed, forget=False)
-    record = time_prepared(
+    return time_prepared(
         prepared, rounds, seconds, observe, company=company, evidence=evidence, on=on
     )
-    return {**record, "clock_seconds": raw_clock() - begun}
 
 
 @dataclass
@@ -159,7 +189,8 @@ def time_prepared(
     rounds, seconds : int, float
         At least so many samples, and so much time in all.
     observe : bool
-        Whether to make one more call, behind the timed ones, to see where it goes.
+        Whether to make one more call, behind the timed ones, to see where it goes; on a GPU also
+        to capture one.
     device : Device, optional
         Where the work is done asynchronously; CUDA for a case on CUDA, none for one on the CPU.
     company : Company, optional
@@ -177,6 +208,8 @@ def time_prepared(
         ``inner`` calls per sample;
         ``threads`` and ``affinity`` (cores, as in ``0-3,8``) under which they were taken, the
         latter None where the system does not tell; ``recompiles`` in the timed region, always 0;
+        on a GPU ``gpu``: its clock, samples set aside, the time with a warm cache and that of the
+        device alone, energy (see `on_gpu`, `sensor`);
         apart from all that ``build_seconds``, ``compile_seconds`` (0 for eager) and
         ``warmup_seconds`` (the rest of the first calls); with `evidence` also that, from which
         `harness.verify.timed` computes calls again; with `observe` also ``dispatched``, the
@@ -196,6 +229,23 @@ def time_prepared(
     case = prepared.case
     if device is None and case.problem.device == "cuda":
         device = Cuda()
+    with contextlib.nullcontext() if device is None else sensor() as readings:
+        return _timed(prepared, rounds, seconds, observe, device, company, evidence, on, readings)
+
+
+def _timed(
+    prepared: Prepared,
+    rounds: int,
+    seconds: float,
+    observe: bool,
+    device: Device | None,
+    company: Company | None,
+    evidence: bool,
+    on: Collection[str],
+    readings: Sensor | None,
+) -> dict[str, Any]:
+    """`time_prepared` on a device that is known, with what it tells of itself."""
+    case = prepared.case
     least = LEAST_WARM_UP[case.problem.device]
     warm = warm_up(prepared.call, least, None if device is None else device.synchronize)
     _refuse_no_result(prepared, on)
@@ -203,7 +253,9 @@ def time_prepared(
     before = elsewhere()
     try:
         with refusing_compilation():
-            sampled, *others = _sampled(watch, company, rounds, seconds, device, on)
+            (sampled, *others), sensed = _sampled(
+                watch, company, rounds, seconds, device, on, readings
+            )
     except Wrong:
         _refuse_tampering(prepared, on)  # else it would be told what came of that
         raise
@@ -218,9 +270,25 @@ def time_prepared(
         record["evidence"] = watch.evidence()
     if company is not None:
         record |= company.record(sampled, others)
+    if device is not None:
+        record["gpu"] = sensed
+    if device is not None and (observe or company is not None):
+        calls = [prepared.call]
+        if company is not None and company.prepared is not None:
+            calls.append(company.prepared.call)
+        once = [statistics.median(one.samples) for one in (sampled, *others)]
+        hot = on_gpu.hot_seconds(prepared, warm.once, rounds, seconds, device, on)
+        spent = on_gpu.spent(calls, once, readings, device)
+        record["gpu"] |= {"hot_seconds": hot, **spent}
     if observe:
+        graphed = prepared.graphed is not None
         prepared.drop_graph()  # a replay launches no operator that could be seen
         record["dispatched"] = dispatched(prepared.eager)
+        if device is not None and not graphed:
+            # Last: what fails in it can leave anything behind.
+            alone = on_gpu.alone_on_device(prepared, rounds, seconds, device)
+            record |= {name: alone.pop(name) for name in ("spoiled",) if name in alone}
+            record["gpu"] |= alone
     return record
 
 
@@ -253,16 +321,23 @@ def _sampled(
     seconds: float,
     device: Device | None,
     on: Collection[str],
-) -> list[Sampled]:
-    """Samples of a case, and of the company that it is timed in turn with, if there is any."""
-    if device is not None:
-        with without_collector():
-            return [event_samples(watch.call, rounds, seconds, device, around=watch)]
+    readings: Sensor | None,
+) -> tuple[list[Sampled], dict[str, Any]]:
+    """Samples of a case, and of the company that it is timed in turn with, if there is any.
+
+    And what a GPU said of itself meanwhile.
+    """
     watches = [watch]
     if company is not None and company.prepared is not None:
         watches.append(Watch(company.prepared, company.once, on, looking=False))
     calls, once = [one.call for one in watches], [one.once for one in watches]
-    return undisturbed(calls, rounds, seconds, once, watches, "clock" in on)
+    if device is None:
+        return undisturbed(calls, rounds, seconds, once, watches, "clock" in on), {}
+    with without_collector():
+        found, sensed = events_in_turn(
+            calls, rounds, seconds, device, around=watches, sensor=readings
+        )
+    return found, sensed.record()
 
 
 _CLOCKS = clocks()

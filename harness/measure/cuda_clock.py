@@ -7,18 +7,21 @@ the queueing. Events stand in the queue beside the work and are stamped when the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
 import torch
 
 from harness.measure.cpu_clock import MAX_ROUNDS, Around, Bare, Sampled, refuse_impossible
+from harness.measure.sensor import Sensed, Sensor
 
 # Bound before any foreign code is imported.
 _EVENT, _SYNCHRONIZE = torch.cuda.Event, torch.cuda.synchronize
 LEAST_BATCH = 5
 """Samples queued before one synchronisation, so that the device does not wait for the host."""
+PATIENCE = 4
+"""How many times the wanted samples are taken where the GPU says that it is slowed down."""
 FALLBACK_L2_BYTES = 128 * 2**20
 """Where torch does not tell a GPU's level-two cache: more than those of that age have."""
 
@@ -84,50 +87,90 @@ class Cuda:
         _SYNCHRONIZE()
 
 
-def event_samples(
-    call: Callable[..., object],
+def events_in_turn(
+    calls: Sequence[Callable[..., object]],
     rounds: int,
     seconds: float,
     device: Device,
     clock: Callable[[], float] = perf_counter,
-    around: Around | None = None,
-) -> Sampled:
-    """Time an asynchronous call by events, the level-two cache flushed before each sample.
+    around: Sequence[Around] | None = None,
+    sensor: Sensor | None = None,
+    flush: bool = True,
+) -> tuple[list[Sampled], Sensed]:
+    """Time asynchronous calls in turn by events, the level-two cache flushed before each sample.
 
-    Events are recorded in batches and read after one synchronisation per batch. The flush lies
-    before the first event of its sample, so it is done when the sample begins.
+    The first, the other, the other, the first, and so on. Events are recorded in batches and read
+    after one synchronisation per batch. The flush lies before the first event of its sample, so it
+    is done when the sample begins. Batches in which the GPU says that its clock is lowered are set
+    aside; where all are, all count.
 
     Parameters
     ----------
-    call : callable
-        Already warm.
+    calls : sequence of callable
+        One, or several that are compared with the first; already warm.
     rounds, seconds : int, float
-        At least so many samples, and so much time in all.
+        At least so many samples of each, and so much time in all. Of samples that are set aside
+        there are at most `PATIENCE` times as many.
     device : Device
     clock : callable
         Seconds on the host; decides when to stop, and is in no sample.
-    around : Around, optional
+    around : sequence of Around, optional
         What queues the inputs of a sample before its first event, and looks behind its last.
+    sensor : Sensor, optional
+        Read once a batch, while that is at work.
+    flush : bool
+        Whether the cache is flushed.
 
     Raises
     ------
     Wrong
         If a pair of events is not apart by a positive time.
     """
-    samples: list[float] = []
-    around = around or Bare()
-    around.begin(1)
+    around = around or [Bare() for _ in calls]
+    for one in around:
+        one.begin(1)
+    sensed, turns = Sensed(), 0
+    kept: list[list[float]] = [[] for _ in calls]
+    aside: list[list[float]] = [[] for _ in calls]
     begun = clock()
-    while len(samples) < rounds or (clock() - begun < seconds and len(samples) < MAX_ROUNDS):
-        pairs = [(device.event(), device.event()) for _ in range(max(rounds, LEAST_BATCH))]
-        for start, end in pairs:
-            (inputs,) = around.before(1)
-            device.flush()
-            start.record()
-            call(*inputs)
-            end.record()
-            around.after()
+    while _wanting(len(kept[0]), sensed.taken, rounds) or (
+        clock() - begun < seconds and sensed.taken < MAX_ROUNDS
+    ):
+        marks: list[list[tuple[Event, Event]]] = [[] for _ in calls]
+        for _ in range(max(rounds, LEAST_BATCH)):
+            for which in range(len(calls)) if turns % 2 == 0 else reversed(range(len(calls))):
+                start, end = device.event(), device.event()
+                (inputs,) = around[which].before(1)
+                if flush:
+                    device.flush()
+                start.record()
+                calls[which](*inputs)
+                end.record()
+                around[which].after()
+                marks[which].append((start, end))
+            turns += 1
+        slow = sensed.look(sensor, len(marks[0]))
         device.synchronize()
-        samples += [start.elapsed_time(end) / 1e3 for start, end in pairs]
-    refuse_impossible(samples)
-    return Sampled(samples, [0.0] * len(samples), 1, math.fsum(samples))
+        for which, pairs in enumerate(marks):
+            times = [start.elapsed_time(end) / 1e3 for start, end in pairs]
+            refuse_impossible(times)
+            (aside if slow else kept)[which].extend(times)
+    of_all = kept if kept[0] else aside
+    return [Sampled(one, [0.0] * len(one), 1, math.fsum(one)) for one in of_all], sensed
+
+
+def _wanting(kept: int, taken: int, rounds: int) -> bool:
+    """Whether there are too few samples, and not so many set aside that waiting is of no use."""
+    return kept < rounds and taken < PATIENCE * rounds
+
+
+def event_samples(
+    call: Callable[..., object],
+    rounds: int,
+    seconds: float,
+    device: Device,
+    clock: Callable[[], float] = perf_counter,
+) -> Sampled:
+    """`events_in_turn` of one call, with nothing around it."""
+    (found,), _ = events_in_turn([call], rounds, seconds, device, clock)
+    return found

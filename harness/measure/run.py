@@ -179,7 +179,7 @@ def prepare(
     if case.run_settings().graphed:
         begun = perf_counter()
         with Compilations() as compilations:
-            prepared.call, prepared.graphed = _graphed(prepared), inputs
+            prepared.call, prepared.graphed = captured(prepared), inputs
         prepared.compile_seconds = compilations.seconds
         prepared.warmup_seconds = perf_counter() - begun - compilations.seconds
     return prepared
@@ -190,8 +190,14 @@ def _cotangent(case: Case, output: str, seed: int) -> torch.Tensor:
     return torch.randn(case.problem.output_shape(output), generator=generator)
 
 
-def _graphed(prepared: Prepared) -> Callable[..., None]:
-    """Capture one pass in a CUDA graph and return its replay."""
+def captured(prepared: Prepared) -> Callable[..., None]:
+    """Capture one pass in a CUDA graph and return its replay.
+
+    Raises
+    ------
+    Unsupported
+        If that can't be done.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

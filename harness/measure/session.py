@@ -116,12 +116,9 @@ class Session:
         )
 
     def _beside(self, case: Case) -> str | None:
-        """The case that one is timed in turn with: on the CPU, where a child has one case.
-
-        One context serves a whole block on a GPU, whose clock is its own and has no neighbours.
-        """
+        """The case that one is timed in turn with."""
         others = [c.id for c in self._partners().get(case, ()) if c.id != case.id]
-        return others[0] if others and self.fingerprint["device"] != "cuda" else None
+        return others[0] if others else None
 
     def _needs_company(self, task: Measurement) -> bool:
         """Whether one of its ratios is formed from times in one interpreter."""

@@ -160,7 +160,17 @@ FIELDS: Mapping[str, Mapping[str, Shape]] = {
 }  # fmt: skip
 """Without these a record means nothing."""
 
+_TIMED = {"gpu": Fields(
+    {},
+    {**dict.fromkeys(("taken", "throttled"), Number(0)), "throttle_reasons": Listed(str),
+     **dict.fromkeys(("sm_mhz", "hot_seconds", "device_seconds"), Number(0, above=True)),
+     **dict.fromkeys(("joules", "beside_joules", "energy_ratio"), Number(0, above=True)),
+     **dict.fromkeys(("device_detail", "energy_detail"), str)},
+)}  # fmt: skip
+
 OPTIONAL: Mapping[str, Mapping[str, Shape]] = {
+    "time": _TIMED,
+    "anchor": _TIMED,
     "design": {"folds": int, "margin": Number(0, above=True), "paired": bool,
                "paired_question": str, "one_sided": Listed(str), "plan": _PLAN},
     "family": {"plan": _PLAN},

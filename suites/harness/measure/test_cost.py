@@ -105,7 +105,7 @@ def block_records(session: Session) -> list[dict[str, Any]]:
 
 def test_a_block_loads_what_its_children_would_and_nothing_of_a_users(made_up: Session) -> None:
     first = made_up.tasks()[0]
-    own = {"reference_impls.multi_head.modules", "reference_impls.mtsa.optimized"}
+    own = {"reference_impls.multi_head.fused", "reference_impls.mtsa.optimized"}
     records = {m.folder for m in builtins().values()}
     assert {*call.PRELOAD, *records, *own} == set(blocks.preload(first, made_up.registry))
     foreign = replace(first[0], case=replace(first[0].case, mechanism="a_users"))

@@ -20,7 +20,7 @@ from harness.isolate import Interpreter, Limits, Outcome, Wrong, untouched
 from harness.measure import call, cpu_clock, state, watch
 from harness.measure.checks import Meddling, acting
 from harness.measure.cpu_clock import Sampled, sample
-from harness.measure.cuda_clock import event_samples
+from harness.measure.cuda_clock import events_in_turn
 from harness.measure.run import prepare
 from harness.measure.watch import LOOKS, Watch
 from suites.harness.measure.test_cuda_clock import Simulated
@@ -411,7 +411,7 @@ def test_on_a_device_inputs_are_queued_before_the_first_event_and_looked_at_behi
 
     prepared.call = replay
     over = Watch(prepared, 0.5, ALL, synchronize=device.synchronize)
-    found = event_samples(over.call, 5, 0.0, device, around=over)
+    (found,), _ = events_in_turn([over.call], 5, 0.0, device, around=[over])
     assert found.samples == pytest.approx([0.5] * len(found.samples))
     assert len(set(read)) == len(read) == len(found.samples)
     assert over.looks

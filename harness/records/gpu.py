@@ -1,0 +1,115 @@
+"""What a GPU said of each case beside its time: records to one line a case."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.case import parse, problem_of
+from harness.stats import Interval, noise_floor, ratio_interval
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """Of a case, medians over its blocks; nan where nobody read it.
+
+    Attributes
+    ----------
+    case : str
+    cold, hot, alone : float
+        Seconds: the cache flushed before each sample; as the call before left it; of the device
+        alone, replayed from a CUDA graph, the cache flushed.
+    mhz : float
+        Clock of the multiprocessors.
+    taken, throttled : int
+        Samples of all blocks, and those that were set aside because that clock was lowered.
+    reasons : tuple of str
+        Why it was.
+    joules : float
+        Of a pass.
+    energy : Interval or None
+        Joules over the baseline's, taken in turn.
+    floor : float
+        Noise floor of that, from the A/A control's own energy; infinite while unknown.
+    details : tuple of str
+        Why a reading could not be taken.
+    """
+
+    case: str
+    cold: float
+    hot: float
+    alone: float
+    mhz: float
+    taken: int
+    throttled: int
+    reasons: tuple[str, ...]
+    joules: float
+    energy: Interval | None
+    floor: float
+    details: tuple[str, ...]
+
+    @property
+    def all_throttled(self) -> bool:
+        """Whether its times are of a GPU that was slowed down throughout."""
+        return self.throttled > 0 and self.throttled == self.taken
+
+
+def gpu_readings(records: Collection[Mapping[str, Any]]) -> list[GpuReading]:
+    """One for each case that is timed on a GPU, in the order of the records; controls are floors.
+
+    Parameters
+    ----------
+    records : collection of mapping
+        Records of a journal, of any kind, of one fingerprint.
+    """
+    by_case: dict[str, list[Mapping[str, Any]]] = {}
+    for r in records:
+        if r["kind"] == "time" and r["status"] == "ok" and r.get("gpu"):
+            by_case.setdefault(r["case"], []).append(r)
+    floors = {
+        problem_of(parse(case)): noise_floor(ratio_interval(list(ratios.values())))
+        for case, found in by_case.items()
+        if parse(case).is_control and (ratios := _energy(found))
+    }
+    return [
+        _reading(case, found, floors.get(problem_of(parse(case)), math.inf))
+        for case, found in by_case.items()
+        if not parse(case).is_control
+    ]
+
+
+def _energy(records: Collection[Mapping[str, Any]]) -> dict[int, float]:
+    """Energy ratio by block; of several sessions' the first counts."""
+    found: dict[int, float] = {}
+    for r in records:
+        if r["gpu"].get("energy_ratio") is not None:
+            found.setdefault(r["block"], float(r["gpu"]["energy_ratio"]))
+    return found
+
+
+def _reading(case: str, records: Collection[Mapping[str, Any]], floor: float) -> GpuReading:
+    readings = [r["gpu"] for r in records]
+
+    def median(name: str) -> float:
+        values = [float(g[name]) for g in readings if g.get(name) is not None]
+        return statistics.median(values) if values else math.nan
+
+    energy = _energy(records)
+    details = (g.get(name) for g in readings for name in ("device_detail", "energy_detail"))
+    return GpuReading(
+        case=case,
+        cold=statistics.median(float(r.get("seconds") or r["median"]) for r in records),
+        hot=median("hot_seconds"),
+        alone=median("device_seconds"),
+        mhz=median("sm_mhz"),
+        taken=sum(int(g.get("taken") or 0) for g in readings),
+        throttled=sum(int(g.get("throttled") or 0) for g in readings),
+        reasons=tuple(dict.fromkeys(t for g in readings for t in g.get("throttle_reasons") or ())),
+        joules=median("joules"),
+        energy=ratio_interval(list(energy.values())) if energy else None,
+        floor=floor,
+        details=tuple(dict.fromkeys(filter(None, details))),
+    )

@@ -1,0 +1,318 @@
+"""What is said of a case on a GPU beside its time: on a device in made-up time, read by no NVML."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from harness.isolate import Limits, Outcome
+from harness.measure import call, clock, gpu, on_gpu
+from harness.measure.cuda_clock import LEAST_BATCH, PATIENCE, events_in_turn
+from harness.measure.energy import LEAST_STEPS, energy_record, joules
+from harness.measure.run import Prepared, prepare
+from harness.measure.sensor import REASONS, Sensed, sensor
+from suites.harness.measure.test_cuda_clock import Simulated
+from suites.support.sessions import made_up
+
+CAP, HOT, IDLE = 0x04, 0x20, 0x01
+CASE = "multi_head.plain-B1-N2-D4-H2-f32-forward-cpu+1-thread"
+
+
+class Readings:
+    """A GPU that says so of itself, reading after reading; the last one goes on."""
+
+    def __init__(self, *reasons: int | None, mhz: float | None = 1980.0) -> None:
+        self._reasons, self._mhz = list(reasons), mhz
+        self.spent: Callable[[], int | None] = lambda: None
+
+    def mhz(self) -> float | None:
+        return self._mhz
+
+    def reasons(self) -> int | None:
+        return self._reasons.pop(0) if len(self._reasons) > 1 else self._reasons[0]
+
+    def millijoules(self) -> int | None:
+        return self.spent()
+
+
+# In turn
+
+
+def test_a_case_and_its_baseline_are_timed_in_turn() -> None:
+    device = Simulated(flush_cost=3.0)
+    calls = [lambda: device.work(0.25, "mine"), lambda: device.work(0.5, "base")]
+    (mine, base), sensed = events_in_turn(calls, 4, 0.0, device)
+    assert mine.samples == pytest.approx([0.25] * LEAST_BATCH)
+    assert base.samples == pytest.approx([0.5] * LEAST_BATCH)
+    order = [name for name in device.done if name in ("mine", "base")]
+    assert order[:6] == ["mine", "base", "base", "mine", "mine", "base"]
+    assert device.done.count("flush") == 2 * LEAST_BATCH
+    assert sensed.record() == {"taken": LEAST_BATCH, "throttled": 0}
+
+
+def test_a_machine_that_drifts_leaves_their_ratio_as_it_is() -> None:
+    device = Simulated()
+    slower = itertools.count()
+
+    def work(cost: float) -> None:
+        device.work(cost * 1.05 ** next(slower))
+
+    (mine, base), _ = events_in_turn([lambda: work(0.2), lambda: work(0.1)], 20, 0.0, device)
+    assert clock.ratio(mine, base) == pytest.approx(2, rel=0.01)
+
+
+def test_a_warm_cache_is_not_flushed() -> None:
+    device = Simulated(flush_cost=1.0)
+    events_in_turn([lambda: device.work(0.25)], 4, 0.0, device, flush=False)
+    assert "flush" not in device.done
+
+
+# Clocks that are lowered
+
+
+def drifting(device: Simulated, *seconds: float) -> Callable[[], None]:
+    """A call that takes so long in one batch after another."""
+    batches = itertools.chain.from_iterable([one] * (LEAST_BATCH + 1) for one in seconds)
+    return lambda: device.work(next(batches))
+
+
+def test_samples_of_a_lowered_clock_are_set_aside_and_counted() -> None:
+    device, readings = Simulated(), Readings(CAP, 0, HOT | IDLE, 0)
+    host = itertools.count()
+
+    def ticks() -> float:  # looked at behind the second batch and each later one
+        return 2.0 * next(host)
+
+    (found,), sensed = events_in_turn(
+        [drifting(device, 9.0, 1.0, 8.0, 2.0)], LEAST_BATCH + 1, 4.5, device, ticks, sensor=readings
+    )
+    assert found.samples == pytest.approx([*[1.0] * 6, *[2.0] * 6])
+    assert sensed.record() == {
+        "taken": 24,
+        "throttled": 12,
+        "throttle_reasons": [REASONS[CAP], REASONS[HOT]],
+        "sm_mhz": 1980.0,
+    }
+
+
+def test_where_every_clock_is_lowered_all_samples_count_and_that_is_said() -> None:
+    device = Simulated()
+    (found,), sensed = events_in_turn(
+        [lambda: device.work(1.0)], 5, 0.0, device, sensor=Readings(CAP)
+    )
+    assert len(found.samples) == sensed.taken == sensed.throttled == PATIENCE * 5
+
+
+@pytest.mark.parametrize("reasons", [0, IDLE, 0x02, 0x100, None])
+def test_what_slows_nothing_down_sets_nothing_aside(reasons: int | None) -> None:
+    sensed = Sensed()
+    assert not sensed.look(Readings(reasons, mhz=None), 5)
+    assert sensed.record() == {"taken": 5, "throttled": 0}
+
+
+def test_the_clock_is_the_median_of_its_readings() -> None:
+    sensed = Sensed()
+    for mhz in (1000.0, 1900.0, 1800.0):
+        sensed.look(Readings(0, mhz=mhz), 5)
+    sensed.look(None, 5)
+    assert sensed.record() == {"taken": 20, "throttled": 0, "sm_mhz": 1800.0}
+
+
+def test_nvml_is_asked_and_what_it_refuses_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pynvml
+
+    def refused(*_: Any) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pynvml, "nvmlInit", lambda: None)
+        patch.setattr(pynvml, "nvmlShutdown", lambda: None)
+        patch.setattr(gpu, "_find", lambda _: "handle")
+        patch.setattr(pynvml, "nvmlDeviceGetClockInfo", lambda *_: 1755)
+        patch.setattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda _: CAP)
+        patch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", refused)
+        with sensor() as found:
+            assert found is not None
+            assert (found.mhz(), found.reasons(), found.millijoules()) == (1755, CAP, None)
+    monkeypatch.setattr(pynvml, "nvmlInit", refused)
+    with sensor() as found:
+        assert found is None
+
+
+# Energy
+
+
+class Powered:
+    """A GPU that spends watts and counts them in steps of so many seconds."""
+
+    def __init__(self, step: float = 0.05, idle: float = 70.0) -> None:
+        self.now, self.spent, self.step, self.idle = 0.0, 0.0, step, idle
+        self.seen, self.at = 0, 0.0
+
+    def work(self, seconds: float, watts: float) -> None:
+        self.now += seconds
+        self.spent += seconds * watts
+        if self.now - self.at >= self.step:
+            self.at, self.seen = self.now, int(1e3 * self.spent)
+
+    def counter(self) -> int | None:
+        return self.seen
+
+
+def test_joules_are_watts_by_seconds_of_a_pass() -> None:
+    powered = Powered()
+    found = joules(
+        lambda: powered.work(0.002, 500.0), 0.002, powered.counter, lambda: None, 2.0,
+        lambda: powered.now,
+    )  # fmt: skip
+    assert found == pytest.approx(1.0, rel=0.01)
+
+
+def test_energy_is_compared_in_turn_and_what_warms_up_cancels() -> None:
+    powered = Powered()
+    order: list[str] = []
+
+    def work(name: str, seconds: float, watts: float) -> Callable[[], None]:
+        def call() -> None:
+            if order[-1:] != [name]:
+                order.append(name)
+            powered.work(seconds, watts * (1 + 0.05 * powered.now))
+
+        return call
+
+    found = energy_record(
+        [work("mine", 0.002, 300.0), work("base", 0.004, 300.0)], [0.002, 0.004],
+        powered.counter, lambda: None, 1.0, lambda: powered.now,
+    )  # fmt: skip
+    assert order == ["mine", "base", "mine"]
+    assert found["energy_ratio"] == pytest.approx(0.5, rel=0.02)
+    assert found["joules"] / found["beside_joules"] == pytest.approx(found["energy_ratio"])
+
+
+def test_a_counter_that_is_absent_or_too_slow_is_no_reading() -> None:
+    assert (
+        "no counter"
+        in energy_record([lambda: None], [1.0], lambda: None, lambda: None)["energy_detail"]
+    )
+    slow = Powered(step=1.0 / LEAST_STEPS)
+    found = energy_record(
+        [lambda: slow.work(0.01, 300.0)], [0.01], slow.counter, lambda: None, 1.0,
+        lambda: slow.now,
+    )  # fmt: skip
+    assert found == {"energy_detail": "the counter of energy moved too seldom in 1 s"}
+    backwards: Iterator[int] = itertools.count(10**9, -1000)
+    powered = Powered()
+    assert (
+        joules(
+            lambda: powered.work(0.01, 1.0), 0.01, lambda: next(backwards), lambda: None, 1.0,
+            lambda: powered.now,
+        )
+        is None
+    )  # fmt: skip
+
+
+# A case
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> tuple[Simulated, Prepared]:
+    """A case whose passes take a second on a device that says nothing of its energy."""
+    device, prepared = Simulated(flush_cost=7.0), prepare(CASE)
+    run = prepared.call
+
+    def passing(*inputs: torch.Tensor) -> None:
+        run(*inputs)
+        device.work(1.0)
+
+    prepared.call = passing
+    monkeypatch.setattr(on_gpu, "captured", lambda _: lambda *_: device.work(0.5, "replay"))
+    return device, prepared
+
+
+def test_a_case_says_what_the_gpu_said(simulated: tuple[Simulated, Prepared]) -> None:
+    device, prepared = simulated
+    record = clock._timed(
+        prepared, 5, 0.0, True, device, None, False, clock.acting(()), Readings(0)
+    )
+    assert record["seconds"] == pytest.approx(1.0)
+    assert record["gpu"] == {
+        "taken": 5,
+        "throttled": 0,
+        "sm_mhz": 1980.0,
+        "hot_seconds": pytest.approx(1.0),
+        "device_seconds": pytest.approx(0.5),
+        "energy_detail": "NVML has no counter of energy for this GPU",
+    }
+    assert "spoiled" not in record
+    assert device.done.count("flush") == 2 * 5, "for the samples and the replays, not the warm ones"
+
+
+def test_a_capture_that_fails_costs_the_reading_and_the_interpreter(
+    simulated: tuple[Simulated, Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Prepared) -> Callable[..., None]:
+        raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    monkeypatch.setattr(on_gpu, "captured", fail)
+    device, prepared = simulated
+    record = clock._timed(prepared, 5, 0.0, True, device, None, False, clock.acting(()), None)
+    assert record["gpu"]["device_detail"] == "RuntimeError: operation not permitted"
+    assert record["gpu"]["energy_detail"] == "NVML can't be begun"
+    assert record["spoiled"]
+
+
+def test_an_interpreter_whose_capture_failed_is_replaced() -> None:
+    class Child:
+        restarts = 0
+
+        def run(self, *_: Any) -> Outcome:
+            told = {"samples": [0.1], "median": 0.1, "clock_seconds": 1.0}
+            return Outcome("ok", {**told, "spoiled": True}, "", 1.0)
+
+        def restart(self) -> None:
+            self.restarts += 1
+
+    child: Any = Child()
+    found = call.time(child, {"case": CASE, "given": []}, Limits(), {"allocator": ""})
+    assert child.restarts == 1
+    assert "spoiled" not in found.value
+
+
+def test_where_there_is_no_room_for_two_a_case_is_timed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def timed(case: str, *given: Any) -> dict[str, Any]:
+        asked.append(given[7:])
+        if given[7:]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return {"median": 1.0}
+
+    monkeypatch.setattr(clock, "_time_case", timed)
+    on_cuda = CASE.replace("-cpu+1-thread", "-cuda")
+    record = clock.time_case(on_cuda, beside="base", beside_first=True)
+    assert asked == [("base", True), ()]
+    assert record["median"] == 1.0
+    assert (record["beside"], record["beside_detail"]) == ("base", clock.NO_ROOM)
+    for case, beside in ((on_cuda, None), (CASE, "base")):
+        monkeypatch.setattr(
+            clock, "_time_case", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("oom"))
+        )
+        with pytest.raises(torch.OutOfMemoryError):
+            clock.time_case(case, beside=beside)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_session_pairs_cases_with_their_baseline_on_every_device(
+    device: str, tmp_path: Any
+) -> None:
+    session = made_up(tmp_path)
+    session.fingerprint = {**session.fingerprint, "device": device}
+    base, control, other = session.cases
+    tasks = {t.case.id: t.beside for t in session.tasks()[0] if t.kind == "time"}
+    assert tasks == {base.id: None, control.id: base.id, other.id: base.id}

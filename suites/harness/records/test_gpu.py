@@ -1,0 +1,128 @@
+"""Records of a GPU's own readings: one line a case, odd ones skipped, old ones as they were."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.cli.gpu_table import remarks, tell_gpu
+from harness.records import journal
+from harness.records.gpu import GpuReading, gpu_readings
+from suites.harness.records.test_ratios import record, rows_of
+from suites.support.sessions import made_up
+
+SIZE = "B64-N64-D300x600-H8-bf16-training-cuda"
+BASE, CONTROL, MINE = (
+    f"multi_head.sdpa-{SIZE}",
+    f"multi_head.sdpa-{SIZE}+control",
+    f"mtsa.fused-{SIZE}",
+)
+READ: dict[str, Any] = {
+    "taken": 10,
+    "throttled": 4,
+    "throttle_reasons": ["power cap"],
+    "sm_mhz": 1900.0,
+    "hot_seconds": 0.8,
+}
+
+
+def of_gpu(case: str, block: int, seconds: float, **gpu: Any) -> dict[str, Any]:
+    return record(case, block, seconds, gpu={**READ, **gpu})
+
+
+def a_session() -> list[dict[str, Any]]:
+    """Three blocks: mine spends half of the baseline, whose control strays by a per cent or two."""
+    records = []
+    for block, stray in enumerate((0.99, 1.01, 1.02)):
+        records += [
+            of_gpu(BASE, block, 1.0, joules=300.0),
+            of_gpu(CONTROL, block, 1.0, energy_ratio=stray),
+            of_gpu(MINE, block, 0.5 + 0.1 * block, joules=150.0, energy_ratio=0.5 * stray),
+        ]
+    records[2]["gpu"] |= {"device_seconds": 0.4}
+    records[0]["gpu"] |= {"device_detail": "RuntimeError: no"}
+    return records
+
+
+def test_a_case_has_one_line_of_all_blocks_and_a_control_is_the_floor() -> None:
+    base, mine = gpu_readings([*a_session(), record(MINE, 3, 9.0), *a_session()])
+    assert (base.case, mine.case) == (BASE, MINE)
+    assert (mine.cold, mine.hot, mine.alone, mine.mhz) == (0.6, 0.8, 0.4, 1900.0)
+    assert (mine.taken, mine.throttled, mine.reasons) == (60, 24, ("power cap",))
+    assert mine.joules == 150.0
+    assert mine.energy is not None
+    assert mine.energy.count == 3
+    assert mine.energy.ratio == pytest.approx(0.5 * (0.99 * 1.01 * 1.02) ** (1 / 3))
+    assert 1.01 < mine.floor < 1.1
+    assert base.energy is None
+    assert math.isnan(base.alone)
+    assert base.details == ("RuntimeError: no",)
+
+
+def test_without_a_control_nothing_is_claimed_of_energy() -> None:
+    (mine,) = gpu_readings([of_gpu(MINE, b, 1.0, energy_ratio=0.5) for b in range(3)])
+    assert math.isinf(mine.floor)
+
+
+def test_cases_of_a_cpu_and_of_older_journals_have_none() -> None:
+    assert gpu_readings([record(MINE, 0, 1.0)]) == []
+    failed = of_gpu(MINE, 0, 1.0) | {"status": "crash"}
+    assert gpu_readings([failed]) == []
+
+
+def test_it_is_said_of_a_gpu_that_was_slow_throughout() -> None:
+    slow, other = (
+        gpu_readings([of_gpu(MINE, 0, 1.0, taken=8, throttled=count)])[0] for count in (8, 7)
+    )
+    assert slow.all_throttled
+    assert not other.all_throttled
+    assert remarks([other]) == []
+    (line,) = remarks([slow])
+    assert line == (
+        f"{MINE}: the GPU lowered its clock in all samples (power cap): its time is of that state"
+    )
+    assert not gpu_readings([of_gpu(MINE, 0, 1.0, taken=0, throttled=0)])[0].all_throttled
+
+
+def test_the_table_shows_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = made_up(tmp_path)
+    out = Console(file=io.StringIO(), width=240)
+    assert tell_gpu(session, [], out) == []
+    records = a_session()
+    monkeypatch.setattr(session, "records", lambda: records)
+    found = tell_gpu(session, rows_of(records), out)
+    assert [type(one) for one in found] == [GpuReading] * 2
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    (line,) = (s for s in text.splitlines() if s.startswith(MINE))
+    for part in ("600 ms", "800 ms", "400 ms", "1900", "12/30", "150", "0.50x", "faster"):
+        assert part in line, part
+    assert "noise floor of energy: " in text
+    assert f"not read of {BASE}: RuntimeError: no" in text
+
+
+ODD: tuple[Any, ...] = (3, "x", [], -1, float("nan"), 10**400, True, {})
+
+
+@pytest.mark.parametrize("name", [*READ, "joules", "energy_ratio", "device_detail", None])
+def test_an_odd_reading_is_skipped_with_a_word_or_read(tmp_path: Path, name: str | None) -> None:
+    """Never an error of whoever reads it."""
+    for i, value in enumerate(ODD):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        good = of_gpu(MINE, 0, 1.0, energy_ratio=0.5) | {"key": "a"}
+        odd = {**good, "gpu": value} if name is None else of_gpu(MINE, 0, 1.0, **{name: value})
+        head = {"kind": "session", "schema": 1, "session": "s"}
+        lines = [head, good, {**odd, "key": "b", "block": 1}]
+        (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        read = journal.read(folder)
+        assert len(read.records) + len(read.warnings) == 2
+        (reading,) = gpu_readings(read.records)
+        assert remarks([reading]) is not None
+        assert reading.cold == 1.0
+    assert bool(journal.read(tmp_path / "1").warnings) == (name != "device_detail")
