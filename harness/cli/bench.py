@@ -26,6 +26,7 @@ from harness.measure.ceilings import impossible
 from harness.measure.session import Session, make_session
 from harness.options.measure import BenchOptions
 from harness.records import journal
+from harness.records.gpu import gpu_readings
 from harness.records.ratios import Row
 from harness.records.sharing import at_work
 from harness.verify.run import fitting
@@ -174,7 +175,8 @@ def _conclude(
     """
     rows, profile = session.rows(), session.profile
     out.print(ratio_table(rows, f"ratios to {profile.baseline}", out.width))
-    on_gpu = tell_gpu(session, rows, out)
+    on_gpu = gpu_readings(session.records())
+    tell_gpu(on_gpu, rows, out)
     tell_skipped(out, journal.read(session.folder).warnings)
     if session.stopped_after is not None:
         out.print(
@@ -202,7 +204,7 @@ def _conclude(
         say(out, f"where the time went: {cost}")
     try:
         page = write_page(
-            session.folder, session.fingerprint, profile.baseline, sentences, rows, checked
+            session.folder, session.fingerprint, profile.baseline, sentences, rows, checked, on_gpu
         )
     except OSError as error:
         raise UsageError(

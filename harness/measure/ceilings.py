@@ -205,6 +205,7 @@ def _with_share(
         return row
     row = replace(
         row,
+        operations_per_second=work.operations / row.seconds,
         compute_share=work.operations / row.seconds / ceiling.operations,
         bandwidth_share=work.bytes / row.seconds / ceiling.bytes,
         near_floor=_launching(case, ceiling, launches) >= LAUNCH_SHARE * row.seconds,

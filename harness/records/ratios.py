@@ -165,6 +165,8 @@ class Row:
     compute_share, bandwidth_share : float
         Operations per second over the session's best matrix product, and least traffic over its
         best copy (see `harness.measure.ceilings`); nan where not known.
+    operations_per_second : float
+        By the formula.
     operations_ratio : float
         Its operations over the baseline's, by their formulas; nan where one is not known.
     near_floor : bool
@@ -206,6 +208,7 @@ class Row:
     below_floor: bool = False
     compute_share: float = math.nan
     bandwidth_share: float = math.nan
+    operations_per_second: float = math.nan
     operations_ratio: float = math.nan
     near_floor: bool = False
     drift: float = math.nan

@@ -20,7 +20,6 @@ from torch.utils.checkpoint import checkpoint
 
 from reference_impls.checks import core_dtype, masked_softmax
 from reference_impls.kernels.call import FLAT, TENSORS, KernelCall, flowing_back, of_flat
-from reference_impls.kernels.triton.device import present
 
 CHUNK_BYTES = 64 * 2**20
 """About how much may be held at once."""
@@ -28,7 +27,11 @@ CHUNK_BYTES = 64 * 2**20
 
 def on_device(x: Tensor) -> bool:
     """Whether kernels of the device compute them again, and the host need not know of any."""
-    return x.is_cuda and present()
+    if not x.is_cuda:
+        return False
+    from reference_impls.kernels.triton.device import present
+
+    return present()
 
 
 def recomputed(where: Tensor, call: KernelCall) -> Tensor:

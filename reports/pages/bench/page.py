@@ -11,8 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from harness.records import journal
+from harness.records.gpu import GpuReading
 from harness.records.ratios import Row
 from reports.core.curves import draw_cost
+from reports.core.gpu import COLUMNS, LEGEND, gpu_lines, gpu_remarks
 from reports.core.html import fill
 from reports.core.page import svg
 from reports.core.source import facts
@@ -28,6 +30,7 @@ def write_page(
     sentences: Sequence[str],
     rows: Sequence[Row],
     verified: Sequence[Mapping[str, Any]],
+    on_gpu: Sequence[GpuReading] = (),
 ) -> Path:
     """Draw the first figure and write the page into the journal folder.
 
@@ -54,6 +57,9 @@ def write_page(
         sentences=sentences,
         figure=Markup(svg(figure)),
         cases=list(cases(rows)),
+        gpu=gpu_lines(on_gpu, rows),
+        gpu_columns=COLUMNS,
+        gpu_says=[LEGEND, *gpu_remarks(on_gpu)],
         verified=checked(verified),
         facts=known,
     )

@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.cli.gpu_table import remarks, tell_gpu
+from harness.case import parse
+from harness.cli.gpu_table import tell_gpu
+from harness.measure.ceilings import gauge_of, with_shares
 from harness.records import journal
 from harness.records.gpu import GpuReading, gpu_readings
+from harness.registry import Registry
+from reports.core.gpu import gpu_remarks
+from reports.pages.bench.page import write_page
 from suites.harness.records.test_ratios import record, rows_of
-from suites.support.sessions import made_up
 
 SIZE = "B64-N64-D300x600-H8-bf16-training-cuda"
 BASE, CONTROL, MINE = (
@@ -82,28 +86,46 @@ def test_it_is_said_of_a_gpu_that_was_slow_throughout() -> None:
     )
     assert slow.all_throttled
     assert not other.all_throttled
-    assert remarks([other]) == []
-    (line,) = remarks([slow])
+    assert gpu_remarks([other]) == []
+    (line,) = gpu_remarks([slow])
     assert line == (
         f"{MINE}: the GPU lowered its clock in all samples (power cap): its time is of that state"
     )
     assert not gpu_readings([of_gpu(MINE, 0, 1.0, taken=0, throttled=0)])[0].all_throttled
 
 
-def test_the_table_shows_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = made_up(tmp_path)
+PEAKS: dict[str, Any] = {
+    **{"kind": "peaks", "status": "ok", "block": 0, "key": "p", "fingerprint": "f"},
+    **{"gemm_operations_per_second": 1e14, "copy_bytes_per_second": 1e15},
+    **{"read_bytes_per_second": 1e15, "launch_seconds": 1e-6},
+}
+
+
+def test_terminal_and_page_show_what_was_read(tmp_path: Path) -> None:
+    records = [*a_session(), {**PEAKS, "case": gauge_of(parse(MINE)).id}]
+    readings = gpu_readings(records)
+    assert [type(one) for one in readings] == [GpuReading] * 2
+    rows = with_shares(rows_of(records), records, Registry().mechanisms)
+    (operations,) = {
+        r.operations_per_second * r.seconds / 1e12 for r in rows if r.case == MINE
+    }  # of a pass
     out = Console(file=io.StringIO(), width=240)
-    assert tell_gpu(session, [], out) == []
-    records = a_session()
-    monkeypatch.setattr(session, "records", lambda: records)
-    found = tell_gpu(session, rows_of(records), out)
-    assert [type(one) for one in found] == [GpuReading] * 2
+    tell_gpu([], rows, out)
+    assert out.file.getvalue() == ""  # type: ignore[attr-defined]
+    tell_gpu(readings, rows, out)
     text = out.file.getvalue()  # type: ignore[attr-defined]
-    (line,) = (s for s in text.splitlines() if s.startswith(MINE))
-    for part in ("600 ms", "800 ms", "400 ms", "1900", "12/30", "150", "0.50x", "faster"):
+    (line,) = (s for s in text.splitlines() if s.startswith(MINE) and "ms" in s)
+    session = {"device": "cuda", "model": "none"}
+    page = write_page(tmp_path, session, "multi_head.sdpa", [], rows, [], readings).read_text()
+    rate = f"{operations / 0.6:.3g}"
+    for part in ("600 ms", "800 ms", "400 ms", "1900", "12/30", rate, "150", "0.50x", "faster"):
         assert part in line, part
-    assert "noise floor of energy: " in text
-    assert f"not read of {BASE}: RuntimeError: no" in text
+        assert f"<td>{part}" in page, part
+    for said in ("noise floor of energy: ", f"not read of {BASE}: RuntimeError: no"):
+        assert said in text
+        assert said in page
+    page = write_page(tmp_path, session, "multi_head.sdpa", [], rows, []).read_text()
+    assert "What the GPU said" not in page
 
 
 ODD: tuple[Any, ...] = (3, "x", [], -1, float("nan"), 10**400, True, {})
@@ -123,6 +145,6 @@ def test_an_odd_reading_is_skipped_with_a_word_or_read(tmp_path: Path, name: str
         read = journal.read(folder)
         assert len(read.records) + len(read.warnings) == 2
         (reading,) = gpu_readings(read.records)
-        assert remarks([reading]) is not None
+        assert gpu_remarks([reading]) is not None
         assert reading.cold == 1.0
     assert bool(journal.read(tmp_path / "1").warnings) == (name != "device_detail")

@@ -247,7 +247,7 @@ def test_flagged_queries_and_their_gradients_are_right(
     """Repeated, bit for bit; what is looked at at once has ends within the queries and keys."""
     monkeypatch.setattr(repair, "QUERIES", 16)
     monkeypatch.setattr(repair, "FLAGS", 8)
-    monkeypatch.setattr(repair, "HELD", {"queries": 256, "keys": 512})
+    monkeypatch.setattr(repair, "HELD", {"queries": 512, "keys": 1024})
     name, dtype = given
     call = UNDERFLOWING[name].call(dtype, DEVICE)
     a, flagged = triton.attend(call)

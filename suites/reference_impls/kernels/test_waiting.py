@@ -11,6 +11,7 @@ from harness.registry import Registry, resolve
 from reference_impls.kernels import core, tiled, underflow
 from reference_impls.kernels.geometry import Geometry
 from reference_impls.kernels.tiled import cutting
+from reference_impls.kernels.triton import device
 from suites.support.attending import Problem
 from suites.support.launches import on_no_device
 
@@ -111,8 +112,8 @@ def test_without_triton_the_host_decides(monkeypatch: pytest.MonkeyPatch) -> Non
     class OnCuda:
         is_cuda = True
 
-    monkeypatch.setattr(underflow, "present", lambda: False)
+    monkeypatch.setattr(device, "present", lambda: False)
     assert not underflow.on_device(OnCuda())  # type: ignore[arg-type]
-    monkeypatch.setattr(underflow, "present", lambda: True)
+    monkeypatch.setattr(device, "present", lambda: True)
     assert underflow.on_device(OnCuda())  # type: ignore[arg-type]
     assert not underflow.on_device(torch.zeros(1))
