@@ -31,15 +31,17 @@ from reference_impls.kernels.triton.repair_kernels import (
     repair_key_kernel,
     repair_query_kernel,
 )
-from reference_impls.kernels.triton.tiles import power_of_two
+from reference_impls.kernels.triton.tiles import Tile, power_of_two
 
 QUERIES = 128
 """Of one program: nearly always it reads their flags and nothing else."""
 FLAGS = 2048
 """Read at once by a program of keys, which looks at those of all queries in its range."""
-HELD = {"queries": 2**14, "keys": 2**15}
+HELD = {"queries": 2**13, "keys": 2**14}
 """Bytes of a tensor over keys and features that a program holds: fewer keys are more programs, and
-each of those looks at all flags in its range."""
+each of those looks at all flags in its range. More would spill, and what a thread may spill is set
+aside for every thread of a GPU, by kernels that nearly always do nothing."""
+WARPS = 8
 
 
 def forward(given: Inputs, flagged: Tensor, out: Tensor, shift: Tensor, save: bool) -> Launch:
@@ -57,7 +59,7 @@ def forward(given: Inputs, flagged: Tensor, out: Tensor, shift: Tensor, save: bo
     arguments |= {"out": out, "shift": shift}
     rows = min(QUERIES, power_of_two(given.q.shape[2]))
     constants |= {"SAVE": save, "ROWS": rows, "COLUMNS": _keys(given, "queries")}
-    return Launch(repair_kernel, _programs(given, rows), arguments, constants)
+    return _launch(given, repair_kernel, arguments, constants)
 
 
 def backward(
@@ -87,13 +89,13 @@ def backward(
     arguments |= own | {"dq": dq} | strides(dq=dq)
     rows = min(QUERIES, power_of_two(given.q.shape[2]))
     constants |= {"PITCH": given.pitch, "ROWS": rows, "COLUMNS": _keys(given, "queries")}
-    of_queries = Launch(repair_query_kernel, _programs(given, rows), arguments, constants)
+    of_queries = _launch(given, repair_query_kernel, arguments, constants)
     arguments, constants = _common(given, flagged)
     arguments |= own | {"dk": dk, "dv": dv, "ds": ds} | strides(dk=dk, dv=dv)
     arguments |= strides(ds=ds) if given.source else {"ds_h": 0, "ds_b": 0, "ds_n": 0}
     rows, flags = _keys(given, "keys"), min(FLAGS, power_of_two(given.q.shape[2]))
     constants |= {"PITCH": given.pitch, "ROWS": rows, "FLAGS": flags}
-    of_keys = Launch(repair_key_kernel, _programs(given, rows), arguments, constants)
+    of_keys = _launch(given, repair_key_kernel, arguments, constants)
     return [of_queries, of_keys]
 
 
@@ -119,9 +121,13 @@ def add_gradients(
             kernel.run()
 
 
-def _programs(given: Inputs, rows: int) -> int:
+def _launch(
+    given: Inputs, kernel: Any, arguments: dict[str, Any], constants: dict[str, Any]
+) -> Launch:
     heads, batch, n, _ = given.q.shape
-    return heads * batch * int(triton.cdiv(n, rows))
+    rows = constants["ROWS"]
+    tile = Tile(rows, constants.get("COLUMNS", rows), WARPS, 1)
+    return Launch(kernel, heads * batch * triton.cdiv(n, rows), arguments, constants, tile)
 
 
 def _keys(given: Inputs, programs: str) -> int:
