@@ -278,7 +278,7 @@ def _timed(
             calls.append(company.prepared.call)
         once = [statistics.median(one.samples) for one in (sampled, *others)]
         hot = on_gpu.hot_seconds(prepared, warm.once, rounds, seconds, device, on)
-        spent = on_gpu.spent(calls, once, readings, device)
+        spent = on_gpu.spent(calls, once, readings, device, seconds)
         record["gpu"] |= {"hot_seconds": hot, **spent}
     if observe:
         graphed = prepared.graphed is not None

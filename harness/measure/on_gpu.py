@@ -12,6 +12,8 @@ from harness.measure.run import Prepared, captured
 from harness.measure.sensor import Sensor
 from harness.measure.watch import Watch
 
+ENERGY_FROM = 0.1
+"""Seconds of a case's samples; a quick profile would take three times as long with energy."""
 SHARE = 0.25
 """Of the seconds of its samples that each other way of timing it gets."""
 
@@ -57,8 +59,14 @@ def spent(
     once: Sequence[float],
     sensor: Sensor | None,
     device: Device,
+    seconds: float,
 ) -> dict[str, Any]:
-    """See `energy_record`."""
+    """See `energy_record`; of runs with samples of less than `ENERGY_FROM` seconds only why not."""
     if sensor is None:
         return {"energy_detail": "NVML can't be begun"}
+    if seconds < ENERGY_FROM:
+        return {
+            "energy_detail": f"a case has {seconds:g} s in this profile, and its energy takes two: "
+            "--profile full has it"
+        }
     return energy_record(calls, once, sensor.millijoules, device.synchronize)

@@ -233,7 +233,20 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> tuple[Simulated, Prepared]:
     return device, prepared
 
 
-def test_a_case_says_what_the_gpu_said(simulated: tuple[Simulated, Prepared]) -> None:
+@pytest.mark.parametrize(
+    ("least", "detail"),
+    [
+        (0.0, "NVML has no counter of energy for this GPU"),
+        (0.1, "a case has 0 s in this profile, and its energy takes two: --profile full has it"),
+    ],
+)
+def test_a_case_says_what_the_gpu_said(
+    simulated: tuple[Simulated, Prepared],
+    least: float,
+    detail: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_gpu, "ENERGY_FROM", least)
     device, prepared = simulated
     record = clock._timed(
         prepared, 5, 0.0, True, device, None, False, clock.acting(()), Readings(0)
@@ -245,7 +258,7 @@ def test_a_case_says_what_the_gpu_said(simulated: tuple[Simulated, Prepared]) ->
         "sm_mhz": 1980.0,
         "hot_seconds": pytest.approx(1.0),
         "device_seconds": pytest.approx(0.5),
-        "energy_detail": "NVML has no counter of energy for this GPU",
+        "energy_detail": detail,
     }
     assert "spoiled" not in record
     assert device.done.count("flush") == 2 * 5, "for the samples and the replays, not the warm ones"
