@@ -12,6 +12,8 @@ LARGE = ("mtsa", "mtsa_released", "multi_head", "msmsa")
 """Verified at large shapes: Triton, FlexAttention and tiles of each, and torch's own kernels."""
 SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--error-exitcode", "9")
 SANITIZED = ("mtsa.fused_triton", "--dtypes", "bf16")
+SPENDING = ("--only", "mtsa.fused@8", "--only", "multi_cnn.conv", "--lengths", "64,512")
+"""What the quick profile has no time to tell the energy of."""
 LONGEST = ("mtsa.fused@8", "multi_head.sdpa@8", "disa.chunked", "multi_cnn.conv")
 
 
@@ -65,6 +67,7 @@ def parts(device: str, mechanisms: Mapping[str, object] | None = None) -> Iterat
         yield Part(f"large {name}", "harness", ("verify", name, "--large"))
     yield Part("sanitizer", "harness", ("verify", *SANITIZED), SANITIZER)
     yield Part("bench", "harness", ("bench", "--profile", "quick"))
+    yield Part("energy", "harness", ("bench", "--profile", "paper", *SPENDING))
     yield Part("goals", "suites.programs.goals", ())
     frontier = ("frontier", *LONGEST, "--limit", "65536", "--dtypes", "bf16")
     yield Part("frontier", "harness", frontier)

@@ -158,7 +158,7 @@ def test_the_pack_is_a_journal_with_all_records(
 def test_all_that_runs_on_a_gpu_is_verified_then_measured() -> None:
     names = [part.name for part in parts("cuda")]
     assert names[0] == "doctor"
-    assert names[-3:] == ["bench", "goals", "frontier"]
+    assert names[-4:] == ["bench", "energy", "goals", "frontier"]
     assert {f"large {name}" for name in LARGE} <= set(names)
     verified = {name for name in names if name.startswith("verify ")}
     assert {"verify mtsa", "verify multi_head", "verify disa", "verify bi_lstm"} <= verified
