@@ -36,6 +36,8 @@ OLDEST_TORCH = (2, 8)
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 EXTRAS = "dev,cluster,data" if os.environ.get("CI") else "dev"
 """Tests of a cluster need ray, those of the hub datasets; nobody else has to install them."""
+AUDITED_TRITON = "3.7.1"
+"""What torch comes with for CUDA: the Triton kernels are audited with it too."""
 NO_TESTS = 5
 """What pytest exits with where nothing was chosen."""
 CALIBRATIONS = {
@@ -226,8 +228,22 @@ def nightly(session: nox.Session) -> None:
                 run_in_shared(session, "python", *arguments)
         except CommandFailed:
             failed.append(name)
+    try:
+        with part(session, f"audit of the Triton kernels by {AUDITED_TRITON}"):
+            audit_other_triton(session)
+    except CommandFailed:
+        failed.append("audit of the Triton kernels")
     if failed:
         session.error(f"failed: {', '.join(failed)}")
+
+
+def audit_other_triton(session: nox.Session) -> None:
+    """Audit with another release than the environment's, which is the newest."""
+    place = ROOT / ".nox" / f"triton-{AUDITED_TRITON}"
+    if not place.exists():
+        pip(session, "--no-deps", "--target", str(place), f"triton=={AUDITED_TRITON}")
+    module = "reference_impls.kernels.triton.audit"
+    run_in_shared(session, "python", "-m", module, PYTHONPATH=str(place))
 
 
 @nox.session(venv_backend="none")

@@ -83,6 +83,7 @@ def on_no_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launches]:
     monkeypatch.setattr(triton, "refuse", lambda *_: None)
     monkeypatch.setattr(underflow, "on_device", lambda _: True)
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
+    monkeypatch.setattr("reference_impls.kernels.triton.inputs.architecture", lambda _: 90)
     core.load("triton")
     with launches:
         yield launches

@@ -20,7 +20,6 @@ from reference_impls.kernels.triton.parts import (
     NEVER_SPECIAL,
     centre_of,
     keeps,
-    load_rows,
     open_keys,
     open_pairs,
     pair_weights,
@@ -30,6 +29,16 @@ from reference_impls.kernels.triton.parts import (
     spans,
     tile_start,
     token_tile,
+)
+from reference_impls.kernels.triton.wide import (
+    cast_wide,
+    load_rows,
+    load_wide,
+    over_features,
+    per_feature,
+    store_rows,
+    store_wide,
+    zeros_wide,
 )
 
 
@@ -87,23 +96,25 @@ def query_gradient_step(
     low, high, no_self, bias, end, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, WIDTH_I: tl.constexpr,
-    WIDTH_V: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    REST_I: tl.constexpr, WIDTH_V: tl.constexpr, REST_V: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Add what the keys from j0 on give to dq [ROWS, WIDTH_I]."""
+    """Add what the keys from j0 on give to dq, wide [ROWS, d_i]."""
     j = j0 + tl.arange(0, COLUMNS)
-    keys = load_rows(k, j0, k_n, end, COLUMNS, WIDTH_I, READ_K, EDGE)
-    r = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+    nothing = tl.zeros([ROWS, COLUMNS], tl.float32)
+    keys = load_wide(k, j0, k_n, end, COLUMNS, WIDTH_I, REST_I, READ_K, EDGE)
+    r = over_features(queries, keys, nothing, REST_I, PRECISION)
     ok = open_keys(i, j, real, low, high, no_self, end, EDGE, REAL)
     p, share = pair_weights(
         r, highest[:, None], i[:, None], j[None, :], ok, bias, IDENTITY, EDGE or REAL, EDGE
     )
-    weighed = load_rows(w, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
-    dp = tl.dot(dnums, tl.trans(weighed.to(DOT)), input_precision=PRECISION)
+    weighed = load_wide(w, j0, w_n, end, COLUMNS, WIDTH_V, REST_V, READ_W, EDGE)
+    dp = over_features(dnums, weighed, nothing, REST_V, PRECISION)
     if DROPPED:
         dp = tl.where(keeps(rows[:, None], j[None, :], threshold), dp, 0.0)
     if SOURCE == 2:
-        sources = load_rows(e, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
-        dp = tl.dot(ddens, tl.trans(sources), dp, input_precision=PRECISION)
+        sources = load_wide(e, j0, w_n, end, COLUMNS, WIDTH_V, REST_V, READ_W, EDGE)
+        dp = over_features(ddens, sources, dp, REST_V, PRECISION)
     elif SOURCE == 1:
         dp += ddens[:, None] * tl.load(e + j, mask=j < end, other=0.0)[None, :]
     else:
@@ -111,7 +122,7 @@ def query_gradient_step(
     change = dp * p
     if not IDENTITY:
         change = change * (1.0 - share)
-    return tl.dot(change.to(DOT), keys.to(DOT), dq, input_precision=PRECISION)
+    return per_feature(change.to(DOT), keys, dq, REST_I, PRECISION)
 
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
@@ -121,8 +132,9 @@ def query_gradient_kernel(
     heads, batch, n, seed, threshold,
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, D_I: tl.constexpr, READ_Q: tl.constexpr, READ_K: tl.constexpr,
-    READ_W: tl.constexpr, PITCH: tl.constexpr, WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    READ_W: tl.constexpr, PITCH: tl.constexpr, WIDTH_I: tl.constexpr, REST_I: tl.constexpr,
+    WIDTH_V: tl.constexpr, REST_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a tile of queries."""
     sequence, h, b, i0, low, high, no_self, bias, end = place(
@@ -141,10 +153,11 @@ def query_gradient_kernel(
     i = i0 + tl.arange(0, ROWS)
     start, count, first, last = spans(i0, -high, -low, no_self, bias, end, ROWS, COLUMNS)
 
-    queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
-    dnums = load_rows(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
+    queries = load_wide(q, i0, q_n, n, ROWS, WIDTH_I, REST_I, READ_Q, True)
+    dnums = load_wide(dnum + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, REST_V, PITCH, True)
     if SOURCE == 2:
-        ddens = load_rows(dden + before * PITCH, i0, PITCH, n, ROWS, WIDTH_V, PITCH, True)
+        dden += before * PITCH
+        ddens = load_wide(dden, i0, PITCH, n, ROWS, WIDTH_V, REST_V, PITCH, True)
     else:
         ddens = tl.load(dden + before + i, mask=i < n, other=0.0)
     highest = tl.zeros([ROWS], tl.float32)
@@ -153,21 +166,17 @@ def query_gradient_kernel(
     rows = i
     if DROPPED:
         rows = row_hash(seed, sequence, i)
-    change = tl.zeros([ROWS, WIDTH_I], tl.float32)
+    change = zeros_wide(ROWS, WIDTH_I, REST_I)
     for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
         for t in range(0 if edge else first, count - (last - first) if edge else last):
             j0 = tile_start(start, t, first, last, edge, COLUMNS)
             change = query_gradient_step(
                 change, queries, dnums, ddens, highest, rows, i, j0, k, w, e, real, k_n, w_n,
                 low, high, no_self, bias, end, threshold,
-                edge, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, WIDTH_V, COLUMNS,
-                DOT, PRECISION,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, READ_K, READ_W, WIDTH_I, REST_I, WIDTH_V,
+                REST_V, ROWS, COLUMNS, DOT, PRECISION,
             )  # fmt: skip
-    column = tl.arange(0, WIDTH_I)
-    at = h * dq_h + b * dq_b + tl.cast(i0, tl.int64) * dq_n
-    at = at + tl.arange(0, ROWS)[:, None] * dq_n + column[None, :]
-    inside = (i < n)[:, None] & (column < D_I)[None, :]
-    tl.store(dq + at, change.to(dq.dtype.element_ty), mask=inside)
+    store_wide(dq + h * dq_h + b * dq_b, change, i0, dq_n, n, ROWS, WIDTH_I, REST_I, D_I)
 
 
 @triton.jit
@@ -176,17 +185,17 @@ def key_gradient_step(
     low, high, no_self, bias, end, seed, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, D_I: tl.constexpr, READ_Q: tl.constexpr, PITCH: tl.constexpr,
-    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    DOT: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH_I: tl.constexpr, REST_I: tl.constexpr, WIDTH_V: tl.constexpr, REST_V: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Add what the queries from i0 on give to dk, dw and P^T dden: everything is transposed."""
     i = i0 + tl.arange(0, COLUMNS)
+    nothing = tl.zeros([ROWS, COLUMNS], tl.float32)
     queries = sources
+    r = nothing
     if D_I > 0:
-        queries = load_rows(q, i0, q_n, end, COLUMNS, WIDTH_I, READ_Q, EDGE)
-        r = tl.dot(keys, tl.trans(queries), input_precision=PRECISION)  # [ROWS, COLUMNS]
-    else:
-        r = tl.zeros([ROWS, COLUMNS], tl.float32)
+        queries = load_wide(q, i0, q_n, end, COLUMNS, WIDTH_I, REST_I, READ_Q, EDGE)
+        r = over_features(keys, queries, r, REST_I, PRECISION)
     highest = tl.zeros([COLUMNS], tl.float32)
     if IDENTITY:
         highest = tl.load(top + i, mask=i < end, other=0.0)
@@ -198,18 +207,18 @@ def key_gradient_step(
     p, share = pair_weights(
         r, highest[None, :], i[None, :], j[:, None], ok, bias, IDENTITY, EDGE or REAL, EDGE
     )
-    dnums = load_rows(dnum, i0, PITCH, end, COLUMNS, WIDTH_V, PITCH, EDGE)
-    dp = tl.dot(weighed, tl.trans(dnums), input_precision=PRECISION)
+    dnums = load_wide(dnum, i0, PITCH, end, COLUMNS, WIDTH_V, REST_V, PITCH, EDGE)
+    dp = over_features(weighed, dnums, nothing, REST_V, PRECISION)
     p_kept = p
     if DROPPED:
         kept = keeps(row_hash(seed, sequence, i)[None, :], j[:, None], threshold)
         p_kept = tl.where(kept, p, 0.0)
         dp = tl.where(kept, dp, 0.0)
-    dw = tl.dot(p_kept.to(DOT), dnums, dw, input_precision=PRECISION)
+    dw = per_feature(p_kept.to(DOT), dnums, dw, REST_V, PRECISION)
     if SOURCE == 2:
-        ddens = load_rows(dden, i0, PITCH, end, COLUMNS, WIDTH_V, PITCH, EDGE)
-        dp = tl.dot(sources, tl.trans(ddens), dp, input_precision=PRECISION)
-        de = tl.dot(p.to(DOT), ddens, de, input_precision=PRECISION)
+        ddens = load_wide(dden, i0, PITCH, end, COLUMNS, WIDTH_V, REST_V, PITCH, EDGE)
+        dp = over_features(sources, ddens, dp, REST_V, PRECISION)
+        de = per_feature(p.to(DOT), ddens, de, REST_V, PRECISION)
     else:
         dden_i = tl.load(dden + i, mask=i < end, other=0.0)[None, :]
         if SOURCE == 1:
@@ -220,8 +229,29 @@ def key_gradient_step(
         change = dp * p
         if not IDENTITY:
             change = change * (1.0 - share)
-        dk = tl.dot(change.to(DOT), queries.to(DOT), dk, input_precision=PRECISION)
+        dk = per_feature(change.to(DOT), queries, dk, REST_I, PRECISION)
     return dk, dw, de
+
+
+@triton.jit
+def write_values(
+    dw, de, v, s, maximum, centre, real, dv, ds, sequence, j0, present, v_n, s_n, dv_n, ds_n, n,
+    OFFSET: tl.constexpr, WIDTH: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr,
+    CENTRED: tl.constexpr, D_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Of WIDTH features from OFFSET on: dv and, of as many columns, ds; dw v summed [ROWS, 1]."""
+    left: tl.constexpr = D_V - OFFSET
+    weight = source_weights(
+        s, maximum, real, j0, s_n, n, SOURCE, OFFSET, D_V, WIDTH, MASKED, ROWS
+    )  # fmt: skip
+    store_rows(dv + OFFSET, dw * weight, j0, dv_n, n, ROWS, WIDTH, left)
+    values = load_rows(v + OFFSET, j0, v_n, n, ROWS, WIDTH, left, True).to(tl.float32)
+    if CENTRED:
+        values = values - centre_of(centre, sequence, OFFSET + tl.arange(0, WIDTH), D_V)
+    part = tl.where(present[:, None], dw * values, 0.0)
+    if SOURCE == 2:
+        store_rows(ds + OFFSET, (part + de) * weight, j0, ds_n, n, ROWS, WIDTH, left)
+    return tl.sum(part, 1)[:, None]
 
 
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
@@ -234,8 +264,8 @@ def key_gradient_kernel(
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, CENTRED: tl.constexpr, D_I: tl.constexpr, D_V: tl.constexpr,
     READ_Q: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr, PITCH: tl.constexpr,
-    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    DOT: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH_I: tl.constexpr, REST_I: tl.constexpr, WIDTH_V: tl.constexpr, REST_V: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a tile of keys, their values and source scores."""
     sequence, h, b, j0, low, high, no_self, bias, end = place(
@@ -247,7 +277,6 @@ def key_gradient_kernel(
     top += before
     dnum += before * PITCH
     row = tl.arange(0, ROWS)
-    column = tl.arange(0, WIDTH_V)
     j = j0 + row
     present = j < n
     if MASKED:
@@ -256,12 +285,14 @@ def key_gradient_kernel(
     start, count, first, last = spans(j0, low, high, no_self, bias, end, ROWS, COLUMNS)
 
     w += h * w_h + b * w_b
-    weighed = load_rows(w, j0, w_n, n, ROWS, WIDTH_V, READ_W, True).to(DOT)
-    dw = tl.zeros([ROWS, WIDTH_V], tl.float32)
+    weighed = load_wide(w, j0, w_n, n, ROWS, WIDTH_V, REST_V, READ_W, True)
+    weighed = cast_wide(weighed, DOT, REST_V)
+    dw = zeros_wide(ROWS, WIDTH_V, REST_V)
     if SOURCE == 2:
         dden += before * PITCH
-        sources = load_rows(e + h * w_h + b * w_b, j0, w_n, n, ROWS, WIDTH_V, READ_W, True)
-        de = tl.zeros([ROWS, WIDTH_V], tl.float32)
+        e += h * w_h + b * w_b
+        sources = load_wide(e, j0, w_n, n, ROWS, WIDTH_V, REST_V, READ_W, True)
+        de = zeros_wide(ROWS, WIDTH_V, REST_V)
     else:
         dden += before
         de = tl.zeros([ROWS, 1], tl.float32)
@@ -269,59 +300,42 @@ def key_gradient_kernel(
         if SOURCE == 1:
             sources = tl.load(e + before + j[:, None], mask=(j < n)[:, None], other=0.0)
     keys = dw
-    dkey = tl.zeros([ROWS, WIDTH_I], tl.float32)
+    dkey = zeros_wide(ROWS, WIDTH_I, REST_I)
     if D_I > 0:
-        keys = load_rows(k + h * k_h + b * k_b, j0, k_n, n, ROWS, WIDTH_I, READ_K, True)
+        k += h * k_h + b * k_b
+        keys = load_wide(k, j0, k_n, n, ROWS, WIDTH_I, REST_I, READ_K, True)
     for edge in tl.static_range(2):  # tiles that need no mask, then those before and after them
         for t in range(0 if edge else first, count - (last - first) if edge else last):
             i0 = tile_start(start, t, first, last, edge, COLUMNS)
             dkey, dw, de = key_gradient_step(
                 dkey, dw, de, keys, weighed, sources, present, j, i0, sequence,
                 q, dnum, dden, top, q_n, low, high, no_self, bias, end, seed, threshold,
-                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, WIDTH_V,
-                ROWS, COLUMNS, DOT, PRECISION,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_Q, PITCH, WIDTH_I, REST_I,
+                WIDTH_V, REST_V, ROWS, COLUMNS, DOT, PRECISION,
             )  # fmt: skip
 
-    inside = (j < n)[:, None]
-    j0_ = tl.cast(j0, tl.int64)
     if D_I > 0:
-        column_i = tl.arange(0, WIDTH_I)
-        at = h * dk_h + b * dk_b + j0_ * dk_n + row[:, None] * dk_n + column_i[None, :]
-        kept = inside & (column_i < D_I)[None, :]
-        tl.store(dk + at, dkey.to(dk.dtype.element_ty), mask=kept)
-    at = h * dv_h + b * dv_b + j0_ * dv_n + row[:, None] * dv_n + column[None, :]
-    kept = inside & (column < D_V)[None, :]
+        store_wide(dk + h * dk_h + b * dk_b, dkey, j0, dk_n, n, ROWS, WIDTH_I, REST_I, D_I)
+    dv += h * dv_h + b * dv_b
     if SOURCE == 0:
-        tl.store(dv + at, dw.to(dv.dtype.element_ty), mask=kept)
+        store_wide(dv, dw, j0, dv_n, n, ROWS, WIDTH_V, REST_V, D_V)
     else:
+        v += h * v_h + b * v_b
+        s += h * s_h + b * s_b
+        ds += h * ds_h + b * ds_b
         if SOURCE == 2:
             maximum += sequence * D_V
         else:
             maximum += sequence
-        weight = source_weights(
-            s + h * s_h + b * s_b,
-            maximum,
-            real,
-            j0,
-            s_n,
-            n,
-            column,
-            SOURCE,
-            D_V,
-            WIDTH_V,
-            MASKED,
-            ROWS,
-        )
-        tl.store(dv + at, (dw * weight).to(dv.dtype.element_ty), mask=kept)
-        values = load_rows(v + h * v_h + b * v_b, j0, v_n, n, ROWS, WIDTH_V, D_V, True)
-        values = values.to(tl.float32)
-        if CENTRED:
-            values = values - centre_of(centre, sequence, column, D_V)
-        part = tl.where(present[:, None], dw * values, 0.0)
-        at = h * ds_h + b * ds_b + j0_ * ds_n + row[:, None] * ds_n
-        if SOURCE == 2:
-            change = (part + de) * weight
-            tl.store(ds + at + column[None, :], change.to(ds.dtype.element_ty), mask=kept)
-        else:
-            change = (tl.sum(part, 1)[:, None] + de) * weight
-            tl.store(ds + at, change.to(ds.dtype.element_ty), mask=inside)
+        total = tl.zeros([ROWS, 1], tl.float32)
+        for part in tl.static_range(2 if REST_V > 0 else 1):
+            total += write_values(
+                dw[part], de[part] if SOURCE == 2 else de, v, s, maximum, centre, real, dv, ds,
+                sequence, j0, present, v_n, s_n, dv_n, ds_n, n, part * WIDTH_V,
+                REST_V if part else WIDTH_V, SOURCE, MASKED, CENTRED, D_V, ROWS,
+            )  # fmt: skip
+        if SOURCE == 1:
+            weight = source_weights(
+                s, maximum, real, j0, s_n, n, SOURCE, 0, D_V, WIDTH_V, MASKED, ROWS
+            )  # fmt: skip
+            store_rows(ds, (total + de) * weight, j0, ds_n, n, ROWS, 1, 1)

@@ -171,3 +171,30 @@ def _named(name: str, operands: str) -> str | Product:
     if "MMA" in name and not name.startswith("HFMA2"):  # a multiply-add of halves
         raise RuntimeError(f"a matrix instruction that nobody counts: {name}; teach compiled.py it")
     return name
+
+
+def total(step: Mapping[str, int], *names: str) -> int:
+    """How many instructions of a step have names that begin so."""
+    return sum(often for name, often in step.items() if name.startswith(names))
+
+
+def loads_of(step: Mapping[str, int]) -> tuple[int, int]:
+    """Asynchronous copies of 16 bytes in a step, and other loads from global memory.
+
+    Beside such copies those of 8 bytes are none: 256 threads copy 16 features of 64 tokens so.
+    """
+    by_bytes = {16: 0, 8: 0}
+    for name, often in step.items():
+        if name.startswith("LDGSTS") and width_of(name) in by_bytes:
+            by_bytes[width_of(name)] += often
+    copies = by_bytes[16] + total(step, "UTMALDG")
+    accepted = copies + (by_bytes[8] if copies else 0)
+    return copies, total(step, "LDG.", "LDGSTS", "UTMALDG") - accepted
+
+
+def width_of(name: str) -> int:
+    """Bytes of a thread that one load or store moves; matrices of 8 x 8 take 4 each."""
+    if matrices := re.match(r"(?:LD|ST)SM\.16\.MT?88(?:\.([24]))?", name):
+        return 4 * int(matrices[1] or 1)
+    found = re.search(r"\.(?:U|S)?(128|64|16|8)\b", name)
+    return 4 if found is None else int(found[1]) // 8

@@ -63,6 +63,17 @@ def large_tiles(device: torch.device | None = None) -> bool:
     )
 
 
+@constant
+def architecture(device: torch.device | None = None) -> int:
+    """Whose tiles a device takes: 90 where warp groups multiply, or more than they, else 80.
+
+    RTX cards of 12.0 multiply by warps.
+    """
+    if interpreted():
+        return 90
+    return 90 if torch.cuda.get_device_capability(device)[0] in (9, 10) else 80
+
+
 @cache
 def _shared_bytes(device: int) -> int:
     """What one program may have on a device, as triton asks it: torch hides it on some builds."""

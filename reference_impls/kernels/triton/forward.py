@@ -10,13 +10,20 @@ from reference_impls.kernels.triton.parts import (
     centre_of,
     exponential,
     keeps,
-    load_rows,
     open_keys,
     pair_weights,
     place,
     row_hash,
     spans,
     tile_start,
+)
+from reference_impls.kernels.triton.wide import (
+    load_wide,
+    over_features,
+    per_feature,
+    store_rows,
+    times_wide,
+    zeros_wide,
 )
 
 
@@ -26,16 +33,15 @@ def forward_step(
     low, high, no_self, bias, end, threshold,
     EDGE: tl.constexpr, IDENTITY: tl.constexpr, SOURCE: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, D_I: tl.constexpr, READ_K: tl.constexpr, READ_W: tl.constexpr,
-    WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    DOT: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH_I: tl.constexpr, REST_I: tl.constexpr, WIDTH_V: tl.constexpr, REST_V: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Add the keys from j0 on to a tile's numerator [ROWS, WIDTH_V] and denominator."""
+    """Add the keys from j0 on to a tile's numerator and denominator, both wide [ROWS, d_v]."""
     j = j0 + tl.arange(0, COLUMNS)
+    r = tl.zeros([ROWS, COLUMNS], tl.float32)
     if D_I > 0:
-        keys = load_rows(k, j0, k_n, end, COLUMNS, WIDTH_I, READ_K, EDGE)
-        r = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
-    else:
-        r = tl.zeros([ROWS, COLUMNS], tl.float32)
+        keys = load_wide(k, j0, k_n, end, COLUMNS, WIDTH_I, REST_I, READ_K, EDGE)
+        r = over_features(queries, keys, r, REST_I, PRECISION)
 
     ok = open_keys(i, j, real, low, high, no_self, end, EDGE, REAL)
     if IDENTITY:
@@ -48,8 +54,11 @@ def forward_step(
         p = exponential(r - top[:, None])
         fade = exponential(highest - top)
         highest = highest_now
-        numerator = numerator * fade[:, None]
-        denominator = denominator * (fade[:, None] if SOURCE == 2 else fade)
+        numerator = times_wide(numerator, fade[:, None], REST_V)
+        if SOURCE == 2:
+            denominator = times_wide(denominator, fade[:, None], REST_V)
+        else:
+            denominator = denominator * fade
     else:
         p, _ = pair_weights(
             r, highest, i[:, None], j[None, :], ok, bias, IDENTITY, EDGE or REAL, EDGE
@@ -58,11 +67,11 @@ def forward_step(
     p_kept = p
     if DROPPED:
         p_kept = tl.where(keeps(rows[:, None], j[None, :], threshold), p, 0.0)
-    weighed = load_rows(w, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
-    numerator = tl.dot(p_kept.to(DOT), weighed.to(DOT), numerator, input_precision=PRECISION)
+    weighed = load_wide(w, j0, w_n, end, COLUMNS, WIDTH_V, REST_V, READ_W, EDGE)
+    numerator = per_feature(p_kept.to(DOT), weighed, numerator, REST_V, PRECISION)
     if SOURCE == 2:
-        sources = load_rows(e, j0, w_n, end, COLUMNS, WIDTH_V, READ_W, EDGE)
-        denominator = tl.dot(p.to(DOT), sources, denominator, input_precision=PRECISION)
+        sources = load_wide(e, j0, w_n, end, COLUMNS, WIDTH_V, REST_V, READ_W, EDGE)
+        denominator = per_feature(p.to(DOT), sources, denominator, REST_V, PRECISION)
     elif SOURCE == 1:
         source = tl.load(e + j, mask=j < end, other=0.0)
         denominator += tl.sum(p.to(DOT).to(tl.float32) * source[None, :], 1)
@@ -87,6 +96,35 @@ def open_queries(i, low, high, no_self, n, counts, real, MASKED: tl.constexpr):
     return here & (keys > tl.where(itself, 1, 0))
 
 
+@triton.jit
+def write_part(
+    numerator, denominator, good, out, residue, inverse, centre, sequence, i0, step, n,
+    OFFSET: tl.constexpr, WIDTH: tl.constexpr, SOURCE: tl.constexpr, CENTRED: tl.constexpr,
+    SAVE: tl.constexpr, D_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Of WIDTH features from OFFSET on: their values, and what the backward pass needs of them."""
+    left: tl.constexpr = D_V - OFFSET
+    column = OFFSET + tl.arange(0, WIDTH)
+    good = good & (column < D_V)[None, :]
+    divisor = tl.where(good, denominator, 1.0)
+    result = tl.where(good, numerator / divisor, 0.0)
+    if CENTRED:
+        if SAVE:
+            store_rows(residue + OFFSET, result, i0, step, n, ROWS, WIDTH, left)
+        result += tl.where(good, centre_of(centre, sequence, column, D_V), 0.0)
+    store_rows(out + OFFSET, result, i0, step, n, ROWS, WIDTH, left)
+    if SAVE and SOURCE == 2:
+        share = tl.where(good, 1.0 / divisor, 0.0)
+        store_rows(inverse + OFFSET, share, i0, D_V, n, ROWS, WIDTH, left)
+
+
+@triton.jit
+def smallest_of(denominator, OFFSET: tl.constexpr, WIDTH: tl.constexpr, D_V: tl.constexpr):
+    """Of each row, over the features from OFFSET on."""
+    column = OFFSET + tl.arange(0, WIDTH)
+    return tl.min(tl.where((column < D_V)[None, :], denominator, float("inf")), 1)
+
+
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def forward_kernel(
     q, k, w, e, centre, real, counts, ends, lo, hi, without_self, slope,
@@ -96,8 +134,9 @@ def forward_kernel(
     IDENTITY: tl.constexpr, SOURCE: tl.constexpr, MASKED: tl.constexpr, REAL: tl.constexpr,
     DROPPED: tl.constexpr, CENTRED: tl.constexpr, SAVE: tl.constexpr,
     D_I: tl.constexpr, D_V: tl.constexpr, READ_Q: tl.constexpr, READ_K: tl.constexpr,
-    READ_W: tl.constexpr, WIDTH_I: tl.constexpr, WIDTH_V: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    READ_W: tl.constexpr, WIDTH_I: tl.constexpr, REST_I: tl.constexpr, WIDTH_V: tl.constexpr,
+    REST_V: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DOT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """P w / P e for a tile of queries, the inverse denominators, row maxima and flags.
 
@@ -120,15 +159,14 @@ def forward_kernel(
     i = i0 + tl.arange(0, ROWS)
     start, count, first, last = spans(i0, -high, -low, no_self, bias, end, ROWS, COLUMNS)
 
-    numerator = tl.zeros([ROWS, WIDTH_V], tl.float32)
+    numerator = zeros_wide(ROWS, WIDTH_V, REST_V)
+    denominator = tl.zeros([ROWS], tl.float32)
     if SOURCE == 2:
-        denominator = tl.zeros([ROWS, WIDTH_V], tl.float32)
-    else:
-        denominator = tl.zeros([ROWS], tl.float32)
+        denominator = zeros_wide(ROWS, WIDTH_V, REST_V)
     highest = tl.full([ROWS], float("-inf"), tl.float32)
     queries = numerator
     if D_I > 0:
-        queries = load_rows(q, i0, q_n, n, ROWS, WIDTH_I, READ_Q, True)
+        queries = load_wide(q, i0, q_n, n, ROWS, WIDTH_I, REST_I, READ_Q, True)
     rows = i
     if DROPPED:
         rows = row_hash(seed, sequence, i)
@@ -138,39 +176,39 @@ def forward_kernel(
             numerator, denominator, highest = forward_step(
                 numerator, denominator, highest, queries, rows, i, j0, k, w, e, real, k_n, w_n,
                 low, high, no_self, bias, end, threshold,
-                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_K, READ_W, WIDTH_I, WIDTH_V,
-                ROWS, COLUMNS, DOT, PRECISION,
+                edge, IDENTITY, SOURCE, REAL, DROPPED, D_I, READ_K, READ_W, WIDTH_I, REST_I,
+                WIDTH_V, REST_V, ROWS, COLUMNS, DOT, PRECISION,
             )  # fmt: skip
 
-    column = tl.arange(0, WIDTH_V)
     if SOURCE == 2:
-        denominator = tl.where((column < D_V)[None, :], denominator, 1.0)
-        smallest = tl.min(denominator, 1)
+        smallest = smallest_of(denominator[0], 0, WIDTH_V, D_V)
+        if REST_V > 0:
+            more = smallest_of(denominator[1], WIDTH_V, REST_V, D_V)
+            smallest = tl.minimum(smallest, more)
     else:
         smallest = denominator
-        denominator = denominator[:, None]
     is_open = open_queries(i, low, high, no_self, n, counts, real, MASKED)
     lost = is_open & (smallest < least)
     good = (is_open & (lost == 0))[:, None]
-    divisor = tl.where(good, denominator, 1.0)
-    result = tl.where(good, numerator / divisor, 0.0)
-    row = tl.arange(0, ROWS)
-    at = ((b * n + i0) * heads + h) * D_V + row[:, None] * (heads * D_V) + column[None, :]
-    inside = (i < n)[:, None] & (column < D_V)[None, :]
-    if CENTRED:
-        if SAVE:
-            tl.store(residue + at, result.to(residue.dtype.element_ty), mask=inside)
-        result += tl.where(good, centre_of(centre, sequence, column, D_V), 0.0)
-    tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
-    before = tl.cast(sequence, tl.int64) * n + i0
-    tl.store(flagged + before + row, lost.to(tl.uint8), mask=i < n)
+    out += (b * n * heads + h) * D_V
+    if CENTRED and SAVE:
+        residue += (b * n * heads + h) * D_V
+    before = tl.cast(sequence, tl.int64) * n
+    at_first = inverse
+    if SOURCE == 2:
+        at_first += before * D_V
+    for part in tl.static_range(2 if REST_V > 0 else 1):
+        write_part(
+            numerator[part], denominator[part] if SOURCE == 2 else denominator[:, None],
+            good, out, residue, at_first, centre, sequence, i0, heads * D_V, n,
+            part * WIDTH_V, REST_V if part else WIDTH_V, SOURCE, CENTRED, SAVE, D_V, ROWS,
+        )  # fmt: skip
+    at = before + i0 + tl.arange(0, ROWS)
+    tl.store(flagged + at, lost.to(tl.uint8), mask=i < n)
     if SAVE:
-        share = tl.where(good, 1.0 / divisor, 0.0)
-        if SOURCE == 2:
-            at = before * D_V + row[:, None] * D_V + column[None, :]
-            tl.store(inverse + at, share, mask=inside)
-        else:
-            tl.store(inverse + before + row[:, None], share, mask=(i < n)[:, None])
+        if SOURCE != 2:
+            share = tl.where(good, 1.0 / tl.where(good, denominator[:, None], 1.0), 0.0)
+            tl.store(inverse + at[:, None], share, mask=(i < n)[:, None])
         if IDENTITY:
             saved = tl.where(highest == float("-inf"), 0.0, highest)
-            tl.store(top + before + row, saved, mask=i < n)
+            tl.store(top + at, saved, mask=i < n)

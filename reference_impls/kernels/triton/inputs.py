@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from reference_impls.kernels.call import KernelCall
-from reference_impls.kernels.triton.device import large_tiles
+from reference_impls.kernels.triton.device import architecture, large_tiles
 from reference_impls.kernels.triton.tiles import Kind, Numbers, Tile, choose
 
 PACKED_FROM = 512
@@ -122,7 +122,8 @@ class Inputs:
     def tile(self, kind: Kind) -> Tile:
         """From the table."""
         width = max(self.q.shape[-1], self.v.shape[-1])
-        return choose(kind, self.numbers, width, self.q.shape[2], large_tiles(self.q.device))
+        n, device = self.q.shape[2], self.q.device
+        return choose(kind, self.numbers, width, n, large_tiles(device), architecture(device))
 
     @cached_property
     def real(self) -> Tensor:

@@ -21,7 +21,7 @@ from reference_impls.kernels.triton.backward import (
 from reference_impls.kernels.triton.forward import forward_kernel
 from reference_impls.kernels.triton.inputs import Inputs, packed
 from reference_impls.kernels.triton.parts import weigh_kernel
-from reference_impls.kernels.triton.tiles import Tile, power_of_two
+from reference_impls.kernels.triton.tiles import Tile, cut, power_of_two
 from reference_impls.mechanism import Unsupported
 
 ROWS = 32
@@ -211,6 +211,7 @@ def _common(
     arguments = {"q": q, "k": k, "w": w, "e": e, **strides(q=q, k=k, w=w), **positions(given)}
     arguments["slope"] = given.single_slope
     masked = given.mask is not None
+    (width_i, rest_i), (width_v, rest_v) = cut(d_i), cut(given.v.shape[-1])
     constants = {
         "IDENTITY": given.identity,
         "SOURCE": given.source,
@@ -222,8 +223,10 @@ def _common(
         "READ_Q": q.shape[-1],
         "READ_K": k.shape[-1],
         "READ_W": w.shape[-1],
-        "WIDTH_I": power_of_two(d_i),
-        "WIDTH_V": power_of_two(given.v.shape[-1]),
+        "WIDTH_I": width_i,
+        "REST_I": rest_i,
+        "WIDTH_V": width_v,
+        "REST_V": rest_v,
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
         "DOT": tl.bfloat16 if given.numbers == "half" else tl.float32,

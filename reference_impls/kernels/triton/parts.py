@@ -17,38 +17,12 @@ import os
 import triton
 import triton.language as tl
 
+from reference_impls.kernels.triton.wide import load_rows
+
 ASSEMBLER = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
 """Whether there is one: the interpreter reads no PTX."""
 NEVER_SPECIAL = ["n", "heads", "batch", "seed", "threshold", "least"]
 """Numbers whose value must not make a new kernel."""
-
-
-@triton.jit
-def load_rows(
-    at,
-    first,
-    stride,
-    count,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    READ: tl.constexpr,
-    EDGE: tl.constexpr,
-):
-    """Rows from ``first`` on [ROWS, WIDTH]: 0 behind column READ, at an edge behind ``count``."""
-    row = tl.arange(0, ROWS)
-    column = tl.arange(0, WIDTH)
-    pointers = at + tl.cast(first, tl.int64) * stride + row[:, None] * stride + column[None, :]
-    if EDGE:
-        inside = (first + row < count)[:, None]
-        if READ < WIDTH:
-            inside = inside & (column < READ)[None, :]
-        tile = tl.load(pointers, mask=inside, other=0.0)
-    else:
-        if READ < WIDTH:
-            tile = tl.load(pointers, mask=(column < READ)[None, :], other=0.0)
-        else:
-            tile = tl.load(pointers)
-    return tile
 
 
 @triton.jit
@@ -254,20 +228,25 @@ def source_weights(
     first,
     s_n,
     n,
-    columns,
     SOURCE: tl.constexpr,
+    OFFSET: tl.constexpr,
     D_V: tl.constexpr,
-    WIDTH_V: tl.constexpr,
+    WIDTH: tl.constexpr,
     MASKED: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """E in float32: [ROWS, WIDTH_V] per feature, else [ROWS, 1]; 0 at padding and beyond N."""
+    """E in float32: [ROWS, WIDTH] per feature from OFFSET on, else [ROWS, 1].
+
+    It is 0 at padding and beyond N.
+    """
     row = first + tl.arange(0, ROWS)
     present = row < n
     if MASKED:
         present = present & (tl.load(real + row, mask=present, other=0) != 0)
     if SOURCE == 2:
-        scores = load_rows(s, first, s_n, n, ROWS, WIDTH_V, D_V, True).to(tl.float32)
+        columns = OFFSET + tl.arange(0, WIDTH)
+        scores = load_rows(s + OFFSET, first, s_n, n, ROWS, WIDTH, D_V - OFFSET, True)
+        scores = scores.to(tl.float32)
         top = tl.load(highest + columns, mask=columns < D_V, other=0.0)[None, :]
         here = present[:, None] & (columns < D_V)[None, :]
     else:
@@ -280,7 +259,7 @@ def source_weights(
 
 @triton.jit
 def centre_of(centre, sequence, column, D_V: tl.constexpr):
-    """What was taken from the values of a sequence, [1, WIDTH_V]."""
+    """What was taken from the columns of a sequence's values, [1, WIDTH]."""
     at = centre + tl.cast(sequence, tl.int64) * D_V + column
     return tl.load(at, mask=column < D_V, other=0.0)[None, :]
 
@@ -330,8 +309,8 @@ def weigh_kernel(
         first,
         s_n,
         n,
-        column,
         SOURCE,
+        0,
         D_V,
         WIDTH_V,
         MASKED,

@@ -1,27 +1,35 @@
 """Tile sizes of the Triton kernels: a table, not a search at run time, so that timings repeat.
 
-Chosen by arithmetic for an H200 (228 KiB of shared memory and 256 KiB of registers for each
-multiprocessor); `reference_impls.kernels.triton.audit` counts what the compiler makes of them,
-`reference_impls.kernels.triton.tune` measures others.
+`tiles.toml` is written by `reference_impls.kernels.triton.ranking`, which compiles what
+`candidates` gives, and takes what is within the audit's limits and predicted to be fastest.
+`reference_impls.kernels.triton.tune` measures, on a device.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Literal, get_args
 
 from reference_impls.kernels import sizes
 
 Kind = Literal["forward", "query_gradient", "key_gradient"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Numbers = Literal["half", "single"]
 """What the products of weights are made of: bfloat16, or float32 (for float16 inputs too)."""
 
-SHARED_BYTES = 227 * 1024
-"""What one program may have of a Hopper multiprocessor's shared memory."""
+SHARED_BYTES: Mapping[int, int] = {80: 163 * 1024, 90: 227 * 1024}
+"""What one program may have of a multiprocessor's shared memory, by compute capability."""
 LARGE_SHARED_BYTES = 160 * 1024
 """Devices with less for one program (99 KiB on RTX cards, of 8.6, 8.9 and 12.0) get tiles of half
-the rows and columns; the table's take up to 144 KiB compiled for 8.0, and 176 KiB for 9.0."""
+the rows and columns."""
+TABLE = Path(__file__).with_name("tiles.toml")
+WIDTHS = (64, 80, 128, 256)
+"""Of heads, each up to the next; 80 is for 75, see `cut`."""
 
 
 @dataclass(frozen=True)
@@ -43,51 +51,29 @@ class Tile:
     warps: int
     stages: int
 
+    def of(self, rows: int, columns: int) -> Tile:
+        """A smaller one, of at least 16 rows and columns and with as many rows to a warp."""
+        rows, columns = max(16, rows), max(16, columns)
+        warps = max(1, self.warps * rows // self.rows)
+        return replace(self, rows=rows, columns=columns, warps=warps)
 
-TILES: Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]] = {
-    "forward": {
-        "half": {
-            32: Tile(128, 64, 4, 3),
-            64: Tile(128, 64, 8, 3),
-            128: Tile(128, 64, 8, 3),
-            256: Tile(64, 32, 8, 2),
-        },
-        "single": {
-            32: Tile(64, 32, 4, 2),
-            64: Tile(64, 32, 8, 2),
-            128: Tile(32, 32, 8, 2),
-            256: Tile(16, 16, 8, 2),
-        },
-    },
-    "query_gradient": {
-        "half": {
-            32: Tile(128, 64, 8, 2),
-            64: Tile(128, 64, 8, 2),
-            128: Tile(64, 64, 8, 2),
-            256: Tile(32, 32, 8, 2),
-        },
-        "single": {
-            32: Tile(64, 32, 8, 2),
-            64: Tile(64, 32, 8, 2),
-            128: Tile(32, 16, 8, 2),
-            256: Tile(16, 16, 8, 2),
-        },
-    },
-    "key_gradient": {
-        "half": {
-            32: Tile(64, 64, 4, 2),
-            64: Tile(64, 64, 8, 2),
-            128: Tile(64, 64, 8, 2),
-            256: Tile(32, 32, 8, 2),
-        },
-        "single": {
-            32: Tile(64, 32, 8, 2),
-            64: Tile(32, 32, 8, 2),
-            128: Tile(16, 16, 8, 2),
-            256: Tile(16, 16, 8, 2),
-        },
-    },
-}
+
+Tiles = Mapping[Kind, Mapping[Numbers, Mapping[int, Tile]]]
+
+
+@cache
+def tiles(capability: int) -> Tiles:
+    """The table for devices like 8.0 or 9.0: by kernel, numbers and widest head."""
+    table = tomllib.loads(TABLE.read_text())[f"sm_{capability}"]
+    return {
+        kind: {
+            numbers: {int(width): Tile(*tile) for width, tile in table[kind][numbers].items()}
+            for numbers in get_args(Numbers)
+        }
+        for kind in KINDS
+    }
+
+
 WIDEST = sizes.WIDEST["triton"]
 """Wider heads would need their features in several programs."""
 WIDEST_SMALL = 128
@@ -99,7 +85,25 @@ def power_of_two(number: int, least: int = 16) -> int:
     return max(least, 1 << (number - 1).bit_length()) if number else least
 
 
-def choose(kind: Kind, numbers: Numbers, width: int, length: int, large: bool = True) -> Tile:
+def cut(width: int) -> tuple[int, int]:
+    """Two powers of two that a width fits in with the fewest columns more, the second perhaps 0.
+
+    75 is 64 + 16 in place of 128. A second of half the sum would save nothing.
+    """
+    whole = power_of_two(width)
+    half = whole // 2
+    rest = power_of_two(width - half)
+    return (half, rest) if rest < half else (whole, 0)
+
+
+def choose(
+    kind: Kind,
+    numbers: Numbers,
+    width: int,
+    length: int,
+    large: bool = True,
+    capability: int = 90,
+) -> Tile:
     """The tile for heads of a width (the wider of keys and values) and N tokens.
 
     No tile is longer than the sequence needs: setting A has 64 tokens.
@@ -108,37 +112,54 @@ def choose(kind: Kind, numbers: Numbers, width: int, length: int, large: bool = 
     ----------
     large : bool
         Whether the device has `LARGE_SHARED_BYTES`.
+    capability : {80, 90}
+        Whose table.
     """
-    table = TILES[kind][numbers]
-    tile = next(tile for widest, tile in sorted(table.items()) if width <= widest)
+    by_width = tiles(capability)[kind][numbers]
+    tile = next(tile for widest, tile in sorted(by_width.items()) if width <= widest)
     if not large:
-        tile = replace(tile, rows=max(16, tile.rows // 2), columns=max(16, tile.columns // 2))
+        tile = tile.of(tile.rows // 2, tile.columns // 2)
     longest = power_of_two(length)
-    return replace(tile, rows=min(tile.rows, longest), columns=min(tile.columns, longest))
+    return tile.of(min(tile.rows, longest), min(tile.columns, longest))
 
 
-def candidates(kind: Kind, numbers: Numbers, width: int) -> Iterator[Tile]:
-    """Tiles worth measuring, by what they hold in shared memory and in registers.
+SUMS: Mapping[Kind, tuple[float, float]] = {
+    "forward": (2, 1.5),
+    "query_gradient": (1, 2.5),
+    "key_gradient": (3, 3),
+}
+"""Tiles [rows, features] and [rows, columns] that a step has in registers, float32."""
 
-    Parameters
-    ----------
-    kind : {"forward", "query_gradient", "key_gradient"}
-    numbers : {"half", "single"}
-    width : int
-        Of keys and values.
+
+SIDES = (16, 32, 64, 128)
+REGISTERS: Mapping[Numbers, tuple[int, int]] = {"half": (40, 224), "single": (16, 128)}
+"""Least and most of a thread for `SUMS`: products of float32 have both factors there, in parts."""
+
+
+def candidates(kind: Kind, numbers: Numbers, width: int, capability: int = 90) -> Iterator[Tile]:
+    """Tiles worth compiling, by what they hold in shared memory and in registers.
+
+    Products take 16 rows for each warp, and of bfloat16 on 9.0 64 for each four; fewer rows to a
+    warp are several warps with the same scores, which only sums of many features are worth.
 
     Yields
     ------
     Tile
-        Its loads fit into shared memory, and its sums into half of the registers.
+        Of two steps loaded ahead, then of three.
     """
-    width, item = power_of_two(width), 2 if numbers == "half" else 4
-    sums = {"forward": 2, "query_gradient": 1, "key_gradient": 3}[kind]
-    for rows in (16, 32, 64, 128):
-        for columns in (16, 32, 64, 128):
-            for warps in (4, 8):
-                for stages in (2, 3, 4):
-                    held = (3 * rows + 3 * columns * stages) * width * item
-                    in_registers = 4 * rows * (sums * width + 2 * columns) / (32 * warps)
-                    if held <= SHARED_BYTES and in_registers <= 4 * 192:
-                        yield Tile(rows, columns, warps, stages)
+    width, item = sum(cut(width)), 2 if numbers == "half" else 4
+    wide, long = SUMS[kind]
+    least, most = REGISTERS[numbers]
+    longest = 128 if numbers == "half" else 32  # three products of float32 make one
+    for rows, columns in product(SIDES, (side for side in SIDES if side <= longest)):
+        for per_warp in (16,) if width < 128 and numbers == "half" else (16, 8, 4):
+            warps = rows // per_warp
+            if warps not in (1, 2, 4, 8) or (
+                numbers == "half" and capability == 90 and (rows < 64 or warps < 4)
+            ):
+                continue
+            registers = (wide * rows * width + long * rows * columns) / (32 * warps)
+            for stages in (2, 3):
+                held = (rows + 3 * columns * (stages - 1)) * width * item
+                if least <= registers <= most and held <= SHARED_BYTES[capability]:
+                    yield Tile(rows, columns, warps, stages)

@@ -29,7 +29,8 @@ from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import Geometry, of_masks
 from reference_impls.kernels.triton import _gradients, _outputs, device
 from reference_impls.kernels.triton.inputs import Inputs
-from reference_impls.kernels.triton.tiles import TILES, Kind, Numbers, Tile, candidates
+from reference_impls.kernels.triton.tiles import KINDS, Kind, Numbers, Tile, candidates
+from reference_impls.kernels.triton.tiles import tiles as table_of
 from reference_impls.masks import parse_all
 from reference_impls.mechanism import Unsupported
 
@@ -97,7 +98,7 @@ def computed(kind: Kind, tile: Tile, call: KernelCall, g: Tensor) -> dict[str, T
 
     given = Inputs(call, precise=call.q.dtype == torch.float32)
     found = launch.Outputs(*(*_outputs(given, True), given.maximum()))
-    own = {one: given.tile(one) for one in TILES} | {kind: tile}
+    own = {one: given.tile(one) for one in KINDS} | {kind: tile}
     for one in launch.forward(given, found, True, own["forward"]):
         one.run()
     gradients = _gradients(given)
@@ -209,10 +210,11 @@ def cell(
     timed: Callable[[Mapping[Tile, Launch]], Mapping[Tile, Sequence[float]]] = milliseconds,
 ) -> dict[str, Any]:
     """What is found of one cell of the table: the best tile, times by problem, the dropped ones."""
-    now = TILES[kind][numbers][width]
+    capability = device.architecture()
+    now = table_of(capability)[kind][numbers][width]
     dropped: dict[Tile, str] = {}
     right = []
-    for tile in dict.fromkeys((now, *candidates(kind, numbers, width))):
+    for tile in dict.fromkeys((now, *candidates(kind, numbers, width, capability))):
         if reason := why_not(kind, numbers, width, tile, on):
             dropped[tile] = reason
         else:
@@ -252,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nothing to tune: {reason or 'the interpreter is no device'}", file=sys.stderr)
         return 1
     table: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    for kind, by_numbers in TILES.items():
+    for kind, by_numbers in table_of(device.architecture()).items():
         for numbers, by_width in by_numbers.items():
             for width in by_width:
                 name = f"{kind} {numbers} {width}"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from reference_impls.kernels.triton import device, tune
-from reference_impls.kernels.triton.tiles import TILES, Tile
+from reference_impls.kernels.triton.tiles import KINDS, Tile
 from suites.support.attending import defined
 from suites.support.batches import error
 
@@ -23,7 +23,8 @@ NOW, BEST, SLOW, WRONG = (Tile(rows, 64, 8, 2) for rows in (128, 64, 32, 16))
 @pytest.fixture
 def four_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell, of which one tile is wrong."""
-    monkeypatch.setattr(tune, "TILES", {"forward": {"half": {64: NOW}}})
+    monkeypatch.setattr(tune, "table_of", lambda _: {"forward": {"half": {64: NOW}}})
+    monkeypatch.setattr(device, "architecture", lambda *_: 90)
     monkeypatch.setattr(tune, "candidates", lambda *_: [NOW, BEST, SLOW, WRONG])
     monkeypatch.setattr(
         tune, "why_not", lambda *given: "wrong: dk is off by 9.0e-01" if WRONG in given else ""
@@ -96,10 +97,11 @@ def test_launches_differ_in_their_tiles_alone(monkeypatch: pytest.MonkeyPatch) -
     ran: list[str] = []
     monkeypatch.setattr(Launch, "run", lambda one: ran.append(one.kernel.fn.__name__))
     monkeypatch.setattr("reference_impls.kernels.triton.inputs.large_tiles", lambda _: True)
+    monkeypatch.setattr("reference_impls.kernels.triton.inputs.architecture", lambda _: 90)
     call, g = tune.problem("half", 64, 200, "window", False, "cpu", "timed")
     heads = call.q.shape[0]
     assert heads == 8
-    for kind in TILES:
+    for kind in KINDS:
         found = tune.launches(kind, [NOW, WRONG], call, g)
         assert [one.kernel.fn.__name__ for one in found.values()] == [f"{kind}_kernel"] * 2
         assert [one.programs for one in found.values()] == [heads * 2 * 2, heads * 2 * 13]

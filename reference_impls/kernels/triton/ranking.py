@@ -1,0 +1,115 @@
+"""Rank tiles by what the compiler makes of them: python -m reference_impls.kernels.triton.ranking.
+
+For each cell of the table of tiles the candidates are compiled, counted as the audit does, and
+printed, best first: what is within all limits, then what is predicted to take the fewest cycles.
+With --write the best is what `tiles.toml` says. What is compiled is kept in triton's own cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, replace
+
+from reference_impls.kernels.triton.audit import (
+    DEVICES,
+    HEAD,
+    Audit,
+    Cell,
+    audit,
+    cells,
+    line,
+    unable,
+)
+from reference_impls.kernels.triton.tiles import TABLE, Kind, Numbers, Tile, candidates, tiles
+
+MOST = 6
+"""Of each cell's candidates as many are compiled, those first that read least for a pair."""
+DOUBTED = 1.1
+"""What four warps with 64 rows have to be better by on 9.0: other projects report wrong code of
+Triton 3.7.1 (ptxas 12.8.93) for those, which only a check of gradients on a device can exclude."""
+BROKEN = 1.25
+"""What each limit more that is broken has to be worth, where no tile is within all of them."""
+
+
+def ranked(cell: Cell) -> list[Audit]:
+    """The candidates that a multiprocessor has room for, best first.
+
+    Three steps are loaded ahead where as many programs fit as with two: the prediction does not
+    see what waiting that saves.
+    """
+    given = candidates(cell.kind, cell.numbers, cell.width, cell.capability)
+    shallow = sorted((tile for tile in given if tile.stages == 2), key=_reads)
+    found = [audit(cell, tile) for tile in shallow[:MOST]]
+    found = sorted((one for one in found if one.programs), key=_order)
+    if not found:
+        return []
+    deeper = audit(cell, replace(found[0].tile, stages=3))
+    if deeper.programs == found[0].programs and len(deeper.beyond()) <= len(found[0].beyond()):
+        found.insert(0, deeper)
+    return found
+
+
+def _reads(tile: Tile) -> float:
+    """Rows read for a pair, and again by warps with fewer rows than a product takes."""
+    return (1 / tile.rows + 1 / tile.columns) * max(1, 16 * tile.warps / tile.rows)
+
+
+def _order(one: Audit) -> tuple[bool, float]:
+    tile, cycles = one.tile, one.cycles["predicted"]
+    if one.cell.capability == 90 and (tile.rows, tile.warps) == (64, 4):
+        cycles *= DOUBTED
+    broken = len(one.beyond())
+    return broken > 0, cycles * BROKEN**broken
+
+
+def written(table: Mapping[tuple[int, Kind, Numbers], Mapping[int, Tile]]) -> str:
+    """The text of `tiles.toml`."""
+    text = "# Written by `python -m reference_impls.kernels.triton.ranking --write`:\n"
+    text += "# by the widest head rows, columns, warps, stages.\n"
+    for (capability, kind, numbers), by_width in table.items():
+        text += f"\n[sm_{capability}.{kind}.{numbers}]\n"
+        for width, tile in sorted(by_width.items()):
+            text += f"{width} = {list(astuple(tile))}\n"
+    return text
+
+
+def rewrite(best: Iterable[Audit]) -> None:
+    """Put these tiles in the places of their cells."""
+    table = {
+        (capability, kind, numbers): dict(by_width)
+        for capability in DEVICES
+        for kind, by_numbers in tiles(capability).items()
+        for numbers, by_width in by_numbers.items()
+    }
+    for one in best:
+        cell = one.cell
+        table[cell.capability, cell.kind, cell.numbers][cell.width] = one.tile
+    TABLE.write_text(written(table))
+    tiles.cache_clear()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print, and write if that is asked for; 2 where nothing can be compiled."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", help='part of a cell\'s name: "sm_90 forward half"')
+    parser.add_argument("--write", action="store_true", help="the best into tiles.toml")
+    options = parser.parse_args(arguments)
+    if reason := unable():
+        print(f"nothing to rank: {reason}", file=sys.stderr)
+        return 2
+    print(HEAD)
+    best = []
+    for cell in cells():
+        if cell.in_table and options.only in str(cell):
+            found = ranked(cell)
+            best += found[:1]
+            print(*map(line, found), sep="\n", end="\n\n", flush=True)
+            if options.write:
+                rewrite(best)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
