@@ -263,7 +263,7 @@ def predicted(
             special += often if name.startswith("MUFU") else 0
             if name.startswith(("LDS", "STS", "LDL", "STL")):
                 read += bytes_
-            if name.startswith(("LDG.", "LDGSTS")):
+            if name.startswith(("LDG.", "LDGSTS", "LDL", "STL")):  # the first cache is taken
                 cached += bytes_
     parts = {
         "tensor": tensor,
@@ -288,12 +288,16 @@ def exceptions(path: Path = EXCEPTIONS) -> tuple[dict[tuple[str, str], float], b
 
     table = tomllib.loads(path.read_text())
     counted_with = table.pop("triton")
+    other = table.pop("other").get(triton.__version__, {})
     allowed = {
         (cell, limit): most
         for limit, reasons in table.items()
         for by_cell in reasons.values()
         for cell, most in by_cell.items()
     }
+    for name, most in other.items():
+        cell, _, limit = name.rpartition(" ")
+        allowed[cell, limit] = most
     return allowed, counted_with == triton.__version__
 
 

@@ -196,6 +196,19 @@ def test_the_very_pairs_of_keeping_are_kept(dropout: PairDropout) -> None:
 
 @runs_kernels
 @pytest.mark.usefixtures("small_tiles")
+def test_a_denominator_lost_in_the_second_part_of_the_features_is_flagged() -> None:
+    problem = Problem(batch=1, d_v=40, columns=40, masks=masks_of("forward"))
+    call = problem.call(device=DEVICE)
+    assert call.s is not None
+    with torch.no_grad():
+        call.s[:, :, 10, 39] += 200
+    _, flagged = triton.attend(call)
+    i = torch.arange(20, device=DEVICE)
+    assert torch.equal(flagged[0, 0], (i > 0) & (i <= 10))
+
+
+@runs_kernels
+@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("scale_t", few(["log_sigmoid", "identity"], ["identity"]))
 def test_lost_denominators_are_flagged_and_nothing_else(scale_t: str) -> None:
     """The largest source score is far ahead, where a query that looks back can't see it."""
