@@ -23,7 +23,7 @@ from reports.core.page import svg
 from reports.core.source import PUBLISHED, Source, find
 from reports.core.style import with_dark
 from reports.core.tables import delimited
-from reports.docs import speed, training
+from reports.docs import predicted, speed, training
 from reports.docs.plain import PlainOutput, text_of
 from reports.pages.claims.page import Ledger
 from reports.pages.size.answers import Found
@@ -67,6 +67,7 @@ def values_of(
         "ratios": speed.ratio_tables(published),
         "growth": speed.growth_tables(published),
         "bits": speed.same_bits(published),
+        "predicted": (predicted.sentence(), predicted.table(source.devices)),
         "experiments": training.experiments(source),
         "trained": training.sections(source),
         "score": score_lines(claims.verdicts, claims.titles),

@@ -15,7 +15,7 @@ import importlib.util
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,9 @@ SETTING_A = 75, 64
 """Width of heads, and tokens, of the paper's Table 1: with 8 heads or with 2 it is one kernel."""
 ISSUED, STACK = 1.05, 128
 """Most matrix instructions issued over needed, and bytes of stack of a thread."""
+COUNTED = 64, 75, 128
+"""Widths of heads whose times are predicted."""
+COUNTS = Path(__file__).with_name("counts.toml")
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 
 
@@ -99,6 +102,12 @@ class Cell:
         """Whether it is one of the table's, not another that takes its tile."""
         by_width = tiles(self.capability)[self.kind][self.numbers]
         return self.length >= PACKED_FROM and self.width in by_width
+
+    @property
+    def counted(self) -> bool:
+        """Whether its time is predicted: long sequences in bfloat16."""
+        long = self.length >= PACKED_FROM
+        return long and self.numbers == "half" and self.width in COUNTED
 
     @property
     def tile(self) -> Tile:
@@ -324,6 +333,21 @@ def judged(
     return wrong
 
 
+def counted(audits: Iterable[Audit]) -> str:
+    """The text of `counts.toml`: what `harness.measure.predicted` makes times of."""
+    text = "# Written by `python -m reference_impls.kernels.triton.audit --counts`: cycles of a\n"
+    text += "# multiprocessor for 1,024 pairs, in bfloat16; tile: rows, columns, warps, stages.\n"
+    for one in audits:
+        cycles = {name: round(value, 1) for name, value in one.cycles.items()}
+        predicted = cycles.pop("predicted")
+        parts = ", ".join(f"{name} = {value}" for name, value in cycles.items())
+        cell = one.cell
+        text += f"\n[sm_{cell.capability}.{cell.kind}.{cell.width}]\n"
+        text += f"tile = {list(astuple(one.tile))}\nprograms = {one.programs}\n"
+        text += f"predicted = {predicted}\ncycles = {{ {parts} }}\n"
+    return text
+
+
 HEAD = (
     f"{'cell':34}{'tile':18}{'issued':>7}{'true':>6}{'local':>6}{'stack':>6}{'regs':>5}{'KiB':>5}"
     f"{'copies':>7}{'narrow':>7}{'by':>6}{'held':>5}{'cycles':>7}  largest"
@@ -350,10 +374,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--capability", type=int, choices=sorted(DEVICES), help="default: all")
     parser.add_argument("--only", default="", help='part of a cell\'s name: "forward half 75"')
+    parser.add_argument("--counts", action="store_true", help=f"only write {COUNTS.name}")
     options = parser.parse_args(arguments)
     if reason := unable():
         print(f"nothing to audit: {reason}", file=sys.stderr)
         return 2
+    if options.counts:
+        own = [cell for cell in cells() if cell.counted]
+        COUNTS.write_text(counted(map(audit, own)))
+        return 0
     chosen = [
         cell
         for cell in cells()
