@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.experiments.costs import at_ceiling, hours_of, steps_of, still_gains
+from harness.experiments.costs import at_ceiling, at_the_end, hours_of, steps_of, still_gains
 from harness.experiments.preregistration import Order, looked
 from harness.experiments.replicates import Pair, Unit, Values, is_ok, is_paired, sides_of, unit_of
 from harness.stats import ratio_text
@@ -258,11 +258,12 @@ def _still_gaining(
     gain = statistics.median(still_gains(r, higher) for r in runs)
     if not gain > margin:
         return []
-    patience = runs[0]["recipe"]["patience"]
+    last = at_the_end(runs[0])
+    count = "epoch" if last == 1 else f"{last} epochs"
     return [
         Flaw(
             f"{model} still gaining",
-            f"unfinished training: {model} gained {unit.size(gain)} in its last {patience} epochs "
+            f"unfinished training: {model} gained {unit.size(gain)} in its last {count} "
             f"(median), more than the margin of {unit.size(margin)}",
         )
     ]

@@ -12,6 +12,7 @@ import pytest
 from harness.cli import compare
 from harness.cli import run as cli
 from harness.experiments.conclusion import Comparison, conclusions
+from harness.experiments.costs import at_the_end, still_gains
 from harness.experiments.design import Surroundings, make_design
 from harness.experiments.model import parse_model
 from harness.experiments.tables import statistics_rows
@@ -224,6 +225,21 @@ def test_training_that_was_cut_off_keeps_a_verdict_from_being_counted() -> None:
     assert warned(f"unfinished training: {A} gained 4.00 points in its last 3 epochs", found)
     assert warned("more than the margin of 3.00 points", found)
     assert not warned(f"{B} gained", found)
+
+
+def test_where_patience_ends_nothing_a_quarter_of_the_epochs_is_the_end() -> None:
+    epochs = [0.5, 0.6, 0.65, 0.7, 0.72, 0.74, 0.76, 0.78]
+    for patience, last in ((8, 2), (20, 2), (3, 3)):
+        run = {"recipe": {"patience": patience}, "epochs": [{}] * 8}
+        assert at_the_end(run) == last
+    assert at_the_end({"recipe": {"patience": 9}, "epochs": [{}] * 3}) == 1
+    whole: dict[str, Any] = {
+        "recipe": {"patience": 8, "epochs": 8},
+        "test": {"accuracy": 0.78},
+        "chosen_epoch": 8,
+        "epochs": [{"dev": {"accuracy": value}} for value in epochs],
+    }
+    assert still_gains(whole, True) == pytest.approx(0.78 - 0.74)
 
 
 def test_a_policy_of_its_own_stage_counts_its_own_steps() -> None:
