@@ -1,7 +1,4 @@
-"""From a journal to ratios: a frame with a row per case and block, ratios inside blocks, intervals.
-
-The noise floor comes from the A/A control.
-"""
+"""From a journal to ratios inside blocks, with intervals; the noise floor is the A/A control's."""
 
 from __future__ import annotations
 

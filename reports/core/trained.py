@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -45,9 +45,7 @@ from reports.core.style import mechanism_of
 
 @dataclass(frozen=True)
 class ModelRuns:
-    """All finished runs of one model on one task by one recipe, on one device.
-
-    Of a family of tasks all runs on all of them: a value is then their mean.
+    """All finished runs of one model on one task, or all of a family, by one recipe, on one device.
 
     Attributes
     ----------
@@ -128,9 +126,7 @@ class ModelRuns:
         run = next((r for r in self.runs if not by_common_recipe(r)), None)
         if run is None:
             return "common"
-        found = named(run)
-        if found is None:
-            return "unknown"
+        found = named(run) or ["unknown"]
         return ", ".join(t for t in found if t.partition("=")[0] not in CEILINGS)
 
     @property
@@ -150,10 +146,7 @@ class ModelRuns:
 
 
 def per_unit(runs: Sequence[Mapping[str, Any]], value: Any) -> list[float]:
-    """A number per seed (of a family its mean over tasks), or per fold its mean over seeds.
-
-    Runs without the number are left out.
-    """
+    """A number per seed (of a family its mean over tasks), or per fold its mean over seeds."""
     found: dict[Any, list[float]] = {}
     for r in runs:
         number = value(r)
@@ -366,8 +359,6 @@ def _folds(name: str) -> int:
 
 def judged(found: Sequence[Against]) -> list[Against]:
     """The same with verdicts that allow for their number (Holm)."""
-    from dataclasses import replace
-
     adjusted = holm([judged_p(one.difference) for one in found])
     out = []
     for one, p in zip(found, adjusted, strict=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from harness.measure.predicted import BOARDS, Board, Phase, board_of, predicted, widths
 from harness.records.ratios import time_frame
+from reports.core.predicted import BOARDS, Board, Phase, board_of, predicted, widths
 from reports.core.source import DeviceRecords
 from reports.core.tables import markdown
 

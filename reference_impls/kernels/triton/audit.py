@@ -15,7 +15,7 @@ import importlib.util
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,6 @@ ISSUED, STACK = 1.05, 128
 """Most matrix instructions issued over needed, and bytes of stack of a thread."""
 COUNTED = 64, 75, 128
 """Widths of heads whose times are predicted."""
-COUNTS = Path(__file__).with_name("counts.toml")
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 
 
@@ -84,7 +83,7 @@ DEVICES = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class KernelCell:
     """A kernel that the table of tiles decides: for a device, numbers, heads and a length."""
 
     capability: int
@@ -140,19 +139,19 @@ class Cell:
         return products * tile.rows * tile.columns * width * (3 if self.numbers == "single" else 1)
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[KernelCell]:
     """All that is audited: the table's, and the headline's width of 75, long and in setting A."""
     width, length = SETTING_A
     for capability in DEVICES:
         for kind, by_numbers in tiles(capability).items():
             for numbers, by_width in by_numbers.items():
                 for one in sorted({*by_width, width}):
-                    yield Cell(capability, kind, numbers, one)
-                yield Cell(capability, kind, numbers, width, length)
+                    yield KernelCell(capability, kind, numbers, one)
+                yield KernelCell(capability, kind, numbers, width, length)
 
 
 @dataclass(frozen=True)
-class Audit:
+class KernelAudit:
     """What a cell's code does in a step of its main loop, with one tile.
 
     Attributes
@@ -172,7 +171,7 @@ class Audit:
         largest, and of the others the share that nothing else hides.
     """
 
-    cell: Cell
+    cell: KernelCell
     tile: Tile
     compiled: Compiled
     issued: float
@@ -208,7 +207,7 @@ def unable() -> str:
     return ""
 
 
-def audit(cell: Cell, tile: Tile | None = None) -> Audit:
+def audit(cell: KernelCell, tile: Tile | None = None) -> KernelAudit:
     """Compile a cell with a tile, by default the table's, and count.
 
     Short sequences have but tiles at an edge of their ranges: their step is that with masks.
@@ -227,7 +226,7 @@ def audit(cell: Cell, tile: Tile | None = None) -> Audit:
     )
     others = {name: often for name, often in step.items() if isinstance(name, str)}
     padded = sum(cut(cell.width))
-    return Audit(
+    return KernelAudit(
         cell,
         tile,
         compiled,
@@ -252,9 +251,9 @@ def programs(own: Multiprocessor, compiled: Compiled) -> int:
 
 
 def predicted(
-    cell: Cell, tile: Tile, compiled: Compiled, step: Mapping[Any, int]
+    cell: KernelCell, tile: Tile, compiled: Compiled, step: Mapping[Any, int]
 ) -> dict[str, float]:
-    """`Audit.cycles`: what hides the smaller parts are the other warps of the same scheduler."""
+    """`KernelAudit.cycles`: the other warps of a scheduler hide the smaller parts."""
     from reference_impls.kernels.triton.compiled import Product, width_of
 
     own, item = DEVICES[cell.capability], 2 if cell.numbers == "half" else 4
@@ -311,7 +310,7 @@ def exceptions(path: Path = EXCEPTIONS) -> tuple[dict[tuple[str, str], float], b
 
 
 def judged(
-    audits: Iterable[Audit], allowed: Mapping[tuple[str, str], float], all_needed: bool = True
+    audits: Iterable[KernelAudit], allowed: Mapping[tuple[str, str], float], all_needed: bool = True
 ) -> list[str]:
     """What is wrong, one line each: beyond a limit and not named, or named without need."""
     wrong = []
@@ -333,28 +332,13 @@ def judged(
     return wrong
 
 
-def counted(audits: Iterable[Audit]) -> str:
-    """The text of `counts.toml`: what `harness.measure.predicted` makes times of."""
-    text = "# Written by `python -m reference_impls.kernels.triton.audit --counts`: cycles of a\n"
-    text += "# multiprocessor for 1,024 pairs, in bfloat16; tile: rows, columns, warps, stages.\n"
-    for one in audits:
-        cycles = {name: round(value, 1) for name, value in one.cycles.items()}
-        predicted = cycles.pop("predicted")
-        parts = ", ".join(f"{name} = {value}" for name, value in cycles.items())
-        cell = one.cell
-        text += f"\n[sm_{cell.capability}.{cell.kind}.{cell.width}]\n"
-        text += f"tile = {list(astuple(one.tile))}\nprograms = {one.programs}\n"
-        text += f"predicted = {predicted}\ncycles = {{ {parts} }}\n"
-    return text
-
-
 HEAD = (
     f"{'cell':34}{'tile':18}{'issued':>7}{'true':>6}{'local':>6}{'stack':>6}{'regs':>5}{'KiB':>5}"
     f"{'copies':>7}{'narrow':>7}{'by':>6}{'held':>5}{'cycles':>7}  largest"
 )
 
 
-def line(one: Audit) -> str:
+def line(one: KernelAudit) -> str:
     """A row of the table that is printed."""
     tile, compiled, cycles = one.tile, one.compiled, dict(one.cycles)
     predicted = cycles.pop("predicted")
@@ -374,15 +358,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--capability", type=int, choices=sorted(DEVICES), help="default: all")
     parser.add_argument("--only", default="", help='part of a cell\'s name: "forward half 75"')
-    parser.add_argument("--counts", action="store_true", help=f"only write {COUNTS.name}")
     options = parser.parse_args(arguments)
     if reason := unable():
         print(f"nothing to audit: {reason}", file=sys.stderr)
         return 2
-    if options.counts:
-        own = [cell for cell in cells() if cell.counted]
-        COUNTS.write_text(counted(map(audit, own)))
-        return 0
     chosen = [
         cell
         for cell in cells()

@@ -11,12 +11,13 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
+from pathlib import Path
 
 from reference_impls.kernels.triton.audit import (
     DEVICES,
     HEAD,
-    Audit,
-    Cell,
+    KernelAudit,
+    KernelCell,
     audit,
     cells,
     line,
@@ -24,6 +25,7 @@ from reference_impls.kernels.triton.audit import (
 )
 from reference_impls.kernels.triton.tiles import TABLE, Kind, Numbers, Tile, candidates, tiles
 
+COUNTS = Path(__file__).with_name("counts.toml")
 MOST = 6
 """Of each cell's candidates as many are compiled, those first that read least for a pair."""
 DOUBTED = 1.1
@@ -33,7 +35,7 @@ BROKEN = 1.25
 """What each limit more that is broken has to be worth, where no tile is within all of them."""
 
 
-def ranked(cell: Cell) -> list[Audit]:
+def ranked(cell: KernelCell) -> list[KernelAudit]:
     """The candidates that a multiprocessor has room for, best first.
 
     Three steps are loaded ahead where as many programs fit as with two: the prediction does not
@@ -56,7 +58,7 @@ def _reads(tile: Tile) -> float:
     return (1 / tile.rows + 1 / tile.columns) * max(1, 16 * tile.warps / tile.rows)
 
 
-def _order(one: Audit) -> tuple[bool, float]:
+def _order(one: KernelAudit) -> tuple[bool, float]:
     tile, cycles = one.tile, one.cycles["predicted"]
     if one.cell.capability == 90 and (tile.rows, tile.warps) == (64, 4):
         cycles *= DOUBTED
@@ -75,7 +77,22 @@ def written(table: Mapping[tuple[int, Kind, Numbers], Mapping[int, Tile]]) -> st
     return text
 
 
-def rewrite(best: Iterable[Audit]) -> None:
+def counted(audits: Iterable[KernelAudit]) -> str:
+    """The text of `counts.toml`: what `reports.core.predicted` makes times of."""
+    text = "# Written by `python -m reference_impls.kernels.triton.ranking --counts`: cycles of a\n"
+    text += "# multiprocessor for 1,024 pairs, in bfloat16; tile: rows, columns, warps, stages.\n"
+    for one in audits:
+        cycles = {name: round(value, 1) for name, value in one.cycles.items()}
+        predicted = cycles.pop("predicted")
+        parts = ", ".join(f"{name} = {value}" for name, value in cycles.items())
+        cell = one.cell
+        text += f"\n[sm_{cell.capability}.{cell.kind}.{cell.width}]\n"
+        text += f"tile = {list(astuple(one.tile))}\nprograms = {one.programs}\n"
+        text += f"predicted = {predicted}\ncycles = {{ {parts} }}\n"
+    return text
+
+
+def rewrite(best: Iterable[KernelAudit]) -> None:
     """Put these tiles in the places of their cells."""
     table = {
         (capability, kind, numbers): dict(by_width)
@@ -95,10 +112,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help='part of a cell\'s name: "sm_90 forward half"')
     parser.add_argument("--write", action="store_true", help="the best into tiles.toml")
+    parser.add_argument("--counts", action="store_true", help=f"only write {COUNTS.name}")
     options = parser.parse_args(arguments)
     if reason := unable():
         print(f"nothing to rank: {reason}", file=sys.stderr)
         return 2
+    if options.counts:
+        own = [cell for cell in cells() if cell.counted]
+        COUNTS.write_text(counted(map(audit, own)))
+        return 0
     print(HEAD)
     best = []
     for cell in cells():

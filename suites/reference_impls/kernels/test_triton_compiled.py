@@ -120,7 +120,7 @@ def test_the_best_tile_is_within_all_limits_then_takes_the_fewest_cycles(
     cell, square, flat = CELLS["sm_90 forward half 64"], (64, 64), (128, 32)
     cycles, held = {square: 95.0, flat: 100.0, (128, 64): 40.0, (128, 128): 30.0}, {2: 2, 3: 2}
 
-    def fake(_: audit.Cell, tile: Tile) -> audit.Audit:
+    def fake(_: audit.KernelCell, tile: Tile) -> audit.KernelAudit:
         sides = tile.rows, tile.columns
         spilled = {(128, 64): 1, (128, 128): 1}.get(sides, 0)
         programs = held[tile.stages] if sides != (64, 128) else 0
@@ -184,14 +184,14 @@ def test_exceptions_are_of_cells_and_limits_that_there_are() -> None:
         assert limit in limits
 
 
-def made(name: str = HEADLINE[0], **counts: Any) -> audit.Audit:
+def made(name: str = HEADLINE[0], **counts: Any) -> audit.KernelAudit:
     """An audit without a fault, but for these counts."""
     own = {key: counts.pop(key) for key in ("stack", "shared") if key in counts}
     within = Compiled(
         **({"registers": 128, "stack": 128, "shared": 2**10} | own), warps=8, steps=()
     )
     cell = CELLS[name]
-    clean = audit.Audit(cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 1, {"predicted": 1.0})
+    clean = audit.KernelAudit(cell, cell.tile, within, 1.0, 1.0, 0, 6, 0, 0, 1, {"predicted": 1.0})
     return replace(clean, **counts)
 
 

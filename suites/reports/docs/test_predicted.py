@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from harness.measure.predicted import BOARDS
-from harness.measure.predicted import predicted as prediction
+from reports.core.predicted import BOARDS
+from reports.core.predicted import predicted as prediction
 from reports.docs import predicted
 from suites.support.made_up_records import reading
 

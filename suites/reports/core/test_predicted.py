@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.measure import predicted as model
-from harness.measure.predicted import BOARDS, Board, board_of, counts, pairs, predicted, widths
 from reference_impls.kernels.triton.tiles import choose
+from reports.core import predicted as model
+from reports.core.predicted import BOARDS, Board, board_of, counts, pairs, predicted, widths
 
 BOARD = Board("Made Up", 90, 10, 1e9, 1e15, 2e12, 8e12, launch_seconds=1e-12)
 KERNEL = {
@@ -88,7 +88,7 @@ def test_what_was_counted_are_the_tiles_that_the_kernels_take() -> None:
             for width, one in by_width.items():
                 tile = choose(kind, "half", int(width), 10**6, capability=int(name[3:]))
                 assert one["tile"] == [tile.rows, tile.columns, tile.warps, tile.stages], (
-                    "python -m reference_impls.kernels.triton.audit --counts writes them anew"
+                    "python -m reference_impls.kernels.triton.ranking --counts writes them anew"
                 )
                 assert one["predicted"] >= max(one["cycles"].values())
 

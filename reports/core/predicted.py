@@ -1,8 +1,8 @@
 """How long the Triton kernels would take on a GPU: predicted from the compiled code, not measured.
 
-`reference_impls.kernels.triton.audit` counts what a multiprocessor does for a pair of query and key
-and writes it to ``counts.toml``; a board says how many of them there are, and how fast. No GPU has
-confirmed a number of it: where one was measured, that stands beside.
+`reference_impls.kernels.triton.ranking` counts what a multiprocessor does for a pair of query and
+key and writes it to ``counts.toml``; a board says how many of them there are, and how fast. No GPU
+has confirmed a number of it: where one was measured, that stands beside.
 """
 
 from __future__ import annotations
