@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -162,3 +162,27 @@ def case_inputs(
     if implementation.mask_optional:
         return x, None
     return x, torch.ones(p.batch, p.length, dtype=torch.bool, device=p.device)
+
+
+def warm_for_capture(call: Callable[[], object]) -> None:
+    """Make a call beside the current stream, as capturing asks for: what is chosen once, is."""
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(beside)
+
+
+def graph_of(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """Capture a warm call in a CUDA graph.
+
+    Raises
+    ------
+    RuntimeError
+        If it can't be captured.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph

@@ -16,7 +16,14 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.build import apply_settings, case_inputs, case_module, compiled
+from harness.build import (
+    apply_settings,
+    case_inputs,
+    case_module,
+    compiled,
+    graph_of,
+    warm_for_capture,
+)
 from harness.case import Case, parse
 from harness.inputs import INPUT, OUTPUT, Inputs, gradient_of
 from harness.measure.state import state
@@ -198,17 +205,10 @@ def captured(prepared: Prepared) -> Callable[..., None]:
     Unsupported
         If that can't be done.
     """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            prepared.call()
-    torch.cuda.current_stream().wait_stream(side)
+    warm_for_capture(prepared.call)
     prepared.reset()
-    graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
-            prepared.call()
+        graph = graph_of(prepared.call)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -191,6 +192,17 @@ class Question:
     odds: (
         Callable[..., tuple[dict[str, float], dict[str, tuple[np.ndarray, np.ndarray]]]] | None
     ) = None
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the answer but the oracle's code; not of one about draws."""
+        oracle = f"{self.naive.__module__}:{self.naive.__qualname__}"
+        said = [oracle, sorted(self.options.items()), list(self.lengths), self.rows]
+        found = hashlib.sha256(repr([*said, self.padding_matters]).encode())
+        for name, array in sorted({**self.weights, "": self.cotangent, " x": self.x}.items()):
+            found.update(f"{name} {array.shape} {array.dtype}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
 
     def _draws(self, b: int) -> dict[str, Any]:
         """The oracle's ``drawn`` of a sample, if any, with the cotangent that `computed` has."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch._inductor.cpp_builder import get_cpp_compiler
 
+from harness.build import graph_of, warm_for_capture
 from harness.verify.budget import error
 from harness.verify.check import chosen
 from harness.verify.compare import OUTPUT, Computed, computed, numpy64
@@ -21,8 +22,6 @@ REPEATS = 30
 LENGTHS = (96, 96, 64, 33)
 WIDTH = 48
 """Large enough for torch to share work among threads, small enough for 30 passes in a second."""
-WARM_UP = 3
-"""Passes before one is captured."""
 PAIRS = 15
 """Passes with and without the deterministic mode, in turn."""
 
@@ -110,30 +109,24 @@ def graphed(
     named = {"x": x, **{n: p for n, p in module.named_parameters() if p.requires_grad}}
     cotangent = point.cotangent
 
-    def both_passes() -> torch.Tensor:
+    held: list[torch.Tensor] = []
+
+    def both_passes() -> None:
         for tensor in named.values():
             tensor.grad = None
-        output: torch.Tensor = module(x, point.real)
-        output.backward(cotangent.to(output.dtype))
-        return output
+        held[:] = [module(x, point.real)]
+        held[0].backward(cotangent.to(held[0].dtype))
 
-    graph, beside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    beside.wait_stream(torch.cuda.current_stream())
     try:
-        with torch.cuda.stream(beside):  # as capturing asks for: what is chosen once, is
-            for _ in range(WARM_UP):
-                both_passes()
-        torch.cuda.current_stream().wait_stream(beside)
-        with torch.cuda.graph(graph):
-            output = both_passes()
-        graph.replay()
+        warm_for_capture(both_passes)
+        graph_of(both_passes).replay()
     except RuntimeError as failure:
         return _not("graphed", f"failed: {failure}")
     gradients = {
         name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in named.items()
     }
     arrays = {name: numpy64(gradient) for name, gradient in gradients.items()}
-    return {"graphed": _apart(Computed({OUTPUT: numpy64(output)}, arrays), first)}
+    return {"graphed": _apart(Computed({OUTPUT: numpy64(held[0])}, arrays), first)}
 
 
 def _not(what: str, reason: str) -> dict[str, Any]:

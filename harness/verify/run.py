@@ -19,8 +19,12 @@ BESIDE = {
     "determinism": "harness.verify.determinism:determinism",
 }
 """What is told beside a verdict, each a kind of record, and what a child calls for it."""
-COMPILED_CALL = "harness.verify.determinism:compiled"
-GRAPHED_CALL = "harness.verify.determinism:graphed"
+ALONE = {
+    "compiled": ("harness.verify.determinism:compiled", ("cpu", "cuda")),
+    "graphed": ("harness.verify.determinism:graphed", ("cuda",)),
+}
+"""What of determinism has a call of its own, and where: a compiler that does not end must not take
+the rest with it."""
 COMPILE_SECONDS = 120.0
 """Then compiling is given up, and told so; unrolled loops take minutes."""
 LIMIT_SECONDS = 300.0
@@ -222,13 +226,12 @@ def beside(
             nothing: dict[str, Any] = {"points": []} if kind == "stress" else {}
             value = outcome.value if outcome.status == "ok" else nothing
             if kind == "determinism" and outcome.status == "ok":
-                # On its own: a compiler that does not end must not take the rest with it.
-                own = interpreter.run(COMPILED_CALL, given, Limits(seconds=COMPILE_SECONDS))
-                failed = {"compiled": None, "compiled_reason": f"{own.status}: {own.detail}"}
-                value = {**value, **(own.value if own.status == "ok" else failed)}
-                if device == "cuda":
-                    own = interpreter.run(GRAPHED_CALL, given, Limits(seconds=COMPILE_SECONDS))
-                    failed = {"graphed": None, "graphed_reason": f"{own.status}: {own.detail}"}
+                for what_alone, (call, devices) in ALONE.items():
+                    if device not in devices:
+                        continue
+                    own = interpreter.run(call, given, Limits(seconds=COMPILE_SECONDS))
+                    said = f"{own.status}: {own.detail}"
+                    failed = {what_alone: None, f"{what_alone}_reason": said}
                     value = {**value, **(own.value if own.status == "ok" else failed)}
             if writer is None:
                 head = {**session, "fingerprint": dict(fingerprint)}

@@ -79,24 +79,6 @@ def refuse(q: Tensor, v: Tensor) -> None:
         )
 
 
-def _outputs(given: Inputs, save: bool) -> tuple[Tensor, ...]:
-    """What the forward pass fills: out, residue, flagged, inverse, top."""
-    q, s = given.q, given.s
-    heads, batch, n, d_v = given.v.shape
-    columns = 1 if s is None else s.shape[-1]
-    half = q.dtype == torch.bfloat16
-    residue = (batch, n, heads, d_v) if save and given.centred else (0,)
-    inverse = (heads, batch, n, columns) if save else (0,)
-    top = (heads, batch, n) if save and given.identity else (0,)
-    return (
-        q.new_empty(batch, n, heads, d_v),
-        q.new_empty(residue, dtype=torch.bfloat16 if half else torch.float32),
-        q.new_empty(heads, batch, n, dtype=torch.bool),
-        q.new_empty(inverse, dtype=torch.float32),
-        q.new_empty(top, dtype=torch.float32),
-    )
-
-
 @torch.library.custom_op(
     "attnbench::triton_forward",
     mutates_args=(),
@@ -130,7 +112,7 @@ def triton_forward(*given: Any) -> tuple[Tensor, ...]:
 
     *flat, precise, save = given
     inputs = Inputs(of_flat(*flat), precise)
-    found = launch.Outputs(*(*_outputs(inputs, save), inputs.maximum()))
+    found = launch.Outputs.of(inputs, save)
     with current(inputs.q):
         for kernel in launch.forward(inputs, found, save):
             kernel.run()
@@ -144,7 +126,7 @@ def _(*given: Any) -> tuple[Tensor, ...]:
     inputs = Inputs(of_flat(*flat), precise)
     s = inputs.s
     shape = (0,) if s is None else (*s.shape[:2], 1, s.shape[3])
-    return *_outputs(inputs, save), inputs.q.new_empty(shape, dtype=torch.float32)
+    return *inputs.outputs(save), inputs.q.new_empty(shape, dtype=torch.float32)
 
 
 @torch.library.custom_op(
@@ -159,7 +141,7 @@ def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
 
     inputs = Inputs(of_flat(*given[:COUNT]), given[COUNT])
     found = launch.Outputs(*given[COUNT + 1 :])
-    gradients = _gradients(inputs)
+    gradients = inputs.gradients()
     with current(inputs.q):
         seen = dense(g).permute(2, 0, 1, 3)  # [H, B, N, d_v]
         launches = launch.backward(inputs, found, seen, gradients)
@@ -172,14 +154,7 @@ def triton_backward(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
 
 @triton_backward.register_fake
 def _(g: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    return _gradients(Inputs(of_flat(*given[:COUNT]), given[COUNT]))
-
-
-def _gradients(given: Inputs) -> tuple[Tensor, ...]:
-    """Room for those of q, k, v and s, which is empty where there is none."""
-    q, s = given.q, given.s
-    source = q.new_empty(0) if s is None else torch.empty_like(s)
-    return (*(torch.empty_like(t) for t in (q, given.k, given.v)), source)
+    return Inputs(of_flat(*given[:COUNT]), given[COUNT]).gradients()
 
 
 def _setup(ctx: Any, inputs: Sequence[Any], output: Sequence[Tensor]) -> None:

@@ -23,7 +23,7 @@ import torch
 
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import of_masks
-from reference_impls.kernels.triton import _gradients, _outputs, device
+from reference_impls.kernels.triton import device
 from reference_impls.kernels.triton.inputs import PACKED_FROM, Inputs
 from reference_impls.kernels.triton.tiles import (
     SHARED_BYTES,
@@ -123,10 +123,10 @@ class KernelCell:
         geometry = of_masks(parse_all(None, heads), self.length, q.device)
         call = KernelCall(q, k, v, s, geometry, None, "log_sigmoid")
         inputs = Inputs(call, precise=self.numbers == "single")
-        found = launch.Outputs(*(*_outputs(inputs, True), inputs.maximum()))
+        found = launch.Outputs.of(inputs, save=True)
         if self.kind == "forward":
             return launch.forward(inputs, found, True, tile)[-1]
-        launches = launch.backward(inputs, found, v, _gradients(inputs), (tile, tile))
+        launches = launch.backward(inputs, found, v, inputs.gradients(), (tile, tile))
         return launches[-1 if self.kind == "key_gradient" else -2]
 
     def needed(self, tile: Tile, width: int) -> int:

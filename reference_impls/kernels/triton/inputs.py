@@ -163,3 +163,26 @@ class Inputs:
         if self.mask is not None:
             s = s.masked_fill(~self.mask[None, :, :, None], -torch.inf)
         return s.amax(2, keepdim=True).float().contiguous()
+
+    def outputs(self, save: bool) -> tuple[Tensor, ...]:
+        """What the forward pass fills: out, residue, flagged, inverse, top."""
+        q, s = self.q, self.s
+        heads, batch, n, d_v = self.v.shape
+        columns = 1 if s is None else s.shape[-1]
+        half = q.dtype == torch.bfloat16
+        residue = (batch, n, heads, d_v) if save and self.centred else (0,)
+        inverse = (heads, batch, n, columns) if save else (0,)
+        top = (heads, batch, n) if save and self.identity else (0,)
+        return (
+            q.new_empty(batch, n, heads, d_v),
+            q.new_empty(residue, dtype=torch.bfloat16 if half else torch.float32),
+            q.new_empty(heads, batch, n, dtype=torch.bool),
+            q.new_empty(inverse, dtype=torch.float32),
+            q.new_empty(top, dtype=torch.float32),
+        )
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Room for those of q, k, v and s, which is empty where there is none."""
+        q, s = self.q, self.s
+        source = q.new_empty(0) if s is None else torch.empty_like(s)
+        return (*(torch.empty_like(t) for t in (q, self.k, self.v)), source)

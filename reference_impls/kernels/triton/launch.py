@@ -82,6 +82,11 @@ class Outputs:
     top: Tensor
     maximum: Tensor
 
+    @classmethod
+    def of(cls, given: Inputs, save: bool) -> Outputs:
+        """Room for a call, and the maximum, which is there."""
+        return cls(*(*given.outputs(save), given.maximum()))
+
 
 def forward(given: Inputs, found: Outputs, save: bool, tile: Tile | None = None) -> list[Launch]:
     """The launches of the forward pass, in their order."""

@@ -62,6 +62,14 @@ def row_of(at, i, stride, D: tl.constexpr, WIDTH: tl.constexpr, NUMBER: tl.const
     return read.to(NUMBER)
 
 
+@triton.jit
+def any_lost(flagged, first, stop, COUNT: tl.constexpr):
+    """Whether one of COUNT queries from ``first`` on, before ``stop``, is flagged."""
+    row = first + tl.arange(0, COUNT)
+    lost = tl.load(flagged + row, mask=row < stop, other=0).to(tl.int32)
+    return tl.max(lost, 0) > 0
+
+
 @triton.jit(do_not_specialize=NEVER_SPECIAL)
 def repair_kernel(
     q, k, v, s, real, ends, lo, hi, without_self, slope, flagged, out, shift,
@@ -82,9 +90,7 @@ def repair_kernel(
     bias = tl.load(slope + h)  # not as `place` rounds it: scores may be float64
     before = tl.cast(sequence, tl.int64) * n
     flagged += before
-    row = i0 + tl.arange(0, ROWS)
-    lost = tl.load(flagged + row, mask=row < n, other=0).to(tl.int32)
-    if tl.max(lost, 0) > 0:
+    if any_lost(flagged, i0, n, ROWS):
         for t in range(0, ROWS):
             i = i0 + t
             if tl.load(flagged + i, mask=i < n, other=0) != 0:
@@ -187,9 +193,7 @@ def repair_query_kernel(
     before = tl.cast(sequence, tl.int64) * n
     flagged += before
     shift += before * (D_V if SOURCE == 2 else 1)
-    row = i0 + tl.arange(0, ROWS)
-    lost = tl.load(flagged + row, mask=row < n, other=0).to(tl.int32)
-    if tl.max(lost, 0) > 0:
+    if any_lost(flagged, i0, n, ROWS):
         for t in range(0, ROWS):
             i = i0 + t
             if tl.load(flagged + i, mask=i < n, other=0) != 0:
@@ -269,9 +273,7 @@ def repair_key_kernel(
     some = 0
     last = tl.minimum(tl.minimum(j0 + ROWS, end) + high, n)
     for i0 in range(tl.maximum(j0 + low, 0), last, FLAGS):
-        row = i0 + tl.arange(0, FLAGS)
-        lost = tl.load(flagged + row, mask=row < last, other=0).to(tl.int32)
-        if tl.max(lost, 0) > 0:
+        if any_lost(flagged, i0, last, FLAGS):
             some += 1
             for t in range(0, tl.minimum(last - i0, FLAGS)):
                 i = i0 + t

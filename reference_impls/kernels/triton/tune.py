@@ -27,7 +27,7 @@ from torch import Tensor
 from reference_impls.kernels import underflow
 from reference_impls.kernels.call import KernelCall
 from reference_impls.kernels.geometry import Geometry, of_masks
-from reference_impls.kernels.triton import _gradients, _outputs, device
+from reference_impls.kernels.triton import device
 from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import KINDS, Kind, Numbers, Tile, candidates
 from reference_impls.kernels.triton.tiles import tiles as table_of
@@ -97,11 +97,11 @@ def computed(kind: Kind, tile: Tile, call: KernelCall, g: Tensor) -> dict[str, T
     from reference_impls.kernels.triton import launch
 
     given = Inputs(call, precise=call.q.dtype == torch.float32)
-    found = launch.Outputs(*(*_outputs(given, True), given.maximum()))
+    found = launch.Outputs.of(given, save=True)
     own = {one: given.tile(one) for one in KINDS} | {kind: tile}
     for one in launch.forward(given, found, True, own["forward"]):
         one.run()
-    gradients = _gradients(given)
+    gradients = given.gradients()
     tiles = own["query_gradient"], own["key_gradient"]
     for one in launch.backward(given, found, g, gradients, tiles):
         one.run()
@@ -148,12 +148,12 @@ def launches(kind: Kind, tiles: Sequence[Tile], call: KernelCall, g: Tensor) -> 
     from reference_impls.kernels.triton import launch
 
     given = Inputs(call, precise=call.q.dtype == torch.float32)
-    found = launch.Outputs(*(*_outputs(given, True), given.maximum()))
+    found = launch.Outputs.of(given, save=True)
     before = launch.forward(given, found, True)
     if kind != "forward":
         for one in before:
             one.run()
-        before = launch.backward(given, found, g, _gradients(given))
+        before = launch.backward(given, found, g, given.gradients())
         before = before[:-1] if kind == "query_gradient" else [*before[:-2], before[-1]]
     *before, last = before
     for one in before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.registry import Registry
@@ -49,19 +49,12 @@ class Part:
         return [*self.before, python, "-m", self.module, *self.arguments, *where]
 
 
-def parts(device: str, mechanisms: Mapping[str, object] | None = None) -> Iterator[Part]:
-    """All parts in their order: what is cheap, and what the others stand on, comes first.
-
-    Parameters
-    ----------
-    device : str
-    mechanisms : mapping, optional
-        Names of those to verify; all that run there if it is left out.
-    """
+def parts(device: str) -> Iterator[Part]:
+    """All parts in their order: what is cheap, and what the others stand on, comes first."""
     yield Part("doctor", "harness", ("doctor",))
     known = Registry().mechanisms.values()
     there = [m.name for m in known if any(device in i.devices for i in m.implementations)]
-    for name in there if mechanisms is None else mechanisms:
+    for name in there:
         yield Part(f"verify {name}", "harness", ("verify", name, "--determinism"))
     for name in LARGE:
         yield Part(f"large {name}", "harness", ("verify", name, "--large"))

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.verify.check import check_drawn
 from reference_impls.kernels import core, triton, underflow
 from reference_impls.kernels.dropout import PairDropout
 from reference_impls.kernels.triton import device, tune
+from reference_impls.kernels.triton.inputs import Inputs
 from reference_impls.kernels.triton.tiles import Tile
 from reference_impls.mechanism import Unsupported
 from suites.support.attending import (
@@ -88,29 +89,41 @@ def _bfloat16_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton, "BFLOAT16_INTERPRETED", True)
 
 
-@pytest.mark.skipif(
-    INTERPRETED or torch.cuda.is_available(), reason="the tests run the kernels themselves"
-)
-@pytest.mark.skipif(VERSION < (3, 9), reason="an older interpreter does not know numpy 2.4")
-@pytest.mark.parametrize(
-    "tier", ["not nightly", pytest.param("nightly", marks=pytest.mark.nightly)]
-)
-def test_in_the_interpreter(tier: str) -> None:
+def runs_the_interpreter(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that starts a child where this process neither is one nor has a device."""
+    for condition, reason in (
+        (INTERPRETED or torch.cuda.is_available(), "the tests run the kernels themselves"),
+        (VERSION < (3, 9), "an older interpreter does not know numpy 2.4"),
+    ):
+        test = pytest.mark.skipif(condition, reason=reason)(test)
+    return test
+
+
+def assert_passes_interpreted(file: str, more_than: int, seconds: float, *options: str) -> None:
+    """Run a test module in a child with Triton's interpreter."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     environment.pop("PYTEST_ADDOPTS", None)
     child = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", tier, __file__],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, file],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=seconds,
         check=False,
         cwd=Path(__file__).parents[3],
     )
     assert child.returncode == 0, child.stdout[-6000:] + child.stderr[-2000:]
     passed = re.search(r"(\d+) passed", child.stdout)
     assert passed is not None
-    assert int(passed[1]) > 15, child.stdout[-500:]
+    assert int(passed[1]) > more_than, child.stdout[-500:]
+
+
+@runs_the_interpreter
+@pytest.mark.parametrize(
+    "tier", ["not nightly", pytest.param("nightly", marks=pytest.mark.nightly)]
+)
+def test_in_the_interpreter(tier: str) -> None:
+    assert_passes_interpreted(__file__, 15, 1800, "-m", tier)
 
 
 @pytest.fixture
@@ -461,9 +474,9 @@ def test_a_tile_that_computes_something_else_may_not_win(monkeypatch: pytest.Mon
     monkeypatch.setattr(tune, "MASKS", {"directional": ("forward", "backward")})
     ask: Any = partial(tune.why_not, "key_gradient", "single", 16, SMALL[0], DEVICE.type)
     assert ask() == ""
-    gradients = launch.backward
+    gradients, room = launch.backward, Inputs.gradients
     monkeypatch.setattr(launch, "backward", lambda *given: gradients(*given)[:-1])  # dk: whatever
-    monkeypatch.setattr(tune, "_gradients", lambda given: [t + 1 for t in triton._gradients(given)])
+    monkeypatch.setattr(Inputs, "gradients", lambda given: [t + 1 for t in room(given)])
     assert re.fullmatch(r"wrong: d[kvs] is off by \S+ of its largest \(directional\)", ask())
     monkeypatch.setattr(launch, "backward", Mock(side_effect=Unsupported("too\nlarge")))
     monkeypatch.setattr(launch, "forward", lambda *_: [])

@@ -369,8 +369,8 @@ def _launches(problem: Problem, dtype: torch.dtype) -> dict[str, Any]:
 
     call = problem.call(dtype)
     inputs = Inputs(call, precise=dtype == torch.float32)
-    found = launch.Outputs(*(*triton._outputs(inputs, True), inputs.maximum()))
-    gradients = triton._gradients(inputs)
+    found = launch.Outputs.of(inputs, save=True)
+    gradients = inputs.gradients()
     launches = [
         *launch.forward(inputs, found, True),
         *launch.backward(inputs, found, call.v, gradients),
@@ -424,10 +424,10 @@ def test_a_device_can_repair_what_underflows(name: str, capability: int) -> None
 
     problem, dtype = REPAIRED[name]
     inputs = Inputs(problem.call(dtype), precise=dtype != torch.bfloat16)
-    out, _, flagged, inverse, _ = triton._outputs(inputs, True)
+    out, _, flagged, inverse, _ = inputs.outputs(save=True)
     room = torch.empty(2, *inputs.v.shape[:3], inputs.pitch, dtype=inputs.products)
     means = room[0], room[1]
-    gradients = triton._gradients(inputs)
+    gradients = inputs.gradients()
     launches = [
         repair.forward(inputs, flagged, out, inverse, True),
         *repair.backward(inputs, flagged, inverse, means, inputs.v, gradients),

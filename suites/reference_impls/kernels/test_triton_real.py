@@ -5,11 +5,6 @@ In Triton's interpreter these take minutes: a nightly child runs them, or a devi
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +12,12 @@ import torch
 from torch import Tensor
 
 from reference_impls.kernels import triton
-from reference_impls.mechanism import Unsupported
 from suites.reference_impls.kernels.test_triton import (
     DEVICE,
-    INTERPRETED,
-    VERSION,
     _bfloat16_products,
+    assert_passes_interpreted,
     runs_kernels,
+    runs_the_interpreter,
 )
 from suites.support.attending import EVERY, Problem, assert_agrees, masks_of, with_leaves
 
@@ -35,23 +29,10 @@ BEYOND = 2**31 + 8
 """Elements from a sample to the next, more than 32 bits tell."""
 
 
-@pytest.mark.skipif(
-    INTERPRETED or torch.cuda.is_available(), reason="the tests run the kernels themselves"
-)
-@pytest.mark.skipif(VERSION < (3, 9), reason="an older interpreter does not know numpy 2.4")
+@runs_the_interpreter
 @pytest.mark.nightly
 def test_in_the_interpreter() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    environment.pop("PYTEST_ADDOPTS", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    child = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=3000, check=False,
-        cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert child.returncode == 0, child.stdout[-6000:] + child.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", child.stdout)
-    assert passed is not None
-    assert int(passed[1]) > 30, child.stdout[-500:]
+    assert_passes_interpreted(__file__, 30, 3000)
 
 
 @runs_kernels
@@ -94,10 +75,3 @@ def test_samples_further_apart_than_32_bits_tell() -> None:
         found.append([a, *(t.grad for t in changed[:4] if t is not None)])
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
-
-
-@runs_kernels
-def test_what_is_wider_is_refused() -> None:
-    q = torch.zeros(1, 1, 2, 300, device=DEVICE)
-    with pytest.raises(Unsupported, match="300 wide; expected at most 256"):
-        triton.refuse(q, q)
