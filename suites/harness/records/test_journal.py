@@ -92,6 +92,18 @@ def test_only_what_is_read_is_published(tmp_path: Path) -> None:
     assert read.records[0]["median"] == 0.123456
 
 
+def test_samples_of_a_calibration_are_published_in_ascending_order(tmp_path: Path) -> None:
+    base = {"inner": 2, "us": [3.0, 1.0, 2.0], "waited_us": {"1": 5.0}}
+    arms = {"product-80": {"same": {"ratio": 1.1, "mine": base, "base": {**base, "us": [3, 4, 5]}}}}
+    with journal.Writer(tmp_path, {"plan": 1}) as writer:
+        writer.append({"kind": "calibration", "key": "a", "status": "ok", "arms": arms})
+    pack(tmp_path, tmp_path / "published")
+    same = journal.read(tmp_path / "published").records[0]["arms"]["product-80"]["same"]
+    assert same["ratio"] == 1.1
+    assert same["mine"] == {"inner": 2, "us": [2.0, 3.0, 1.0], "waited_us": {"2": 5.0}}
+    assert same["base"] == {"inner": 2, "us": [3, 5, 4], "waited_us": {"2": 5.0}}
+
+
 def _flipped(line: bytes) -> list[bytes]:
     """A line with each of its bits the other way round."""
     number = int.from_bytes(line, "big")
