@@ -338,7 +338,6 @@ class Corpora(DevicePage):
     def _forest(self, name: str, task: str, found: Sequence[Against]) -> Shown:
         other, unit = found[0].other.model, found[0].model.unit
         lines = [line_of(one) for one in found]
-        decided = [one for one in found if one.verdict in ("better", "worse")]
         of = unit.of_differences.strip() or found[0].model.metric
         margin = self.margins.get(task)
         band = "; band: the declared margin" if margin is not None else ""
@@ -347,18 +346,12 @@ class Corpora(DevicePage):
             forest,
             lines,
             f"{task}: difference to {other}",
-            f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm{band}"
-            + printed.LEGEND * any(line.printed == line.printed for line in lines),
+            f"{better} of zero: better; bars: 95 % t-intervals; grey: not shown after Holm, or not "
+            f"counted{band}" + printed.LEGEND * any(line.printed == line.printed for line in lines),
             f"{found[0].model.metric} minus that of {other} ({of})",
             None if margin is None else unit.scale * margin,
         )
-        said = "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in decided)
-        apart = sum(not d.low <= 0 <= d.high for d in (one.difference for one in found))
-        none = (
-            f"no difference is shown after Holm; {apart} of {len(found)} intervals, each by "
-            "itself, exclude zero"
-        )
-        caption = f"{task}, difference to {other}: {said or none}."
+        caption = f"{task}, difference to {other}: {tables.apart(found)}."
         return self.place.figure(name, draw, caption)
 
     def _sentence(self) -> str:
@@ -384,7 +377,7 @@ begin = Corpora.begin
 
 def line_of(one: Against) -> Line:
     """A comparison as a row of a forest plot, in the metric's unit."""
-    decided = one.verdict in ("better", "worse")
+    decided = one.verdict in tables.APART
     model = one.model
     return Line.of(
         model.model,

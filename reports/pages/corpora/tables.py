@@ -8,7 +8,10 @@ import pandas as pd
 
 from harness.experiments.estimate import sought
 from harness.experiments.tables import DETECTABLE, NEEDED
+from harness.experiments.warnings import NOT_COUNTED
 from reports.core.trained import Against, TaskRuns
+
+APART = ("better", "worse")
 
 
 def head(task: TaskRuns) -> str:
@@ -79,3 +82,15 @@ def differences(found: Sequence[Against]) -> tuple[pd.DataFrame, list[str], list
         for one, open_ in zip(found, missing, strict=True)
     )
     return frame, columns, rows
+
+
+def apart(found: Sequence[Against]) -> str:
+    """What differs after Holm, counted or not; else how many intervals exclude zero."""
+    shown = [one for one in found if one.verdict.removesuffix(NOT_COUNTED) in APART]
+    if shown:
+        return "; ".join(f"{one.model.model} {one.text}, {one.verdict}" for one in shown)
+    excluded = sum(not d.low <= 0 <= d.high for d in (one.difference for one in found))
+    return (
+        f"no difference is shown after Holm; {excluded} of {len(found)} intervals, each by "
+        "itself, exclude zero"
+    )

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from harness.errors import UsageError
+from harness.experiments.warnings import NOT_COUNTED
 from harness.profile import load_profile, load_profiles
 from harness.records.ratios import Row
 from harness.stats import ratio_interval
@@ -24,6 +25,7 @@ from reports.core.printed_values import printed_costs
 from reports.core.source import DeviceRecords, find
 from reports.pages.attention import page as attention
 from reports.pages.corpora import page as corpora
+from reports.pages.corpora import tables
 from reports.pages.scaling import figures as scaling_figures
 from reports.pages.scaling import page as scaling
 from reports.pages.scaling import stress as numerics
@@ -296,6 +298,20 @@ def test_differences_are_paired_and_judged_together(device: DeviceRecords) -> No
     folds = rows["cr", MINE]
     assert folds.values.units == "folds"
     assert folds.counted == "10 paired folds"
+
+
+def test_a_difference_that_is_not_counted_is_told_with_those_that_are(
+    device: DeviceRecords,
+) -> None:
+    page = corpora.Corpora(find(""), device, Output(None, "p"))
+    trec = [d for d in page.differences if d.model.task == "trec"]
+    mine, none = (next(d for d in trec if d.model.model == m) for m in (MINE, "none.fused"))
+    lost = [replace(d, verdict=f"{d.verdict}{NOT_COUNTED}") for d in (mine, none)]
+    assert tables.apart(lost) == (
+        f"{MINE} {mine.text}, better (not counted); none.fused {none.text}, worse (not counted)"
+    )
+    undecided = [d for d in trec if d.verdict == "undecided"]
+    assert tables.apart(undecided).startswith("no difference is shown after Holm; 0 of")
 
 
 def test_only_a_significant_best_is_bold(
