@@ -11,10 +11,12 @@ from torch import nn
 from harness.build import make
 from harness.registry import builtins
 from reference_impls.models.encoders import Embedding, Encoder, PairClassifier
+from reference_impls.models.translation import Translator
 from reference_impls.msmsa.scales import heads_per_scale
 
 EMBEDDING, HIDDEN, CLASSES = 300, 300, 3
-ENCODER_LAYERS, ENCODER_WIDTH, ENCODER_HEADS = 6, 512, 8
+LAYERS, WIDTH, HEADS = 6, 512, 8
+"""Of the Transformer in MTSA Table 6, encoder and decoder alike."""
 
 
 def heads(alpha: float, heads: int, layers: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -27,13 +29,7 @@ def heads(alpha: float, heads: int, layers: Sequence[Sequence[int]]) -> dict[str
         }
         for number, (mine, wanted) in enumerate(zip(found, layers, strict=True), start=1)
     }
-    fine = all(part["verdict"] == "ok" for part in parts.values())
-    return {
-        "verdict": "ok" if fine else "wrong",
-        "parts": parts,
-        "comparisons": len(layers),
-        "detail": "; ".join(part["detail"] for part in parts.values()),
-    }
+    return _of_parts(parts)
 
 
 def fusion(
@@ -104,8 +100,38 @@ def row(weights: int, **model: Any) -> dict[str, Any]:
     )
 
 
-def translation(weights: int) -> dict[str, Any]:
-    """Weights that MTSA adds to the Transformer's encoder of six layers."""
-    sizes = ENCODER_WIDTH, ENCODER_WIDTH, ENCODER_HEADS
-    added = trained(fusion("mtsa_nmt", *sizes)) - trained(fusion("multi_head", *sizes))
-    return _said(ENCODER_LAYERS * added, weights, f"{ENCODER_LAYERS} layers of {added:,} more")
+def translation(vocabulary: int, spaces: int, weights: Mapping[str, int]) -> dict[str, Any]:
+    """Count the weights of the whole Transformer around each mechanism, at MTSA Table 6's size.
+
+    Parameters
+    ----------
+    vocabulary, spaces : int
+        Tokens of both languages, and rows of tensor2tensor's table of output languages.
+    weights : mapping
+        What is wanted, by mechanism.
+    """
+    parts = {}
+    for name, wanted in weights.items():
+        with torch.device("meta"):
+            fusions = [fusion(name, WIDTH, WIDTH, HEADS) for _ in range(LAYERS)]
+            model = Translator(
+                fusions,
+                width=WIDTH,
+                heads=HEADS,
+                hidden=4 * WIDTH,
+                vocabulary=vocabulary,
+                dropout=0.0,
+                spaces=spaces,
+            )
+        parts[name] = _said(trained(model), wanted, f"the Transformer with {name}")
+    return _of_parts(parts)
+
+
+def _of_parts(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    fine = all(part["verdict"] == "ok" for part in parts.values())
+    return {
+        "verdict": "ok" if fine else "wrong",
+        "parts": parts,
+        "comparisons": len(parts),
+        "detail": "; ".join(part["detail"] for part in parts.values()),
+    }

@@ -114,8 +114,11 @@ def test_a_wrong_number_of_weights_is_noticed() -> None:
     model = dict(MODELS["Multi-head"])
     assert counts.row(**{**model, "weights": model["weights"] + 1})["verdict"] == "wrong"
     assert counts.row(**{**model, "highway": True})["value"] == model["weights"] + 180_600
-    assert counts.translation(199_680)["verdict"] == "ok"
-    assert counts.translation(2 * 199_680)["verdict"] == "wrong"
+    wanted = {"multi_head": 61_378_560, "mtsa_nmt": 61_378_560 + 199_680}
+    assert counts.translation(33_708, 32, wanted)["verdict"] == "ok"
+    twice = counts.translation(33_708, 32, {**wanted, "mtsa_nmt": 61_378_560 + 2 * 199_680})
+    assert twice["verdict"] == "wrong"
+    assert [part["verdict"] for part in twice["parts"].values()] == ["ok", "wrong"]
 
 
 def test_log_sigmoid_bounds_scores_from_above_only() -> None:
